@@ -134,7 +134,7 @@ def own(loop: Any, switch: Switch) -> list[float]:
     off = [partial(Batches.__next__, batches), calls.backward]
     hot = sys.modules["_whyidle_probe.frameworks.torch.step_hooks"]
     hot._next_batch(loop, Batches)
-    hot._backward(loop, calls)
+    hot._wrap_backward(loop, calls)
     (optimizer,) = [one for one in gc.get_objects() if isinstance(one, torch.optim.AdamW)]
     around = [hook for hooks in switch.hooks[True] for hook in hooks.values()]
     on = [

@@ -36,8 +36,8 @@ class Ear:
     def __init__(self, sampler: Any) -> None:
         self.heard: dict[str, list[int]] = {"look": [], "write": [], "chores": []}
         for owner, name, kind in (
-            (sampler, "_account", "look"),
-            (sampler.recorder, "flush", "write"),
+            (sampler, "_adjust_period", "look"),
+            (sampler.recorder, "flush_records", "write"),
             (sampler, "_do_chores", "chores"),
         ):
             setattr(owner, name, self.listening(getattr(owner, name), self.heard[kind]))

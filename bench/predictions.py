@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from whyidle.analysis.batch import grown
+from whyidle.analysis.batch_size import predict_larger_batch
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import kineto
 
 PAIRS = (
@@ -58,7 +58,7 @@ def main() -> int:
 
 def larger_batch(before: Facts, after: Facts, small: int, large: int) -> int:
     """One row, in samples per second; 1 where the interval misses."""
-    forecast, real = grown(before, large / small), large / after.step_s
+    forecast, real = predict_larger_batch(before, large / small), large / after.step_s
     label = f"{small} -> {large}"
     if forecast is None:
         print(BATCH_ROW.format(label, "none", "", f"{real:.0f}/s", "no"))
@@ -76,7 +76,7 @@ def experiment(folder: Path, before: str, after: str, fix: str) -> int:
     """One row; 1 where the interval misses."""
     told = [
         each.predicted
-        for finding in diagnose([_load(folder, before)]).findings
+        for finding in diagnose_job([_load(folder, before)]).findings
         for each in finding.fixes
         if each.fix == fix and each.predicted
     ]

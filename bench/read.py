@@ -21,9 +21,9 @@ import msgspec
 from isal import igzip
 
 from whyidle.importers import kineto
-from whyidle.importers._events import Event
-from whyidle.importers._find import sources
-from whyidle.importers._together import load_all
+from whyidle.importers._event_types import Event
+from whyidle.importers._parallel_load import load_all
+from whyidle.importers._recording_search import find_recordings
 
 
 class Document(msgspec.Struct, gc=False):
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--together", action="store_true")
     options = parser.parse_args()
     if options.together:
-        origins = sources(*options.paths)
+        origins = find_recordings(*options.paths)
         size = sum(timeline.source.bytes for timeline in load_all(origins))
         report(f"{len(origins)} together", size, timed(lambda: load_all(origins), options.repeat))
         return

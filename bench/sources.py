@@ -20,11 +20,11 @@ from pathlib import Path
 import psutil
 
 from emulator import fake_nvml
-from whyidle.engine.monitor import Monitor
+from whyidle.engine.recording.monitor import Monitor
 from whyidle.model.telemetry import Target
-from whyidle.model.telemetry_lines import Columns, Lines
-from whyidle.sources import _group, _machine, _pressure, _tree, host, nvml, replay
-from whyidle.sources._levels import Levels
+from whyidle.model.telemetry_lines import TelemetryReader, TelemetryWriter
+from whyidle.sources import _control_group, _machine, _pressure, _process_tree, host, nvml, replay
+from whyidle.sources._group_hierarchy import GroupHierarchy
 from whyidle.sources._process import parse_io, parse_stat, parse_waited
 
 ROOT = Path("/")
@@ -65,10 +65,10 @@ def parts(pid: int, reads: int) -> None:
     )
     show(
         "machine: /proc/vmstat",
-        lambda: _machine.picked(files["vmstat"].read(), *_machine._PAGED),
+        lambda: _machine.parse_numbers(files["vmstat"].read(), *_machine._PAGED),
         reads,
     )
-    show("machine: /dev/shm", lambda: _machine._shm(machine._shm), reads)
+    show("machine: /dev/shm", lambda: _machine._shared_memory(machine._shm), reads)
     show(
         "machine: /proc/diskstats",
         lambda: _machine.parse_disks(files["diskstats"].read(), machine._disks),
@@ -80,17 +80,17 @@ def parts(pid: int, reads: int) -> None:
         reads,
     )
     show("machine: all", lambda: machine.read({}), reads)
-    levels = Levels(ROOT, pid)
-    pressure, group = _pressure.Pressure(ROOT, levels), _group.Group(levels, pid)
+    levels = GroupHierarchy(ROOT, pid)
+    pressure, group = _pressure.Pressure(ROOT, levels), _control_group.ControlGroup(levels, pid)
     show("pressure: all files", lambda: pressure.read({}), reads)
-    show("group: affinity", lambda: _group._affinity(pid), reads)
-    show("group: throttling", group._throttling, reads)
+    show("group: affinity", lambda: _control_group._affinity_size(pid), reads)
+    show("group: throttling", group._read_throttling, reads)
     show("group: memory", group._memory_now, reads)
     show("group: all", lambda: group.read({}), reads)
 
 
 def processes(pid: int, reads: int) -> None:
-    job = _tree.Job(ROOT, pid)
+    job = _process_tree.ProcessTree(ROOT, pid)
     job.read({}, b"")
     one = job._members[pid]
 
@@ -106,7 +106,7 @@ def processes(pid: int, reads: int) -> None:
 
     def scan() -> None:
         job._next_scan_ns = 0
-        job._scan(b"")
+        job._find_processes(b"")
 
     show(f"job: scan of {len(psutil.pids())} processes", scan, reads)
     root = psutil.Process(pid)
@@ -117,12 +117,16 @@ def whole(pid: int, reads: int) -> None:
     reader = host.open(Target(pid=pid))
     show(f"host: whole read, job of {CHILDREN + 1}", reader.read, reads)
     show("the same, once in 0.1 s (caches gone cold)", reader.read, 50, 0.1)
-    columns, reading = Columns(), reader.read()
-    show(f"encoding a row of {len(reading)} values", lambda: columns.row("host", 0, reading), reads)
-    lines = Columns().row("host", 0, reading).splitlines(keepends=True)
-    decoder = Lines()
-    list(decoder.rows(lines))
-    show("decoding it", lambda: list(decoder.rows(lines[1:])), reads)
+    columns, reading = TelemetryWriter(), reader.read()
+    show(
+        f"encoding a row of {len(reading)} values",
+        lambda: columns.row_lines("host", 0, reading),
+        reads,
+    )
+    lines = TelemetryWriter().row_lines("host", 0, reading).splitlines(keepends=True)
+    decoder = TelemetryReader()
+    list(decoder.read_rows(lines))
+    show("decoding it", lambda: list(decoder.read_rows(lines[1:])), reads)
     print(f"{'bytes of that row':58} {len(lines[1]):8}")
     reader.close()
     show("host: probe", host.probe, reads // 20)
@@ -141,15 +145,15 @@ def gpus(reads: int) -> None:
 def monitor(pid: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         watch = Monitor(Target(pid=pid), Path(folder) / "telemetry")
-        watch.start()
+        watch.start_thread()
         time.sleep(8)
-        watch.stop()
+        watch.stop_thread()
         size = (Path(folder) / "telemetry").stat().st_size
         spent = replay.load(Path(folder) / "telemetry").series["monitor_cpu_s"]
     steady = (spent.value[-1] - spent.value[0]) / ((spent.time_ns[-1] - spent.time_ns[0]) / 1e9)
     print(f"{'monitor, share of a core once all is open':58} {steady:8.3%}")
     print(f"{'monitor, share of a core over 8 s, opening included':58} {watch.cpu_s / 8:8.3%}")
-    print(f"{'monitor, stretch':58} {watch.stretch:8.2f}")
+    print(f"{'monitor, stretch':58} {watch.period_stretch:8.2f}")
     print(f"{'monitor, bytes written in a second':58} {size / 8:8.0f}")
 
 

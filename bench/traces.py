@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import kineto
 from whyidle.model.diagnosis import Diagnosis
 
@@ -78,7 +78,7 @@ def main() -> int:
         if not path.exists():
             continue
         begin = time.perf_counter()
-        diagnosis = diagnose([kineto.load(path)])
+        diagnosis = diagnose_job([kineto.load(path)])
         took = time.perf_counter() - begin
         good = agrees(diagnosis, bucket)
         mark = "yes" if good else "argued" if name in ARGUED else "NO"

@@ -13,11 +13,11 @@ import numpy as np
 from clinic.card import Case
 from clinic.outcome import Delay
 from clinic.times import Times
-from whyidle.engine._tail import tail
-from whyidle.engine.watch import diagnose_recording
+from whyidle.engine.recording.recent_window import copy_recent
+from whyidle.engine.recording.recording_diagnosis import diagnose_recording
 from whyidle.errors import WhyidleError
 from whyidle.importers import probe
-from whyidle.importers._loading import records
+from whyidle.importers._loader_records import read_records
 from whyidle.importers._samples import SAMPLE
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.loading import BATCH, ROW, TAKE
@@ -55,7 +55,7 @@ def _first(recording: Path, until_ns: int) -> str:
     with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as last:
         cut(recording, Path(whole), until_ns)
         try:
-            tail(Path(whole), Path(last))
+            copy_recent(Path(whole), Path(last))
             found = diagnose_recording(Path(last))
         except WhyidleError:
             return ""
@@ -72,7 +72,7 @@ def cut(recording: Path, into: Path, until_ns: int) -> None:
     for path in recording.iterdir():
         suffix = path.name.partition(".")[2]
         if suffix == "spans":
-            spans = records(path, probe.SPAN, probe.MAGIC)
+            spans = read_records(path, probe.SPAN, probe.MAGIC)
             kept = spans[spans["end"] <= until_ns]
             (into / path.name).write_bytes(probe.MAGIC + kept.tobytes())
         elif suffix in _CLOCKED:

@@ -14,9 +14,9 @@ from clinic import delay, launch, runs, truth
 from clinic.card import Case, Mode, Options
 from clinic.outcome import Evidence, Gain, Named, Outcome, Results, oracle_key, product, timed
 from clinic.times import JobError
-from whyidle.engine.watch import read
+from whyidle.engine.recording.recording_diagnosis import read_recording
 from whyidle.errors import WhyidleError
-from whyidle.importers._loading import document
+from whyidle.importers._loader_records import read_document
 from whyidle.model.diagnosis import Diagnosis, Finding
 
 NEAR, MOST_PAIRS = 1.10, 5
@@ -210,11 +210,11 @@ def named(finding: Finding) -> Named:
 
 def _evidence(found: Diagnosis, recording: Path) -> Evidence:
     """What the rules of others would be given of the same run."""
-    timelines = read(recording) if recording.is_dir() else []
+    timelines = read_recording(recording) if recording.is_dir() else []
     pid = timelines[0].process.pid if timelines else None
-    settings = document(recording / f"{pid}.facts.json")
+    settings = read_document(recording / f"{pid}.facts.json")
     kept = ("switches", "optimizer", "gpus", "saves", "ddp", "environment")
-    loading = document(recording / f"{pid}.loaders.json")
+    loading = read_document(recording / f"{pid}.loaders.json")
     memory, used = found.device.memory_bytes, found.utilization.memory_peak_bytes
     return Evidence(
         attribution=msgspec.structs.asdict(found.attribution),

@@ -19,7 +19,7 @@ from clinic.examine import from_start
 from clinic.outcome import Results, timed, watch_key
 from clinic.times import JobError, written
 from clinic.typed import command, environment
-from whyidle.store.atomic import write_atomic
+from whyidle.store.atomic_write import write_atomic
 
 LONG_S = 100_000.0
 """so long a job would train that is only tried"""

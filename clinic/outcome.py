@@ -16,7 +16,7 @@ import msgspec
 import emulator
 import whyidle
 from clinic.card import LATER, WORKLOADS, Case, Mode, Options
-from whyidle.store.atomic import write_atomic
+from whyidle.store.atomic_write import write_atomic
 
 FORM = 3
 """of the files; results of other forms are made anew"""

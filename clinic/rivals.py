@@ -149,7 +149,7 @@ DOCTORS: dict[str, Doctor] = {
 
 def guess(cause: str, speedup: float | None = None) -> Guess:
     """A cause of the catalogue as a guess."""
-    known = catalog.causes()[cause]
+    known = catalog.load_causes()[cause]
     return Guess(cause, known.family, known.bucket, speedup)
 
 

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from whyidle import catalog
-from whyidle.cli import _fixes, _pages
-from whyidle.engine.diagnose import diagnose
+from whyidle.cli import _cause_pages, _fixes_page
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.exporters.terminal import render
 from whyidle.testing.demo import job
 
@@ -73,13 +73,16 @@ SYMPTOMS = {
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """Path -> content, of all that is made."""
     docs = root / "docs"
-    made = {docs / "causes" / f"{c.id}.md": _pages.markdown(c) for c in catalog.causes().values()}
+    made = {
+        docs / "causes" / f"{c.id}.md": _cause_pages.cause_markdown(c)
+        for c in catalog.load_causes().values()
+    }
     tutorial = (ROOT / TUTORIAL).read_text(encoding="utf-8")
     return {
         root / TUTORIAL: _insert_report(tutorial),
-        docs / "causes" / "README.md": _pages.index(),
+        docs / "causes" / "README.md": _cause_pages.catalogue_index(),
         docs / "decisions" / "README.md": _list_decisions(),
-        docs / "fixes.md": _fixes.page(),
+        docs / "fixes.md": _fixes_page.fixes_page(),
         docs / "symptoms.md": _list_symptoms(),
         root / PLUGINS: _insert_files((ROOT / PLUGINS).read_text(encoding="utf-8")),
         **made,
@@ -88,7 +91,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
 
 def _insert_report(text: str) -> str:
     """The page with the demonstration's report, of whose findings only the first is shown."""
-    report = render(diagnose([job().timeline()]), width=80, next_steps=_NEXT)
+    report = render(diagnose_job([job().timeline()]), width=80, next_steps=_NEXT)
     first, more, rest = report.partition("\n  2. ")
     report = f"{first}\n  ...\n\n  next{rest.rpartition('  next')[2]}" if more else report
     return _DEMO.sub(lambda found: f"{found[1]}```\n{report.strip(chr(10))}\n```\n{found[2]}", text)
@@ -114,7 +117,7 @@ def _list_symptoms() -> str:
         "`whyidle run` and `whyidle explain` tell these causes apart.",
         "",
     ]
-    causes = catalog.causes().values()
+    causes = catalog.load_causes().values()
     for family in sorted({cause.family for cause in causes}, key=list(SYMPTOMS).index):
         heading, observed = SYMPTOMS[family]
         lines += [f"## {heading}", "", observed, "", "| cause | what it is |", "|---|---|"]

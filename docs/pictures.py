@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.exporters import html, terminal
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.testing.demo import job
@@ -66,7 +66,7 @@ def photograph_page(diagnosis: Diagnosis) -> None:
 def main() -> None:
     """Draw both."""
     FOLDER.mkdir(exist_ok=True)
-    diagnosis = diagnose([job().timeline()])
+    diagnosis = diagnose_job([job().timeline()])
     draw_terminal(diagnosis)
     photograph_page(diagnosis)
 

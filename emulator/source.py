@@ -17,7 +17,7 @@ from typing import Any
 
 from whyidle.errors import InputError
 from whyidle.model.telemetry import Absent, Available, Meter, Reader, Reading, Target
-from whyidle.sources import _gpu
+from whyidle.sources import _gpu_signals
 
 VARIABLE = "WHYIDLE_EMULATED_COUNTERS"
 SCHEMA = "whyidle/emulated-counters/1"
@@ -45,7 +45,7 @@ _GAUGES = {
 _OTHERS = ("energy_j", "memory_used_bytes", "processes", "process_memory_bytes")
 _GIVEN = {*_RATIOS.values(), *_RATES.values(), *_GAUGES.values(), *_OTHERS}
 
-SIGNALS: tuple[Meter, ...] = tuple(meter for meter in _gpu.METERS if meter.id in _GIVEN)
+SIGNALS: tuple[Meter, ...] = tuple(meter for meter in _gpu_signals.METERS if meter.id in _GIVEN)
 PERIOD_S = 0.25
 LIVE = VARIABLE in os.environ
 """elsewhere nobody is to hear of it"""
@@ -76,8 +76,8 @@ class _Emulated:
         self.facts[f"name@{subject}"] = str(each["name"])
         self.facts[f"cuda_ordinal@{subject}"] = str(index)
         for name, signal in _GAUGES.items():
-            into[f"{signal}@{subject}"] = _gpu.number(each.get(name))
-        used = _gpu.number(each["memory_used_bytes"], wide=True)
+            into[f"{signal}@{subject}"] = _gpu_signals.parse_number(each.get(name))
+        used = _gpu_signals.parse_number(each["memory_used_bytes"], wide=True)
         if used:
             into[f"process_memory_bytes@{subject}.pid{pid}"] = used
             _add(into, f"processes@{subject}", 1)

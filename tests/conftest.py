@@ -49,7 +49,7 @@ def pytest_runtest_call(item):
 @pytest.fixture(autouse=True)
 def mistakes(monkeypatch):
     """A cause that fails fails its test; a user is told of it, and of all else."""
-    monkeypatch.setattr("whyidle.engine.diagnose.CONTAINED", ())
+    monkeypatch.setattr("whyidle.engine.diagnosis.diagnose.CONTAINED", ())
 
 
 @pytest.fixture(autouse=True)

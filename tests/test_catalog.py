@@ -12,7 +12,7 @@ import pytest
 from whyidle import catalog
 from whyidle.errors import CatalogError
 
-CACHED = (catalog.causes, catalog.fixes, catalog.source_forms, catalog.load_knobs)
+CACHED = (catalog.load_causes, catalog.load_fixes, catalog.load_source_forms, catalog.load_knobs)
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +26,11 @@ def forgetful():
 
 
 def test_names_are_those_of_the_files():
-    assert "kineto" in catalog.names("importers")
-    assert {"terminal", "json", "html", "markdown", "perfetto"} <= set(catalog.names("exporters"))
-    assert not [name for name in catalog.names("exporters") if name.startswith("_")]
+    assert "kineto" in catalog.plugin_names("importers")
+    assert {"terminal", "json", "html", "markdown", "perfetto"} <= set(
+        catalog.plugin_names("exporters")
+    )
+    assert not [name for name in catalog.plugin_names("exporters") if name.startswith("_")]
 
 
 def table(family: str):
@@ -36,36 +38,36 @@ def table(family: str):
 
 
 def test_ids_and_families_are_those_of_the_files():
-    for name, found in catalog.causes().items():
+    for name, found in catalog.load_causes().items():
         assert name == found.id
         assert found.test.__module__ == f"whyidle.causes.{found.family}.{name.replace('-', '_')}"
-    for name, fix in catalog.fixes().items():
+    for name, fix in catalog.load_fixes().items():
         assert fix.id == name
         assert fix.title
         if fix.decide.__module__ != "whyidle.model.fix":  # else it is a row of a table
             assert fix.decide.__module__ == f"whyidle.fixes.{name.replace('-', '_')}"
-    rows = {row.id for family in catalog.names("fixes.advice") for row in table(family)}
-    assert rows < set(catalog.fixes())
-    assert not any(fix.startswith("advice") for fix in catalog.fixes())
+    rows = {row.id for family in catalog.plugin_names("fixes.advice") for row in table(family)}
+    assert rows < set(catalog.load_fixes())
+    assert not any(fix.startswith("advice") for fix in catalog.load_fixes())
 
 
 def test_every_treated_cause_exists():
-    treated = {name for fix in catalog.fixes().values() for name in fix.causes}
-    assert treated <= set(catalog.causes())
+    treated = {name for fix in catalog.load_fixes().values() for name in fix.causes}
+    assert treated <= set(catalog.load_causes())
 
 
 def test_an_unknown_plug_in_is_named_with_the_known():
     with pytest.raises(CatalogError, match="terminal"):
-        catalog.module("exporters", "telegram")
+        catalog.plugin_module("exporters", "telegram")
 
 
 def test_a_source_that_is_not_installed_is_named_by_a_variable(monkeypatch: pytest.MonkeyPatch):
-    assert "emulator.source" not in catalog.sources()
+    assert "emulator.source" not in catalog.load_sources()
     monkeypatch.setenv("WHYIDLE_SOURCES", "emulator.source")
-    assert {"emulator.source", *catalog.names("sources")} == set(catalog.sources())
+    assert {"emulator.source", *catalog.plugin_names("sources")} == set(catalog.load_sources())
     monkeypatch.setenv("WHYIDLE_SOURCES", "emulator.nowhere")
     with pytest.raises(CatalogError, match="nowhere"):
-        catalog.sources()
+        catalog.load_sources()
 
 
 CAUSE = """
@@ -99,13 +101,13 @@ def install(tmp_path, monkeypatch):
 
 def test_causes_of_other_packages_are_found(install):
     install("[whyidle.causes]\nx = elsewhere.late_lunch:foreign\n", late_lunch=CAUSE)
-    assert catalog.causes()["late-lunch"].title == "Comes from elsewhere"
-    assert catalog.causes()["late-lunch"].family == "elsewhere"
+    assert catalog.load_causes()["late-lunch"].title == "Comes from elsewhere"
+    assert catalog.load_causes()["late-lunch"].family == "elsewhere"
 
 
 def test_an_entry_point_may_name_the_module_alone(install):
     install("[whyidle.causes]\nx = elsewhere.late_lunch\n", late_lunch=CAUSE)
-    assert catalog.causes()["late-lunch"].title == "Comes from elsewhere"
+    assert catalog.load_causes()["late-lunch"].title == "Comes from elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_an_entry_point_may_name_the_module_alone(install):
 )
 def test_a_broken_plug_in_is_named_and_takes_nothing_else_down(install, module, why):
     install("[whyidle.causes]\nx = elsewhere.late_lunch\n", late_lunch=module)
-    assert len(catalog.causes()) > 50
+    assert len(catalog.load_causes()) > 50
     (error,) = (one for one in catalog.broken_plugins() if "'x'" in one.what)
     assert "elsewhere" in error.what
     assert why in error.why
@@ -128,13 +130,13 @@ def test_a_broken_plug_in_is_named_and_takes_nothing_else_down(install, module, 
 
 
 def test_a_plug_in_cannot_take_the_place_of_ours(install):
-    ours = next(iter(catalog.causes()))
-    catalog.causes.cache_clear()
+    ours = next(iter(catalog.load_causes()))
+    catalog.load_causes.cache_clear()
     install(
         "[whyidle.causes]\nx = elsewhere.y\n",
         y=CAUSE + f"\nfrom dataclasses import replace\nforeign = replace(foreign, id={ours!r})",
     )
-    assert catalog.causes()[ours].title != "Comes from elsewhere"
+    assert catalog.load_causes()[ours].title != "Comes from elsewhere"
     assert f"{ours!r} already" in " ".join(error.why for error in catalog.broken_plugins())
 
 
@@ -165,11 +167,11 @@ def foreign(text, change):
 @pytest.mark.parametrize("kind", PLUGINS)
 def test_every_kind_is_loaded(install, kind):
     listed = {
-        "causes": catalog.causes,
-        "fixes": catalog.fixes,
+        "causes": catalog.load_causes,
+        "fixes": catalog.load_fixes,
         "knobs": catalog.load_knobs,
-        "patches": catalog.source_forms,
-        "sources": catalog.sources,
+        "patches": catalog.load_source_forms,
+        "sources": catalog.load_sources,
         "importers": catalog.load_importers,
         "exporters": catalog.list_exporters,
     }[kind]

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.cause import cause as declare
 from whyidle.probe.core.recorder import Recorder
 from whyidle.testing import contracts, form_contracts
 from whyidle.testing.jobs import SICK, healthy
 
-CAUSES = sorted(catalog.causes())
-FIXES = sorted(catalog.fixes())
+CAUSES = sorted(catalog.load_causes())
+FIXES = sorted(catalog.load_fixes())
 
 
 @lru_cache(maxsize=16)
@@ -23,7 +23,7 @@ def recorded(name: str):
 
 @pytest.fixture(params=CAUSES)
 def cause(request):
-    return catalog.causes()[request.param]
+    return catalog.load_causes()[request.param]
 
 
 def test_declaration(cause):
@@ -36,12 +36,12 @@ def test_silent_on_a_healthy_job(cause):
 
 @pytest.mark.parametrize("name", FIXES)
 def test_fix(name):
-    contracts.check_fix(catalog.fixes()[name], catalog.causes())
+    contracts.check_fix(catalog.load_fixes()[name], catalog.load_causes())
 
 
 @pytest.mark.parametrize("name", [*SICK, "healthy"])
 def test_diagnosis_keeps_its_bounds_and_round_trips(name):
-    diagnosis = diagnose([recorded(name)])
+    diagnosis = diagnose_job([recorded(name)])
     contracts.check_bounds(diagnosis)
     contracts.check_round_trip(diagnosis)
 
@@ -58,10 +58,10 @@ def probed(folder: Path) -> Path:
     recorder.facts = {"device": "cpu"}
     for step in range(4):
         begin = step * 1_000_000
-        recorder.add((begin, begin + 900_000, 1, recorder.number("whyidle::backward"), 1))
-        stepped = recorder.number("Optimizer.step#SGD.step")
+        recorder.add((begin, begin + 900_000, 1, recorder.name_number("whyidle::backward"), 1))
+        stepped = recorder.name_number("Optimizer.step#SGD.step")
         recorder.add((begin + 900_000, begin + 950_000, 1, stepped, 3))
-    recorder.flush()
+    recorder.flush_records()
     return next(folder.glob("*.spans"))
 
 
@@ -74,15 +74,17 @@ SAMPLES = {
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_importer(sample, tmp_path):
-    importer = catalog.module("importers", sample.split(".")[0])
+    importer = catalog.plugin_module("importers", sample.split(".")[0])
     form_contracts.check_importer(importer, SAMPLES[sample](tmp_path), tmp_path)
 
 
 def test_every_importer_has_a_sample():
-    assert {sample.split(".")[0] for sample in SAMPLES} == set(catalog.names("importers"))
+    assert {sample.split(".")[0] for sample in SAMPLES} == set(catalog.plugin_names("importers"))
 
 
 @pytest.mark.parametrize("job", ["synchronising", "healthy"])
-@pytest.mark.parametrize("name", catalog.names("exporters"))
+@pytest.mark.parametrize("name", catalog.plugin_names("exporters"))
 def test_exporter(name, job):
-    form_contracts.check_exporter(catalog.module("exporters", name), diagnose([recorded(job)]))
+    form_contracts.check_exporter(
+        catalog.plugin_module("exporters", name), diagnose_job([recorded(job)])
+    )

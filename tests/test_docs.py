@@ -49,7 +49,7 @@ def test_stale_pages_are_noticed(build: ModuleType, tmp_path: Path):
 
 def test_every_cause_has_a_symptom():
     text = (REPOSITORY / "docs" / "symptoms.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"causes/([a-z0-9-]+)\.md", text)) == set(catalog.causes())
+    assert set(re.findall(r"causes/([a-z0-9-]+)\.md", text)) == set(catalog.load_causes())
 
 
 def test_terms_are_defined_once():
@@ -96,7 +96,7 @@ def test_no_message_names_a_command_that_does_not_exist():
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
 def test_pages_name_only_causes_and_commands_that_exist(page: Path):
     text = page.read_text(encoding="utf-8")
-    assert set(re.findall(r"whyidle causes ([a-z][a-z0-9-]+)", text)) <= set(catalog.causes())
+    assert set(re.findall(r"whyidle causes ([a-z][a-z0-9-]+)", text)) <= set(catalog.load_causes())
     typed = re.findall(r"^(?:\s*)whyidle ([a-z]+)\b(?=.*(?:\n|```))", code_of(text), re.MULTILINE)
     assert set(typed) <= set(_app.VERBS)
 

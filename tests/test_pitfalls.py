@@ -3,7 +3,7 @@
 Elsewhere:
 
 * readings that a device cannot give, and sentinels: ``sources/test_nvml.py``
-* a monitor that costs too much: ``engine/test_monitor.py``
+* a monitor that costs too much: ``engine/recording/test_monitor.py``
 * another profiler at work: ``probe/test_bursts.py``, ``probe/test_profiler.py``
 * a wait charged to the call that blocks: ``causes/host/test_per_step_host_sync.py``
 * advice about workers where data is no bottleneck: ``causes/input/test_live_loader.py``
@@ -20,7 +20,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine import _roster
+from whyidle.engine.recording import rank_roster
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.watched import add_facts
 
@@ -28,12 +28,12 @@ ROOT = Path(__file__).parent.parent
 PROBE = ROOT / "src" / "whyidle" / "probe"
 ONCE_PER_BURST = {("profiler.py", "stop")}
 """waits for the device where a short recording ends, or its last kernels would be missing"""
-AS_THE_SCRIPT_ASKED = {("_prefetch.py", "asked")}
+AS_THE_SCRIPT_ASKED = {("_device_prefetch.py", "asked")}
 """waits for a copy made ahead where the script's own move of that tensor would have waited"""
 AS_THE_SEARCH = {("_finishing.py", "_unused_by_all")}
 """PyTorch's own search for unused parameters waits where it has found some, and so does what takes
 its place"""
-TWICE_PER_ARM = {("device_progress.py", "drain"), ("trial_state.py", "synchronize")}
+TWICE_PER_ARM = {("device_progress.py", "wait_for_device"), ("trial_state.py", "synchronize")}
 """of a trial only: what lies between two waits has been done between them"""
 
 
@@ -80,8 +80,10 @@ def copying(*, prepared):
 def test_a_copy_inside_a_prepared_loader_is_a_copy_all_the_same():
     inside, outside = copying(prepared=True), copying(prepared=False)
     assert inside.step_s == pytest.approx(outside.step_s, rel=0.01)
-    assert inside.share("transfer") == pytest.approx(outside.share("transfer"), abs=0.01)
-    assert inside.share("transfer") > 0.5
+    assert inside.bucket_share("transfer") == pytest.approx(
+        outside.bucket_share("transfer"), abs=0.01
+    )
+    assert inside.bucket_share("transfer") > 0.5
 
 
 def test_a_rank_out_of_memory_is_named_while_the_others_hang(tmp_path):
@@ -93,9 +95,9 @@ def test_a_rank_out_of_memory_is_named_while_the_others_hang(tmp_path):
         died = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
         told = {"died_of": died, "ended": 5} if rank == 1 else {}
         ranks.append(add_facts(replace(made.timeline(), rank=rank, world_size=2), told))
-    (note,) = _roster.notes_on(tmp_path, ranks, 137)
+    (note,) = rank_roster.notes_on(tmp_path, ranks, 137)
     assert note.startswith("rank 1 ended by OutOfMemoryError: CUDA out of memory")
 
 
 def test_a_larger_batch_is_never_without_consent():
-    assert catalog.fixes()["larger-batch"].consent == "convergence"
+    assert catalog.load_fixes()["larger-batch"].consent == "convergence"

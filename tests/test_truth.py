@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.timeline import Timeline
 from whyidle.testing.builder import Builder, ms, us
@@ -292,7 +292,7 @@ TRUTHS = {
 @pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS.keys())
 def test_truth(truth: Truth) -> None:
     recorded = _timelines(truth.job())
-    diagnosis = diagnose(recorded)
+    diagnosis = diagnose_job(recorded)
     serious = [finding for finding in diagnosis.findings if finding.severity != "info"]
     assert (serious[0].cause if serious else None) == truth.cause
     assert diagnosis.verdict.bound == truth.bucket

@@ -48,7 +48,7 @@ _ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
 _broken: Final[dict[tuple[str, str], CatalogError]] = {}
 
 
-def names(folder: str) -> list[str]:
+def plugin_names(folder: str) -> list[str]:
     """Names of the plug-ins in a folder of this package, sorted, without importing them."""
     package = importlib.import_module(f"whyidle.{folder}")
     return sorted(
@@ -56,22 +56,22 @@ def names(folder: str) -> list[str]:
     )
 
 
-def module(folder: str, name: str) -> ModuleType:
+def plugin_module(folder: str, name: str) -> ModuleType:
     """One plug-in's module. Raises CatalogError where there is none of that name."""
-    if name not in names(folder):
-        known = ", ".join(names(folder))
+    if name not in plugin_names(folder):
+        known = ", ".join(plugin_names(folder))
         raise CatalogError(f"There is no {name!r} in {folder}.", why=f"Known: {known}.")
     return importlib.import_module(f"whyidle.{folder}.{name}")
 
 
-def sources() -> dict[str, ModuleType]:
+def load_sources() -> dict[str, ModuleType]:
     """Every source of telemetry by name: those of this package, those of other packages, and the
     modules that the variable ``WHYIDLE_SOURCES`` names, separated by commas.
 
     Raises:
         CatalogError: a module of that variable cannot be imported.
     """
-    found = {name: module("sources", name) for name in names("sources")}
+    found = {name: plugin_module("sources", name) for name in plugin_names("sources")}
     paths = filter(None, os.environ.get("WHYIDLE_SOURCES", "").split(","))
     _add_entry_points(found, "sources")
     return {**found, **{path: _import_source(path) for path in paths}}
@@ -89,22 +89,22 @@ def _import_source(path: str) -> ModuleType:
 
 
 @lru_cache(maxsize=1)
-def causes() -> dict[str, Cause]:
+def load_causes() -> dict[str, Cause]:
     """Every root cause by id."""
     found: dict[str, Cause] = {}
-    for family in names("causes"):
-        for stem in names(f"causes.{family}"):
+    for family in plugin_names("causes"):
+        for stem in plugin_names(f"causes.{family}"):
             path = f"whyidle.causes.{family}.{stem}"
-            _register(found, Cause, importlib.import_module(path), path)
+            _register_plugin(found, Cause, importlib.import_module(path), path)
     _add_entry_points(found, "causes")
     return found
 
 
 @lru_cache(maxsize=1)
-def fixes() -> dict[str, Fix]:
+def load_fixes() -> dict[str, Fix]:
     """Every fix by id: a file each, and the rows of the tables of advice."""
-    found = _folder("fixes", Fix)
-    for family in names("fixes.advice"):
+    found = _load_folder("fixes", Fix)
+    for family in plugin_names("fixes.advice"):
         path = f"whyidle.fixes.advice.{family}"
         for row in importlib.import_module(path).ADVICE:
             _add(found, row, path)
@@ -112,9 +112,9 @@ def fixes() -> dict[str, Fix]:
 
 
 @lru_cache(maxsize=1)
-def source_forms() -> dict[str, SourceForm]:
+def load_source_forms() -> dict[str, SourceForm]:
     """Every form of source text by id."""
-    return _folder("patches", SourceForm)
+    return _load_folder("patches", SourceForm)
 
 
 @lru_cache(maxsize=1)
@@ -141,7 +141,7 @@ def load_importers() -> dict[str, Importer]:
 def list_exporters() -> list[str]:
     """Names of the forms that a diagnosis can be written in, without importing them."""
     foreign = {point.name for point in entry_points(group="whyidle.exporters")}
-    return sorted({*names("exporters"), *foreign})
+    return sorted({*plugin_names("exporters"), *foreign})
 
 
 def load_exporter(name: str) -> Exporter:
@@ -151,7 +151,7 @@ def load_exporter(name: str) -> Exporter:
         CatalogError: there is none of that name, or it cannot be loaded.
     """
     own: Any = None
-    if name in names("exporters"):
+    if name in plugin_names("exporters"):
         own = importlib.import_module(f"whyidle.exporters.{name}")
     elif points := entry_points(group="whyidle.exporters", name=name):
         own = _load_entry_point(next(iter(points)), "exporters")
@@ -191,7 +191,7 @@ def patch_wording(framework: str | None) -> Mapping[str, str]:
 
 @cache
 def _wording(framework: str | None, table: str) -> Mapping[str, str]:
-    for folder in names("frameworks"):
+    for folder in plugin_names("frameworks"):
         if framework == importlib.import_module(f"whyidle.frameworks.{folder}").NAME:
             words = importlib.import_module(f"whyidle.frameworks.{folder}.wording")
             found: Mapping[str, str] = getattr(words, table)
@@ -199,19 +199,21 @@ def _wording(framework: str | None, table: str) -> Mapping[str, str]:
     return {}
 
 
-def _folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:
+def _load_folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:
     """Every plug-in of a flat folder, and of the entry points of its name."""
     found: dict[str, Plugin] = {}
-    for stem in names(folder):
+    for stem in plugin_names(folder):
         path = f"whyidle.{folder}.{stem}"
         plugin = importlib.import_module(path)
         if not hasattr(plugin, "__path__"):  # a folder holds something else
-            _register(found, kind, plugin, path)
+            _register_plugin(found, kind, plugin, path)
     _add_entry_points(found, folder)
     return found
 
 
-def _register(found: dict[str, Plugin], kind: type[Plugin], plugin: ModuleType, path: str) -> None:
+def _register_plugin(
+    found: dict[str, Plugin], kind: type[Plugin], plugin: ModuleType, path: str
+) -> None:
     things = [value for value in vars(plugin).values() if isinstance(value, kind)]
     if len(things) != 1:
         raise CatalogError(

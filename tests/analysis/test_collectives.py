@@ -34,7 +34,7 @@ def test_new_traces_tell_kind_size_and_group():
     assert found.group.tolist() == ["0"] * 3
     assert found.group_size.tolist() == [2] * 3
     assert found.step.tolist() == [0, 1, 2]
-    assert found.joint.all()
+    assert found.leaves_together.all()
 
 
 def test_old_traces_tell_it_by_the_span_around_the_launch():
@@ -43,13 +43,13 @@ def test_old_traces_tell_it_by_the_span_around_the_launch():
     assert found.kind.tolist() == ["all_to_all"] * 3
     assert found.elements.tolist() == [3_000] * 3
     assert found.bytes.tolist() == [6_000] * 3
-    assert found.joint.all()
+    assert found.leaves_together.all()
 
 
 def test_sending_from_rank_to_rank_is_no_meeting_of_all():
     found = facts(lambda job: old(job, "nccl:send", SEND_RECV)).collectives
     assert found.kind.tolist() == ["send_recv"] * 3
-    assert not found.joint.any()
+    assert not found.leaves_together.any()
     assert found.bytes.tolist() == [-1] * 3
 
 
@@ -99,13 +99,13 @@ def test_on_a_cpu_a_collective_in_flight_with_no_operator_is_exposed():
     found = on_cpu()
     assert found.collectives.kind.tolist() == ["all_reduce"] * 4
     step = 1_000 + 300 + 600 + 100
-    assert found.share("collective") == pytest.approx(600 / step, abs=0.01)
-    assert found.share("compute") == pytest.approx(1_400 / step, abs=0.01)
+    assert found.bucket_share("collective") == pytest.approx(600 / step, abs=0.01)
+    assert found.bucket_share("compute") == pytest.approx(1_400 / step, abs=0.01)
     assert found.held_up.total == pytest.approx(4 * us(600), rel=0.01)
 
 
 def test_no_collectives():
     found = facts(lambda job: job.quiet(us(1))).collectives
     assert len(found) == 0
-    assert found.spans.total == 0
-    assert np.array_equal(found.take(found.joint).start, found.start)
+    assert found.in_flight.total == 0
+    assert np.array_equal(found.take_rows(found.leaves_together).start, found.start)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 
 SIZE = 60
 pairs = st.lists(st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)), max_size=12)
@@ -13,7 +13,7 @@ pairs = st.lists(st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)), max_size
 def build(raw) -> Intervals:
     starts = np.array([min(p) for p in raw], dtype=np.int64)
     ends = np.array([max(p) for p in raw], dtype=np.int64)
-    return union(starts, ends)
+    return union_of(starts, ends)
 
 
 def bitmap(intervals: Intervals) -> np.ndarray:
@@ -50,8 +50,8 @@ def test_algebra_matches_bitmaps(left, right):
 def test_before_and_covers(raw, times):
     made, bits = build(raw), raw_bitmap(raw)
     at = np.array(times, dtype=np.int64)
-    assert made.before(at).tolist() == [int(bits[:t].sum()) for t in times]
-    assert made.covers(at).tolist() == [bool(bits[t]) for t in times]
+    assert made.length_before(at).tolist() == [int(bits[:t].sum()) for t in times]
+    assert made.contains_times(at).tolist() == [bool(bits[t]) for t in times]
 
 
 @given(pairs, st.integers(0, SIZE), st.integers(0, SIZE))
@@ -59,7 +59,7 @@ def test_within(raw, a, b):
     low, high = min(a, b), max(a, b)
     window = np.zeros(SIZE + 1, dtype=bool)
     window[low:high] = True
-    assert (bitmap(build(raw).within(low, high)) == (raw_bitmap(raw) & window)).all()
+    assert (bitmap(build(raw).clip_to(low, high)) == (raw_bitmap(raw) & window)).all()
 
 
 def test_empty():

@@ -32,12 +32,12 @@ def trees(draw):
 def test_innermost_and_enclosing(events):
     start = np.array([e[0] for e in events], dtype=np.int64)
     end = np.array([e[1] for e in events], dtype=np.int64)
-    nesting = Nesting.of(start, end)
+    nesting = Nesting.nest_events(start, end)
     times = np.arange(0, 61)
-    found = nesting.innermost(times)
+    found = nesting.innermost_at(times)
     for t in times:
         covering = [i for i, (a, b) in enumerate(events) if a <= t < b]
-        assert nesting.enclosing(int(t)) == covering
+        assert nesting.enclosing_rows(int(t)) == covering
         assert found[t] == (covering[-1] if covering else -1)
 
 
@@ -46,7 +46,7 @@ def test_innermost_and_enclosing(events):
 def test_leaves_enclose_nothing(events):
     start = np.array([e[0] for e in events], dtype=np.int64)
     end = np.array([e[1] for e in events], dtype=np.int64)
-    leaves = Nesting.of(start, end).leaves()
+    leaves = Nesting.nest_events(start, end).is_leaf()
     for i, (a, b) in enumerate(events):
         inside = [j for j, (c, d) in enumerate(events) if j != i and a <= c and d <= b and j > i]
         assert leaves[i] == (not inside)
@@ -54,6 +54,6 @@ def test_leaves_enclose_nothing(events):
 
 def test_empty():
     empty = np.empty(0, np.int64)
-    nesting = Nesting.of(empty, empty)
-    assert nesting.innermost(np.array([3])).tolist() == [-1]
-    assert len(nesting.leaves()) == 0
+    nesting = Nesting.nest_events(empty, empty)
+    assert nesting.innermost_at(np.array([3])).tolist() == [-1]
+    assert len(nesting.is_leaf()) == 0

@@ -10,7 +10,7 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
-from whyidle.model.timeline import Pace
+from whyidle.model.timeline import CpuPace
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -51,7 +51,7 @@ def job(timelines):
 
 
 def judge(cause, timelines):
-    return contracts.run_cause(catalog.causes()[cause], timelines)
+    return contracts.run_cause(catalog.load_causes()[cause], timelines)
 
 
 def crowded(seed=5):
@@ -66,7 +66,7 @@ def longer(rank, step):
 
 def test_who_leaves_late_is_not_taken_for_who_came_last():
     seen = job(train(longer, leave=crowded()))
-    late = seen.imbalance.laggard
+    late = seen.imbalance.late_rank
     assert (late.rank, late.last_ratio) == (1, 1.0)
     assert late.lateness_s == pytest.approx(0.010, abs=0.002)
     assert seen.meetings.clock_error_s < 1e-5
@@ -114,7 +114,7 @@ def paced(timelines, ran):
     for rank, timeline in enumerate(timelines):
         time = Facts(timeline).steps.end.copy()
         each = np.cumsum([ms(ran(rank, step)) for step in range(len(time))])
-        found.append(replace(timeline, pace=Pace(time, each, np.zeros(len(time), np.int64))))
+        found.append(replace(timeline, pace=CpuPace(time, each, np.zeros(len(time), np.int64))))
     return found
 
 

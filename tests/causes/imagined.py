@@ -1,6 +1,6 @@
 """Imagined recordings of watched commands, written as the probe and the monitor write them."""
 
-from whyidle.engine.watch import diagnose_jobs, note_end
+from whyidle.engine.recording.recording_diagnosis import diagnose_jobs, note_end
 from whyidle.model import telemetry_lines
 from whyidle.probe.core.recorder import ANNOTATION, OP, Recorder
 
@@ -39,12 +39,14 @@ class Imagined:
 
     def span(self, name, length, kind=ANNOTATION):
         """A call of the training thread, from now on."""
-        self.recorder.add((self.now, self.now + length, THREAD, self.recorder.number(name), kind))
+        self.recorder.add(
+            (self.now, self.now + length, THREAD, self.recorder.name_number(name), kind)
+        )
         self.now += length
 
     def look(self, stack, length, every=100 * MS, busy=1.0, held=0):
         """Stack samples over some time. ``busy`` is the share that the thread could run."""
-        number = self.recorder.stack(stack)
+        number = self.recorder.stack_number(stack)
         for at in range(self.now, self.now + length, every):
             runnable = int((at - self.now) * busy)
             self.recorder.samples.append((at, self._ran + runnable, THREAD, number, held))
@@ -75,25 +77,27 @@ class Imagined:
         """It has the framework, and does not train."""
         facts = {name: self.facts[name] for name in self.facts if name != "switches"}
         self.recorder.presence = {**facts, "ended": self.now}
-        self.recorder.flush()
+        self.recorder.flush_records()
 
     def trained(self, **facts):
         """It trained, and has ended."""
         self.recorder.facts = {**self.facts, **facts, "ended": self.now}
-        self.recorder.flush()
+        self.recorder.flush_records()
 
     def telemetry(self, values, facts=None, end=None):
         """What the monitor read twice a second; a pair is a counter's growth per second, and what
         it began at."""
-        columns = telemetry_lines.Columns()
-        text = telemetry_lines.begin(BEGIN, BEGIN) + telemetry_lines.about("nvml", facts or {}, {})
+        columns = telemetry_lines.TelemetryWriter()
+        text = telemetry_lines.header_line(BEGIN, BEGIN) + telemetry_lines.source_line(
+            "nvml", facts or {}, {}
+        )
         for at in range(BEGIN, (end or self.now) + 1, S // 2):
             seconds = (at - BEGIN) / S
             row = {
                 name: value[0] * seconds + value[1] if isinstance(value, tuple) else value
                 for name, value in values.items()
             }
-            text += columns.row("host", at, row)
+            text += columns.row_lines("host", at, row)
         (self.folder / "telemetry.jsonl").write_bytes(text)
 
     def diagnose(self, command=("python", "train.py")):

@@ -11,7 +11,7 @@ from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.pairs import build_timelines
 
-CAUSES = sorted(catalog.causes())
+CAUSES = sorted(catalog.load_causes())
 
 
 def load_pairs(path):
@@ -37,13 +37,13 @@ def test_no_cause_lacks_a_pair():
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_cause_keeps_its_contract_on_its_pair(name):
-    contracts.check_pair(catalog.causes()[name], PAIRS[name])
+    contracts.check_pair(catalog.load_causes()[name], PAIRS[name])
 
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_sick_job_of_a_cause_is_offered_a_fix(name):
-    proof = contracts.run_cause(catalog.causes()[name], build_timelines(PAIRS[name].sick()))
-    fixes = [fix for fix in catalog.fixes().values() if name in fix.causes]
+    proof = contracts.run_cause(catalog.load_causes()[name], build_timelines(PAIRS[name].sick()))
+    fixes = [fix for fix in catalog.load_fixes().values() if name in fix.causes]
     proposals = [(fix, found) for fix in fixes if (found := fix.decide(proof)) is not None]
     assert proposals
     for fix, proposal in proposals:
@@ -55,18 +55,18 @@ CAUSE = "graph-breaks"
 
 def altered(test):
     """A cause whose judgement is another."""
-    return replace(catalog.causes()[CAUSE], test=test)
+    return replace(catalog.load_causes()[CAUSE], test=test)
 
 
 def count_and_prove(facts):
     """Answers otherwise each time."""
     calls.append(facts)
-    return replace(catalog.causes()[CAUSE].test(facts), confidence=1 / len(calls))
+    return replace(catalog.load_causes()[CAUSE].test(facts), confidence=1 / len(calls))
 
 
 def change_and_prove(facts):
     """Overwrites what it reads."""
-    proof = catalog.causes()[CAUSE].test(facts)
+    proof = catalog.load_causes()[CAUSE].test(facts)
     facts.timeline.host.start[0] -= 1
     return proof
 
@@ -75,7 +75,7 @@ calls = []
 
 
 def prove_with_certainty(facts):
-    return replace(catalog.causes()[CAUSE].test(facts), confidence=2.0)
+    return replace(catalog.load_causes()[CAUSE].test(facts), confidence=2.0)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_a_cause_that_breaks_its_contract_is_noticed(test, why):
 def test_a_cause_that_blames_a_healthy_job_is_noticed():
     pair = replace(PAIRS[CAUSE], healthy=PAIRS[CAUSE].sick)
     with pytest.raises(AssertionError, match="blames a healthy job"):
-        contracts.check_pair(catalog.causes()[CAUSE], pair)
+        contracts.check_pair(catalog.load_causes()[CAUSE], pair)
 
 
 def test_a_cause_that_guesses_is_noticed():
-    cause = catalog.causes()[CAUSE]
+    cause = catalog.load_causes()[CAUSE]
     guessing = replace(cause, needs=("memory_events", *cause.needs))
     with pytest.raises(AssertionError, match="is silent"):
         contracts.check_pair(guessing, PAIRS[CAUSE])

@@ -9,17 +9,17 @@ import pytest
 
 from whyidle import catalog
 from whyidle.__main__ import main
-from whyidle.cli import _pages
+from whyidle.cli import _cause_pages
 from whyidle.model.cause import SECTIONS
 
 
 def test_the_table_has_every_cause(capsys: pytest.CaptureFixture[str]):
     assert main(["causes"]) == 0
     out = capsys.readouterr().out
-    assert all(f"  {cause} " in out for cause in catalog.causes())
+    assert all(f"  {cause} " in out for cause in catalog.load_causes())
 
 
-@pytest.mark.parametrize("name", sorted(catalog.causes()))
+@pytest.mark.parametrize("name", sorted(catalog.load_causes()))
 def test_each_page_has_its_sections(name: str, capsys: pytest.CaptureFixture[str]):
     assert main(["causes", name]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -32,20 +32,20 @@ def test_no_page_breaks_off(capsys: pytest.CaptureFixture[str]):
     assert "..." not in capsys.readouterr().out.replace("DataLoader(...", "").replace("(...", "")
 
 
-@pytest.mark.parametrize("name", sorted(catalog.causes()))
+@pytest.mark.parametrize("name", sorted(catalog.load_causes()))
 def test_codes_of_predictors_are_explained_where_they_stand(
     name: str, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["causes", name]) == 0
     terminal = capsys.readouterr().out
-    for page in (terminal, _pages.markdown(catalog.causes()[name])):
+    for page in (terminal, _cause_pages.cause_markdown(catalog.load_causes()[name])):
         for code in re.findall(r"\bP\d+\b", page):
             assert re.search(rf"^ *- {code}: \w", page, re.MULTILINE)
 
 
 def test_json(capsys: pytest.CaptureFixture[str]):
     assert main(["causes", "--json", "-"]) == 0
-    assert {row["id"] for row in json.loads(capsys.readouterr().out)} == set(catalog.causes())
+    assert {row["id"] for row in json.loads(capsys.readouterr().out)} == set(catalog.load_causes())
 
 
 def test_a_slip_is_put_right(capsys: pytest.CaptureFixture[str]):
@@ -56,7 +56,7 @@ def test_a_slip_is_put_right(capsys: pytest.CaptureFixture[str]):
 
 def test_paragraphs_lists_and_code():
     text = "one\ntwo\n\n* first\n  more\n* second\n\n    code(\n        x)\n"
-    assert _pages.paragraphs(text) == [
+    assert _cause_pages.join_paragraphs(text) == [
         "one two",
         "* first more",
         "* second",

@@ -8,16 +8,17 @@ import pytest
 
 from whyidle.cli import _app
 from whyidle.cli import fix as verb
-from whyidle.engine._own_files import OwnFiles
-from whyidle.engine.diagnose import diagnose
-from whyidle.engine.patch import Patch
-from whyidle.engine.trial import executor, handover, heal
-from whyidle.engine.trial.candidates import Candidate
-from whyidle.engine.trial.handover import Handover
-from whyidle.engine.trial.heal import STOPPED, Healed
-from whyidle.engine.trial.judgement import Judgement
-from whyidle.engine.trial.once import Left
-from whyidle.engine.trial.pair import Effect
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.patching.source_patch import SourcePatch
+from whyidle.engine.patching.user_files import UserFiles
+from whyidle.engine.trial import executor
+from whyidle.engine.trial.loop import optimize, patch_check
+from whyidle.engine.trial.loop.candidates import Candidate
+from whyidle.engine.trial.loop.optimize import STOPPED, Optimized
+from whyidle.engine.trial.loop.patch_check import PatchCheck
+from whyidle.engine.trial.loop.trial_result import TrialResult
+from whyidle.engine.trial.statistics.speedup import SpeedupEstimate
+from whyidle.engine.trial.statistics.startup_cost import RemainingJob
 from whyidle.model.diagnosis import Edit
 from whyidle.testing.demo import job
 
@@ -33,7 +34,7 @@ FIX = Candidate(
 
 
 class Engine:
-    def notes(self):
+    def executor_notes(self):
         return []
 
     def close(self):
@@ -43,14 +44,14 @@ class Engine:
 @pytest.fixture
 def fix(monkeypatch, capsys):
     """Run the command with an outcome in place of trials."""
-    seen = diagnose([job(loader_ms=42.0).timeline()])
+    seen = diagnose_job([job(loader_ms=42.0).timeline()])
 
     def run(*options, stopped=None, enough_s=None, error=None, handed=None, ranks=1, **device):
         def fixed(_):
             if error is not None:
                 raise error
-            gain = Effect(2.0, 1.8, 2.2, 2)
-            one = Judgement(FIX, kept=True, effect=gain, base_s=[0.2, 0.2], treated_s=[0.1, 0.1])
+            gain = SpeedupEstimate(2.0, 1.8, 2.2, 2)
+            one = TrialResult(FIX, kept=True, effect=gain, base_s=[0.2, 0.2], treated_s=[0.1, 0.1])
             before = msgspec.structs.replace(
                 seen,
                 trials=[],
@@ -58,11 +59,11 @@ def fix(monkeypatch, capsys):
                 run=msgspec.structs.replace(seen.run, ranks=ranks),
                 device=msgspec.structs.replace(seen.device, **device),
             )
-            return Healed(before, before, [one], [FIX], [], one, 1.0, stopped, enough_s)
+            return Optimized(before, before, [one], [FIX], [], one, 1.0, stopped, enough_s)
 
-        monkeypatch.setattr(heal, "heal", fixed)
-        monkeypatch.setattr(executor, "start", lambda *_: Engine())
-        monkeypatch.setattr(handover, "hand_over", lambda *_: handed)
+        monkeypatch.setattr(optimize, "optimize", fixed)
+        monkeypatch.setattr(executor, "start_executor", lambda *_: Engine())
+        monkeypatch.setattr(patch_check, "hand_over", lambda *_: handed)
         status = _app.run(["fix", *options, "python", "train.py"])
         return status, capsys.readouterr()
 
@@ -71,8 +72,10 @@ def fix(monkeypatch, capsys):
 
 def test_what_the_patch_says_beside_is_nothing_to_do_by_hand(fix, tmp_path):
     note = "loader-workers: written where the trials changed it; train.py, line 9 was not"
-    patch = Patch("", {}, ("cache: write it",), OwnFiles(tmp_path, (), None, (), ()), notes=(note,))
-    out = " ".join(fix("--no-store", handed=Handover(patch, None, "", good=False))[1].out.split())
+    patch = SourcePatch(
+        "", {}, ("cache: write it",), UserFiles(tmp_path, (), None, (), ()), notes=(note,)
+    )
+    out = " ".join(fix("--no-store", handed=PatchCheck(patch, None, "", good=False))[1].out.split())
     assert "By hand: cache: write it." in out
     assert f"{note}." in out
     assert f"By hand: {note}" not in out
@@ -87,9 +90,9 @@ def test_the_plan_is_told_and_how_to_use_it(fix, tmp_path):
 
 
 def test_how_what_was_kept_is_taken_back_is_told(fix, tmp_path):
-    patch = Patch("--- a\n", {}, (), OwnFiles(tmp_path, (), None, (), ()))
+    patch = SourcePatch("--- a\n", {}, (), UserFiles(tmp_path, (), None, (), ()))
     for good in (True, False):
-        handed = Handover(patch, None, "", good=good)
+        handed = PatchCheck(patch, None, "", good=good)
         _, told = fix("--patch", f"my {good}.patch", "--plan", f"{good}.toml", handed=handed)
         out = " ".join(told.out.split())
         assert "`enabled = false` in the plan takes a fix back" in out
@@ -159,15 +162,17 @@ def test_ctrl_c_before_the_first_trial_is_said(fix, tmp_path):
     [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("1d", 86400.0)],
 )
 def test_lengths_of_time_are_a_number_and_a_unit(text, seconds):
-    assert verb._budget(text) == seconds
-    assert verb._left(text) == (Left(steps=90.0) if text == "90" else Left(seconds=seconds))
+    assert verb._parse_budget(text) == seconds
+    assert verb._parse_left(text) == (
+        RemainingJob(steps=90.0) if text == "90" else RemainingJob(seconds=seconds)
+    )
 
 
 @pytest.mark.parametrize(
     "text", ["50ms", "5sm", "s", "", "m5", "5 minutes", "nan", "1e400h", "-5m"]
 )
 def test_what_is_no_length_of_time_is_told_with_the_forms_that_are(fix, text):
-    for option, read in (("--budget", verb._budget), ("--left", verb._left)):
+    for option, read in (("--budget", verb._parse_budget), ("--left", verb._parse_left)):
         with pytest.raises(argparse.ArgumentTypeError):
             read(text)
         status, told = fix(f"{option}={text}")

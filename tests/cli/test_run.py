@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.store.runs import Store
+from whyidle.store.run_store import Store
 
 COMMAND = [sys.executable, "-c", "raise SystemExit(3)"]
 
@@ -32,12 +32,12 @@ def test_a_failing_diagnosis_keeps_status_and_evidence(
         raise error
 
     with monkeypatch.context() as planted:
-        planted.setattr("whyidle.engine.watch.diagnose_jobs", broken)
+        planted.setattr("whyidle.engine.recording.recording_diagnosis.diagnose_jobs", broken)
         assert main(["run", *COMMAND]) == 3
     err = capsys.readouterr().err
     assert said in err
     assert "Traceback" not in err
-    (entry,) = Store(Path(".whyidle")).entries()
+    (entry,) = Store(Path(".whyidle")).list_runs()
     assert f"the evidence is kept: whyidle report {entry.id}" in err
     assert main(["report", entry.id]) == 0
 
@@ -49,7 +49,7 @@ def test_a_diagnosis_that_fails_is_a_status_where_an_output_was_asked_for(
     def broken(_: Path) -> None:
         raise ValueError("a planted fault")
 
-    monkeypatch.setattr("whyidle.engine.watch.diagnose_jobs", broken)
+    monkeypatch.setattr("whyidle.engine.recording.recording_diagnosis.diagnose_jobs", broken)
     assert main(["run", *options, sys.executable, "-c", "pass"]) == status
 
 
@@ -59,7 +59,7 @@ def test_without_telemetry_there_is_an_answer_all_the_same(
     def closed(_: object) -> None:
         raise OSError("nothing can be read here")
 
-    monkeypatch.setattr("whyidle.engine.monitor.live_sources", closed)
+    monkeypatch.setattr("whyidle.engine.recording.monitor.live_sources", closed)
     assert main(["run", *COMMAND]) == 3
     err = capsys.readouterr().err
     assert "No training step was seen" in " ".join(err.split())

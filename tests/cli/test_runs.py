@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import kineto
 from whyidle.model.diagnosis import FixedJob
 from whyidle.store.document import read_diagnosis
-from whyidle.store.runs import Store
+from whyidle.store.run_store import Store
 from whyidle.testing.jobs import healthy
 
 
@@ -56,8 +56,8 @@ def test_list_delete_pin_export(capsys: pytest.CaptureFixture[str]):
 def test_a_fixed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
     """It is compared with what it became, which is stored before it, and not the other way."""
     store = Store(Path(".whyidle"))
-    after = diagnose([healthy().timeline()])
-    became = store.add(after).id
+    after = diagnose_job([healthy().timeline()])
+    became = store.add_run(after).id
     fixed = FixedJob(
         run=became,
         attribution=after.attribution,
@@ -68,7 +68,7 @@ def test_a_fixed_job_is_listed_as_such(capsys: pytest.CaptureFixture[str]):
         high=3.0,
     )
     detail = msgspec.structs.replace(after.detail, fixed=fixed)
-    store.add(msgspec.structs.replace(after, detail=detail))
+    store.add_run(msgspec.structs.replace(after, detail=detail))
     assert main(["runs"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"{after.verdict.state}, fixed 2.50x" in shown
@@ -94,14 +94,14 @@ def test_missing_names(words: list[str], capsys: pytest.CaptureFixture[str]):
 @pytest.mark.usefixtures("two")
 def test_a_watched_command_is_listed_by_its_words(capsys: pytest.CaptureFixture[str]):
     (explained, _), store = listed(capsys), Store(Path(".whyidle"))
-    entry = store.begin(["python", "train.py", "--name", "my run"])
+    entry = store.begin_run(["python", "train.py", "--name", "my run"])
     assert main(["runs"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "not diagnosed" in out
     assert "python train.py --name 'my run'" in out
     told = read_diagnosis(Path(str(explained["path"])) / "diagnosis.json")
     several = msgspec.structs.replace(told.run, job="train.py --lr 1 (process 12)")
-    store.complete(entry, msgspec.structs.replace(told, run=several))
+    store.complete_run(entry, msgspec.structs.replace(told, run=several))
     assert main(["runs"]) == 0
     assert "train.py --lr 1 (process 12)" in " ".join(capsys.readouterr().out.split())
 
@@ -109,14 +109,14 @@ def test_a_watched_command_is_listed_by_its_words(capsys: pytest.CaptureFixture[
 def test_a_run_is_a_row_of_a_table_that_fits_a_terminal(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ):
-    told = diagnose([kineto.load(trace)])
+    told = diagnose_job([kineto.load(trace)])
     command = ["python", "train.py", *(f"--option-{number}" for number in range(12))]
     run = msgspec.structs.replace(told.run, command=command)
     store = Store(Path(".whyidle"))
     moments = [datetime(2026, 1, day, 3, 4, 5, tzinfo=timezone.utc) for day in (1, 2)]
     for moment in moments:
-        store.add(msgspec.structs.replace(told, run=run), now=moment)
-    store.pin(store.entries()[0])
+        store.add_run(msgspec.structs.replace(told, run=run), now=moment)
+    store.pin_run(store.list_runs()[0])
     assert main(["runs"]) == 0
     out = capsys.readouterr().out
     head, first, *_ = out.splitlines()

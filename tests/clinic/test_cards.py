@@ -97,7 +97,7 @@ def test_ids_are_neutral_and_unique():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_card_speaks_of_what_exists(case):
-    known = catalog.causes()
+    known = catalog.load_causes()
     if case.recording:
         return
     script = (WORKLOADS / f"{case.workload}.py").read_text(encoding="utf-8")
@@ -107,7 +107,7 @@ def test_a_card_speaks_of_what_exists(case):
         assert fault.cause or case.kind == "unknown"
         if fault.cause:
             assert fault.family == known[fault.cause].family
-        assert fault.fix_id == "" or fault.fix_id in catalog.fixes()
+        assert fault.fix_id == "" or fault.fix_id in catalog.load_fixes()
     for cured in case.arms().values():
         for name in case.arm(cured):
             assert name[0] in "$@%" or f'"--{name.replace("_", "-")}"' in script, name
@@ -127,7 +127,7 @@ def test_a_script_does_not_tell_the_answer(path):
     text = path.read_text(encoding="utf-8").lower()
     words = set(re.findall(r"[a-z]+", text))
     assert not words & TELLING
-    for cause in catalog.causes():
+    for cause in catalog.load_causes():
         assert cause not in text
         assert cause.replace("-", "_") not in text
         assert cause.replace("-", " ") not in text
@@ -151,7 +151,7 @@ def test_what_is_typed_does_not_tell_the_answer(case):
     words = " ".join(command(case.arm(), "cpu", 1.0, case.measure)[1:]).lower()
     words += " ".join(environment(case.arm()).get(n[1:], "") for n in case.options if n[0] == "$")
     assert not set(re.findall(r"[a-z]+", words)) & TELLING
-    assert not [cause for cause in catalog.causes() if cause in words]
+    assert not [cause for cause in catalog.load_causes() if cause in words]
     assert case.id not in words
 
 

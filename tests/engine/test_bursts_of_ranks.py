@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whyidle.analysis.exposure import exposure
+from whyidle.analysis.exposed_communication import find_exposure
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import ms, us
 from whyidle.testing.fleet import Fleet
@@ -43,7 +43,7 @@ def blind(timeline, **settings):
     """The same rank as live signals see it."""
     nothing = {name: getattr(timeline.device, name)[:0] for name in DeviceEvents.__slots__}
     host = timeline.host
-    calls = host.take((host.kind == HostKind.ANNOTATION) | (host.kind == HostKind.OP))
+    calls = host.take_rows((host.kind == HostKind.ANNOTATION) | (host.kind == HostKind.OP))
     return add_facts(
         replace(
             timeline,
@@ -64,7 +64,7 @@ def watched(micro=1, **settings):
 
 
 def test_exposed_communication_is_told_by_the_burst():
-    diagnosis = diagnose(watched())
+    diagnosis = diagnose_job(watched())
     (found,) = [each for each in diagnosis.findings if each.cause == "exposed-gradient-comm"]
     assert found.fixes
     assert "waiting for other ranks included" in found.headline
@@ -72,13 +72,13 @@ def test_exposed_communication_is_told_by_the_burst():
 
 
 def test_exchanges_of_every_micro_batch_are_told_by_the_burst():
-    assert "allreduce-every-microstep" in {each.cause for each in diagnose(watched(4)).findings}
+    assert "allreduce-every-microstep" in {each.cause for each in diagnose_job(watched(4)).findings}
 
 
 @pytest.mark.parametrize("bursts", [True, False])
 def test_who_is_late_cannot_be_told_without_collectives_of_all_ranks(bursts):
     timelines = watched() if bursts else [blind(each) for each in ddp(20)]
-    abstained = {each.cause: each.missing for each in diagnose(timelines).abstentions}
+    abstained = {each.cause: each.missing for each in diagnose_job(timelines).abstentions}
     assert abstained["late-rank"] == ["device_time"]
     assert abstained["rank-workload-imbalance"] == ["device_time"]
     assert ("exposed-gradient-comm" in abstained) is not bursts
@@ -87,7 +87,7 @@ def test_who_is_late_cannot_be_told_without_collectives_of_all_ranks(bursts):
 def test_recorded_kernels_tell_the_overlap_and_not_the_log_of_the_run():
     log = {"avg_backward_comm_time": 10, "avg_backward_compute_comm_overlap_time": 9}
     shown = Job((Facts(watched(ddp=log)[0].bursts[0]),))
-    assert exposure(shown.ranks, shown.meetings, shown.imbalance).hidden_ratio == 0.0
+    assert find_exposure(shown.ranks, shown.meetings, shown.imbalance).hidden_ratio == 0.0
 
 
 def test_ranks_on_cpus_are_judged_by_the_collectives_that_are_seen_live():
@@ -100,7 +100,7 @@ def test_ranks_on_cpus_are_judged_by_the_collectives_that_are_seen_live():
             with guest.call("gloo:all_reduce"):
                 guest.wait("/job/train.py(21): train", end - guest.now)
             guest.step("/job/train.py(40): train", ms(1))
-    diagnosis = diagnose([guest.timeline() for guest in guests])
+    diagnosis = diagnose_job([guest.timeline() for guest in guests])
     assert "rank-workload-imbalance" in {each.cause for each in diagnosis.findings}
     causes = ("late-rank", "rank-workload-imbalance", "exposed-gradient-comm")
     assert not [each for each in diagnosis.abstentions if each.cause in causes]
@@ -125,7 +125,7 @@ def test_shares_are_of_steps_that_nobody_recorded():
 
     def shown(timeline):
         job = Job((Facts(timeline),))
-        return exposure(job.ranks, job.meetings, job.imbalance)
+        return find_exposure(job.ranks, job.meetings, job.imbalance)
 
     usual, slowed = steps(2), steps(10)
     seconds = Facts(usual).step_s

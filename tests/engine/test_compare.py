@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from whyidle.engine.compare import check, compare
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.compare import check_regression, compare_diagnoses
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.errors import GateError, InputError
 from whyidle.model.comparison import Comparison
 from whyidle.model.diagnosis import Diagnosis, KernelRow
@@ -14,7 +14,7 @@ from whyidle.testing.demo import job
 
 
 def diagnosed(loader_ms: float) -> Diagnosis:
-    return diagnose([job(loader_ms=loader_ms).timeline()])
+    return diagnose_job([job(loader_ms=loader_ms).timeline()])
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def fast() -> Diagnosis:
 
 
 def test_the_leading_change_is_the_one_that_was_made(slow: Diagnosis, fast: Diagnosis):
-    found = compare(slow, fast)
+    found = compare_diagnoses(slow, fast)
     assert found.buckets[0].name == "input"
     assert found.reasons[0].name == "loader"
     assert found.reasons[0].delta_s == pytest.approx(-0.040, rel=0.1)
@@ -41,13 +41,13 @@ def test_the_leading_change_is_the_one_that_was_made(slow: Diagnosis, fast: Diag
 
 def test_sides_are_named_by_what_was_watched_or_by_the_recording(slow, fast):
     run = msgspec.structs.replace(fast.run, command=["python", "my train.py"], sources=["7.spans"])
-    found = compare(slow, msgspec.structs.replace(fast, run=run))
+    found = compare_diagnoses(slow, msgspec.structs.replace(fast, run=run))
     assert found.after.sources == ["python 'my train.py'"]
     assert found.before.sources == slow.run.sources
 
 
 def test_what_changed_adds_up_to_the_step(slow: Diagnosis, fast: Diagnosis):
-    found = compare(slow, fast)
+    found = compare_diagnoses(slow, fast)
     assert found.after.step_s is not None
     assert found.before.step_s is not None
     change = found.after.step_s - found.before.step_s
@@ -55,7 +55,7 @@ def test_what_changed_adds_up_to_the_step(slow: Diagnosis, fast: Diagnosis):
 
 
 def test_mirrored(slow: Diagnosis, fast: Diagnosis):
-    there, back = compare(slow, fast), compare(fast, slow)
+    there, back = compare_diagnoses(slow, fast), compare_diagnoses(fast, slow)
     assert [row.delta_s for row in there.buckets] == pytest.approx(
         [-row.delta_s for row in back.buckets]
     )
@@ -63,7 +63,7 @@ def test_mirrored(slow: Diagnosis, fast: Diagnosis):
 
 
 def test_nothing_changed(slow: Diagnosis):
-    found = compare(slow, slow)
+    found = compare_diagnoses(slow, slow)
     assert found.step is not None
     assert not found.step.real
     assert found.reasons == []
@@ -72,16 +72,16 @@ def test_nothing_changed(slow: Diagnosis):
 
 
 def test_deterministic_and_round_trips(slow: Diagnosis, fast: Diagnosis):
-    text = msgspec.json.encode(compare(slow, fast))
-    assert text == msgspec.json.encode(compare(slow, fast))
+    text = msgspec.json.encode(compare_diagnoses(slow, fast))
+    assert text == msgspec.json.encode(compare_diagnoses(slow, fast))
     assert msgspec.json.encode(msgspec.json.decode(text, type=Comparison)) == text
 
 
 def test_the_gate(slow: Diagnosis, fast: Diagnosis):
-    check(compare(slow, fast), 0.0)
-    check(compare(fast, slow), 1000.0)
+    check_regression(compare_diagnoses(slow, fast), 0.0)
+    check_regression(compare_diagnoses(fast, slow), 1000.0)
     with pytest.raises(GateError, match="slower"):
-        check(compare(fast, slow), 5.0)
+        check_regression(compare_diagnoses(fast, slow), 5.0)
 
 
 def without_steps(diagnosis: Diagnosis) -> Diagnosis:
@@ -91,12 +91,12 @@ def without_steps(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def test_without_steps_shares_are_compared_and_the_gate_cannot_be(slow: Diagnosis, fast: Diagnosis):
-    found = compare(without_steps(slow), fast)
+    found = compare_diagnoses(without_steps(slow), fast)
     assert found.step is None
     assert "no step boundaries" in found.notes[0]
     assert abs(sum(row.delta_s for row in found.buckets)) < 1e-6
     with pytest.raises(InputError, match="cannot be judged"):
-        check(found, 5.0)
+        check_regression(found, 5.0)
 
 
 def with_kernels(diagnosis: Diagnosis, shares: dict[str, float]) -> Diagnosis:
@@ -119,7 +119,7 @@ def with_kernels(diagnosis: Diagnosis, shares: dict[str, float]) -> Diagnosis:
 
 def test_a_kernel_beyond_the_end_of_a_cut_table_may_still_have_run(slow: Diagnosis):
     full = {f"k{i}": 0.01 for i in range(60)}
-    found = compare(with_kernels(slow, full), with_kernels(slow, {**full, "new": 0.05}))
+    found = compare_diagnoses(with_kernels(slow, full), with_kernels(slow, {**full, "new": 0.05}))
     assert slow.steps.mean_s is not None
     (new,) = found.kernels
     assert new.name == "new"
@@ -128,7 +128,7 @@ def test_a_kernel_beyond_the_end_of_a_cut_table_may_still_have_run(slow: Diagnos
 
 
 def test_a_kernel_that_a_whole_table_does_not_list_did_not_run(slow: Diagnosis):
-    found = compare(with_kernels(slow, {"a": 0.1}), with_kernels(slow, {"b": 0.1}))
+    found = compare_diagnoses(with_kernels(slow, {"a": 0.1}), with_kernels(slow, {"b": 0.1}))
     assert {(row.name, row.before_s is not None) for row in found.kernels} == {
         ("a", True),
         ("b", True),
@@ -139,16 +139,19 @@ def test_a_kernel_that_a_whole_table_does_not_list_did_not_run(slow: Diagnosis):
 def test_operators_that_a_side_did_not_record_are_not_zero(slow: Diagnosis, fast: Diagnosis):
     detail = msgspec.structs.replace(fast.detail, kernels=[])
     without = msgspec.structs.replace(fast, detail=detail)
-    for found, side in ((compare(slow, without), "B"), (compare(without, slow), "A")):
+    for found, side in (
+        (compare_diagnoses(slow, without), "B"),
+        (compare_diagnoses(without, slow), "A"),
+    ):
         assert found.kernels == []
         assert f"kernels and operators of {side} were not recorded" in " ".join(found.notes)
-    neither = compare(without, without)
+    neither = compare_diagnoses(without, without)
     assert "not recorded" not in " ".join(neither.notes)
 
 
 def test_operators_of_a_cpu_are_no_kernels(slow: Diagnosis, fast: Diagnosis):
     device = msgspec.structs.replace(fast.device, kind="cpu")
-    found = compare(slow, msgspec.structs.replace(fast, device=device))
+    found = compare_diagnoses(slow, msgspec.structs.replace(fast, device=device))
     assert found.kernels == []
     assert "operators of a CPU" in " ".join(found.notes)
 
@@ -159,7 +162,7 @@ def test_other_commands_are_told(slow: Diagnosis, fast: Diagnosis):
             msgspec.structs.replace(one, run=msgspec.structs.replace(one.run, command=command))
             for one, command in ((slow, first), (fast, second))
         )
-        return " ".join(compare(*runs).notes)
+        return " ".join(compare_diagnoses(*runs).notes)
 
     assert "the commands differ" in notes(["python", "a.py"], ["python", "b.py"])
     assert "the commands differ" not in notes(["python", "a.py"], ["python", "a.py"])

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from emulator import fake_nvml
-from whyidle.engine import _sources
+from whyidle.engine.machine import source_checks
 from whyidle.model.telemetry import Absent, Available, Meter
 from whyidle.sources import nvml
 
@@ -19,7 +19,7 @@ def source(told, subject="machine"):
 
 
 def checks(sources, *, gpu=True):
-    return _sources.checks(Path("/"), {}, gpu=gpu, sources=sources)
+    return source_checks.check_sources(Path("/"), {}, gpu=gpu, sources=sources)
 
 
 def test_what_is_missing_is_told_by_its_reason():

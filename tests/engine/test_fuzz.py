@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.errors import WhyidleError
 from whyidle.importers import kineto
 from whyidle.testing import contracts
@@ -50,7 +50,7 @@ def test_damaged_recordings(name, tmp_path):
         events = damage(document["traceEvents"], chance)
         path.write_text(json.dumps({**document, "traceEvents": events}))
         try:
-            diagnosis = diagnose([kineto.load(path)])
+            diagnosis = diagnose_job([kineto.load(path)])
         except WhyidleError:
             continue
         contracts.check_bounds(diagnosis)
@@ -62,6 +62,6 @@ def test_cut_recordings(share, tmp_path):
     text = json.dumps(SICK["starved_by_loader"]().document())
     path = tmp_path / "cut.json"
     path.write_text(text[: int(len(text) * share)])
-    diagnosis = diagnose([kineto.load(path)])
+    diagnosis = diagnose_job([kineto.load(path)])
     contracts.check_bounds(diagnosis)
     assert any("incomplete" in note for note in diagnosis.coverage.notes)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from whyidle.engine import _cgroup, _gpus, _host, _software
-from whyidle.engine.doctor import examine
+from whyidle.engine.doctor import examine_machine
+from whyidle.engine.machine import cgroup_limits, gpu_checks, host_checks, software_checks
 from whyidle.model.machine import Check
 
 
@@ -37,8 +37,8 @@ def test_cgroup_2_takes_the_tightest_of_group_and_ancestors(tmp_path: Path):
             "sys/fs/cgroup/a/memory.max": "max",
         },
     )
-    assert _cgroup.cores(root) == 3.5
-    assert _cgroup.memory_bytes(root) == 2 << 30
+    assert cgroup_limits.core_quota(root) == 3.5
+    assert cgroup_limits.memory_bytes(root) == 2 << 30
 
 
 def test_cgroup_1(tmp_path: Path):
@@ -51,19 +51,19 @@ def test_cgroup_1(tmp_path: Path):
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
         },
     )
-    assert _cgroup.cores(root) == 2.0
-    assert _cgroup.memory_bytes(root) is None
+    assert cgroup_limits.core_quota(root) == 2.0
+    assert cgroup_limits.memory_bytes(root) is None
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "0::/\n"])
 def test_no_limit_is_none(tmp_path: Path, text: str):
     root = write(tmp_path, {"proc/self/cgroup": text, "sys/fs/cgroup/cpu.max": "max 100000"})
-    assert _cgroup.cores(root) is None
-    assert _cgroup.memory_bytes(root) is None
+    assert cgroup_limits.core_quota(root) is None
+    assert cgroup_limits.memory_bytes(root) is None
 
 
 def test_no_gpu(tmp_path: Path):
-    (check,) = _gpus.checks(tmp_path)
+    (check,) = gpu_checks.check_gpus(tmp_path)
     assert check.state == "absent"
 
 
@@ -77,13 +77,13 @@ def test_locked_counters_say_how_to_open_them(tmp_path: Path, monkeypatch: pytes
         },
     )
     monkeypatch.setitem(sys.modules, "pynvml", None)  # as if it were not installed
-    checks = _gpus.checks(root)
+    checks = gpu_checks.check_gpus(root)
     assert named(checks, "NVIDIA driver").found.startswith("550.54.15")
     locked = named(checks, "hardware counters")
     assert locked.state == "gap"
     assert "NVreg_RestrictProfilingToAdminUsers=0" in locked.close
     write(root, {"proc/driver/nvidia/params": "RmProfilingAdminOnly: 0\n"})
-    assert named(_gpus.checks(root), "hardware counters").state == "ok"
+    assert named(gpu_checks.check_gpus(root), "hardware counters").state == "ok"
 
 
 def test_amd(tmp_path: Path):
@@ -96,7 +96,7 @@ def test_amd(tmp_path: Path):
             f"{nodes}/1/name": "aqua_vanjaram\n",
         },
     )
-    assert named(_gpus.checks(root), "GPU").found == "AMD: aqua_vanjaram"
+    assert named(gpu_checks.check_gpus(root), "GPU").found == "AMD: aqua_vanjaram"
 
 
 class FakeNvml:
@@ -136,15 +136,15 @@ class FakeNvml:
 
 def test_nvml_tells_devices_and_gpm():
     nvml = FakeNvml()
-    checks = _gpus._by_nvml(nvml)
+    checks = gpu_checks._by_nvml(nvml)
     assert named(checks, "GPU").found == "NVIDIA H100, 80 GiB"
     assert named(checks, "GPM").state == "ok"
     assert nvml.shut
-    assert named(_gpus._by_nvml(FakeNvml(gpm=False)), "GPM").state == "gap"
+    assert named(gpu_checks._by_nvml(FakeNvml(gpm=False)), "GPM").state == "gap"
 
 
 def test_nvml_that_does_not_start_is_a_gap_with_its_reason():
-    (check,) = _gpus._by_nvml(FakeNvml(broken=True))
+    (check,) = gpu_checks._by_nvml(FakeNvml(broken=True))
     assert check.state == "gap"
     assert "Driver Not Loaded" in check.found
 
@@ -161,20 +161,20 @@ def test_nvml_that_does_not_start_is_a_gap_with_its_reason():
     ],
 )
 def test_containers(tmp_path: Path, files: dict[str, str], environ: dict[str, str], kind: str):
-    assert _host.container(write(tmp_path, files), environ) == kind
+    assert host_checks.check_container(write(tmp_path, files), environ) == kind
 
 
 def test_the_file_system_is_that_of_the_longest_mount(tmp_path: Path):
     mounts = "/dev/sda / ext4 rw 0 0\nhost:/x /data nfs4 rw 0 0\na /da tmpfs rw 0 0\n"
     root = write(tmp_path, {"proc/mounts": mounts})
-    assert _host.file_system(root, Path("/data/set")) == "nfs4"
-    assert _host.file_system(root, Path("/home")) == "ext4"
-    assert _host.file_system(tmp_path / "none", Path("/")) is None
+    assert host_checks.file_system(root, Path("/data/set")) == "nfs4"
+    assert host_checks.file_system(root, Path("/home")) == "ext4"
+    assert host_checks.file_system(tmp_path / "none", Path("/")) is None
 
 
 def test_the_whole_examination_changes_nothing(tmp_path: Path):
     store = tmp_path / "not" / "there"
-    machine = examine(root=tmp_path, environ={}, folder=tmp_path, store=store)
+    machine = examine_machine(root=tmp_path, environ={}, folder=tmp_path, store=store)
     assert {check.topic for check in machine.checks} == {"software", "gpu", "host", "storage"}
     assert list(tmp_path.iterdir()) == []
     gaps = [check for check in machine.checks if check.state == "gap"]
@@ -184,5 +184,5 @@ def test_the_whole_examination_changes_nothing(tmp_path: Path):
 def test_a_cpu_build_beside_a_gpu_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     package = {"torch-2.13.0+cpu.dist-info/METADATA": "Name: torch\nVersion: 2.13.0+cpu\n"}
     monkeypatch.syspath_prepend(write(tmp_path, package))
-    assert named(_software.checks(gpu=True), "torch build").state == "gap"
-    assert not [c for c in _software.checks(gpu=False) if c.state == "gap"]
+    assert named(software_checks.check_software(gpu=True), "torch build").state == "gap"
+    assert not [c for c in software_checks.check_software(gpu=False) if c.state == "gap"]

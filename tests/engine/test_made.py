@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from whyidle.engine.applied import ask, together, turned
-from whyidle.engine.patch import Kept, make_patch
+from whyidle.engine.patching.source_patch import KeptFix, make_patch
+from whyidle.engine.recording.plan_channel import merge_lines, read_applied_knobs, write_request
 from whyidle.model.diagnosis import Edit
 from whyidle.model.knobs import Setting
 
@@ -54,7 +54,7 @@ def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (tmp_path / "train.py").write_text(HEAD.format(head) + body)
         recording = tmp_path / "recording"
         was: dict[str, Setting | None] = {edit.knob: edit.was for edit in edits}
-        told = ask({edit.knob: edit.value for edit in edits}, was, recording)
+        told = write_request({edit.knob: edit.value for edit in edits}, was, recording)
         paths = os.pathsep.join(filter(None, sys.path))
         env = {**os.environ, **told, "PYTHONPATH": paths}
         words = [sys.executable, "-c", RUN, str(recording)]
@@ -62,9 +62,12 @@ def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
         )
         assert not ran.returncode, ran.stderr
-        made = turned(recording).made
+        made = read_applied_knobs(recording).made
         found = make_patch(
-            [Kept("fix", edits)], ["python", "train.py"], tmp_path, made=together([made, made])
+            [KeptFix("fix", edits)],
+            ["python", "train.py"],
+            tmp_path,
+            made=merge_lines([made, made]),
         )
         lines = found.diff.splitlines()[3:]
         said = "\n".join((*found.sentences, *found.notes))
@@ -167,4 +170,4 @@ def test_a_line_that_has_left_one_stands_as_such(tmp_path: Path):
         told = {"made": {"a.b": {"x.py:1": why, f"x.py:{pid + 1}": ""}}}
         (tmp_path / f"{pid}.knobs.json").write_text(json.dumps(told))
     whole = {"x.py:1": "because", "x.py:2": "", "x.py:3": "", "x.py:4": ""}
-    assert turned(tmp_path).made == {"a.b": whole}
+    assert read_applied_knobs(tmp_path).made == {"a.b": whole}

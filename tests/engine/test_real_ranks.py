@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.explain import explain
+from whyidle.engine.explain import explain_paths
 
 torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
@@ -66,7 +66,7 @@ def recorded(tmp_path_factory) -> Path:
 )
 def test_the_slow_rank_is_named(recorded, name, slow, cause):
     paths = sorted(recorded.glob(f"{name}.rank*.json"))
-    diagnosis = explain(paths).diagnosis
+    diagnosis = explain_paths(paths).diagnosis
     assert diagnosis.verdict.bound == "communication"
     first = diagnosis.findings[0]
     assert first.cause == cause
@@ -80,7 +80,7 @@ def test_the_slow_rank_is_named(recorded, name, slow, cause):
 
 
 def test_one_of_the_two_alone_does_not_tell(recorded):
-    diagnosis = explain([recorded / "works.rank0.json"]).diagnosis
+    diagnosis = explain_paths([recorded / "works.rank0.json"]).diagnosis
     assert diagnosis.attribution.communication > 0.5
     assert "waits for the network and the other ranks" in diagnosis.verdict.headline
     assert "only rank 0 of 2" in "\n".join(diagnosis.coverage.notes)

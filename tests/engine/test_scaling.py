@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.watched import add_facts
 
@@ -21,7 +21,7 @@ def notes(*skipped):
         add_facts(replace(timeline, rank=rank, world_size=len(skipped)), {"skipped_steps": count})
         for rank, count in enumerate(skipped)
     ]
-    return [note for note in diagnose(ranks).coverage.notes if "skipped" in note]
+    return [note for note in diagnose_job(ranks).coverage.notes if "skipped" in note]
 
 
 def test_many_skipped_steps_are_told():

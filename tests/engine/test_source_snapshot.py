@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from whyidle.engine.record import record
+from whyidle.engine.recording.launcher import run_recorded
+from whyidle.engine.recording.recording_diagnosis import diagnose_jobs, note_end
 from whyidle.engine.source_snapshot import MOST_BYTES, keep_sources
-from whyidle.engine.watch import diagnose_jobs, note_end
 from whyidle.importers.probe import SOURCES
 
 
@@ -105,7 +105,7 @@ def test_a_stored_run_is_diagnosed_the_same_whatever_happened_to_the_script(tmp_
     script.write_text(TRAIN)
     recording.mkdir()
     command = [sys.executable, str(script)]
-    note_end(recording, "one", command, record(command, recording))
+    note_end(recording, "one", command, run_recorded(command, recording))
     first = diagnose_jobs(recording)
     assert kept(recording) == {str(script): TRAIN}
     script.write_text("losses = []\n" * 100)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.watched import add_facts
@@ -34,7 +34,7 @@ def job(**settings):
     ],
 )
 def test_it_is_said_where_nobody_looked_at_what_it_computes(settings, why):
-    told = diagnose([job(**settings)]).verdict
+    told = diagnose_job([job(**settings)]).verdict
     assert told.state == "inconclusive"
     assert "computes 100% of the time; what it computes was not recorded" in told.headline
     assert why in told.headline
@@ -51,6 +51,6 @@ def test_and_not_where_somebody_did():
     recorded = add_facts(
         replace(burst.timeline(), process=live.process), {"burst": {"window": "steps"}}
     )
-    told = diagnose([replace(live, bursts=(recorded,))]).verdict
+    told = diagnose_job([replace(live, bursts=(recorded,))]).verdict
     assert told.state == "saturated"
     assert "recorded" not in told.headline

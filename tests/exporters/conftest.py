@@ -7,7 +7,7 @@ from whyidle.model.diagnosis import (
     Abstention,
     Attribution,
     Coverage,
-    Detailed,
+    DetailTables,
     Device,
     Diagnosis,
     Edit,
@@ -128,7 +128,7 @@ def detailed(text, ranks):
         )
         for i in range(20)
     ]
-    return Detailed(
+    return DetailTables(
         reasons=[Reason(reason="loader", bucket="input", meaning=text, share=0.2)],
         kernels=kernels,
         groups={"matrix_product": 0.7, text: 0.3},

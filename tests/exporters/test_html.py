@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from whyidle.exporters import markdown
-from whyidle.exporters._html.element import Markup, e, script_text, text
+from whyidle.exporters._html.element import Markup, element, join_children, script_text
 from whyidle.exporters.html import render
 
 VOID = {"meta", "input", "br", "hr", "img", "link"}
@@ -158,10 +158,13 @@ def test_many_ranks_stay_small(build, full):
 
 
 def test_elements_escape_by_type():
-    assert e("p", "<b>", Markup("<i></i>"), None, 3, ["&"]) == "<p>&lt;b&gt;<i></i>3&amp;</p>"
-    assert e("a", class_='x"y', data_a=None, open=True, b=False) == '<a class="x&quot;y" open></a>'
-    assert e("meta", name="n") == '<meta name="n">'
-    assert text("a\x00b") == "a\ufffdb"
+    assert element("p", "<b>", Markup("<i></i>"), None, 3, ["&"]) == "<p>&lt;b&gt;<i></i>3&amp;</p>"
+    assert (
+        element("a", class_='x"y', data_a=None, open=True, b=False)
+        == '<a class="x&quot;y" open></a>'
+    )
+    assert element("meta", name="n") == '<meta name="n">'
+    assert join_children("a\x00b") == "a\ufffdb"
     assert script_text('"</script>&\u2029"') == '"\\u003c/script\\u003e\\u0026\\u2029"'
 
 

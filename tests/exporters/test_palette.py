@@ -5,7 +5,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from whyidle.exporters._palette import HOST, KERNELS, LOOKS, ink, luminance, ramp
+from whyidle.exporters._palette import (
+    HOST,
+    KERNELS,
+    LOOKS,
+    relative_luminance,
+    share_colour,
+    text_colour,
+)
 from whyidle.model.buckets import BUCKETS
 
 # Machado, Oliveira, Fernandes 2009, severity 1.0, on linear RGB
@@ -71,7 +78,7 @@ def test_every_bucket_has_a_look():
 
 
 def contrast(a, b):
-    bright, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    bright, dark = sorted((relative_luminance(a), relative_luminance(b)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
 
@@ -86,11 +93,11 @@ def test_buckets_show_on_both_grounds(colour):
     [*(look.colour for look in LOOKS.values()), *(c for _, c in {**KERNELS, **HOST}.values())],
 )
 def test_text_on_colours_is_readable(colour):
-    assert contrast(colour, ink(colour)) >= 4.5
+    assert contrast(colour, text_colour(colour)) >= 4.5
 
 
 def test_the_ramp_darkens_with_the_share():
-    lights = [luminance(ramp(share)) for share in np.linspace(0, 1, 11)]
+    lights = [relative_luminance(share_colour(share)) for share in np.linspace(0, 1, 11)]
     assert lights == sorted(lights, reverse=True)
-    assert ramp(-1) == ramp(0)
-    assert ramp(2) == ramp(1)
+    assert share_colour(-1) == share_colour(0)
+    assert share_colour(2) == share_colour(1)

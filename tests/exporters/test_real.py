@@ -7,12 +7,12 @@ import jsonschema
 import pytest
 from written import REAL
 
-from whyidle.engine.diagnose import diagnose
-from whyidle.engine.overlay import overlays
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.trace_overlay import make_overlays
 from whyidle.exporters import html, markdown, perfetto
 from whyidle.exporters import json as document
 from whyidle.importers import kineto
-from whyidle.model.schema import schema
+from whyidle.model.schema import make_schema
 
 NAMES = [
     ["resnet50_v100_workers0_b"],
@@ -34,12 +34,12 @@ def path_of(name):
 @pytest.fixture(scope="module", params=NAMES, ids=lambda names: names[0])
 def job(request):
     timelines = [kineto.load(path_of(name)) for name in request.param]
-    return request.param, timelines, diagnose(timelines)
+    return request.param, timelines, diagnose_job(timelines)
 
 
 def test_json_keeps_the_schema(job):
     _, _, diagnosis = job
-    jsonschema.Draft202012Validator(schema()).validate(json.loads(document.render(diagnosis)))
+    jsonschema.Draft202012Validator(make_schema()).validate(json.loads(document.render(diagnosis)))
 
 
 def test_a_page_and_a_note_of_reasonable_size(job):
@@ -47,12 +47,14 @@ def test_a_page_and_a_note_of_reasonable_size(job):
     page = html.render(diagnosis)
     assert len(page.encode()) < 400_000
     assert len(markdown.render(diagnosis)) < 60_000  # the most that an issue holds is 65536
-    assert html.render(diagnose(timelines)) == page
+    assert html.render(diagnose_job(timelines)) == page
 
 
 def test_the_annotated_trace_holds_the_recording_and_our_tracks_on_its_clock(job, tmp_path):
     names, timelines, diagnosis = job
-    written = perfetto.write(diagnosis, overlays(timelines, diagnosis), tmp_path / "out.json.gz")
+    written = perfetto.write(
+        diagnosis, make_overlays(timelines, diagnosis), tmp_path / "out.json.gz"
+    )
     for name, path in zip(names, written, strict=True):
         before = json.loads(gzip.decompress(path_of(name).read_bytes()))["traceEvents"]
         after = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from whyidle.engine.diagnose import diagnose
-from whyidle.exporters._bar import LETTERS, split
-from whyidle.exporters._page import Page
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.exporters._shares_bar import LETTERS, allocate_cells
+from whyidle.exporters._text_page import Page
 from whyidle.exporters.terminal import render
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Attribution, Diagnosis, Verdict
@@ -24,7 +24,7 @@ NEXT = [("whyidle causes x", "what it is"), ("whyidle report last", "again")]
 
 @pytest.fixture(scope="module")
 def diagnosis() -> Diagnosis:
-    return diagnose([job().timeline()])
+    return diagnose_job([job().timeline()])
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
@@ -86,7 +86,7 @@ def test_a_command_without_a_step_gets_a_few_lines(diagnosis: Diagnosis, status:
 
 @pytest.mark.parametrize("name", [*SICK, "healthy"])
 def test_every_imagined_job(name: str):
-    found = diagnose([SICK.get(name, healthy)().timeline()])
+    found = diagnose_job([SICK.get(name, healthy)().timeline()])
     text = render(found, full=True)
     assert found.verdict.state.upper() in text
     assert all(finding.cause in text for finding in found.findings)
@@ -110,7 +110,7 @@ def test_names_stay_as_they_are(diagnosis: Diagnosis):
 
 
 def test_what_could_not_be_judged_says_how_to_get_it():
-    found = diagnose([healthy().timeline()])
+    found = diagnose_job([healthy().timeline()])
     if found.abstentions:
         assert "could not judge" in render(found)
         assert "to get it, " in render(found, full=True)
@@ -119,11 +119,11 @@ def test_what_could_not_be_judged_says_how_to_get_it():
 @pytest.mark.parametrize("width", [10, 40, 76, 196])
 def test_cells_add_up(width: int):
     shares = dict.fromkeys(BUCKETS, 0.001) | {"compute": 0.5, "host": 0.3}
-    cells = split(shares, width)
+    cells = allocate_cells(shares, width)
     assert sum(cells.values()) == width
     assert min(cells.values()) >= 1
     assert cells["compute"] >= cells["host"]
-    assert split({}, 10) == {}
+    assert allocate_cells({}, 10) == {}
 
 
 def test_letters_tell_buckets_apart():
@@ -133,8 +133,8 @@ def test_letters_tell_buckets_apart():
 
 def test_wide_characters_are_wrapped_by_their_width():
     page = Page(20, None)
-    page.line(page.text("モデル " * 10), head=page.text("x "))
-    assert all(cell_len(line) <= 20 for line in page.done().split("\n"))
+    page.write_paragraph(page.styled_text("モデル " * 10), head=page.styled_text("x "))
+    assert all(cell_len(line) <= 20 for line in page.page_text().split("\n"))
 
 
 def test_a_path_is_never_broken_in_two(build, finding):
@@ -149,7 +149,7 @@ def test_what_was_not_recorded_is_a_short_sentence():
     made = Builder()
     with made.step():
         made.op("aten::mm", host=us(900))
-    shown = render(diagnose([made.timeline()]))
+    shown = render(diagnose_job([made.timeline()]))
     told = shown[shown.index("could not judge") :].split("\n  --all")[0]
     assert len(told) < 300
     assert "..." not in told

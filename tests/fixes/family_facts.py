@@ -8,15 +8,15 @@ from whyidle.model.proof_facts import ProofFacts
 
 FAMILIES = {
     family: getattr(proof_facts, f"{family.capitalize()}Facts")
-    for family in sorted({cause.family for cause in catalog.causes().values()})
+    for family in sorted({cause.family for cause in catalog.load_causes().values()})
 }
 
 
 def kinds_of(fix):
     """The classes that the causes of a fix use, each once."""
-    causes = catalog.causes()
+    causes = catalog.load_causes()
     return list(
-        dict.fromkeys(FAMILIES[causes[each].family] for each in catalog.fixes()[fix].causes)
+        dict.fromkeys(FAMILIES[causes[each].family] for each in catalog.load_fixes()[fix].causes)
     )
 
 

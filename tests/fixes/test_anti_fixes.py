@@ -11,14 +11,14 @@ import pytest
 from family_facts import among, kinds_of
 
 from whyidle import catalog
-from whyidle.cli import _fixes
-from whyidle.engine.diagnose import diagnose
+from whyidle.cli import _fixes_page
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.engine.wording import by_hand, summarize_edits
 from whyidle.fixes.debug_mode_off import ADVICE, SWITCHES
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
-from whyidle.model.knobs import KNOBS, problem
-from whyidle.model.patch import Change
+from whyidle.model.knobs import KNOBS, setting_problem
+from whyidle.model.patch import KnobChange
 from whyidle.model.proof_facts import DeviceFacts, InputFacts
 from whyidle.testing.builder import Builder, ms, us
 
@@ -89,7 +89,7 @@ VARIANTS = [
 
 def plans(name):
     """All that a fix proposes in many situations."""
-    decide = catalog.fixes()[name].decide
+    decide = catalog.load_fixes()[name].decide
     told = [kind(**among(kind, USUAL | one)) for one in VARIANTS for kind in kinds_of(name)]
     proofs = [Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=each) for each in told]
     return [plan for plan in map(decide, proofs) if plan is not None]
@@ -99,7 +99,7 @@ def edits(name):
     return {(edit.knob, edit.value) for plan in plans(name) for edit in plan.edits}
 
 
-EVERY = {name: plans(name) for name in catalog.fixes()}
+EVERY = {name: plans(name) for name in catalog.load_fixes()}
 ALL = [(name, plan) for name, some in EVERY.items() for plan in some]
 SET = {(edit.knob, edit.value) for _, plan in ALL for edit in plan.edits}
 
@@ -110,7 +110,7 @@ def test_every_fix_can_be_applied_or_says_why_not(name):
     for plan in EVERY[name]:
         assert plan.summary or summarize_edits(plan.edits)
         for edit in plan.edits:
-            assert edit.value is None or not problem(edit.knob, edit.value)
+            assert edit.value is None or not setting_problem(edit.knob, edit.value)
         if plan.automatic:
             assert plan.edits
         if plan.edits and not plan.automatic:
@@ -119,7 +119,7 @@ def test_every_fix_can_be_applied_or_says_why_not(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_page_of_fixes_says_who_applies_it(name):
-    applied, people = _fixes.page().split("## For people")
+    applied, people = _fixes_page.fixes_page().split("## For people")
     sets = [
         plan.automatic and any(not catalog.find_knob(edit.knob).by_people for edit in plan.edits)
         for plan in EVERY[name]
@@ -129,7 +129,7 @@ def test_the_page_of_fixes_says_who_applies_it(name):
 
 
 def test_the_page_of_fixes_promises_no_patch_of_what_is_not_applied():
-    applied, people = _fixes.page().split("## For people")
+    applied, people = _fixes_page.fixes_page().split("## For people")
     assert "| yes |" in applied
     assert "| `cuda-graphs` |" in people
     assert "| yes |" not in people
@@ -157,7 +157,7 @@ def test_graphs_are_not_captured_where_shapes_may_vary():
 
 def test_no_search_for_algorithms_is_switched_on_where_shapes_are_new():
     """That they never are is what the cause has proven where it says that it is off."""
-    decide = catalog.fixes()["cudnn-benchmark"].decide
+    decide = catalog.load_fixes()["cudnn-benchmark"].decide
     for on in (True, False):
         plan = decide(Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=DeviceFacts(benchmark=on)))
         assert [edit.value for edit in plan.edits] == [not on]
@@ -169,7 +169,7 @@ def test_caches_are_emptied_and_garbage_is_collected_rarely():
 
 
 def test_shards_are_for_storage_that_waits_for_each_file():
-    assert catalog.fixes()["sharded-data"].causes == ("small-file-random-io",)
+    assert catalog.load_fixes()["sharded-data"].causes == ("small-file-random-io",)
     assert not any(plan.automatic for plan in EVERY["sharded-data"])
 
 
@@ -185,7 +185,7 @@ def epochs(starting: int):
             for _ in range(20):
                 made.op("aten::mm", kernels=[("ampere_bf16_s16816gemm", us(500))])
             made.sync()
-    return diagnose([made.timeline()])
+    return diagnose_job([made.timeline()])
 
 
 def stays(fix):
@@ -194,7 +194,7 @@ def stays(fix):
 
 def test_workers_that_stay_are_proposed_for_restarts_alone():
     """By themselves they win what starting workers was seen to cost, and promise no more."""
-    assert catalog.fixes()["persistent-workers"].causes == ("worker-restart-per-epoch",)
+    assert catalog.load_fixes()["persistent-workers"].causes == ("worker-restart-per-epoch",)
     alone = {
         name
         for name, plan in ALL
@@ -216,7 +216,7 @@ def test_workers_that_stay_are_no_speed_up_where_they_start_for_nothing():
 
 
 def test_a_larger_global_batch_needs_consent_and_brings_its_learning_rate():
-    assert catalog.fixes()["larger-batch"].consent == "convergence"
+    assert catalog.load_fixes()["larger-batch"].consent == "convergence"
     assert edits("larger-batch") == {
         ("loader.batch_size_times", 2),
         ("optimizer.scale_learning_rate", True),
@@ -230,7 +230,7 @@ def test_a_larger_global_batch_needs_consent_and_brings_its_learning_rate():
 def test_batches_of_many_thousands_want_layer_wise_learning_rates(batch, ranks, large):
     """8,192 samples of all ranks are where Goyal et al. (2017) stop and You et al. (2017) begin."""
     facts = DeviceFacts(times=4, batch=batch, ranks=ranks)
-    plan = catalog.fixes()["larger-batch"].decide(
+    plan = catalog.load_fixes()["larger-batch"].decide(
         Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=facts)
     )
     assert ("8,192 samples a step, over all ranks" in plan.risk) == large
@@ -256,7 +256,7 @@ def test_copies_back_to_the_host_are_never_left_unwaited_for():
                 {(edit.knob, edit.value) for edit in plan.edits}}  # fmt: skip
     assert unwaited
     for name in unwaited:
-        assert set(catalog.fixes()[name].causes) <= TO_THE_DEVICE
+        assert set(catalog.load_fixes()[name].causes) <= TO_THE_DEVICE
     for name, plan in ALL:
         if "non_blocking" in plan.summary and name not in unwaited:
             assert not plan.automatic
@@ -270,13 +270,13 @@ def test_copies_back_to_the_host_are_never_left_unwaited_for():
 def test_no_patch_leaves_a_copy_back_to_the_host_unwaited_for(line):
     """Not even on the line that a finding names."""
     text = f"for batch in loader:\n    x = batch[0].to(device)\n    {line}\n"
-    write = catalog.source_forms()["copies"].write
-    assert write(text, Change("copy.non_blocking", True, lines=(3,))).text == text
-    assert "non_blocking" in write(text, Change("copy.non_blocking", True, lines=(2,))).text
+    write = catalog.load_source_forms()["copies"].write
+    assert write(text, KnobChange("copy.non_blocking", True, lines=(3,))).text == text
+    assert "non_blocking" in write(text, KnobChange("copy.non_blocking", True, lines=(2,))).text
 
 
 def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
-    decide = catalog.fixes()["cached-preprocessing"].decide
+    decide = catalog.load_fixes()["cached-preprocessing"].decide
     seen = Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=InputFacts(same_again=False))
     assert decide(seen) is None
     led = decide(replace(seen, facts=InputFacts(same_again=False, leading=PREDICTED)))
@@ -288,7 +288,7 @@ def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
 
 
 def test_another_order_of_samples_needs_consent():
-    assert catalog.fixes()["batch-by-length"].consent == "convergence"
+    assert catalog.load_fixes()["batch-by-length"].consent == "convergence"
 
 
 def test_evaluation_is_told_as_it_is_applied():

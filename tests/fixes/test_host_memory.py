@@ -12,7 +12,7 @@ GAIN = Predicted(speedup=1.2, low=1.1, high=1.3, method="test")
 
 def plan(fix: str, *where: Place, **facts: object):
     proof = Proof("Test", 0.1, 0.2, GAIN, (), where=where, facts=facts_of(fix, **facts))
-    return catalog.fixes()[fix].decide(proof)
+    return catalog.load_fixes()[fix].decide(proof)
 
 
 def edits(fix: str, **facts: object) -> dict[str, object]:

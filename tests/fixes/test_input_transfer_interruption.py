@@ -16,7 +16,7 @@ def proof(facts: ProofFacts) -> Proof:
 
 
 def plan(fix: str, **facts: object):
-    return catalog.fixes()[fix].decide(proof(facts_of(fix, **facts)))
+    return catalog.load_fixes()[fix].decide(proof(facts_of(fix, **facts)))
 
 
 def knobs(fix: str, **facts: object) -> dict[str, object]:
@@ -134,7 +134,7 @@ def test_data_that_workers_cannot_have_is_left_to_its_owner():
 
 
 def test_what_may_change_learning_asks_for_it():
-    consents = {name: t.consent for name, t in catalog.fixes().items()}
+    consents = {name: t.consent for name, t in catalog.load_fixes().items()}
     assert consents["one-process-per-gpu"] == "convergence"
     assert consents["narrow-batches"] == "numerics"
     assert consents["pinned-copies"] == "none"

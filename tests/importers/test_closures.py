@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whyidle.analysis.intervals import union
+from whyidle.analysis.intervals import union_of
 from whyidle.importers._closures import without_closures
 from whyidle.importers.kineto import load
 from whyidle.model.timeline import HostEvents
@@ -87,7 +87,7 @@ def recorded(tmp_path_factory):
 def times(timeline, start):
     host = timeline.host
     rows = [i for i, name in enumerate(host.name) if timeline.names[name].startswith(start)]
-    return union(host.start[rows], host.end[rows])
+    return union_of(host.start[rows], host.end[rows])
 
 
 def test_a_trace_of_pytorchs_profiler(recorded):

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from written import START_US, document, event, kernel, outcome, steps, write
 
-from whyidle.importers._pieces import Pieces
+from whyidle.importers._json_chunks import JsonChunks
 
 ROUNDS = 150
 ODD = [
@@ -203,6 +203,6 @@ def test_any_bytes(tmp_path, data, begin):
 )
 def test_names_survive_any_piece_size(names, size, indent):
     text = json.dumps(document([event(name=name) for name in names]), indent=indent).encode()
-    pieces = Pieces(io.BytesIO(text).read, size)
+    pieces = JsonChunks(io.BytesIO(text).read, size)
     assert [one.name for events, _ in pieces for one in events] == names
-    assert pieces.lost is None
+    assert pieces.lost_text is None

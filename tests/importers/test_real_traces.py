@@ -11,7 +11,7 @@ import pytest
 from written import REAL, check
 
 from whyidle.importers import kineto
-from whyidle.importers._events import kind_of
+from whyidle.importers._event_types import kind_of
 from whyidle.model.timeline import DeviceKind, HostKind
 
 FILES = sorted((REAL / "kineto").glob("*.gz")) if (REAL / "kineto").is_dir() else []

@@ -8,7 +8,7 @@ import pytest
 from written import check
 
 from whyidle.importers import kineto
-from whyidle.importers._find import sources
+from whyidle.importers._recording_search import find_recordings
 from whyidle.model.timeline import HostKind
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -50,7 +50,7 @@ def test_what_was_run_is_there(recorded):
 def test_it_is_a_cpu_recording_with_shapes(recorded):
     _, timeline, _ = recorded
     assert timeline.info.kind == "cpu"
-    assert timeline.signals() >= {"host_ops", "python_stacks", "shapes"}
+    assert timeline.available_signals() >= {"host_ops", "python_stacks", "shapes"}
     assert any("[32, 32]" in detail.dims.replace("\n", "") for detail in timeline.details)
 
 
@@ -64,5 +64,5 @@ def test_a_folder_of_the_tensorboard_handler(tmp_path):
     handler = torch.profiler.tensorboard_trace_handler(str(tmp_path), worker_name="rank3")
     with torch.profiler.profile(on_trace_ready=handler):
         work()
-    (origin,) = sources(tmp_path)
+    (origin,) = find_recordings(tmp_path)
     assert kineto.load(origin[0]).rank == 3

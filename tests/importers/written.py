@@ -92,7 +92,7 @@ def check(timeline: Timeline) -> None:
     assert all(isinstance(name, str) for name in timeline.names)
     assert timeline.source.events >= len(timeline.host) + len(timeline.device) > 0
     assert timeline.base_ns >= 0
-    assert timeline.signals() is not None
+    assert timeline.available_signals() is not None
 
 
 def within(column: np.ndarray, size: int, least: int) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from whyidle.engine.watch import read
+from whyidle.engine.recording.recording_diagnosis import read_recording
 
 pytest.importorskip("torch")
 
@@ -243,7 +243,7 @@ def test_one_rank_is_recorded_and_the_others_know(watching):
     done = watching.run(*launch)
     assert done.returncode == 0, done.stderr
     assert len(list(watching.recording().glob("*.burst-1.json"))) == 1
-    first, second = read(watching.recording())
+    first, second = read_recording(watching.recording())
     assert (len(first.bursts), len(second.bursts)) == (1, 0)
     assert first.disturbed
     assert len(second.disturbed) == len(first.disturbed)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from whyidle.causes.input.cpu_oversubscription import FULL
-from whyidle.engine.watch import telemetry
+from whyidle.engine.recording.recording_diagnosis import read_telemetry
 
 pytest.importorskip("torch")
 
@@ -28,7 +28,7 @@ def serious(watching, scripts, threads):
 
 def used(watching):
     """Cores' worth of CPU time that the command got in its last seconds."""
-    series = telemetry(watching.recording()).series
+    series = read_telemetry(watching.recording()).series
     took = [series[f"job_cpu_{kind}_s"] for kind in ("user", "system")]
     late = took[0].time_ns >= took[0].time_ns[-1] - 4_000_000_000
     spent = sum(one.value[late][-1] - one.value[late][0] for one in took)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from emulator.environment import add_emulator
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.intervals import Intervals, union_of
 
 pytest.importorskip("torch")
 
@@ -28,8 +28,8 @@ class Truth:
         low, high = begins[len(begins) // 10], ends[-1]
         window = Intervals(np.array([low]), np.array([high]))
         columns = zip(*device["busy"], strict=True)
-        busy = union(*(np.array(column, dtype=np.int64) for column in columns)) & window
-        waiting = union(begins, ends) & window
+        busy = union_of(*(np.array(column, dtype=np.int64) for column in columns)) & window
+        waiting = union_of(begins, ends) & window
         self.busy = busy.total / window.total
         self.input = (waiting - busy).total / window.total
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from whyidle.store.plan import read_plan
+from whyidle.store.plan_file import read_plan
 
 SLOW = """
 import argparse

@@ -60,7 +60,7 @@ class Gone:  # a device each of whose calls fails
 
 marks = probe["device_marks"].DeviceMarks(loop, Gone())
 marks._due = 0  # the next step is measured
-loop.subscribe(marks)
+loop.add_listener(marks)
 hooks = sorted(loop.undo)
 wrapped = {"backward": lambda: torch.autograd.backward, "save": lambda: torch.save}
 before = {name: get() for name, get in wrapped.items()}
@@ -68,7 +68,7 @@ recorder = loop.recorder
 whole = type(recorder)
 
 class Broken(whole):  # a recorder into which nothing can be put
-    row = broken
+    add_row = broken
     add = property(lambda self: broken, lambda self, value: None)
 
 train(2, 0)  # only the device fails
@@ -77,7 +77,7 @@ loop.add = broken  # or in this
 for _ in range(3):
     use_all()
 recorder.__class__, loop.add = whole, recorder.short.extend
-recorder.flush()
+recorder.flush_records()
 for name, get in wrapped.items():
     assert get() is inspect.unwrap(before[name]), name
 left = [name for name in hooks if name in loop.undo]

@@ -57,7 +57,7 @@ loop = session.events
 assert pickle.loads(pickle.dumps(os._exit)) is os._exit
 def broken():
     raise ValueError("a planted fault")
-loop.recorder.flush = broken
+loop.recorder.flush_records = broken
 os._exit(6)
 """
 

@@ -31,7 +31,7 @@ def train(steps):
 train(5)
 (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Events"]
 marks = sys.modules["_whyidle_probe.core.device_marks"]
-loop.subscribe(marks.DeviceMarks(loop, stream))
+loop.add_listener(marks.DeviceMarks(loop, stream))
 train(200)
 print(len(stream.busy))
 """

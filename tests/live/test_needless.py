@@ -81,7 +81,7 @@ import torch
 import _whyidle_probe.frameworks.torch.debug_modes as debugging
 def broken(*args):
     raise ValueError("a planted fault")
-debugging.describe = broken
+debugging.describe_stack = broken
 """
 
 

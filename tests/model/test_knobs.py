@@ -9,7 +9,7 @@ import whyidle
 from whyidle.engine.wording import by_hand
 from whyidle.fixes.debug_mode_off import SWITCHES
 from whyidle.frameworks.torch.wording import BY_HAND, PATCHED
-from whyidle.model.knobs import KNOBS, problem
+from whyidle.model.knobs import KNOBS, setting_problem
 
 FIXES = Path(whyidle.__file__).parent / "fixes"
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in FIXES.glob("*.py"))
@@ -63,7 +63,7 @@ def test_a_variable_is_exported():
      ("gc.freeze", True), ("matmul.precision", "high"), ("env.X", "")],
 )  # fmt: skip
 def test_good_settings(name, value):
-    assert problem(name, value) == ""
+    assert setting_problem(name, value) == ""
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_good_settings(name, value):
     ],
 )
 def test_bad_settings_are_told(name, value, said):
-    assert said in problem(name, value)
+    assert said in setting_problem(name, value)

@@ -36,7 +36,7 @@ def plan(*fixes, command=("python", "train.py", "--lr", "1")):
     ],
 )
 def test_the_same_program_may_be_called_in_other_ways(made, given):
-    assert plan(FIX, command=made).doubts(given) == []
+    assert plan(FIX, command=made).command_mismatches(given) == []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_same_program_may_be_called_in_other_ways(made, given):
     ],
 )
 def test_a_plan_for_another_program_is_told(made, given):
-    (told,) = plan(FIX, command=made).doubts(given)
+    (told,) = plan(FIX, command=made).command_mismatches(given)
     assert "another program" in told
     assert made[-1] in told
 
@@ -68,6 +68,6 @@ def test_a_plan_for_another_program_is_told(made, given):
     ],
 )
 def test_a_plan_that_changes_nothing_is_told(fixes, why):
-    (told,) = plan(*fixes).doubts(["python", "train.py"])
+    (told,) = plan(*fixes).command_mismatches(["python", "train.py"])
     assert told.startswith("The plan changes nothing")
     assert why in told

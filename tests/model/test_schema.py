@@ -6,32 +6,32 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.exporters.json import render
 from whyidle.model import schema
 from whyidle.testing.jobs import SICK, healthy
 
 PUBLISHED = Path(__file__).parents[2] / schema.PUBLISHED
-CHECK = jsonschema.Draft202012Validator(schema.schema())
+CHECK = jsonschema.Draft202012Validator(schema.make_schema())
 
 
 def test_the_published_schema_is_current():
     again = "run: python -m whyidle.model.schema > " + schema.PUBLISHED
-    assert PUBLISHED.read_text(encoding="utf-8") == schema.text(), again
+    assert PUBLISHED.read_text(encoding="utf-8") == schema.schema_text(), again
 
 
 def test_it_is_a_schema():
-    jsonschema.Draft202012Validator.check_schema(schema.schema())
+    jsonschema.Draft202012Validator.check_schema(schema.make_schema())
 
 
 @pytest.mark.parametrize("name", ["healthy", *SICK])
 def test_diagnoses_keep_it(name):
     timeline = SICK.get(name, healthy)().timeline()
-    CHECK.validate(json.loads(render(diagnose([timeline]))))
+    CHECK.validate(json.loads(render(diagnose_job([timeline]))))
 
 
 def test_every_key_is_required_and_no_other_allowed():
-    document = json.loads(render(diagnose([healthy().timeline()])))
+    document = json.loads(render(diagnose_job([healthy().timeline()])))
     without = {key: value for key, value in document.items() if key != "findings"}
     assert not CHECK.is_valid(without)
     assert not CHECK.is_valid({**document, "more": 1})

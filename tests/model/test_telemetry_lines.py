@@ -5,8 +5,15 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whyidle.model.telemetry import Absent, key, split
-from whyidle.model.telemetry_lines import MOST_SETS, Columns, Lines, about, begin, telemetry
+from whyidle.model.telemetry import Absent, signal_key, split_key
+from whyidle.model.telemetry_lines import (
+    MOST_SETS,
+    TelemetryReader,
+    TelemetryWriter,
+    header_line,
+    read_telemetry,
+    source_line,
+)
 
 VALUES = st.one_of(
     st.none(),
@@ -20,14 +27,14 @@ READINGS = st.lists(
 
 
 def written(readings):
-    columns = Columns()
-    rows = [columns.row("host", at, reading) for at, reading in enumerate(readings)]
-    return [begin(0, 7), *rows]
+    columns = TelemetryWriter()
+    rows = [columns.row_lines("host", at, reading) for at, reading in enumerate(readings)]
+    return [header_line(0, 7), *rows]
 
 
 def read(content):
-    lines = Lines()
-    return list(lines.rows(content.splitlines(keepends=True))), lines
+    lines = TelemetryReader()
+    return list(lines.read_rows(content.splitlines(keepends=True))), lines
 
 
 @settings(max_examples=50, deadline=None)
@@ -74,33 +81,33 @@ def test_nan_is_null():
 
 
 def test_columns_are_named_when_they_change_and_remembered():
-    columns = Columns()
+    columns = TelemetryWriter()
     lengths = [
-        columns.row("host", 0, reading).count(b"\n")
+        columns.row_lines("host", 0, reading).count(b"\n")
         for reading in ({"a": 1}, {"a": 2}, {"b": 1}, {"a": 3})
     ]
     assert lengths == [2, 1, 2, 1]
-    assert columns.row("nvml", 0, {"a": 1}).count(b"\n") == 2
+    assert columns.row_lines("nvml", 0, {"a": 1}).count(b"\n") == 2
     for number in range(MOST_SETS):
-        columns.row("host", 0, {str(number): 1})
-    assert columns.row("host", 0, {"a": 1}).count(b"\n") == 2
+        columns.row_lines("host", 0, {str(number): 1})
+    assert columns.row_lines("host", 0, {"a": 1}).count(b"\n") == 2
 
 
 def test_a_whole_recording():
     lines = written([{"a": 1, "b@gpu0": None}, {"a": 3, "b@gpu0": 4}])
-    lines.insert(1, about("host", {"name": "x"}, {"c": Absent("why", "how")}))
-    told = telemetry(b"".join(lines).splitlines(keepends=True))
+    lines.insert(1, source_line("host", {"name": "x"}, {"c": Absent("why", "how")}))
+    told = read_telemetry(b"".join(lines).splitlines(keepends=True))
     assert told.series["a"].value.tolist() == [1, 3]
     assert told.series["b@gpu0"].time_ns.tolist() == [1]
     assert told.missing["c"] == Absent("why", "how")
 
 
 def test_later_versions_may_add_lines():
-    rows, lines = read(begin(0, 0) + b'{"weather":"fine"}\n')
+    rows, lines = read(header_line(0, 0) + b'{"weather":"fine"}\n')
     assert (rows, lines.lost) == ([], 0)
 
 
 def test_keys():
-    assert key("power_w", "gpu0") == "power_w@gpu0"
-    assert split("process_memory_bytes@gpu0.pid7") == ("process_memory_bytes", "gpu0.pid7")
-    assert split(key("load_1min")) == ("load_1min", "")
+    assert signal_key("power_w", "gpu0") == "power_w@gpu0"
+    assert split_key("process_memory_bytes@gpu0.pid7") == ("process_memory_bytes", "gpu0.pid7")
+    assert split_key(signal_key("load_1min")) == ("load_1min", "")

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from whyidle import catalog
 from whyidle.model.knobs import Setting
-from whyidle.model.patch import Change, Rewrite
+from whyidle.model.patch import KnobChange, Rewrite
 
-FORMS = list(catalog.source_forms().values())
+FORMS = list(catalog.load_source_forms().values())
 
 
 def rewrite(text: str, knob: str, value: Setting, was: Setting | None = None, **more) -> Rewrite:
     """A form's answer, after checking that it is Python and that a second time changes nothing."""
-    change = Change(knob, value, was, **more)
+    change = KnobChange(knob, value, was, **more)
     found = _write(text, change)
     compile(found.text, "patched.py", "exec", dont_inherit=True)
     again = _write(found.text, replace(change, lines=()))
@@ -25,7 +25,7 @@ def rewrite(text: str, knob: str, value: Setting, was: Setting | None = None, **
     return found
 
 
-def _write(text: str, change: Change) -> Rewrite:
+def _write(text: str, change: KnobChange) -> Rewrite:
     """What all forms of the knob make of it, one after another."""
     family = change.knob.partition(".")[0] + ".*"
     done, why, notes = False, (), ()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from patching import added
 
 from whyidle import catalog
-from whyidle.engine.patch import Kept, make_patch
+from whyidle.engine.patching.source_patch import KeptFix, make_patch
 from whyidle.model.diagnosis import Edit
-from whyidle.model.knobs import KNOBS, problem
-from whyidle.model.patch import Change
+from whyidle.model.knobs import KNOBS, setting_problem
+from whyidle.model.patch import KnobChange
 
 TRAINING = '''"""Trains."""
 import os, gc
@@ -111,7 +111,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
 MULTIPLIED = ("loader.batch_size_times", "loop.microbatch_times")
 UNWRITTEN = ("autocast.grad_scaler", "optimizer.scale_learning_rate")
 """knobs whose form never writes anything of its own, or only beside another's"""
-FORMS = catalog.source_forms()
+FORMS = catalog.load_source_forms()
 
 
 def test_every_form_has_a_sample():
@@ -129,11 +129,11 @@ def test_forms_are_of_known_knobs():
 def test_git_takes_the_patch(tmp_path: Path, knob: str, end: str):
     value, text = SAMPLES[knob]
     knob = knob.replace("env.*", "env.CUDA_LAUNCH_BLOCKING")
-    assert not problem(knob, value)
+    assert not setting_problem(knob, value)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     script = tmp_path / "train.py"
     script.write_bytes(text.replace("\n", end).encode())
-    kept = [Kept("fix", [Edit(knob=knob, value=value)])]
+    kept = [KeptFix("fix", [Edit(knob=knob, value=value)])]
     patch = make_patch(kept, ["python", "train.py"], tmp_path)
     assert patch.sentences == ()
     assert patch.diff
@@ -158,7 +158,7 @@ def test_git_takes_the_patch(tmp_path: Path, knob: str, end: str):
 @pytest.mark.parametrize("knob", [*SAMPLES, *UNWRITTEN])
 def test_a_file_without_a_place_for_it_stays_as_it_is(knob: str, text: str):
     value, _ = SAMPLES.get(knob, (True, ""))
-    change = Change(knob.replace("*", "CUDA_LAUNCH_BLOCKING"), value)
+    change = KnobChange(knob.replace("*", "CUDA_LAUNCH_BLOCKING"), value)
     for form in FORMS.values():
         if knob in form.knobs:
             found = form.write(text, change)

@@ -3,7 +3,7 @@
 import pytest
 from patching import rewrite
 
-from whyidle.engine.patch import Kept, make_patch
+from whyidle.engine.patching.source_patch import KeptFix, make_patch
 from whyidle.model.diagnosis import Edit
 from whyidle.probe.knobs._learning_rate import power
 
@@ -80,7 +80,7 @@ def test_the_batch_is_not_raised_without_its_rate(tmp_path, old, new):
     text = LARGER.replace(" * {0}", "") + "opt = optim.SGD(p, lr=0.1)\n"
     (tmp_path / "train.py").write_text(text.replace(old, new))
     edits = [Edit(knob=SIZES, value=4, was="16"), Edit(knob=KNOB, value=True, was=False)]
-    patch = make_patch([Kept("larger-batch", edits)], ["python", "train.py"], tmp_path)
+    patch = make_patch([KeptFix("larger-batch", edits)], ["python", "train.py"], tmp_path)
     assert not patch.diff
     (said,) = patch.sentences
     assert "a batch size 4 times as large" in said
@@ -91,7 +91,7 @@ def test_a_batch_in_another_file_than_its_rate_is_left(tmp_path):
     (tmp_path / "data.py").write_text(LARGER.replace(" * {0}", ""))
     (tmp_path / "train.py").write_text("import data\nfrom torch import optim\noptim.SGD(p)\n")
     edits = [Edit(knob=SIZES, value=4, was="16"), Edit(knob=KNOB, value=True, was=False)]
-    patch = make_patch([Kept("larger-batch", edits)], ["python", "train.py"], tmp_path)
+    patch = make_patch([KeptFix("larger-batch", edits)], ["python", "train.py"], tmp_path)
     assert not patch.diff
     assert "no loader of this file has larger batches" in patch.sentences[0]
 
@@ -109,7 +109,7 @@ def test_both_edits_of_the_fix_make_one_patch(tmp_path):
     text = LARGER.replace(" * {0}", "") + "opt = optim.SGD(p, lr=0.1)\n"
     (tmp_path / "train.py").write_text(text)
     edits = [Edit(knob=SIZES, value=4, was=1), Edit(knob=KNOB, value=True, was=False)]
-    patch = make_patch([Kept("larger-batch", edits)], ["python", "train.py"], tmp_path)
+    patch = make_patch([KeptFix("larger-batch", edits)], ["python", "train.py"], tmp_path)
     assert patch.sentences == ()
     added = [line for line in patch.diff.splitlines() if line.startswith("+") and line[1] != "+"]
     assert added == [

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patching import added, rewrite
 
-from whyidle.patches._source import Source
+from whyidle.patches._source_tree import SourceTree
 
 IMPORTS = {
     "from torch.utils.data import DataLoader\n": "DataLoader",
@@ -253,8 +253,8 @@ def test_an_option_that_the_command_gives_is_told(word):
 
 def test_a_file_of_many_loaders_is_gone_through_as_often_as_it_has_loaders(monkeypatch):
     """And not once more for each pair of them."""
-    every, gone = Source.every, []
-    monkeypatch.setattr(Source, "every", lambda *asked: gone.append(asked) or every(*asked))
+    every, gone = SourceTree.all_nodes, []
+    monkeypatch.setattr(SourceTree, "all_nodes", lambda *asked: gone.append(asked) or every(*asked))
 
     def times(loaders: int) -> int:
         body = "def f{0}(cfg, args):\n    DataLoader(d, num_workers=args.num_workers)\n"

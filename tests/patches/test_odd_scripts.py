@@ -3,7 +3,7 @@
 import pytest
 from patching import added, rewrite
 
-from whyidle.engine.patch import Kept, make_patch
+from whyidle.engine.patching.source_patch import KeptFix, make_patch
 from whyidle.model.diagnosis import Edit
 
 TORCH = "import torch\n"
@@ -49,9 +49,9 @@ def test_workers_that_depend_on_the_run_are_asked_for_as_a_whole():
 
 def test_what_the_parser_refuses_is_told(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text(f"{LOADER}d = DataLoader(ds, num_workers=w)\n")
-    module = __import__("whyidle.patches.loader", fromlist=["_guarded"])
-    monkeypatch.setattr(module, "_guarded", lambda *_: "4 if 4 if x else 0 else None")
-    kept = [Kept("fix", [Edit(knob="loader.prefetch_factor", value=4)])]
+    module = __import__("whyidle.patches.loader", fromlist=["_guard_value"])
+    monkeypatch.setattr(module, "_guard_value", lambda *_: "4 if 4 if x else 0 else None")
+    kept = [KeptFix("fix", [Edit(knob="loader.prefetch_factor", value=4)])]
     patch = make_patch(kept, ["python", "train.py"], tmp_path)
     assert patch.diff == ""
     assert "cannot be changed by a program" in patch.sentences[0]

@@ -168,10 +168,10 @@ from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.jobs import healthy
 
-cause = catalog.causes()["long-naps"]
+cause = catalog.load_causes()["long-naps"]
 contracts.check_declaration(cause)
 contracts.check_silent(cause, [healthy().timeline()])
-contracts.check_fix(catalog.fixes()["shorter-naps"], catalog.causes())
+contracts.check_fix(catalog.load_fixes()["shorter-naps"], catalog.load_causes())
 """
 
 

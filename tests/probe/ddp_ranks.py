@@ -25,8 +25,8 @@ EPOCH = 7
 
 
 def turned(edits, folder):
-    hand = knobs.Hand(str(folder), {"edits": edits})
-    hand.turn()
+    hand = knobs.KnobSession(str(folder), {"edits": edits})
+    hand.apply_knobs()
     return hand
 
 
@@ -48,7 +48,7 @@ def accumulating(edits, clip, rank, folder):
         model(torch.randn(3, 4, generator=made))
         model.train()
     found = [p.tolist() for p in model.parameters()], dict(hand.applied)
-    hand.back()
+    hand.undo_changes()
     return found
 
 
@@ -60,7 +60,7 @@ def settings(rank, folder):
         torch.nn.Linear(4, 2), None, None, 0, find_unused_parameters=True
     )
     model(torch.ones(1, 4)).sum().backward()
-    hand.back()
+    hand.undo_changes()
     made = {"bucket_cap_mb": model.bucket_bytes_cap >> 20}
     made |= {name: getattr(model, name) for name in edits if name not in made}
     return made == edits, hand.applied
@@ -76,12 +76,12 @@ def hooks(rank, folder):
         model(torch.randn(2, 8)).sum().backward()
         grads = [p.grad.flatten()[0].item() for p in model.parameters()]
         found.append((grads, hand.applied, hand.declined))
-        hand.back()
+        hand.undo_changes()
     hand = turned({"ddp.comm_hook": "bf16_compress"}, folder)
     own = DistributedDataParallel(torch.nn.Linear(4, 2))
     own.register_comm_hook(None, default_hooks.allreduce_hook)
     own(torch.ones(1, 4)).sum().backward()
-    hand.back()
+    hand.undo_changes()
     return [*found, (None, hand.applied, hand.declined)]
 
 

@@ -31,21 +31,21 @@ class Loop(Events):
     def __init__(self, folder=None):
         self.faults, self.spans, self.rows = [], [], []
         super().__init__(Recorder(str(folder or tempfile.mkdtemp())), Framework())
-        self.recorder.row = self.row
+        self.recorder.add_row = self.row
 
-    def fault(self, where, error):
+    def remove_faulty(self, where, error):
         self.faults.append((where, error))
         self._take_off(where)
 
-    def span(self, role, label, kind, begin):
+    def add_span(self, role, label, kind, begin):
         self.spans.append(label)
 
     def row(self, suffix, layout, row):
         self.rows.append((suffix, layout.unpack(layout.pack(*row))))
 
-    def alert(self):
+    def be_careful(self):
         self.alerts += 1
-        super().alert()
+        super().be_careful()
 
     def note_tracing(self):
         self.asked += 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import standin
 
-from whyidle.engine._bursts import TOO_MANY
+from whyidle.engine.diagnosis.burst_evidence import TOO_MANY
 from whyidle.probe.core import burst_budget, burst_scheduler, bursts
 from whyidle.probe.frameworks.torch import foreign_profilers
 
@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 class Loop(standin.Loop):
     def __init__(self, folder):
         super().__init__(folder)
-        self.recorder.place = lambda suffix: f"{folder}/1.{suffix}"
+        self.recorder.file_path = lambda suffix: f"{folder}/1.{suffix}"
         self.recorder.facts = {"first_step": 0, "optimizer": {"tensors": 4}, "device": "cpu"}
 
 
@@ -31,7 +31,7 @@ class Profiler:
     def __init__(self, facts):
         self.running, self.log, self.is_busy = False, [], None
 
-    def refused(self):
+    def why_unavailable(self):
         return None
 
     def busy(self):
@@ -39,7 +39,7 @@ class Profiler:
 
     captures = stays = False
 
-    def capturing(self):
+    def is_capturing(self):
         return self.captures
 
     def stay(self):
@@ -76,10 +76,10 @@ class Run:
     def __init__(self, monkeypatch, folder):
         self.at = 0
         for module in (bursts, burst_scheduler):
-            monkeypatch.setattr(module, "now", lambda: self.at)
+            monkeypatch.setattr(module, "clock_ns", lambda: self.at)
         self.loop = Loop(folder)
         self.bursts = bursts.Bursts(self.loop, Profiler)
-        self.loop.subscribe(self.bursts)
+        self.loop.add_listener(self.bursts)
         self.loop.lead, self.loop.steps = id(self), 0
         self.second = 0
 
@@ -91,10 +91,10 @@ class Run:
             self.loop.steps += 1
             self.loop.ends.append(self.at)
             if self.bursts.wants_steps:
-                self.loop.emit("on_step", self)
+                self.loop.notify("on_step", self)
             if self.at // 10**9 > self.second:
                 self.second = self.at // 10**9
-                self.loop.emit("on_chore")
+                self.loop.notify("on_chore")
 
     def begin(self):
         """Train until the moment at which a burst is under way."""
@@ -137,13 +137,13 @@ def test_a_run_that_is_only_looked_at_has_its_burst_soon_whatever_it_costs(monke
     assert (usual.told["bursts"], usual.told["needs_s"]) == ([], 1.0 / burst_budget.BUDGET)
     monkeypatch.setenv("WHYIDLE_PROFILE", "look")
     run = Run(monkeypatch, tmp_path)
-    assert run.bursts.awaited
+    assert run.bursts.is_first_awaited
     run.begin()
     assert run.at < 5e9
-    assert run.bursts.awaited
+    assert run.bursts.is_first_awaited
     run.train(3)
     assert [one["state"] for one in run.told["bursts"]] == ["recorded"]
-    assert not run.bursts.awaited
+    assert not run.bursts.is_first_awaited
 
 
 def test_long_steps_are_recorded_soon_where_they_are_only_looked_at(monkeypatch, tmp_path):
@@ -155,11 +155,11 @@ def test_long_steps_are_recorded_soon_where_they_are_only_looked_at(monkeypatch,
 
 def test_no_burst_is_awaited_that_will_not_come(run):
     run.loop.recorder.facts["rank"] = 1
-    assert not run.bursts.awaited
+    assert not run.bursts.is_first_awaited
     run.loop.recorder.facts["rank"] = 0
-    assert run.bursts.awaited
-    run.bursts.forbid("the job has a profiler of its own")
-    assert not run.bursts.awaited
+    assert run.bursts.is_first_awaited
+    run.bursts.forbid_bursts("the job has a profiler of its own")
+    assert not run.bursts.is_first_awaited
 
 
 def test_a_boundary_is_a_step_of_the_lead_while_something_is_wanted(run):
@@ -289,13 +289,13 @@ def test_one_rank_only(run, rank):
 
 def test_nobody_waits_for_what_the_job_stands_in_the_way_of(run):
     """As with its own profiler on, or anomaly mode: a look of a trial would go on for nothing."""
-    assert run.bursts.awaited
+    assert run.bursts.is_first_awaited
     run.train(1)
-    run.bursts._chosen()
+    run.bursts._is_chosen_process()
     run.bursts.profiler.is_busy = "anomaly mode is on"
     run.train(20)
     assert not run.bursts.told
-    assert not run.bursts.awaited
+    assert not run.bursts.is_first_awaited
     assert run.told["put_off"] == "anomaly mode is on"
 
 
@@ -313,11 +313,11 @@ def test_what_falls_into_one_of_the_steps_is_not_the_recordings_cost(run, first,
 
 def test_never_while_the_profiler_is_refused_or_busy(run, monkeypatch):
     run.train(1)
-    run.bursts._chosen()
+    run.bursts._is_chosen_process()
     run.bursts.profiler.is_busy = "anomaly mode is on"
     run.train(60)
     assert not run.bursts.profiler.log
-    monkeypatch.setattr(Profiler, "refused", lambda self: "somebody traces")
+    monkeypatch.setattr(Profiler, "why_unavailable", lambda self: "somebody traces")
     run.bursts.profiler = None
     run.train(2)
     assert run.told["off"] == "somebody traces"
@@ -325,7 +325,7 @@ def test_never_while_the_profiler_is_refused_or_busy(run, monkeypatch):
 
 def test_the_job_s_own_profiler_comes_first(run):
     profiler = run.begin()
-    run.bursts.forbid("the job uses a profiler of its own")
+    run.bursts.forbid_bursts("the job uses a profiler of its own")
     assert not profiler.running
     assert profiler.stays
     assert run.told["bursts"][0]["state"].startswith("abandoned")
@@ -336,8 +336,8 @@ def test_the_job_s_own_profiler_comes_first(run):
 def test_the_job_s_own_profiler_is_seen(run, monkeypatch):
     monkeypatch.delenv("WHYIDLE_PROFILE", raising=False)
     before = torch.autograd.profiler.profile.__init__
-    made = bursts.install(run.loop, Profiler)
-    foreign_profilers.watch(run.loop, made.forbid)
+    made = bursts.install_bursts(run.loop, Profiler)
+    foreign_profilers.watch_profilers(run.loop, made.forbid_bursts)
     try:
         torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
         assert "of its own" in made.off
@@ -358,12 +358,12 @@ def test_a_fork_takes_it_down(run):
 
 def test_one_that_came_to_nothing_is_made_again_a_few_times(run):
     run.begin()
-    run.bursts.abandon("a fork")
+    run.bursts.abandon_recording("a fork")
     run.train(120)
     assert [one["state"] for one in run.told["bursts"]] == ["abandoned: a fork", "recorded"]
     for _ in range(2 * burst_scheduler.MOST_ATTEMPTS):
         run.train(30, step_s=0.01 + 0.01 * (run.second % 2))
-        run.bursts.abandon("a fork")
+        run.bursts.abandon_recording("a fork")
     assert len(run.told["bursts"]) <= burst_scheduler.MOST_ATTEMPTS
 
 
@@ -418,7 +418,7 @@ def test_what_attaching_takes_is_no_late_step(run, monkeypatch):
 def test_a_graph_that_is_being_captured_is_not_disturbed(run):
     profiler = run.begin()
     profiler.captures = True
-    run.bursts.abandon("a step took too long")
+    run.bursts.abandon_recording("a step took too long")
     assert profiler.running
     profiler.captures = False
     run.at += 2 * bursts.LATER_NS
@@ -460,6 +460,6 @@ def test_what_was_recorded_last_is_kept_at_the_end(run, tmp_path):
     run.second = 10**9  # the sampler's thread does not come to it
     run.train(0.04)
     assert not list(tmp_path.iterdir())
-    run.bursts.close()
+    run.bursts.stop_listening()
     assert [path.name for path in tmp_path.iterdir()] == ["1.burst-1.json"]
     assert run.bursts.closed

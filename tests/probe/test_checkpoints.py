@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.probe.standin import Loop  # noqa: E402
-from whyidle.probe.frameworks.torch.checkpoints import MOST_SAVES, SURE, Saving  # noqa: E402
+from whyidle.probe.frameworks.torch.checkpoints import MOST_SAVES, SURE, CheckpointHooks  # noqa: E402
 
 
 class Saved(Loop):
@@ -27,7 +27,7 @@ def loop(monkeypatch):
     saves = Saved()
     saves.steps = 3
     before = {name: getattr(os, name) for name in SURE}
-    Saving(saves).install(torch)
+    CheckpointHooks(saves).install_hooks(torch)
     yield saves
     for undo in saves.undo.values():
         undo()

@@ -20,7 +20,7 @@ class Loop(standin.Loop):
 
     def __init__(self):
         super().__init__()
-        labels, number = {}, self.recorder.number
+        labels, number = {}, self.recorder.name_number
 
         def numbered(label, role):
             labels[number(label, role)] = label
@@ -29,15 +29,15 @@ class Loop(standin.Loop):
         def add(span):
             self.spans.append((*span[:3], labels[span[3]], span[4]))
 
-        self.recorder.number, self.recorder.add = numbered, add
+        self.recorder.name_number, self.recorder.add = numbered, add
 
-    def span(self, role, label, kind, begin):
-        Events.span(self, role, label, kind, begin)
+    def add_span(self, role, label, kind, begin):
+        Events.add_span(self, role, label, kind, begin)
 
 
 @pytest.fixture
 def known():
-    return collectives.Ranks(Loop())
+    return collectives.ProcessRank(Loop())
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def exchange(known):
 
 def test_a_collective_lasts_from_its_call_to_the_end_of_its_wait(known):
     work = object()
-    call = collectives._issued(known, lambda group: work, "allreduce", "gloo:all_reduce")
+    call = collectives._wrap_method(known, lambda group: work, "allreduce", "gloo:all_reduce")
     assert call(None) is work
     assert not known.events.spans
-    collectives._waited(known, work, 7)
+    collectives._note_wait(known, work, 7)
     (wait, flight) = known.events.spans
     assert wait[3] == collectives.WAIT
     assert flight[2:4] == (collectives.FLIGHT, "gloo:all_reduce")
@@ -58,7 +58,7 @@ def test_a_collective_lasts_from_its_call_to_the_end_of_its_wait(known):
 
 
 def test_a_call_that_has_waited_itself_is_one_span(known):
-    collectives._issued(known, lambda group: None, "broadcast", "nccl:broadcast")(None)
+    collectives._wrap_method(known, lambda group: None, "broadcast", "nccl:broadcast")(None)
     assert [span[3] for span in known.events.spans] == ["nccl:broadcast"]
 
 
@@ -67,9 +67,11 @@ def test_the_job_s_own_errors_pass_and_ours_do_not(known):
         raise RuntimeError("of the job")
 
     with pytest.raises(RuntimeError, match="of the job"):
-        collectives._issued(known, broken, "allreduce", "gloo:all_reduce")(None)
+        collectives._wrap_method(known, broken, "allreduce", "gloo:all_reduce")(None)
     known.pending = None
-    assert collectives._issued(known, lambda group: 3, "allreduce", "gloo:all_reduce")(None) == 3
+    assert (
+        collectives._wrap_method(known, lambda group: 3, "allreduce", "gloo:all_reduce")(None) == 3
+    )
     assert known.events.faults[0][0] == "collectives"
 
 
@@ -78,7 +80,7 @@ def group(known):
     """The groups of a job of one rank, whose collectives are recorded."""
     dist = torch.distributed
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    collectives._collectives(known)
+    collectives._wrap_collectives(known)
     yield dist
     known.events.undo.pop("collectives", bool)()
     dist.destroy_process_group()
@@ -119,7 +121,7 @@ class Model:
 def test_a_backward_pass_without_exchange_is_counted_and_no_collective(exchange):
     model = Model(syncs=False)
     exchange.models.append(lambda: model)
-    exchange.backward_ended(collectives.now(), 0, 0)
+    exchange.backward_ended(collectives.clock_ns(), 0, 0)
     assert (exchange.synced, exchange.unsynced) == (0, 1)
     assert not exchange.events.spans
 
@@ -135,10 +137,10 @@ def test_a_forward_pass_alone_may_lie_within_no_sync(exchange, group, around):
                 loss = model(torch.ones(1, 2)).sum()
                 if around == "both":
                     loss.backward()
-                    exchange.backward_ended(collectives.now(), 0, 0)
+                    exchange.backward_ended(collectives.clock_ns(), 0, 0)
             if around == "forward":
                 loss.backward()
-                exchange.backward_ended(collectives.now(), 0, 0)
+                exchange.backward_ended(collectives.clock_ns(), 0, 0)
     assert (exchange.synced, exchange.unsynced) == (2, 4)
     waits = [span[3] for span in exchange.events.spans]
     assert waits.count("gloo:all_reduce") == 2
@@ -147,15 +149,15 @@ def test_a_forward_pass_alone_may_lie_within_no_sync(exchange, group, around):
 def test_what_of_a_backward_pass_the_thread_slept_is_waiting(exchange):
     model = Model(syncs=True)
     exchange.models.append(lambda: model)
-    begin = collectives.now() - 50_000_000
-    exchange.backward_ended(begin, time.thread_time_ns(), exchange.queued())
+    begin = collectives.clock_ns() - 50_000_000
+    exchange.backward_ended(begin, time.thread_time_ns(), exchange.queued_ns())
     ((start, end, _, name, _),) = exchange.events.spans
     assert name == "gloo:all_reduce"
     assert end - start > 40_000_000
     ((suffix, (at, ran, queued, _)),) = exchange.events.rows
     assert (suffix, at) == ("clock", end)
     assert 0 < ran <= time.thread_time_ns()
-    assert -1 <= queued <= exchange.queued()
+    assert -1 <= queued <= exchange.queued_ns()
 
 
 def test_where_a_model_is_wrapped_is_noted(exchange):

@@ -31,7 +31,7 @@ class Module(types.ModuleType):
 def job(monkeypatch):
     loop, module = standin.Loop(), Module()
     monkeypatch.setitem(sys.modules, compilation.MODULE, module)
-    compilation.install(loop)
+    compilation.install_compile_hooks(loop)
     return loop, module
 
 
@@ -92,7 +92,7 @@ def test_hooks_ask_whether_they_are_traced_before_anything_is(monkeypatch, utils
     asked = []
     module._compile = lambda code: asked.append(loop.asked)
     monkeypatch.setitem(sys.modules, compilation.MODULE, module)
-    compilation.install(loop)
+    compilation.install_compile_hooks(loop)
     assert loop.asked == 0
     module._compile(forward.__code__)
     assert asked == [1]
@@ -101,7 +101,7 @@ def test_hooks_ask_whether_they_are_traced_before_anything_is(monkeypatch, utils
 def test_a_compiler_that_cannot_be_wrapped_may_always_trace(monkeypatch):
     loop = standin.Loop()
     monkeypatch.setitem(sys.modules, compilation.MODULE, types.ModuleType(compilation.MODULE))
-    compilation.install(loop)
+    compilation.install_compile_hooks(loop)
     assert loop.faults[0][0] == "compile"
     assert loop.asked
 
@@ -110,7 +110,7 @@ def test_a_failed_compilation_is_told(monkeypatch, utils):
     loop, module = standin.Loop(), Module()
     module._compile = lambda code: (_ for _ in ()).throw(ValueError("limit"))
     monkeypatch.setitem(sys.modules, compilation.MODULE, module)
-    compilation.install(loop)
+    compilation.install_compile_hooks(loop)
     with pytest.raises(ValueError, match="limit"):
         module._compile(forward.__code__)
     assert loop.documents["compiles.json"]["compiles"][0]["failed"] == "ValueError"
@@ -118,7 +118,7 @@ def test_a_failed_compilation_is_told(monkeypatch, utils):
 
 def test_a_fault_of_ours_takes_the_wrapper_off(job):
     loop, module = job
-    loop.span = None  # not callable
+    loop.add_span = None  # not callable
     before = loop.asked
     assert module._compile(forward.__code__) == (forward.__code__, 0)
     assert loop.faults[0][0] == "compile"
@@ -152,7 +152,7 @@ def test_it_waits_for_the_job_to_import_the_compiler(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     before, loop = list(sys.meta_path), standin.Loop()
-    compilation.install(loop)
+    compilation.install_compile_hooks(loop)
     module = __import__(name)
     monkeypatch.delitem(sys.modules, name)
     assert sys.meta_path == before
@@ -167,7 +167,7 @@ def test_a_job_that_compiles_nothing_keeps_a_finder_only(monkeypatch):
     monkeypatch.delitem(sys.modules, compilation.MODULE, raising=False)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     before, loop = list(sys.meta_path), standin.Loop()
-    compilation.install(loop)
+    compilation.install_compile_hooks(loop)
     assert len(sys.meta_path) == len(before) + 1
     assert sys.meta_path[0].find_spec("json") is None
     assert loop.asked == 0
@@ -184,7 +184,7 @@ def test_listeners_hear_from_when_to_when(job, utils):
             self.heard = begin, end
 
     loop, module = job
-    loop.subscribe(hears := Hears())
+    loop.add_listener(hears := Hears())
     module._compile(forward.__code__)
     begin, end = hears.heard
     assert begin < end

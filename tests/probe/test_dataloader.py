@@ -34,7 +34,7 @@ class Loop(standin.Loop):
 def loop():
     """Hooks are installed, and batches that are no sequences come out of a loader."""
     made = Loop()
-    loaders.install(made)
+    loaders.install_loader_hooks(made)
     made.undo["padding"]()
     yield made
     for undo in list(made.undo.values()):
@@ -88,7 +88,7 @@ def test_where_batches_are_looked_at_for_padding_the_wrapper_stays(loop):
 
 
 def _is_loader(cell):
-    return isinstance(cell.cell_contents, loaders.Loader)
+    return isinstance(cell.cell_contents, loaders.LoaderRecorder)
 
 
 def test_tensors_of_a_batch_are_counted_where_the_training_process_makes_it(loop):
@@ -119,8 +119,8 @@ def test_where_very_many_workers_have_recorded_one_more_does_not(
     for number in range(before):
         (tmp_path / f"{number}.worker.json").write_text("{}")
     ended = []
-    loop.recorder.folder, loop.recorder.end = str(tmp_path), lambda: ended.append(True)
-    loop.watch = loop.finish_with_child = lambda: None
+    loop.recorder.folder, loop.recorder.end_recording = str(tmp_path), lambda: ended.append(True)
+    loop.watch_thread = loop.finish_with_child = lambda: None
     loop.sampler = type("Sampler", (), {"follow": lambda self, thread: None})()
     monkeypatch.setattr(loader_facts, "MOST_WORKERS", 2)
     monkeypatch.setattr("torch.utils.data.get_worker_info", lambda: type("Info", (), {"id": 3}))

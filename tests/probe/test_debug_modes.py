@@ -13,7 +13,7 @@ from whyidle.probe.frameworks.torch import debug_modes, process_facts  # noqa: E
 @pytest.fixture
 def loop():
     found = standin.Trained()
-    found.modes = debug_modes.install(found)
+    found.modes = debug_modes.install_debug_modes(found)
     found.process = process_facts.FactsReader(found, found.modes.anomaly_requested)
     yield found
     for undo in list(found.undo.values())[::-1]:
@@ -67,7 +67,7 @@ def test_a_profiler_around_everything(loop):
 
 def test_a_fault_takes_the_hook_off(loop, monkeypatch):
     kind = torch.autograd.set_detect_anomaly
-    monkeypatch.setattr(debug_modes, "describe", lambda frame: 1 / 0)
+    monkeypatch.setattr(debug_modes, "describe_stack", lambda frame: 1 / 0)
     wrapped = kind.__init__
     torch.autograd.set_detect_anomaly(True)
     torch.autograd.set_detect_anomaly(False)

@@ -11,7 +11,7 @@ import pytest
 import standin
 
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import probe
 from whyidle.model.marks import MARK
 from whyidle.probe import wire
@@ -33,10 +33,10 @@ class Job:
     def __init__(self, monkeypatch, **facts):
         self.guest = Guest(device="cuda", **facts)
         self.stream = ImaginedStream(lambda: self.guest.now)
-        monkeypatch.setattr(device_marks, "now", lambda: self.guest.now)
+        monkeypatch.setattr(device_marks, "clock_ns", lambda: self.guest.now)
         self.loop = standin.Loop()
         self.marks = device_marks.DeviceMarks(self.loop, self.stream)
-        self.loop.subscribe(self.marks)
+        self.loop.add_listener(self.marks)
         self.optimizer, self.bounds, self.batches = object(), [], []
 
     def wait(self, duration):
@@ -44,10 +44,10 @@ class Job:
 
     def batch(self, duration):
         begin = self.guest.now
-        self.loop.emit("on_batch_request")
+        self.loop.notify("on_batch_request")
         self.guest.batch(duration)
         self.batches.append((begin, self.guest.now))
-        self.loop.emit("on_batch_ready", begin)
+        self.loop.notify("on_batch_ready", begin)
 
     def launch(self, count, kernel, host=HOST):
         for _ in range(count):
@@ -58,12 +58,12 @@ class Job:
         """Forward, backward, and the optimizer's step."""
         self.launch(count, kernel, host)
         begin = self.guest.now
-        self.loop.emit("on_backward_begin", ())
+        self.loop.notify("on_backward_begin", ())
         self.launch(2 * count, kernel, host)
-        self.loop.emit("on_backward_end", begin)
+        self.loop.notify("on_backward_end", begin)
         self.launch(count, kernel, host)
         self.guest.step(LINE, us(20))
-        self.loop.emit("on_step", self.optimizer)
+        self.loop.notify("on_step", self.optimizer)
         self.bounds.append(self.guest.now)
         self.guest.now = max(self.guest.now, self.stream.done - ms(50))  # a queue has an end
 
@@ -130,7 +130,7 @@ def test_a_starved_device(job, tmp_path):
     assert idle > 0.5
     assert facts.host.progress.late_share == pytest.approx(idle, abs=0.01)
     assert facts.host.progress.fed_share <= job.truth() + 0.005
-    diagnosis = diagnose([timeline])
+    diagnosis = diagnose_job([timeline])
     assert diagnosis.attribution.input == pytest.approx(idle, abs=0.03)
     assert diagnosis.attribution.compute == pytest.approx(facts.host.progress.fed_share, abs=0.03)
     assert diagnosis.verdict.state == "starved"
@@ -152,7 +152,7 @@ def test_a_saturated_device(job, tmp_path):
     assert job.truth() > 0.99
     assert facts.host.progress.late_share < 0.01
     assert facts.host.progress.fed_share > 0.95
-    diagnosis = diagnose([timeline])
+    diagnosis = diagnose_job([timeline])
     assert diagnosis.attribution.compute > 0.9
     assert not [f for f in diagnosis.findings if f.severity != "info"]
     assert "had work in its queue" in diagnosis.verdict.headline
@@ -173,7 +173,7 @@ def test_a_full_queue_is_known_to_be_work(job, tmp_path):
     timeline = job.timeline(tmp_path)
     assert job.truth() > 0.99
     assert Facts(timeline).host.progress.fed_share > 0.95
-    assert diagnose([timeline]).attribution.compute > 0.9
+    assert diagnose_job([timeline]).attribution.compute > 0.9
 
 
 def test_a_device_that_follows_the_host(job, tmp_path):
@@ -182,7 +182,7 @@ def test_a_device_that_follows_the_host(job, tmp_path):
     assert facts.host.progress.late_share < 0.02
     assert facts.host.progress.dry_share > 0.9
     assert facts.host.progress.fed_share < job.truth()  # gaps are never called work
-    diagnosis = diagnose([timeline])
+    diagnosis = diagnose_job([timeline])
     assert diagnosis.attribution.unknown > 0.9
     assert diagnosis.verdict.state == "inconclusive"
     assert "keeps pace with the host" in diagnosis.verdict.headline
@@ -193,7 +193,7 @@ def test_marks_are_no_kernels(job, tmp_path):
     signals = Facts(timeline).signals
     assert "device_marks" in signals
     assert not signals & {"device_events", "device_time", "launch_links"}
-    missing = {a.cause: a.missing for a in diagnose([timeline]).abstentions}
+    missing = {a.cause: a.missing for a in diagnose_job([timeline]).abstentions}
     for cause in ("launch-bound-small-kernels", "no-mixed-precision", "per-step-host-sync"):
         assert "device_events" in missing[cause]
 
@@ -201,14 +201,14 @@ def test_marks_are_no_kernels(job, tmp_path):
 def test_too_few_windows_say_nothing(job, tmp_path):
     timeline = starved(job, 40).timeline(tmp_path)
     assert "device_marks" not in Facts(timeline).signals
-    assert "no GPU activity" in diagnose([timeline]).verdict.headline
+    assert "no GPU activity" in diagnose_job([timeline]).verdict.headline
 
 
 def test_a_look_at_a_hundred_steps_is_enough(monkeypatch, tmp_path):
     monkeypatch.setenv("WHYIDLE_PROFILE", "look")
     job = starved(Job(monkeypatch), 60)
     facts = Facts(job.timeline(tmp_path))
-    assert facts.host.progress.told
+    assert facts.host.progress.is_sufficient
     assert facts.host.progress.late_share == pytest.approx(job.late(), abs=0.05)
 
 
@@ -279,7 +279,7 @@ def test_events_are_used_again(job):
     assert job.stream.calls.count("event") <= 3 * 6
 
 
-@pytest.mark.parametrize("call", ["event", "record", "query", "elapsed_ms", "capturing"])
+@pytest.mark.parametrize("call", ["event", "record", "query", "elapsed_ms", "is_capturing"])
 def test_a_fault_in_every_call_takes_the_hook_off(job, call):
     if call != "event":  # used ones would do
         starved(job, 30)
@@ -352,7 +352,7 @@ def test_several_optimizers_and_accumulation(job, tmp_path):
         for _ in range(2):
             job.batch(ms(2))
             job.launch(10, us(30))
-        job.loop.emit("on_step", other)
+        job.loop.notify("on_step", other)
         job.rest(10, us(30))
     facts = Facts(job.timeline(tmp_path))
     assert facts.host.progress.late_share == pytest.approx(job.late(), abs=0.02)
@@ -399,7 +399,7 @@ def test_the_calls_that_pytorch_has():
     assert first.stream.cuda_stream == 42
     assert stream.query(first)
     assert stream.elapsed_ms(first, last) == 1.5
-    assert not stream.capturing()
+    assert not stream.is_capturing()
 
 
 def test_captures_of_other_threads_are_heard_of():
@@ -408,12 +408,12 @@ def test_captures_of_other_threads_are_heard_of():
     stream.watch_captures(loop)
     graph = cuda.CUDAGraph()
     graph.capture_begin()
-    assert stream.capturing()
+    assert stream.is_capturing()
     assert graph.capture_end() == 3
-    assert not stream.capturing()
+    assert not stream.is_capturing()
     with pytest.raises(RuntimeError, match="of the job"):
         graph.capture_begin("bad")
-    assert not stream.capturing()
+    assert not stream.is_capturing()
     for undo in list(loop.undo.values()):
         undo()
     assert cuda.CUDAGraph.capture_begin is Graph.capture_begin

@@ -96,20 +96,20 @@ def test_what_the_job_saves_in_its_own_way_is_not_read():
 @pytest.fixture
 def looking():
     loop = standin.Loop()
-    found = embedding_ids.EmbeddingIds(loop, padding.Padding(loop))
-    loop.subscribe(found)
+    found = embedding_ids.EmbeddingIds(loop, padding.PaddingCounter(loop))
+    loop.add_listener(found)
     loop.steps, loop.alerts = 1, 0
     return found
 
 
 def backward(looking, loss):
-    looking.events.emit("on_backward_begin", (loss,))
+    looking.events.notify("on_backward_begin", (loss,))
     loss.backward()
 
 
 @readable
 def test_it_looks_at_a_few_backward_passes_and_goes(looking, monkeypatch):
-    monkeypatch.setattr(embedding_ids, "now", lambda: 1)  # a busy machine would run past it
+    monkeypatch.setattr(embedding_ids, "clock_ns", lambda: 1)  # a busy machine would run past it
     net = Net()
     looking.on_chore()
     looking.on_chore()

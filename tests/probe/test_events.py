@@ -13,7 +13,7 @@ from whyidle.probe import wire  # noqa: E402
 from whyidle.probe.core import containment  # noqa: E402
 from whyidle.probe.core import events as loops  # noqa: E402
 from whyidle.probe.core.listener import Listener  # noqa: E402
-from whyidle.probe.core.recorder import ANNOTATION, STEP, Recorder, tag  # noqa: E402
+from whyidle.probe.core.recorder import ANNOTATION, STEP, Recorder, name_tag  # noqa: E402
 from whyidle.probe.frameworks.torch import dataloader, step_hooks, wording  # noqa: E402
 from whyidle.probe.frameworks.torch.gradient_exchange import GradientExchange  # noqa: E402
 
@@ -43,8 +43,8 @@ def test_the_first_optimizer_leads_until_it_steps_no_more(loop):
     assert loop.lead == id(first)
     other(second)
     assert loop.lead == id(second)
-    name = loop.recorder.number("Optimizer.step#Sgd.step (2)", wire.OPTIMIZER)
-    assert loop.named == tag(name, STEP)
+    name = loop.recorder.name_number("Optimizer.step#Sgd.step (2)", wire.OPTIMIZER)
+    assert loop.named == name_tag(name, STEP)
 
 
 class Hears(Listener):
@@ -64,49 +64,49 @@ class Hears(Listener):
 
 def test_what_is_due_is_done_once_and_looks_go_on(loop, monkeypatch):
     done, hears = [], Hears(loop)
-    loop.subscribe(hears)
-    monkeypatch.setattr(loops.Events, "trains", lambda *_: None)
+    loop.add_listener(hears)
+    monkeypatch.setattr(loops.Events, "start_reporting", lambda *_: None)
     for step in range(1, 40):
         loop.steps = step
         if step == 12:
             loop.call_later(5, lambda: done.append(loop.steps))
         if step >= loop.due:
-            loop.attend(None)
+            loop.attend_step(None)
     assert done == [17]
     assert hears.looks == [1, 10, 30]
     assert loop.due == 100 < sys.maxsize
 
 
 def test_who_wants_steps_hears_of_the_next(loop, monkeypatch):
-    monkeypatch.setattr(loops.Events, "trains", lambda *_: None)
+    monkeypatch.setattr(loops.Events, "start_reporting", lambda *_: None)
     hears = Hears(loop)
     for step in range(1, 9):
         loop.steps = step
         if step >= loop.due:
-            loop.attend("it")
+            loop.attend_step("it")
         if step == 3:
             hears.wants_steps = True
-            loop.subscribe(hears)
+            loop.add_listener(hears)
         if step == 6:
             loop.undo.pop("it")()
     assert hears.stepped == ["it"] * 3
     assert not loop.careful
     assert loop.due == 10
-    loop.alert()
+    loop.be_careful()
     assert loop.careful
     assert loop.due == 0
 
 
 def test_a_listener_that_fails_hears_of_nothing_any_more(loop, monkeypatch):
     monkeypatch.setattr(containment, "seen", set())
-    monkeypatch.setattr(loops.Events, "trains", lambda *_: None)
+    monkeypatch.setattr(loops.Events, "start_reporting", lambda *_: None)
     monkeypatch.setattr(Hears, "on_step", lambda *_: 1 / 0)
     hears, closed = Hears(loop), []
-    hears.close = lambda: closed.append(True)
-    loop.subscribe(hears)
+    hears.stop_listening = lambda: closed.append(True)
+    loop.add_listener(hears)
     for step in (1, 2, 10):
         loop.steps = step
-        loop.attend("it")
+        loop.attend_step("it")
     assert closed == [True]
     assert hears not in loop.listeners
     assert hears.looks == [1]
@@ -117,24 +117,24 @@ def test_waiting_and_ends_are_told_from_what_was_written(loop):
     loop.recorder.live_in(loop.home)
     lead = Sgd()
     loop.other_stepped(lead, 1, 2)
-    begin = loops.now()
+    begin = loops.clock_ns()
     loop.batch_taken(Sgd, begin)
     for end in (10, 20, 30):
         loop.add((loop.named, end - 5, end))
     assert (list(loop.ends), loop.waited) == ([], 0)
-    loop.recorder.flush()
+    loop.recorder.flush_records()
     assert list(loop.ends) == [10, 20, 30]
-    assert 0 < loop.waited <= loops.now() - begin
-    assert loop.batch == tag(loop.numbers[Sgd], ANNOTATION)
+    assert 0 < loop.waited <= loops.clock_ns() - begin
+    assert loop.batch == name_tag(loop.numbers[Sgd], ANNOTATION)
 
 
 def test_a_fork_begins_anew(loop):
     loop.home = 7
     loop.recorder.live_in(7)
-    loop.add((tag(0, STEP), 1, 2))
+    loop.add((name_tag(0, STEP), 1, 2))
     loop.careful, loop.steps, loop.due = False, 9, 10
-    loop.recorder._forget()
-    loop._forked()
+    loop.recorder._reset_after_fork()
+    loop._reset_after_fork()
     assert not loop.recorder.short
     assert (loop.steps, loop.home, loop.recorder.home) == (0, 0, 0)
     assert loop.careful
@@ -142,11 +142,13 @@ def test_a_fork_begins_anew(loop):
 
 def test_a_backward_pass_has_its_name_from_the_beginning(loop):
     """An optimizer may step before any."""
-    begun = tag(loop.recorder.number(wording.BACKWARD, wire.BACKWARD), loops.OP)
+    begun = name_tag(loop.recorder.name_number(wording.BACKWARD, wire.BACKWARD), loops.OP)
     assert loop.backward == begun < 0
-    loop.recorder._forget()
-    loop._forked()
-    assert loop.backward == tag(loop.recorder.number(wording.BACKWARD, wire.BACKWARD), loops.OP)
+    loop.recorder._reset_after_fork()
+    loop._reset_after_fork()
+    assert loop.backward == name_tag(
+        loop.recorder.name_number(wording.BACKWARD, wire.BACKWARD), loops.OP
+    )
 
 
 def test_ends_outlast_many_other_spans(loop):
@@ -154,23 +156,23 @@ def test_ends_outlast_many_other_spans(loop):
     for end in (10, 20, 30):
         loop.add((loop.named, end - 5, end))
     for _ in range(5000):
-        loop.add((tag(3, ANNOTATION), 31, 32))
-    loop.recorder.flush()
+        loop.add((name_tag(3, ANNOTATION), 31, 32))
+    loop.recorder.flush_records()
     assert list(loop.ends) == [10, 20, 30]
 
 
 def test_nothing_is_kept_once_nothing_is_recorded(loop):
-    loop.recorder.end()
-    loop.add((tag(0, STEP), 1, 2))
+    loop.recorder.end_recording()
+    loop.add((name_tag(0, STEP), 1, 2))
     assert not loop.recorder.short
-    loop.recorder._forget()
-    loop._forked()
-    loop.add((tag(0, STEP), 1, 2))
+    loop.recorder._reset_after_fork()
+    loop._reset_after_fork()
+    loop.add((name_tag(0, STEP), 1, 2))
     assert loop.recorder.short
 
 
 def test_a_step_that_the_user_marks_looks_what_there_is_to_heed(loop, monkeypatch):
-    monkeypatch.setattr(loops.Events, "trains", lambda *_: None)
+    monkeypatch.setattr(loops.Events, "start_reporting", lambda *_: None)
     loop.step_marked()
     assert loop.steps == 1
     assert not loop.careful
@@ -195,8 +197,8 @@ def of_a_wrap(loop, faulty, owner, monkeypatch):
 
 def of_backward(loop, faulty, owner, monkeypatch):
     monkeypatch.setattr(owner, "backward", owner.work, raising=False)
-    monkeypatch.setattr(loops.Events, "span", faulty.fail)
-    step_hooks._backward(loop, owner)
+    monkeypatch.setattr(loops.Events, "add_span", faulty.fail)
+    step_hooks._wrap_backward(loop, owner)
     return "backward"
 
 
@@ -212,20 +214,20 @@ def of_an_exchange(loop, faulty, owner, monkeypatch):
     monkeypatch.setattr(torch, "autograd", owner)
     exchange = GradientExchange(loop, lambda: "gloo")
     exchange.backward_ended = faulty.fail
-    exchange.install()
+    exchange.install_hooks()
     return "backward"
 
 
 def of_a_new_iterator(loop, faulty, owner, monkeypatch):
     monkeypatch.setattr(owner, "_get_iterator", owner.work, raising=False)
-    told = types.SimpleNamespace(iterator=faulty.fail)
+    told = types.SimpleNamespace(note_iterator=faulty.fail)
     dataloader._wrap_made(loop, told, object, owner)
     return "_get_iterator"
 
 
 def of_a_batch(loop, faulty, owner, monkeypatch):
     monkeypatch.setattr(owner, "_next_data", owner.work, raising=False)
-    dataloader._wrap_taken(loop, types.SimpleNamespace(taken=faulty.fail), owner)
+    dataloader._wrap_taken(loop, types.SimpleNamespace(note_taken=faulty.fail), owner)
     return "_next_data"
 
 

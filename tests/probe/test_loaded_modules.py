@@ -43,7 +43,7 @@ def test_a_module_is_told_with_the_folder_that_its_name_starts_from(
     tmp_path: Path, tree, file: str, name: str, start: str
 ):
     path = tree(file, name, start)
-    assert loaded_modules.files()[path] == [str((tmp_path / start).resolve())]
+    assert loaded_modules.loaded_files()[path] == [str((tmp_path / start).resolve())]
 
 
 def test_over_a_link_both_folders_are_told(tmp_path: Path, tree):
@@ -52,7 +52,9 @@ def test_over_a_link_both_folders_are_told(tmp_path: Path, tree):
     (tmp_path / "by_link" / "loaded_four").symlink_to(tmp_path / "real" / "loaded_four")
     tree("by_link/loaded_four/a.py", "loaded_four.a", "by_link")
     starts = [str((tmp_path / name).resolve()) for name in ("by_link", "real")]
-    assert loaded_modules.files()[str((tmp_path / "real/loaded_four/a.py").resolve())] == starts
+    assert (
+        loaded_modules.loaded_files()[str((tmp_path / "real/loaded_four/a.py").resolve())] == starts
+    )
 
 
 @pytest.mark.parametrize("file", ["json.py", "json/__init__.py"])
@@ -60,21 +62,21 @@ def test_a_folder_that_would_hide_a_library_is_not_told(tmp_path: Path, tree, fi
     path = tree("loaded_five/a.py", "loaded_five.a")
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
-    assert loaded_modules.files()[path] == []
+    assert loaded_modules.loaded_files()[path] == []
 
 
 def test_libraries_are_not_told():
     assert not any(
-        "site-packages" in path or path == pytest.__file__ for path in loaded_modules.files()
+        "site-packages" in path or path == pytest.__file__ for path in loaded_modules.loaded_files()
     )
-    assert importlib.util.__file__ not in loaded_modules.files()
+    assert importlib.util.__file__ not in loaded_modules.loaded_files()
 
 
 def test_a_script_that_a_profiler_runs_is_seen(tmp_path: Path):
     script = tmp_path / "train.py"
     script.write_text(
         "from whyidle.probe.core import loaded_modules\n"
-        f"assert loaded_modules.files()[{str(script.resolve())!r}] == []\n"
+        f"assert loaded_modules.loaded_files()[{str(script.resolve())!r}] == []\n"
     )
     words = ["-c", f"exec(compile(open({str(script)!r}).read(), {str(script)!r}, 'exec'))"]
     for command in (words, [str(script)]):

@@ -125,13 +125,13 @@ def test_large_batches_are_read_in_part():
 
 def test_looks_are_bought_from_a_budget(monkeypatch):
     clock = iter(range(0, 10**12, 1000))
-    for name in ("now", "cpu"):
+    for name in ("clock_ns", "cpu"):
         monkeypatch.setattr(padding, name, lambda: next(clock))
     loop = standin.Loop()
-    looking = padding.Padding(loop)
+    looking = padding.PaddingCounter(loop)
     looking.credit = 0
     for _ in range(5000):
-        looking.taken({"attention_mask": mask()})
+        looking.note_batch({"attention_mask": mask()})
     assert 1 < len(loop.rows) < 8
     assert loop.rows[0][0] == "padding"
     assert loop.rows[0][1][1:3] == (REAL, ALL)
@@ -139,32 +139,32 @@ def test_looks_are_bought_from_a_budget(monkeypatch):
 
 def test_the_first_looks_come_sooner(monkeypatch):
     clock = iter(range(0, 10**12, 1000))
-    for name in ("now", "cpu"):
+    for name in ("clock_ns", "cpu"):
         monkeypatch.setattr(padding, name, lambda: next(clock))
     loop = standin.Loop()
-    looking = padding.Padding(loop)
+    looking = padding.PaddingCounter(loop)
     for _ in range(5000):
-        looking.taken({"attention_mask": mask()})
+        looking.note_batch({"attention_mask": mask()})
     assert 8 < len(loop.rows) < 80
 
 
 def test_where_nothing_tells_nobody_looks_again(monkeypatch):
     loop = standin.Loop()
-    looking = padding.Padding(loop)
+    looking = padding.PaddingCounter(loop)
     monkeypatch.setattr(padding, "EARLY_BUDGET", 1e9)
     seen = []
     monkeypatch.setattr(padding, "of_batch", seen.append)
     for _ in range(50):
-        looking.taken(1)
+        looking.note_batch(1)
     assert len(seen) == padding.TRIES
 
 
 def test_a_fault_ends_the_looking_and_nothing_else(monkeypatch):
     loop = standin.Loop()
-    looking = padding.Padding(loop)
+    looking = padding.PaddingCounter(loop)
     monkeypatch.setattr(padding, "of_batch", lambda data: 1 / 0)
-    looking.taken(1)
-    looking.taken(1)
+    looking.note_batch(1)
+    looking.note_batch(1)
     assert [where for where, _ in loop.faults] == ["padding"]
 
 

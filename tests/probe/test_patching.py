@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from whyidle.probe.core.patching import put
+from whyidle.probe.core.patching import set_attribute
 
 
 class Owner:
@@ -28,14 +28,14 @@ class Heir(Owner):
 @pytest.mark.parametrize("name", ["alone", "of_class", "of_object"])
 def test_what_an_owner_holds_is_put_back_as_it_was(name):
     before = vars(Owner)[name]
-    undo = put(Owner, name, lambda *_: "ours")
+    undo = set_attribute(Owner, name, lambda *_: "ours")
     assert getattr(Owner(), name)() == "ours"
     undo()
     assert vars(Owner)[name] is before
 
 
 def test_what_is_inherited_is_so_again():
-    undo = put(Heir, "alone", staticmethod(lambda: "ours"))
+    undo = set_attribute(Heir, "alone", staticmethod(lambda: "ours"))
     assert Heir.alone() == "ours"
     undo()
     assert "alone" not in vars(Heir)
@@ -46,7 +46,7 @@ def test_what_somebody_else_has_put_there_since_stays():
     module = types.ModuleType("saving")
     module.save = lambda what: [what]
     ours = functools.partial(module.save)
-    undo = put(module, "save", ours)
+    undo = set_attribute(module, "save", ours)
     below = module.save
     module.save = lambda what: below(what) if what else None
     theirs = module.save

@@ -29,14 +29,14 @@ def test_a_job_may_set_its_precision_by_the_newer_switch(newer, precision, told)
     """PyTorch then raises where it is asked by the older one."""
     newer.fp32_precision = precision
     loop = standin.Trained()
-    assert described(loop).switches(torch)["matmul_precision"] == told
+    assert described(loop).read_switches(torch)["matmul_precision"] == told
     assert not loop.faults
 
 
 def test_a_switch_that_cannot_be_asked_costs_no_other(monkeypatch):
     faults = []
     loop = standin.Trained()
-    loop.fault = lambda where, error: faults.append((where, str(error)))
+    loop.remove_faulty = lambda where, error: faults.append((where, str(error)))
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: 1 / 0)
     told = described(loop).shared_switches(torch)
     assert (told["deterministic"], told["cudnn_benchmark"]) == (None, False)
@@ -100,16 +100,16 @@ def test_calls_that_a_script_imports_by_name_are_seen(tmp_path):
 def test_whether_cuda_reports_waits_is_asked_of_one_in_use_only(monkeypatch, used, mode, told):
     """Asking another would start it."""
     loop = standin.Trained()
-    loop.fault = lambda where, error: pytest.fail(f"{where}: {error}")
+    loop.remove_faulty = lambda where, error: pytest.fail(f"{where}: {error}")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: used)
     ask = (lambda: mode) if used else (lambda: pytest.fail("it was asked"))
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", ask)
-    assert described(loop).switches(torch)["sync_debug"] is told
+    assert described(loop).read_switches(torch)["sync_debug"] is told
 
 
 def test_optimizers_beside_the_first_are_told_by_the_names_of_their_steps():
     loop = standin.Loop()
-    loop.subscribe(described(loop))
+    loop.add_listener(described(loop))
     many = [torch.nn.Parameter(torch.zeros(3)) for _ in range(4)]
     first, second, third = (
         kind(many, lr=0.1) for kind in (torch.optim.Adam, torch.optim.Adam, torch.optim.SGD)
@@ -129,7 +129,7 @@ def test_optimizers_beside_the_first_are_told_by_the_names_of_their_steps():
 
 def test_of_ever_new_optimizers_the_first_few_are_told():
     loop = standin.Loop()
-    loop.subscribe(described(loop))
+    loop.add_listener(described(loop))
     loop.recorder.facts = {"optimizer": {"name": "Sgd"}}
     one = [torch.nn.Parameter(torch.zeros(3))]
     made = [torch.optim.SGD(one, lr=0.1) for _ in range(50)]

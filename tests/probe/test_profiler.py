@@ -21,7 +21,7 @@ def step():
 
 @pytest.fixture
 def own():
-    made = profiler.Profiler(torch, cuda=False)
+    made = profiler.TorchProfiler(torch, cuda=False)
     yield made
     if made.running:
         made.stop()
@@ -52,7 +52,7 @@ def test_steps_are_recorded_and_nothing_stays(own, tmp_path, monkeypatch):
 def test_the_recording_ends_whatever_else_fails(own):
     own.start("ProfilerStep#1")
     own._range = None
-    own._close = lambda: 1 / 0
+    own._close_span = lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):
         own.stop()
     assert not torch.autograd._profiler_enabled()
@@ -61,7 +61,7 @@ def test_the_recording_ends_whatever_else_fails(own):
 @pytest.mark.parametrize("name", profiler.TRACERS)
 def test_whoever_traces_already_is_left_alone(own, monkeypatch, name):
     monkeypatch.setenv(name, "1")
-    assert name in own.refused()
+    assert name in own.why_unavailable()
 
 
 def test_never_beside_anomaly_mode_or_another_profiler(own):
@@ -78,9 +78,9 @@ def test_never_where_cuda_cannot_let_go_of_the_profiler(version):
         version=SimpleNamespace(cuda=version),
         autograd=SimpleNamespace(kineto_available=lambda: True),
     )
-    refused = profiler.Profiler(old, cuda=True).refused()
+    refused = profiler.TorchProfiler(old, cuda=True).why_unavailable()
     assert bool(refused) == (version not in ("12.6", "13.0"))
-    assert profiler.Profiler(old, cuda=False).refused() is None
+    assert profiler.TorchProfiler(old, cuda=False).why_unavailable() is None
 
 
 class Recorded:
@@ -106,7 +106,7 @@ class Recorded:
 @pytest.mark.parametrize("stays", [False, True])
 def test_whoever_records_next_finds_the_device_attached(monkeypatch, set_by_user, stays):
     monkeypatch.setattr(os, "environ", {} if set_by_user is None else {profiler.DETACH: "1"})
-    own = profiler.Profiler(Recorded(), cuda=True)
+    own = profiler.TorchProfiler(Recorded(), cuda=True)
     own.start("ProfilerStep#1")
     if stays:
         own.stay()
@@ -116,9 +116,9 @@ def test_whoever_records_next_finds_the_device_attached(monkeypatch, set_by_user
 
 SILENT = """
 import sys
-from whyidle.probe.frameworks.torch.profiler import Profiler
+from whyidle.probe.frameworks.torch.profiler import TorchProfiler
 import torch
-own = Profiler(torch, cuda=False)
+own = TorchProfiler(torch, cuda=False)
 for _ in range(2):
     own.start("ProfilerStep#1")
     own.stop()

@@ -11,7 +11,7 @@ from whyidle.importers import probe
 from whyidle.probe import wire
 from whyidle.probe.core import containment, disk_quota
 from whyidle.probe.core import recorder as recording
-from whyidle.probe.core.recorder import ANNOTATION, OP, STEP, Recorder, tag
+from whyidle.probe.core.recorder import ANNOTATION, OP, STEP, Recorder, name_tag
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def recorder(tmp_path):
 
 
 def written(recorder):
-    recorder.flush()
-    data = Path(recorder.place("spans")).read_bytes()[len(recording.MAGIC) :]
+    recorder.flush_records()
+    data = Path(recorder.file_path("spans")).read_bytes()[len(recording.MAGIC) :]
     return [tuple(map(int, row)) for row in np.frombuffer(data, dtype=probe.SPAN)[list(NAMES)]]
 
 
@@ -32,10 +32,10 @@ NAMES = ("start", "end", "thread", "name", "kind")
 
 
 def test_both_ways_say_the_same_in_order_of_their_ends(recorder):
-    name = recorder.number("a")
+    name = recorder.name_number("a")
     recorder.add((5, 6, 8, name, OP))
     for end in (2, 9):
-        recorder.short.extend((tag(name, ANNOTATION), end - 1, end))
+        recorder.short.extend((name_tag(name, ANNOTATION), end - 1, end))
     recorder.add((9, 10, 8, name, OP))
     assert written(recorder) == [
         (1, 2, 7, name, ANNOTATION),
@@ -46,17 +46,18 @@ def test_both_ways_say_the_same_in_order_of_their_ends(recorder):
 
 
 def test_a_step_is_two_spans(recorder):
-    name = recorder.number("step")
-    recorder.short.extend((tag(name, STEP), 1, 2))
+    name = recorder.name_number("step")
+    recorder.short.extend((name_tag(name, STEP), 1, 2))
     first, second = written(recorder)
-    assert first == (1, 2, 7, recorder.number(recording.OPTIMIZER, wire.OPTIMIZER_OPERATORS), OP)
+    work = recorder.name_number(recording.OPTIMIZER, wire.OPTIMIZER_OPERATORS)
+    assert first == (1, 2, 7, work, OP)
     assert second == (1, 2, 7, name, ANNOTATION)
 
 
 def test_another_home_is_not_told_of_what_came_before(recorder):
-    recorder.short.extend((tag(300, OP), 1, 2))
+    recorder.short.extend((name_tag(300, OP), 1, 2))
     recorder.live_in(9)
-    recorder.short.extend((tag(300, OP), 3, 4))
+    recorder.short.extend((name_tag(300, OP), 3, 4))
     assert [(row[2], row[3]) for row in written(recorder)] == [(7, 300), (9, 300)]
 
 
@@ -66,7 +67,7 @@ def test_the_oldest_are_dropped_whole(recorder, more):
     rows = recording.MOST_SHORT // 3
     recorder.short.extend([0] * more)
     for at in range(rows + 10):
-        recorder.short.extend((tag(5, OP), at, at + 1))
+        recorder.short.extend((name_tag(5, OP), at, at + 1))
     kept = written(recorder)
     assert [row[0] for row in kept] == list(range(kept[0][0], rows + 10))
     assert len(kept) >= rows - 1
@@ -76,7 +77,7 @@ def test_the_oldest_are_dropped_whole(recorder, more):
 @pytest.mark.parametrize("rest", [[-2], [-2, 5], [5], [5, 6], [0, 5, 6]])
 def test_what_was_kept_in_part_costs_nothing_else(recorder, rest):
     """Wherever the queue overflowed, or memory ended."""
-    whole = (tag(1, OP), 1, 2)
+    whole = (name_tag(1, OP), 1, 2)
     recorder.short.extend((*whole, *rest, *whole, *whole))
     assert len(written(recorder)) in (2, 3)
     recorder.short.extend(whole)
@@ -87,23 +88,23 @@ def test_who_listens_hears_of_what_was_kept_the_short_way(recorder):
     heard = []
     recorder.heard = heard.extend
     recorder.add((5, 6, 8, 1, OP))
-    recorder.short.extend((tag(1, OP), 1, 2))
-    recorder.flush()
-    assert heard == [(tag(1, OP), 1, 2)]
+    recorder.short.extend((name_tag(1, OP), 1, 2))
+    recorder.flush_records()
+    assert heard == [(name_tag(1, OP), 1, 2)]
 
 
 def test_nothing_is_kept_in_memory_once_nothing_is_written(recorder):
     for _ in range(3):
-        recorder.sample((1, -1, 7, 0, 0))
-    recorder.end()
-    recorder.sample((1, -1, 7, 0, 0))
+        recorder.add_sample((1, -1, 7, 0, 0))
+    recorder.end_recording()
+    recorder.add_sample((1, -1, 7, 0, 0))
     assert not recorder.samples
 
 
 def test_samples_that_nobody_writes_have_an_end(recorder, monkeypatch):
     monkeypatch.setattr(recording, "MOST_WAITING", 2)
     for _ in range(3):
-        recorder.sample((1, -1, 7, 0, 0))
+        recorder.add_sample((1, -1, 7, 0, 0))
     assert len(recorder.samples) == 2
 
 
@@ -123,16 +124,16 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
     monkeypatch.setattr(disk_quota, "EVERY_BYTES", 200)
     told = {"f_bavail": (left or 0) // 4096, "f_frsize": 4096, "f_blocks": left and 1 << 40}
     monkeypatch.setattr(disk_quota.os, "statvfs", lambda folder: type("Disk", (), told))
-    recorder._forget()
+    recorder._reset_after_fork()
     recorder.facts = {"pid": 1}
     for _ in range(20):
-        recorder.add((5, 6, 8, recorder.number("a"), OP))
-    recorder.flush()
-    size = Path(recorder.place("spans")).stat().st_size
-    recorder.add((5, 6, 8, recorder.number("a"), OP))
-    recorder.flush()
-    more = Path(recorder.place("spans")).stat().st_size > size
-    facts = json.loads(Path(recorder.place("facts.json")).read_text())
+        recorder.add((5, 6, 8, recorder.name_number("a"), OP))
+    recorder.flush_records()
+    size = Path(recorder.file_path("spans")).stat().st_size
+    recorder.add((5, 6, 8, recorder.name_number("a"), OP))
+    recorder.flush_records()
+    more = Path(recorder.file_path("spans")).stat().st_size > size
+    facts = json.loads(Path(recorder.file_path("facts.json")).read_text())
     noted = [path.read_text() for path in Path(recorder.folder).glob("*.faults")]
     assert (recorder.broken, more) == (bool(why), not why)
     assert why in facts.get("enough", "")
@@ -143,37 +144,37 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
 def test_a_disk_without_room_for_the_last_word_raises_nothing(recorder, monkeypatch):
     monkeypatch.setattr(containment, "seen", set())
     monkeypatch.setattr(disk_quota, "MOST_BYTES", 100)
-    recorder.facts, whole = {"pid": 1}, recorder._replace
+    recorder.facts, whole = {"pid": 1}, recorder._replace_document
 
     def full(suffix, document):
         if "enough" in document:
             raise OSError(errno.ENOSPC, "No space left on device")
         whole(suffix, document)
 
-    monkeypatch.setattr(recorder, "_replace", full)
+    monkeypatch.setattr(recorder, "_replace_document", full)
     for _ in range(20):
-        recorder.add((5, 6, 8, recorder.number("a"), OP))
-    recorder.flush()
+        recorder.add((5, 6, 8, recorder.name_number("a"), OP))
+    recorder.flush_records()
     assert recorder.broken
     (noted,) = Path(recorder.folder).glob("*.faults")
-    assert noted.read_text().startswith("writing: Enough: ")
+    assert noted.read_text().startswith("writing: QuotaReachedError: ")
 
 
 def test_stacks_that_are_ever_new_have_an_end(recorder, monkeypatch):
     monkeypatch.setattr(recording, "MOST_STACKS", 2)
-    assert [recorder.stack(text) for text in "abcab"] == [0, 1, -1, 0, 1]
+    assert [recorder.stack_number(text) for text in "abcab"] == [0, 1, -1, 0, 1]
     for number in (1, -1):
-        recorder.sample((1, -1, 7, number, 0))
+        recorder.add_sample((1, -1, 7, number, 0))
     assert [row[3] for row in recorder.samples] == [1]
 
 
 def test_a_name_is_written_with_its_role(recorder):
     """Whatever a label holds, it stays one line whose role can be read."""
     named = [("Optimizer.step#\tA\nB", wire.OPTIMIZER), ("x", wire.NO_ROLE), ("x", wire.BACKWARD)]
-    numbers = [recorder.number(*name) for name in named]
-    assert numbers == [recorder.number(*name) for name in named]
+    numbers = [recorder.name_number(*name) for name in named]
+    assert numbers == [recorder.name_number(*name) for name in named]
     recorder.add((5, 6, 8, numbers[0], OP))
-    recorder.flush()
-    lines = Path(recorder.place("names")).read_text(encoding="utf-8").splitlines()
+    recorder.flush_records()
+    lines = Path(recorder.file_path("names")).read_text(encoding="utf-8").splitlines()
     found = [wire.split_name(lines[number]) for number in numbers]
     assert found == [(wire.OPTIMIZER, "Optimizer.step#\tA B"), ("", "x"), (wire.BACKWARD, "x")]

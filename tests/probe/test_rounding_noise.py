@@ -10,7 +10,7 @@ import small_jobs as jobs  # noqa: E402
 
 from whyidle.probe.core import containment  # noqa: E402
 from whyidle.probe.frameworks.torch import rounding_noise  # noqa: E402
-from whyidle.probe.frameworks.torch.rounding_noise import Sway  # noqa: E402
+from whyidle.probe.frameworks.torch.rounding_noise import RoundingNoise  # noqa: E402
 
 
 @pytest.fixture
@@ -18,13 +18,13 @@ def swayed(tmp_path):
     made = []
 
     def install(seed=1):
-        made.append(Sway(str(tmp_path), seed))
-        made[-1].install()
+        made.append(RoundingNoise(str(tmp_path), seed))
+        made[-1].install_hooks()
         return made[-1]
 
     yield install
     for one in made:
-        one.remove()
+        one.remove_hooks()
 
 
 def apart(one, another):
@@ -45,10 +45,10 @@ def test_losses_go_a_little_astray_and_random_numbers_stay(swayed):
 def test_a_seed_always_goes_the_same_way(swayed):
     first = swayed()
     one = jobs.train(jobs.model(), 5)
-    first.remove()
+    first.remove_hooks()
     again = swayed()
     assert jobs.train(jobs.model(), 5) == one
-    again.remove()
+    again.remove_hooks()
     swayed(2)
     assert jobs.train(jobs.model(), 5) != one
 
@@ -57,7 +57,7 @@ def test_what_is_infinite_stays_so(swayed):
     """Masked scores are, and would be no numbers any more."""
     scores = torch.full((64,), -torch.inf)
     scores[::2] = 1.0
-    found = swayed().output(scores)
+    found = swayed().perturb_output(scores)
     assert torch.equal(found[1::2], scores[1::2])
     assert bool((found[::2] - 1.0).abs().max() > 0)
 
@@ -67,7 +67,7 @@ def test_nothing_is_kept_for_the_backward_pass_and_the_layout_stays(swayed):
     kept = []
     given = torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last).requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda one: one):
-        found = sway.output(given)
+        found = sway.perturb_output(given)
     assert not kept
     assert found.stride() == given.stride()
     assert 0 < (found / given - 1).abs().max() <= 64 * 2**-23 * 1.1
@@ -87,9 +87,9 @@ def test_nothing_is_kept_for_the_backward_pass_and_the_layout_stays(swayed):
 def test_factors_of_tf32_are_off_by_what_it_cuts(monkeypatch, module, capability, most):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
     there = SimpleNamespace(is_cuda=True, dtype=torch.float32, device="cuda:0")
-    assert rounding_noise._most(there, module) == most
+    assert rounding_noise._largest_error(there, module) == most
     half = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, device="cuda:0")
-    assert rounding_noise._most(half, module) == 2**-7
+    assert rounding_noise._largest_error(half, module) == 2**-7
 
 
 def test_what_a_job_allows_counts_whichever_switch_it_turned(monkeypatch):
@@ -100,9 +100,11 @@ def test_what_a_job_allows_counts_whichever_switch_it_turned(monkeypatch):
         def allow_tf32(self):
             raise RuntimeError("a mix of the legacy and new APIs")
 
-    assert rounding_noise._allowed(Mixed(), Mixed)
-    assert not rounding_noise._allowed(Mixed(), lambda: SimpleNamespace(fp32_precision="ieee"))
-    assert not rounding_noise._allowed(SimpleNamespace(allow_tf32=False), Mixed)
+    assert rounding_noise._is_tf32_allowed(Mixed(), Mixed)
+    assert not rounding_noise._is_tf32_allowed(
+        Mixed(), lambda: SimpleNamespace(fp32_precision="ieee")
+    )
+    assert not rounding_noise._is_tf32_allowed(SimpleNamespace(allow_tf32=False), Mixed)
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -114,7 +116,7 @@ def test_fixes_that_keep_the_sums_stay_within_and_a_wrong_one_does_not(swayed, f
     plain = train()
     sway = swayed()
     far = apart(plain, train())
-    sway.remove()
+    sway.remove_hooks()
     assert apart(plain, train(fused=fused)) <= 10 * far
     assert apart(plain, train(rate=0.1 * 1.01)) > 10 * far
 
@@ -122,16 +124,16 @@ def test_fixes_that_keep_the_sums_stay_within_and_a_wrong_one_does_not(swayed, f
 def test_a_type_of_half_the_bits_is_off_by_one_unit(swayed):
     sway = swayed()
     ones = torch.ones(1000, dtype=torch.bfloat16)
-    assert {float(x) for x in sway.output(ones)} <= {1 - 2**-7, 1 - 2**-8, 1.0, 1 + 2**-7}
-    assert sway.output(torch.ones(3, dtype=torch.int64)) is None
-    found = sway.output((torch.ones(3), "text"))
+    assert {float(x) for x in sway.perturb_output(ones)} <= {1 - 2**-7, 1 - 2**-8, 1.0, 1 + 2**-7}
+    assert sway.perturb_output(torch.ones(3, dtype=torch.int64)) is None
+    found = sway.perturb_output((torch.ones(3), "text"))
     assert found[1] == "text"
 
 
 def test_a_fault_of_ours_takes_it_off(swayed, tmp_path, monkeypatch):
     monkeypatch.setattr(containment, "seen", set())
     sway = swayed()
-    monkeypatch.setattr(sway, "off", lambda *_: 1 / 0)
+    monkeypatch.setattr(sway, "rounding_error", lambda *_: 1 / 0)
     expected = jobs.train(jobs.model(), 3)
     assert not sway.undo
     assert sway.failed

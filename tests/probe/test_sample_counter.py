@@ -31,8 +31,8 @@ def steps(counted, loader, each=lambda: None):
     """What has been used by each step, one for every batch."""
     told = []
     for _ in loader:
-        counted.backward()
-        told.append(counted.step())
+        counted.note_backward()
+        told.append(counted.note_step())
         each()
     return told
 
@@ -47,8 +47,8 @@ def test_batches_are_as_large_as_they_were_asked_for(counted, workers):
 def test_workers_that_stay_start_anew_with_each_epoch(counted):
     loader = DataLoader(ROWS, 8, num_workers=1, persistent_workers=True)
     next(iter(loader))  # the rest of the epoch is never taken
-    counted.backward()
-    assert counted.step() == 8
+    counted.note_backward()
+    assert counted.note_step() == 8
     assert steps(counted, loader) == [16, 24, 28]
 
 
@@ -59,16 +59,16 @@ def test_what_an_evaluation_draws_does_not_count(counted):
 
 def test_several_batches_of_a_step_all_count(counted):
     for _ in DataLoader(ROWS, 4):
-        counted.backward()
-    assert counted.step() == 20
+        counted.note_backward()
+    assert counted.note_step() == 20
 
 
 def test_a_batch_that_is_learned_from_in_parts_counts_once(counted):
     told = []
     for _ in DataLoader(ROWS, 10):
         for _ in range(2):
-            counted.backward()
-            told.append(counted.step())
+            counted.note_backward()
+            told.append(counted.note_step())
     assert told == [10, 10, 20, 20]
 
 
@@ -82,13 +82,13 @@ def test_a_stream_counts_what_it_was_asked_for(counted):
 
 def test_batches_from_elsewhere_count_nothing(counted):
     for _ in range(3):
-        counted.backward()
-        assert counted.step() == 0
+        counted.note_backward()
+        assert counted.note_step() == 0
 
 
 def test_a_fault_of_ours_reaches_no_job(counted, tmp_path, monkeypatch):
     monkeypatch.setattr(containment, "seen", set())
-    monkeypatch.setattr(counted, "drew", functools.partial(int, "no number"))
+    monkeypatch.setattr(counted, "note_batch", functools.partial(int, "no number"))
     assert [len(batch[0]) for batch in DataLoader(ROWS, 8)] == [8, 8, 4]
     (faults,) = tmp_path.glob("*.faults")
     assert faults.read_text().startswith("samples: ")

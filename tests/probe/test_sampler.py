@@ -88,7 +88,7 @@ def test_a_thread_that_hangs_in_a_write_delays_the_end_for_a_moment_only(recorde
     loop.sampler.start()
     await_looks(loop.sampler, 1)
     begin = time.monotonic()
-    loop.finish()
+    loop.finish_recording()
     assert 0.05 <= time.monotonic() - begin < 0.05 + LATE_S
     recorder._lock.release()
 
@@ -143,12 +143,12 @@ def test_finishing_stops_the_thread_and_writes_the_rest_once(recorder, tmp_path)
     loop.sampler = Sampler(recorder, threading.get_ident())
     loop.sampler.start()
     recorder.facts = {"pid": os.getpid(), "switches": {}}
-    recorder.add((1, 2, 3, recorder.number("a"), 0))
-    loop.finish()
+    recorder.add((1, 2, 3, recorder.name_number("a"), 0))
+    loop.finish_recording()
     assert gone()
     (spans,) = tmp_path.glob("*.spans")
     size = spans.stat().st_size
-    loop.finish()
+    loop.finish_recording()
     assert spans.stat().st_size == size
     assert not list(tmp_path.glob("*.faults"))
 
@@ -160,7 +160,7 @@ def test_the_kernel_tells_whether_a_look_found_the_lock_taken(sampler, recorder,
 
     def look():
         while len(recorder.samples) < 40:
-            sampler.look(0.002)
+            sampler.take_sample(0.002)
         done.set()
 
     thread = threading.Thread(target=look)
@@ -188,7 +188,7 @@ def looks_at(sampler, recorder, turn, count=60):
     thread.start()
     sampler.follow(thread.ident)
     while len(recorder.samples) < count:
-        sampler.look(0.01)
+        sampler.take_sample(0.01)
     done.set()
     thread.join()
     stacks = list(recorder.stacks)
@@ -227,7 +227,7 @@ def test_looks_do_not_fall_into_step_with_a_loop_of_their_period(sampler):
     period = 20_000_000
     moment, seen = 0, []
     for _ in range(4000):
-        due = sampler._next(moment, period)
+        due = sampler._next_sample_time(moment, period)
         assert due > moment
         seen.append(due % period)
         moment = due + (period - due % period) // 4  # the lock is free at the step's end, sooner
@@ -237,9 +237,9 @@ def test_looks_do_not_fall_into_step_with_a_loop_of_their_period(sampler):
 
 
 def test_looks_keep_half_a_period_apart_where_none_is_late(sampler):
-    moments = [sampler._next(0, 1000)]
+    moments = [sampler._next_sample_time(0, 1000)]
     for _ in range(1000):
-        moments.append(sampler._next(moments[-1], 1000))
+        moments.append(sampler._next_sample_time(moments[-1], 1000))
     apart = [b - a for a, b in pairwise(moments)]
     assert min(apart) >= 500
     assert max(apart) < 1500

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from whyidle.engine.record import BOOT
+from whyidle.engine.recording.launcher import BOOT
 from whyidle.probe.trial import seeding
 
 numpy = pytest.importorskip("numpy")
@@ -131,10 +131,10 @@ def test_the_seeds_of_pytorch_are_as_repeatable(job, tmp_path):
 
 def test_a_fault_of_ours_leaves_it_to_the_system_and_is_told_once():
     told = []
-    seeds = seeding.Seeds.__new__(seeding.Seeds)
+    seeds = seeding.SeedSequence.__new__(seeding.SeedSequence)
     seeds.failed, seeds.complain = False, told.append
-    assert 0 <= seeds.bits(64) < 1 << 64
-    assert seeds.bits(128) != seeds.bits(128)
+    assert 0 <= seeds.next_bits(64) < 1 << 64
+    assert seeds.next_bits(128) != seeds.next_bits(128)
     assert len(told) == 1
     assert isinstance(told[0], AttributeError)
 

@@ -11,7 +11,7 @@ from itertools import repeat
 import pytest
 
 from whyidle.probe.core import thread_stacks
-from whyidle.probe.core.sampler import DEPTH, Stacks, describe
+from whyidle.probe.core.sampler import DEPTH, StackTable, describe_stack
 
 
 def names(found):
@@ -47,7 +47,7 @@ def test_frames_come_innermost_first(other):
 
 def test_a_thread_that_has_ended_has_none(other):
     assert thread_stacks.frames_of(1) == []
-    assert thread_stacks.outwards(None) == []
+    assert thread_stacks.enclosing_frames(None) == []
 
 
 def test_they_are_what_walking_gives(other):
@@ -55,7 +55,7 @@ def test_they_are_what_walking_gives(other):
     while at is not None:
         walked.append(at)
         at = at.f_back
-    assert thread_stacks.outwards(sys._getframe()) == walked[: thread_stacks.DEEPEST]
+    assert thread_stacks.enclosing_frames(sys._getframe()) == walked[: thread_stacks.DEEPEST]
 
 
 class Held:
@@ -97,7 +97,7 @@ def test_nothing_outlives_the_look_that_saw_it(other, monkeypatch):
 
 def test_no_more_than_so_many_are_asked_for():
     def deep(count):
-        return deep(count - 1) if count else thread_stacks.outwards(sys._getframe())
+        return deep(count - 1) if count else thread_stacks.enclosing_frames(sys._getframe())
 
     assert len(deep(2 * thread_stacks.DEEPEST)) == thread_stacks.DEEPEST
 
@@ -146,23 +146,27 @@ class Recorder:
     def __init__(self):
         self.texts = []
 
-    def stack(self, text):
+    def stack_number(self, text):
         self.texts.append(text)
         return len(self.texts) - 1
 
 
 def test_the_same_stack_has_the_same_number(other):
     recorder = Recorder()
-    stacks = Stacks(recorder)
-    first = stacks.number(thread_stacks.frames_of(other.ident))
+    stacks = StackTable(recorder)
+    first = stacks.stack_number(thread_stacks.frames_of(other.ident))
     time.sleep(0.01)
-    assert stacks.number(thread_stacks.frames_of(other.ident)) == first
-    assert stacks.number(thread_stacks.outwards(sys._getframe())) != first
+    assert stacks.stack_number(thread_stacks.frames_of(other.ident)) == first
+    assert stacks.stack_number(thread_stacks.enclosing_frames(sys._getframe())) != first
     assert ": inner;" in recorder.texts[first]
 
 
 def test_a_text_has_no_more_than_so_many_frames():
     def deep(count):
-        return deep(count - 1) if count else describe(thread_stacks.outwards(sys._getframe()))
+        return (
+            deep(count - 1)
+            if count
+            else describe_stack(thread_stacks.enclosing_frames(sys._getframe()))
+        )
 
     assert deep(3 * DEPTH).count(";") == DEPTH - 1

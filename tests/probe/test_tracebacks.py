@@ -47,7 +47,7 @@ def test_wrappers_go_wherever_they_stand():
     with pytest.raises(ValueError, match="no") as caught:
         twice()
     before = names(caught.value)
-    tracebacks.clean(caught.value)
+    tracebacks.clean_exception(caught.value)
     assert before.count("wrapper") == 3
     assert names(caught.value) == [name for name in before if name != "wrapper"]
 
@@ -56,7 +56,7 @@ def test_wrappers_go_wherever_they_stand():
 def test_exceptions_behind_are_cleaned_too(function):
     with pytest.raises(KeyError) as caught:
         function()
-    tracebacks.clean(caught.value)
+    tracebacks.clean_exception(caught.value)
     error = caught.value
     assert names(error.__cause__ or error.__context__) == [function.__name__, "fail"]
 
@@ -66,7 +66,7 @@ def test_a_wrapper_may_stand_first():
         wrapped(wrapped(fail))()
     error = caught.value.with_traceback(caught.value.__traceback__.tb_next)
     assert names(error) == ["wrapper", "wrapper", "fail"]
-    tracebacks.clean(error)
+    tracebacks.clean_exception(error)
     assert names(error) == ["fail"]
 
 
@@ -76,7 +76,7 @@ def test_a_hook_of_the_job_s_own_is_left_alone(monkeypatch):
 
     monkeypatch.setattr(sys, "excepthook", own)
     loop = standin.Loop()
-    tracebacks.install(loop)
+    tracebacks.install_cleaner(loop)
     assert sys.excepthook is own
     assert not loop.undo
 
@@ -84,7 +84,7 @@ def test_a_hook_of_the_job_s_own_is_left_alone(monkeypatch):
 def test_python_s_own_hook_comes_back(monkeypatch):
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     loop = standin.Loop()
-    tracebacks.install(loop)
+    tracebacks.install_cleaner(loop)
     assert sys.excepthook is not sys.__excepthook__
     loop.undo["traceback"]()
     assert sys.excepthook is sys.__excepthook__
@@ -93,8 +93,8 @@ def test_python_s_own_hook_comes_back(monkeypatch):
 def test_a_ring_of_exceptions_ends():
     one, other = ValueError("one"), ValueError("other")
     one.__context__, other.__context__ = other, one
-    tracebacks.clean(one)
+    tracebacks.clean_exception(one)
 
 
 def test_nothing_but_wrappers_leaves_nothing():
-    assert tracebacks.without(None) is None
+    assert tracebacks.without_own_frames(None) is None

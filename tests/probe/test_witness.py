@@ -32,9 +32,9 @@ def document(folder):
 def test_it_ends_the_job_after_the_asked_steps_as_ctrl_c_would(witness, tmp_path):
     optimizer = Stepper()
     for _ in range(4):
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
     with pytest.raises(KeyboardInterrupt):
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
     told = document(tmp_path)
     assert told["ended"] == "stopped"
     assert len(told["marks"]) == 5
@@ -75,7 +75,7 @@ def step_for(witness, seconds, pause=0.0):
     optimizer, begun = Stepper(), time.monotonic()
     while time.monotonic() - begun < seconds:
         time.sleep(pause)
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
 
 
 class Device:
@@ -103,15 +103,15 @@ def test_a_device_is_waited_for_when_steps_are_steady_and_at_the_end(
     tmp_path, monkeypatch, capturing
 ):
     device = Device(capturing)
-    monkeypatch.setattr(accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(accelerator, "device_module", lambda *_: device)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
     witness, optimizer = trial.Witness(str(tmp_path), {"steps": 30}, trial_state), Stepper()
     for _ in range(29):
         device.launch()
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
     device.launch()
     with pytest.raises(KeyboardInterrupt):
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
     drained = document(tmp_path)["drained"]
     if capturing:
         assert not drained
@@ -128,7 +128,7 @@ def launch(witness, device, each, second):
     for step in range(10_000):
         device.now += second if step == 1 else each
         device.launch()
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
 
 
 def test_what_comes_before_the_steady_part_does_not_take_its_time(tmp_path, monkeypatch):
@@ -136,7 +136,7 @@ def test_what_comes_before_the_steady_part_does_not_take_its_time(tmp_path, monk
     device = Device(capturing=False)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
     for place, module in (("host", None), ("device", device)):
-        monkeypatch.setattr(accelerator, "module", lambda *_, found=module: found)
+        monkeypatch.setattr(accelerator, "device_module", lambda *_, found=module: found)
         (tmp_path / place).mkdir()
         witness = trial.Witness(str(tmp_path / place), {"steps": 12, "seconds": 1.0}, trial_state)
         with pytest.raises(KeyboardInterrupt):
@@ -151,10 +151,10 @@ def test_what_comes_before_the_steady_part_does_not_take_its_time(tmp_path, monk
 def test_a_race_does_not_time_what_is_compiled(tmp_path, monkeypatch, second):
     device = Device(capturing=False)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
-    monkeypatch.setattr(accelerator, "module", lambda *_: None)
+    monkeypatch.setattr(accelerator, "device_module", lambda *_: None)
     asked = {"steps": 12, "seconds": 1.0, "rungs": [0.1, 0.5]}
     witness, told = trial.Witness(str(tmp_path), asked, trial_state), []
-    monkeypatch.setattr(witness, "_write", lambda kind, text: told.append((kind, text)))
+    monkeypatch.setattr(witness, "_write_document", lambda kind, text: told.append((kind, text)))
     with pytest.raises(KeyboardInterrupt):
         launch(witness, device, 9_000_000, second)
     rungs = [text for kind, text in told if kind == "rung"]
@@ -164,7 +164,7 @@ def test_a_race_does_not_time_what_is_compiled(tmp_path, monkeypatch, second):
 
 def test_an_ordinary_run_is_no_longer_than_it_is_asked_to_be(tmp_path, monkeypatch):
     device = Device(capturing=False)
-    monkeypatch.setattr(accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(accelerator, "device_module", lambda *_: device)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
     witness = trial.Witness(str(tmp_path), {"steps": 12, "seconds": 1.0}, trial_state)
     with pytest.raises(KeyboardInterrupt):
@@ -175,12 +175,12 @@ def test_an_ordinary_run_is_no_longer_than_it_is_asked_to_be(tmp_path, monkeypat
 def test_a_job_that_ends_by_itself_is_not_waited_for(tmp_path, monkeypatch):
     """It has evaluated and saved since its last step, by then."""
     device = Device(capturing=False)
-    monkeypatch.setattr(accelerator, "module", lambda *_: device)
+    monkeypatch.setattr(accelerator, "device_module", lambda *_: device)
     witness, optimizer = trial.Witness(str(tmp_path), {"steps": 100}, trial_state), Stepper()
     for _ in range(20):
         device.launch()
-        witness.stepped(optimizer)
-    witness.tell()
+        witness.note_optimizer_step(optimizer)
+    witness.write_report()
     ((steps, _),) = document(tmp_path)["drained"]
     assert steps == 4
 
@@ -227,17 +227,17 @@ class OnSecond(Stepper):
 @pytest.mark.parametrize("ended", ["stopped", "finished"])
 def test_events_tell_when_each_step_was_done(tmp_path, monkeypatch, ended):
     device = Timed(capturing=False)
-    monkeypatch.setattr(accelerator, "module", lambda *_: device)
-    monkeypatch.setattr(accelerator, "kind", lambda *_: "imagined")
+    monkeypatch.setattr(accelerator, "device_module", lambda *_: device)
+    monkeypatch.setattr(accelerator, "device_type", lambda *_: "imagined")
     for name in ("largest", "norm"):
         monkeypatch.setattr(trial_state, name, lambda optimizer: None)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
     witness, optimizer = trial.Witness(str(tmp_path), {"steps": 1000}, trial_state), OnSecond()
     for _ in range(30):
         device.launch()
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
     device.now += 200_000_000  # the device comes to ten more meanwhile
-    witness.tell(ended)
+    witness.write_report(ended)
     drained = document(tmp_path)["drained"]
     count = 30 if ended == "stopped" else 15
     assert [steps for steps, _ in drained] == list(range(4, count + 1))
@@ -256,7 +256,7 @@ def test_the_device_that_is_asked_is_the_job_s(monkeypatch):
         mem_get_info=lambda at: asked.append(at) or (8, 9),
         get_rng_state=lambda at: asked.append(at) or state,
     )
-    monkeypatch.setattr(trial_state, "_cuda", lambda: cuda)
+    monkeypatch.setattr(trial_state, "_cuda_module", lambda: cuda)
     assert (trial_state.device_bytes(1), trial_state.device_free(1)) == (7, 8)
     assert trial_state.device_peak(1) == 9
     assert trial_state.random_state(1) == b"\0"
@@ -275,21 +275,21 @@ def test_of_a_parameter_that_is_spread_over_ranks_this_one_s_part_is_kept():
 def test_of_several_optimizers_the_first_one_counts(witness):
     first, second = Stepper(), Stepper()
     for _ in range(3):
-        witness.stepped(first)
-        witness.stepped(second)
+        witness.note_optimizer_step(first)
+        witness.note_optimizer_step(second)
     assert len(witness.marks) == 3
 
 
 def test_losses_are_kept_as_they_were(witness, tmp_path):
     loss = torch.tensor(1.5, requires_grad=True)
-    witness.saw(loss)
-    witness.saw((torch.tensor([2.5]), torch.tensor(1.0)))
-    witness.saw(torch.ones(3))  # no scalar: its sum
-    witness.saw(torch.tensor(float("nan")))
+    witness.note_losses(loss)
+    witness.note_losses((torch.tensor([2.5]), torch.tensor(1.0)))
+    witness.note_losses(torch.ones(3))  # no scalar: its sum
+    witness.note_losses(torch.tensor(float("nan")))
     with torch.no_grad():
         loss.fill_(9.0)
-    witness.stepped(Stepper())
-    witness.tell()
+    witness.note_optimizer_step(Stepper())
+    witness.write_report()
     told = document(tmp_path)
     assert [float.fromhex(loss) for loss in told["losses"][:3]] == [1.5, 3.5, 3.0]
     assert told["losses"][3] == "nan"
@@ -298,8 +298,8 @@ def test_losses_are_kept_as_they_were(witness, tmp_path):
 
 def test_losses_of_the_cpu_hold_no_tensor(witness):
     """A kept tensor takes a kilobyte: memory that grows with every step looks like a leak."""
-    witness.saw(torch.tensor(1.5, requires_grad=True))
-    witness.saw(torch.ones(3, device="meta"))
+    witness.note_losses(torch.tensor(1.5, requires_grad=True))
+    witness.note_losses(torch.ones(3, device="meta"))
     assert [type(loss) for loss in witness.losses] == [float, torch.Tensor]
 
 
@@ -308,33 +308,33 @@ def test_it_tells_how_far_parameters_go(tmp_path):
     parameter = torch.zeros(4, requires_grad=True)
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     for _ in range(trial.WITNESSED + 1):
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
         with torch.no_grad():
             parameter += 0.5
-    witness.tell()
+    witness.write_report()
     assert float.fromhex(document(tmp_path)["moved"]) == pytest.approx(trial.WITNESSED * 1.0)
 
 
 def test_an_optimizer_that_steps_no_more_gives_way_to_the_next(witness):
     first, second = Stepper(), Stepper()
-    witness.stepped(first)
+    witness.note_optimizer_step(first)
     for _ in range(trial.MOST_OTHERS + 3):
-        witness.stepped(second)
+        witness.note_optimizer_step(second)
     assert len(witness.marks) == 2
 
 
 def test_a_job_without_an_optimizer_of_pytorch_is_told_by_its_backward_passes(tmp_path):
     witness = trial.Witness(str(tmp_path), {"steps": 100}, trial_state)
     for _ in range(trial.BACKWARDS + 4):
-        witness.saw(torch.tensor(1.0))
+        witness.note_losses(torch.tensor(1.0))
     assert len(witness.marks) == 4
-    witness.stepped(Stepper())  # it has one after all: from now on that counts
-    witness.saw(torch.tensor(1.0))
+    witness.note_optimizer_step(Stepper())  # it has one after all: from now on that counts
+    witness.note_losses(torch.tensor(1.0))
     assert len(witness.marks) == 1
 
 
 def test_a_job_that_shows_no_step_writes_nothing(witness, tmp_path):
-    witness.tell()
+    witness.write_report()
     assert not list(tmp_path.iterdir())
 
 
@@ -343,7 +343,7 @@ def test_other_seeds_are_other_numbers_and_the_same_again_the_same():
     found = []
     try:
         for added in (0, 0, 1, 1):
-            trial_hooks._seed(added)
+            trial_hooks._seed_generators(added)
             torch.manual_seed(3)
             found.append(torch.rand(1).item())
             torch.manual_seed = before[0]
@@ -364,7 +364,7 @@ def pausing(witness, device, pauses):
             witness.on_compilation(begin, device.now)
         device.launch()
         device.now += 9_000_000
-        witness.stepped(optimizer)
+        witness.note_optimizer_step(optimizer)
 
 
 @pytest.mark.parametrize(("pauses", "seen"), [(1, 1), (FEW, FEW), (20, FEW + 1)])
@@ -372,7 +372,7 @@ def test_what_is_compiled_later_does_not_take_its_time_either(tmp_path, monkeypa
     """Unless that goes on and on: then it is how the job runs, and it has run long enough."""
     device = Device(capturing=False)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
-    monkeypatch.setattr(accelerator, "module", lambda *_: None)
+    monkeypatch.setattr(accelerator, "device_module", lambda *_: None)
     witness = trial.Witness(str(tmp_path), {"steps": 12, "seconds": 1.0}, trial_state)
     with pytest.raises(KeyboardInterrupt):
         pausing(witness, device, pauses)

@@ -13,8 +13,8 @@ from whyidle import catalog
 from whyidle.model.telemetry import Absent, Target
 from whyidle.testing import source_contracts
 
-NAMES = catalog.names("sources")
-SOURCES = {name: catalog.module("sources", name) for name in NAMES} | {"emulated": emulated}
+NAMES = catalog.plugin_names("sources")
+SOURCES = {name: catalog.plugin_module("sources", name) for name in NAMES} | {"emulated": emulated}
 LOG = """index, name, utilization.gpu [%], temperature.gpu, power.draw [W]
 0, Tesla V100, 97 %, 61, 212.10 W
 0, Tesla V100, [N/A], 62, [Not Supported]

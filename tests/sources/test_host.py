@@ -8,9 +8,9 @@ import time
 import pytest
 
 from whyidle.errors import InputError
-from whyidle.model.telemetry import Target, split
+from whyidle.model.telemetry import Target, split_key
 from whyidle.sources import host
-from whyidle.sources._portable import Portable
+from whyidle.sources._psutil_job import PsutilJob
 
 pytestmark = pytest.mark.real_processes("counters of the machine are read while processes use it")
 
@@ -52,7 +52,7 @@ def read(root, pid=10):
 
 def test_the_job_is_the_root_and_its_descendants(tmp_path):
     values, _ = read(drawn(tmp_path))
-    assert {split(name)[1] for name in values} == {"", "pid10", "pid11"}
+    assert {split_key(name)[1] for name in values} == {"", "pid10", "pid11"}
     assert values["job_processes"] == 2
     assert values["job_blocked"] == 2
     assert values["state@pid10"] == 3
@@ -64,7 +64,7 @@ def test_more_processes_than_files_may_be_open_are_counted(tmp_path, monkeypatch
     root = drawn(tmp_path)
     for pid in range(20, 30):
         put(root, f"proc/{pid}/stat", STAT.format(pid=pid, parent=11, state="S"))
-    monkeypatch.setattr("whyidle.sources._tree.MOST", 5)
+    monkeypatch.setattr("whyidle.sources._process_tree.MOST", 5)
     values, _ = read(root)
     assert values["job_processes"] == 12
     assert sum(name.startswith("threads@") for name in values) == 5
@@ -282,11 +282,11 @@ def until(reader, holds):
 def test_elsewhere_through_psutil():
     offered = frozenset(meter.id for meter in host.SIGNALS)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as job:
-        reader = Portable(job.pid, offered)
+        reader = PsutilJob(job.pid, offered)
         values = reader.read()
         assert values["job_processes"] == 1
         assert values[f"memory_resident_bytes@pid{job.pid}"] > 0
         job.communicate(b"\n")
     assert reader.read()["job_processes"] == 0
-    assert {split(name)[0] for name in values} <= offered
-    assert reader.missing.keys() == offered - {split(name)[0] for name in values}
+    assert {split_key(name)[0] for name in values} <= offered
+    assert reader.missing.keys() == offered - {split_key(name)[0] for name in values}

@@ -80,13 +80,15 @@ def test_several_gpus_of_one_moment_are_one_read(tmp_path):
 
 
 def test_our_own_telemetry(tmp_path):
-    columns = telemetry_lines.Columns()
+    columns = telemetry_lines.TelemetryWriter()
     lines = [
-        telemetry_lines.begin(5, 1005),
-        telemetry_lines.about("nvml", {"name@gpu0": "H100"}, {"power_w": Absent("no", "buy one")}),
-        columns.row("nvml", 10, {"busy_ratio@gpu0": 0.5, "power_w@gpu0": None}),
-        columns.row("host", 11, {"load_1min": 2.0}),
-        columns.row("nvml", 12, {"busy_ratio@gpu0": 0.75, "power_w@gpu0": 3}),
+        telemetry_lines.header_line(5, 1005),
+        telemetry_lines.source_line(
+            "nvml", {"name@gpu0": "H100"}, {"power_w": Absent("no", "buy one")}
+        ),
+        columns.row_lines("nvml", 10, {"busy_ratio@gpu0": 0.5, "power_w@gpu0": None}),
+        columns.row_lines("host", 11, {"load_1min": 2.0}),
+        columns.row_lines("nvml", 12, {"busy_ratio@gpu0": 0.75, "power_w@gpu0": 3}),
     ]
     told = load(tmp_path, gzip.compress(b"".join(lines)), "run.jsonl.gz")
     assert told.series["busy_ratio@gpu0"].time_ns.tolist() == [10, 12]
@@ -94,7 +96,7 @@ def test_our_own_telemetry(tmp_path):
     assert told.facts == {"name@gpu0": "H100"}
     assert told.missing == {"power_w": Absent("no", "buy one")}
     assert told.offset_ns == 1000
-    assert set(told.of("busy_ratio")) == {"gpu0"}
+    assert set(told.series_of("busy_ratio")) == {"gpu0"}
 
 
 def test_a_gzip_file_that_was_cut_ends_there(tmp_path):
@@ -146,7 +148,7 @@ def test_recorded_v100_logs(name, mean, idle):
 @pytest.mark.skipif(not (SHARED / "telemetry").is_dir(), reason="no shared telemetry here")
 def test_recorded_log_of_eight_gpus():
     told = replay.load(SHARED / "telemetry/nanogpt_8gpu_a.csv.gz")
-    heat = {gpu: series.value.mean() for gpu, series in told.of("temperature_c").items()}
+    heat = {gpu: series.value.mean() for gpu, series in told.series_of("temperature_c").items()}
     assert len(heat) == 8
     assert 14 < heat["gpu1"] - np.median(list(heat.values())) < 23
     seconds = np.diff(told.series["power_w@gpu0"].time_ns) / 1e9

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def used(codes: NDArray[Any]) -> NDArray[np.int64]:
+def used_codes(codes: NDArray[Any]) -> NDArray[np.int64]:
     """The codes that occur, ascending. Codes are non-negative and small."""
     return np.flatnonzero(np.bincount(codes)) if len(codes) else np.empty(0, dtype=np.int64)
 
 
-def among(codes: NDArray[Any], wanted: Iterable[int]) -> NDArray[np.bool_]:
+def is_among(codes: NDArray[Any], wanted: Iterable[int]) -> NDArray[np.bool_]:
     """Whether each code is one of the wanted ones."""
     listed = np.fromiter((int(code) for code in wanted), dtype=np.int64)
     if not len(codes):

@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import among
-from whyidle.analysis.gaps import picked
-from whyidle.analysis.host import Host
-from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.steps import Steps
+from whyidle.analysis.codes import is_among
+from whyidle.analysis.host_activity import HostActivity
+from whyidle.analysis.idle_gaps import pick_rows
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.step_detection import StepWindows
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
@@ -77,16 +77,16 @@ class Collectives:
         return self.end - self.start
 
     @property
-    def joint(self) -> NDArray[np.bool_]:
+    def leaves_together(self) -> NDArray[np.bool_]:
         """Whether all ranks of the group leave it together."""
         return np.isin(self.kind, JOINT)
 
     @property
-    def spans(self) -> Intervals:
+    def in_flight(self) -> Intervals:
         """When any was in flight."""
-        return union(self.start, self.end)
+        return union_of(self.start, self.end)
 
-    def take(self, rows: NDArray[Any]) -> Collectives:
+    def take_rows(self, rows: NDArray[Any]) -> Collectives:
         """The same columns for some rows (indices or mask)."""
         return Collectives(*(getattr(self, column)[rows] for column in self.__slots__))
 
@@ -97,41 +97,45 @@ def kind_of(name: str) -> str:
     return next((kind for kind, pattern in _KINDS if pattern.search(name)), "other")
 
 
-def collectives(timeline: Timeline, steps: Steps, host: Host) -> Collectives:
+def find_collectives(timeline: Timeline, steps: StepWindows, host: HostActivity) -> Collectives:
     """All collectives of one recording."""
     if len(timeline.device):
         return _of_device(timeline, steps, host)
     return _of_host(timeline, steps, timeline.rows_of(Role.COLLECTIVE_FLIGHT))
 
 
-def _of_device(timeline: Timeline, steps: Steps, host: Host) -> Collectives:
+def _of_device(timeline: Timeline, steps: StepWindows, host: HostActivity) -> Collectives:
     device, linked = timeline.device, host.linked
     rows = np.flatnonzero(host.collective)
-    span = _enclosing(timeline, linked.call[rows])
+    span = _enclosing_spans(timeline, linked.call[rows])
     own, outer = device.detail[rows], _detail_of(timeline, span)
     texts = [timeline.names[i] for i in device.name[rows]]
     spans = [timeline.names[timeline.host.name[i]] if i >= 0 else "" for i in span]
     told = [
-        _Told.of(timeline, int(a), int(b), text, called)
+        _CollectiveDetails.read_details(timeline, int(a), int(b), text, called)
         for a, b, text, called in zip(own, outer, texts, spans, strict=True)
     ]
     start, end = device.start[rows], device.end[rows]
     lanes = device.device[rows].astype(np.int64) * (1 << 32) + device.stream[rows]
-    return _columns(start, end, told, lanes, steps)
+    return _build_columns(start, end, told, lanes, steps)
 
 
-def _of_host(timeline: Timeline, steps: Steps, rows: I64) -> Collectives:
+def _of_host(timeline: Timeline, steps: StepWindows, rows: I64) -> Collectives:
     host = timeline.host
     told = [
-        _Told.of(timeline, -1, int(host.detail[row]), timeline.names[host.name[row]], "")
+        _CollectiveDetails.read_details(
+            timeline, -1, int(host.detail[row]), timeline.names[host.name[row]], ""
+        )
         for row in rows
     ]
     # a pool of threads serves one group, so threads tell nothing apart
     lanes = np.zeros(len(rows), np.int64)
-    return _columns(host.start[rows], host.end[rows], told, lanes, steps)
+    return _build_columns(host.start[rows], host.end[rows], told, lanes, steps)
 
 
-def _columns(start: I64, end: I64, told: list[_Told], lanes: I64, steps: Steps) -> Collectives:
+def _build_columns(
+    start: I64, end: I64, told: list[_CollectiveDetails], lanes: I64, steps: StepWindows
+) -> Collectives:
     step = np.searchsorted(steps.start, start, side="right") - 1
     step[start >= steps.end[-1]] = -1
     return Collectives(
@@ -153,11 +157,11 @@ def _by_first_use(lanes: I64) -> I64:
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
 
-def _enclosing(timeline: Timeline, calls: I64) -> I64:
+def _enclosing_spans(timeline: Timeline, calls: I64) -> I64:
     """The span (``nccl:all_reduce``) around each launch call, as row of the host; -1: none."""
     host = timeline.host
     wanted = [i for i, name in enumerate(timeline.names) if _SPAN.search(name)]
-    rows = np.flatnonzero(among(host.name, wanted))
+    rows = np.flatnonzero(is_among(host.name, wanted))
     found = np.full(len(calls), -1, dtype=np.int64)
     for thread in np.unique(host.thread[rows]):
         mine = rows[host.thread[rows] == thread]
@@ -173,11 +177,11 @@ def _enclosing(timeline: Timeline, calls: I64) -> I64:
 def _detail_of(timeline: Timeline, rows: I64) -> NDArray[np.int32]:
     if not len(timeline.host):
         return np.full(len(rows), -1, np.int32)
-    return picked(timeline.host.detail, rows, -1).astype(np.int32)
+    return pick_rows(timeline.host.detail, rows, -1).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _CollectiveDetails:
     """What one collective's event, and the span around its launch, say of it."""
 
     kind: str
@@ -187,7 +191,9 @@ class _Told:
     group_size: int
 
     @classmethod
-    def of(cls, timeline: Timeline, own: int, outer: int, name: str, span: str) -> _Told:
+    def read_details(
+        cls, timeline: Timeline, own: int, outer: int, name: str, span: str
+    ) -> _CollectiveDetails:
         detail = timeline.details[own] if own >= 0 else None
         around = timeline.details[outer] if outer >= 0 else None
         kind = kind_of((detail.collective if detail else "") or span or name)
@@ -195,7 +201,7 @@ class _Told:
         if detail and detail.elements >= 0:
             elements, size = detail.elements, _reduced_bytes(name, kind)
         elif around:
-            elements, size = _shape(around.dims, around.types)
+            elements, size = _input_shape(around.dims, around.types)
         return cls(
             kind=kind,
             group=(detail.group if detail else "") or "",
@@ -218,21 +224,21 @@ def _type_bytes(text: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _shape(dims: str, types: str) -> tuple[int, int]:
+def _input_shape(dims: str, types: str) -> tuple[int, int]:
     """(elements of all inputs, bytes of one) from the recorded shapes; -1 where unknown."""
     try:
         shapes, kinds = json.loads(dims or "[]"), json.loads(types or "[]")
     except ValueError:
         return -1, -1
-    elements = _count(shapes)
+    elements = _element_count(shapes)
     first = kinds[0] if isinstance(kinds, list) and kinds else ""
     return (elements or -1), _type_bytes(first) if isinstance(first, str) else -1
 
 
-def _count(shape: Any) -> int:
+def _element_count(shape: Any) -> int:
     """Elements of a shape ``[2, 3]`` or of a nest of shapes."""
     if not isinstance(shape, list) or not shape:
         return 0
     if all(isinstance(size, int) for size in shape):
         return int(np.prod([max(size, 0) for size in shape], dtype=object))
-    return sum(_count(part) for part in shape)
+    return sum(_element_count(part) for part in shape)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.model.diagnosis import Place
 
 I64 = NDArray[np.int64]
@@ -61,17 +61,17 @@ class Copies:
         return len(self.rows)
 
     @property
-    def total(self) -> float:
+    def total_share(self) -> float:
         """All that they hold up, as share of the step."""
         return self.exposed + self.calls + self.refill
 
-    def gbs(self) -> float | None:
+    def median_rate(self) -> float | None:
         """Median rate of the big copies, GB/s; None without one."""
         big = (self.sizes >= BIG_BYTES) & (self.seconds > 0)
         return float(np.median(self.sizes[big] / self.seconds[big]) / 1e9) if big.any() else None
 
     @property
-    def pace(self) -> float | None:
+    def overall_rate(self) -> float | None:
         """Rate of all of them together, their latencies included, GB/s; None without any bytes."""
         took, size = float(self.seconds.sum()), float(self.sizes.sum())
         return size / took / 1e9 if took and size else None
@@ -82,28 +82,28 @@ class Copies:
         return float(fastest.sum())
 
 
-def copies(facts: Facts, kind: str, direction: str = "h2d") -> Copies:
+def find_copies(facts: Facts, kind: str, direction: str = "h2d") -> Copies:
     """Copies in scope by memory kind on the host: "pageable", "other" (pinned, or the recording
     does not tell), "pinned" or "any". Those that bring back what the CPU did in the midst of a step
     are left out: how batches are sent does nothing for them."""
     device, host = facts.device, facts.timeline.host
     rows = facts.device_rows
     every = rows[facts.direction[rows] == direction]
-    detours = np.concatenate([np.empty(0, np.int64), *facts.waits.fallbacks])
+    detours = np.concatenate([np.empty(0, np.int64), *facts.waits.cpu_fallbacks])
     every = every[~np.isin(facts.launches.call[every], detours)]
     rows = every[_of_kind(facts, every, kind)]
     calls = facts.launches.call[rows]
     calls = calls[calls >= 0]
-    inside = union(host.start[calls], host.end[calls])
-    seconds = facts.seconds(rows)
-    whole = float(facts.seconds(every).sum())
+    inside = union_of(host.start[calls], host.end[calls])
+    seconds = facts.durations_s(rows)
+    whole = float(facts.durations_s(every).sum())
     return Copies(
         rows=rows,
         sizes=np.maximum(device.size[rows], 0).astype(np.float64),
         seconds=seconds,
-        exposed=_share(facts, union(device.start[rows], device.end[rows]), "copy"),
-        calls=_share(facts, inside, "copy_call"),
-        refill=facts.share("copy_refill") * (float(seconds.sum()) / whole if whole else 0.0),
+        exposed=_exposed_share(facts, union_of(device.start[rows], device.end[rows]), "copy"),
+        calls=_exposed_share(facts, inside, "copy_call"),
+        refill=facts.bucket_share("copy_refill") * (float(seconds.sum()) / whole if whole else 0.0),
     )
 
 
@@ -112,13 +112,13 @@ def copy_place(facts: Facts, rows: I64) -> Place | None:
     rows = rows[facts.launches.call[rows] >= 0]
     if not len(rows):
         return None
-    row = int(rows[np.argmax(facts.seconds(rows))])
+    row = int(rows[np.argmax(facts.durations_s(rows))])
     op = int(facts.launching_op[row])
-    return facts.places.of(op if op >= 0 else int(facts.launches.call[row]))
+    return facts.places.place_of(op if op >= 0 else int(facts.launches.call[row]))
 
 
-def _share(facts: Facts, where: Intervals, reason: str) -> float:
-    return facts.share_of(facts.part(reason) & where)
+def _exposed_share(facts: Facts, where: Intervals, reason: str) -> float:
+    return facts.share_of(facts.time_of(reason) & where)
 
 
 def _of_kind(facts: Facts, rows: I64, kind: str) -> NDArray[np.bool_]:
@@ -139,7 +139,7 @@ def pinned_gbs(facts: Facts, pageable: float | None = None) -> tuple[float, floa
     a slot of an older generation or a shared switch. A machine whose other copies crawl
     (``pageable``, GB/s) is not thought to do better than so much faster: a slow host or link slows
     both."""
-    seen = copies(facts, "pinned").gbs()
+    seen = find_copies(facts, "pinned").median_rate()
     if seen is not None:
         return seen, seen, "pinned copies of the same recording"
     rate, known = link_gbs(facts.timeline.info.name)

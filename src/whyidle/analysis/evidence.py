@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.model.diagnosis import Evidence
 
 
-def measured(
+def make_evidence(
     quantity: str,
     value: float | str,
     unit: str | None,

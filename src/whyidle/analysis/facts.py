@@ -9,31 +9,31 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.bursts import beside, most_like
-from whyidle.analysis.codes import used
-from whyidle.analysis.collectives import Collectives, collectives
-from whyidle.analysis.evaluating import Busy, busy_evaluating
+from whyidle.analysis.blocking_collectives import held_up
+from whyidle.analysis.burst_choice import most_like, with_run_context
+from whyidle.analysis.codes import used_codes
+from whyidle.analysis.collectives import Collectives, find_collectives
+from whyidle.analysis.device_peaks import DevicePeaks, peak_of
+from whyidle.analysis.device_waits import DeviceWaits
+from whyidle.analysis.evaluation_utilization import EvaluationUtilization, busy_evaluating
 from whyidle.analysis.flops import Work, work_of_events
-from whyidle.analysis.holding import held_up
-from whyidle.analysis.host import interrupting
-from whyidle.analysis.intervals import EMPTY, Intervals, union
-from whyidle.analysis.kernels import KernelClass, classify
-from whyidle.analysis.launching import Launching
-from whyidle.analysis.operators import Operator, operators
-from whyidle.analysis.optimizers import OptimizerWork, optimizer_work
-from whyidle.analysis.peaks import Peak, peak_of
-from whyidle.analysis.replay import Replay
-from whyidle.analysis.scoped import Scoped
-from whyidle.analysis.signals import signals_of
-from whyidle.analysis.waits import Waits
-from whyidle.analysis.workers import Workers
+from whyidle.analysis.host_activity import interrupting_rows
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.kernel_classes import KernelClass, classify_kernel
+from whyidle.analysis.kernel_launches import KernelLaunches
+from whyidle.analysis.loader_workers import LoaderWorkers
+from whyidle.analysis.operator_times import OperatorTime, operator_times
+from whyidle.analysis.optimizer_work import OptimizerWork, optimizer_work
+from whyidle.analysis.rank_signals import signals_of
+from whyidle.analysis.step_replay import StepReplay
+from whyidle.analysis.step_scope import StepScope
 from whyidle.model.roles import Role
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 I64 = NDArray[np.int64]
 
 
-class Facts(Scoped):
+class Facts(StepScope):
     """What one rank's recording says."""
 
     live: Facts | None = None
@@ -42,27 +42,29 @@ class Facts(Scoped):
     # -- device work ------------------------------------------------------------------------
 
     @cached_property
-    def classes(self) -> dict[int, KernelClass]:
+    def kernel_classes(self) -> dict[int, KernelClass]:
         """Class of every device event's name (by index into ``timeline.names``)."""
-        names = used(self.timeline.device.name)
-        return {int(i): classify(self.timeline.names[i]) for i in names}
+        names = used_codes(self.timeline.device.name)
+        return {int(i): classify_kernel(self.timeline.names[i]) for i in names}
 
     @cached_property
     def group(self) -> NDArray[np.str_]:
         """Kernel group of every device event."""
-        return self._by_name({i: c.group for i, c in self.classes.items()}, np.dtype("U16"))
+        return self._by_name({i: c.group for i, c in self.kernel_classes.items()}, np.dtype("U16"))
 
     @cached_property
     def precision(self) -> NDArray[np.str_]:
         """Precision of every device event ("" unknown)."""
         return self._by_name(
-            {i: c.precision or "" for i, c in self.classes.items()}, np.dtype("U5")
+            {i: c.precision or "" for i, c in self.kernel_classes.items()}, np.dtype("U5")
         )
 
     @cached_property
-    def tensor(self) -> NDArray[np.bool_]:
+    def uses_tensor_cores(self) -> NDArray[np.bool_]:
         """Whether every device event is matrix work on tensor cores."""
-        return self._by_name({i: bool(c.tensor) for i, c in self.classes.items()}, np.dtype(bool))
+        return self._by_name(
+            {i: bool(c.tensor) for i, c in self.kernel_classes.items()}, np.dtype(bool)
+        )
 
     def _by_name(self, values: Mapping[int, object], dtype: np.dtype[Scalar]) -> NDArray[Scalar]:
         table = np.zeros(len(self.timeline.names) + 1, dtype=dtype)
@@ -73,7 +75,7 @@ class Facts(Scoped):
     @cached_property
     def collectives(self) -> Collectives:
         """The collectives of the whole recording."""
-        return collectives(self.timeline, self.steps, self.host)
+        return find_collectives(self.timeline, self.steps, self.host)
 
     @cached_property
     def held_up(self) -> Intervals:
@@ -84,10 +86,10 @@ class Facts(Scoped):
     def work(self) -> Work:
         """FLOPs and bytes of every device event, from recorded shapes; nan where unknown."""
         everything = np.arange(len(self.device))
-        return work_of_events(self.timeline, self.launching_op, self.seconds(everything))
+        return work_of_events(self.timeline, self.launching_op, self.durations_s(everything))
 
     @cached_property
-    def peak(self) -> Peak | None:
+    def peak(self) -> DevicePeaks | None:
         """The device's peaks; None where it is not in the table."""
         return peak_of(self.timeline.info)
 
@@ -98,26 +100,26 @@ class Facts(Scoped):
         found = np.full(len(calls), -1, dtype=np.int64)
         for thread, (rows, nesting) in self.ops[1].items():
             mine = np.flatnonzero((calls >= 0) & (host.thread[np.maximum(calls, 0)] == thread))
-            inner = nesting.innermost(host.start[calls[mine]])
+            inner = nesting.innermost_at(host.start[calls[mine]])
             found[mine] = np.where(inner >= 0, rows[inner], -1)
         return found
 
     # -- what follows ------------------------------------------------------------------------
 
     @cached_property
-    def launching(self) -> Launching:
+    def launching(self) -> KernelLaunches:
         """How the host feeds the device."""
-        return Launching(self)
+        return KernelLaunches(self)
 
     @cached_property
-    def waits(self) -> Waits:
+    def waits(self) -> DeviceWaits:
         """Where the host waits for the device."""
-        return Waits(self, self.launching)
+        return DeviceWaits(self, self.launching)
 
     @cached_property
-    def workers(self) -> Workers:
+    def workers(self) -> LoaderWorkers:
         """The loader from within."""
-        return Workers(self)
+        return LoaderWorkers(self)
 
     @cached_property
     def optimizer(self) -> OptimizerWork | None:
@@ -128,18 +130,18 @@ class Facts(Scoped):
     def optimizer_loop(self) -> Intervals:
         """Time in optimizer steps that update one parameter after the other."""
         work = self.optimizer
-        loops = work is not None and work.replaceable
+        loops = work is not None and work.is_replaceable
         return self.launching.optimizer if loops else EMPTY
 
     @property
-    def replay(self) -> Replay:
+    def replay(self) -> StepReplay:
         """The steps in scope, ready to run again with less host time."""
         return self.launching.replay
 
     @property
     def profiler_share(self) -> float:
         """An estimate of how much of the step the recording itself cost on the host (0-1)."""
-        return self.launching.recorded
+        return self.launching.recording_cost
 
     @cached_property
     def burst(self) -> Facts | None:
@@ -147,25 +149,27 @@ class Facts(Scoped):
         found = most_like(self.timeline.bursts, self.step_s)
         if not found:
             return None
-        run = (self.step_s, self.reasons) if self.host.progress.told else None
-        burst = Facts(beside(found[0], self.timeline, self.steps, run, self.evaluating))
+        run = (self.step_s, self.reasons) if self.host.progress.is_sufficient else None
+        burst = Facts(
+            with_run_context(found[0], self.timeline, self.steps, run, self.evaluation_utilization)
+        )
         burst.live = self
         return burst
 
     @cached_property
-    def evaluating(self) -> Busy | None:
+    def evaluation_utilization(self) -> EvaluationUtilization | None:
         """How busy a device of which only marks are known was during evaluations; None where that
         is not known, too."""
-        rows = interrupting(self.host, self.steps, Role.EVALUATION)
+        rows = interrupting_rows(self.host, self.steps, Role.EVALUATION)
         host = self.timeline.host
-        told = self.host.progress.told and not len(self.device)
-        spans = union(host.start[rows], host.end[rows])
+        told = self.host.progress.is_sufficient and not len(self.device)
+        spans = union_of(host.start[rows], host.end[rows])
         return busy_evaluating(self.timeline, self.steps, spans) if told else None
 
     @cached_property
-    def operators(self) -> list[Operator]:
+    def operators(self) -> list[OperatorTime]:
         """Operators in scope by their own time, the largest first."""
-        return operators(self)
+        return operator_times(self)
 
     @cached_property
     def signals(self) -> frozenset[str]:

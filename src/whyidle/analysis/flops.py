@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import used
-from whyidle.analysis.gaps import picked
+from whyidle.analysis.codes import used_codes
+from whyidle.analysis.idle_gaps import pick_rows
 from whyidle.model.operators import Operator
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
@@ -66,61 +66,64 @@ def work_of_events(timeline: Timeline, operator: I64, seconds: F64) -> Work:
     """
     host = timeline.host
     flops, moved = np.full(len(operator), np.nan), np.full(len(operator), np.nan)
-    known = np.flatnonzero((operator >= 0) & (picked(host.detail, operator, -1) >= 0))
+    known = np.flatnonzero((operator >= 0) & (pick_rows(host.detail, operator, -1) >= 0))
     if not len(known):
         return Work(flops, moved)
-    convolutions = _Convolutions.of(timeline)
+    convolutions = _ConvolutionShapes.learn_shapes(timeline)
     kinds = host.name[operator[known]].astype(np.int64) << 32 | host.detail[operator[known]]
     unique, index = np.unique(kinds, return_inverse=True)
     works = [
-        _work(timeline, int(kind) >> 32, int(kind) & 0xFFFFFFFF, convolutions) for kind in unique
+        _operator_work(timeline, int(kind) >> 32, int(kind) & 0xFFFFFFFF, convolutions)
+        for kind in unique
     ]
     calls, which = np.unique(operator[known], return_inverse=True)
     total = np.bincount(which, weights=seconds[known], minlength=len(calls))
     share = seconds[known] / np.maximum(total[which], 1e-12)
-    flops[known] = np.array([_nan(w.flops) for w in works])[index] * share
-    moved[known] = np.array([_nan(w.bytes) for w in works])[index] * share
+    flops[known] = np.array([_nan_if_none(w.flops) for w in works])[index] * share
+    moved[known] = np.array([_nan_if_none(w.bytes) for w in works])[index] * share
     return Work(flops, moved)
 
 
 def shapes_of(timeline: Timeline, detail: int) -> Shapes:
     """Input shapes of a call, by its row in ``timeline.details``; empty where not recorded."""
-    return _parsed(timeline.details[detail].dims) if detail >= 0 else []
+    return _parse_shapes(timeline.details[detail].dims) if detail >= 0 else []
 
 
 def op_work(operator: Operator, dims: Shapes, types: list[str]) -> OpWork:
     """The work of one call of an operator, from its input shapes and input types."""
     try:
-        flops = _counted(operator, dims)
+        flops = _count_flops(operator, dims)
     except (IndexError, TypeError):  # a foreign operator of the same name
         flops = None
-    return OpWork(flops, _moved(operator, dims, types))
+    return OpWork(flops, _moved_bytes(operator, dims, types))
 
 
-def _nan(value: float | None) -> float:
+def _nan_if_none(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _work(timeline: Timeline, name: int, detail: int, convolutions: _Convolutions) -> OpWork:
+def _operator_work(
+    timeline: Timeline, name: int, detail: int, convolutions: _ConvolutionShapes
+) -> OpWork:
     found = timeline.details[detail]
-    dims, types = _parsed(found.dims), _parsed(found.types)
+    dims, types = _parse_shapes(found.dims), _parse_shapes(found.types)
     if not dims:
         return NOTHING
     operator = timeline.operator(name)
     if operator.work in _CONVOLUTIONS:
-        return convolutions.work(operator, dims, types) if len(dims) > 2 else NOTHING
+        return convolutions.convolution_work(operator, dims, types) if len(dims) > 2 else NOTHING
     return op_work(operator, dims, types)
 
 
 @lru_cache(maxsize=8192)
-def _parsed(text: str) -> Shapes:
+def _parse_shapes(text: str) -> Shapes:
     if not text:
         return []
     found = json.loads(text)
     return found if isinstance(found, list) else []
 
 
-def _tensor(shape: Any) -> bool:
+def _is_tensor(shape: Any) -> bool:
     return (
         isinstance(shape, (list, tuple))
         and len(shape) > 0
@@ -128,18 +131,18 @@ def _tensor(shape: Any) -> bool:
     )
 
 
-def _counted(operator: Operator, dims: Shapes) -> float | None:
+def _count_flops(operator: Operator, dims: Shapes) -> float | None:
     """FLOPs of one call; None where it is no matrix work, or the shapes do not tell."""
     inputs = dims[operator.first :]
     if operator.work == "product":
-        return _product(inputs[0], inputs[1])
+        return _product_flops(inputs[0], inputs[1])
     if operator.work == "linear":
-        return _linear(inputs)
+        return _linear_flops(inputs)
     if operator.work == "convolution_gradients":
         return _convolution_backward(inputs)
     if operator.work not in ("attention", "attention_gradients"):
         return None
-    flops = _attention(*inputs[:3], heads_first=operator.heads_first)
+    flops = _attention_flops(*inputs[:3], heads_first=operator.heads_first)
     backward = operator.work == "attention_gradients"
     return flops if flops is None or not backward else _BACKWARD_ATTENTION * flops
 
@@ -147,15 +150,15 @@ def _counted(operator: Operator, dims: Shapes) -> float | None:
 # -- matrix products ------------------------------------------------------------------------
 
 
-def _product(a: Shape, b: Shape) -> float | None:
-    if not (_tensor(a) and _tensor(b)) or len(a) < 2 or len(b) != len(a) or a[-1] != b[-2]:
+def _product_flops(a: Shape, b: Shape) -> float | None:
+    if not (_is_tensor(a) and _is_tensor(b)) or len(a) < 2 or len(b) != len(a) or a[-1] != b[-2]:
         return None
     return 2.0 * math.prod(a) * b[-1]
 
 
-def _linear(dims: Shapes) -> float | None:
+def _linear_flops(dims: Shapes) -> float | None:
     x, weight = dims[0], dims[1]
-    if not (_tensor(x) and _tensor(weight)) or x[-1] != weight[-1]:
+    if not (_is_tensor(x) and _is_tensor(weight)) or x[-1] != weight[-1]:
         return None
     return 2.0 * math.prod(x) * int(weight[0])
 
@@ -168,7 +171,7 @@ _CONVOLUTIONS: Final = frozenset(
 """whose shapes tell only a part of the work"""
 
 
-def _convolved(output: Shape, weight: Shape) -> float:
+def _convolution_flops(output: Shape, weight: Shape) -> float:
     """``weight`` is (out, in / groups, *kernel), ``output`` is (batch, out, *space)."""
     return 2.0 * math.prod(output) * math.prod(weight[1:])
 
@@ -176,15 +179,15 @@ def _convolved(output: Shape, weight: Shape) -> float:
 def _convolution_backward(dims: Shapes) -> float | None:
     """Gradients of input and weight. The first layer's input needs none, which the shapes do not
     tell: it counts once where the input has at most four channels (an image)."""
-    told = _roles(dims)
+    told = _argument_roles(dims)
     if told is None:
         return None
     given, grad, weight = told
-    return _convolved(grad, weight) * (1.0 if given[1] <= 4 else 2.0)
+    return _convolution_flops(grad, weight) * (1.0 if given[1] <= 4 else 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Convolutions:
+class _ConvolutionShapes:
     """What the recording's backward calls tell about its convolutions: the output shape by
     (input, weight), and the weight shape by (gradient of the output, input). A key with two
     answers (two strides, two kernels) is left out."""
@@ -193,24 +196,24 @@ class _Convolutions:
     weights: dict[str, Shape]
 
     @classmethod
-    def of(cls, timeline: Timeline) -> _Convolutions:
+    def learn_shapes(cls, timeline: Timeline) -> _ConvolutionShapes:
         host = timeline.host
         rows = timeline.rows_of(Role.CONVOLUTION_GRADIENTS)
         rows = rows[host.detail[rows] >= 0]
         outputs: dict[str, Shape | None] = {}
         weights: dict[str, Shape | None] = {}
-        for detail in used(host.detail[rows]):
-            told = _roles(shapes_of(timeline, int(detail)))
+        for detail in used_codes(host.detail[rows]):
+            told = _argument_roles(shapes_of(timeline, int(detail)))
             if told:
                 given, grad, weight = told
-                _learn(outputs, str([given, weight]), grad)
-                _learn(weights, str([grad, given]), weight)
+                _learn_shape(outputs, str([given, weight]), grad)
+                _learn_shape(weights, str([grad, given]), weight)
         return cls(
             {key: shape for key, shape in outputs.items() if shape},
             {key: shape for key, shape in weights.items() if shape},
         )
 
-    def work(self, operator: Operator, dims: Shapes, types: list[str]) -> OpWork:
+    def convolution_work(self, operator: Operator, dims: Shapes, types: list[str]) -> OpWork:
         """The work of a convolution whose own shapes do not tell all."""
         if operator.work == "convolution":
             output, weight = self.outputs.get(str(dims[:2])), dims[1]
@@ -221,20 +224,21 @@ class _Convolutions:
         else:
             output, weight = dims[1], self.weights.get(str(dims[1:3]))
             tensors = [output, dims[2], output]
-        if output is None or weight is None or not all(_tensor(shape) for shape in tensors):
+        if output is None or weight is None or not all(_is_tensor(shape) for shape in tensors):
             return NOTHING
         kind = next((kind for kind in types if kind.lower() in _SIZES), "float")
         size = _SIZES[kind.lower()]
         return OpWork(
-            _convolved(output, weight), float(sum(math.prod(shape) * size for shape in tensors))
+            _convolution_flops(output, weight),
+            float(sum(math.prod(shape) * size for shape in tensors)),
         )
 
 
-def _roles(dims: Shapes) -> tuple[Shape, Shape, Shape] | None:
+def _argument_roles(dims: Shapes) -> tuple[Shape, Shape, Shape] | None:
     """(input, gradient of the output, weight) of a convolution's gradients, whose first two inputs
     are the former two in either order."""
     tensors = dims[:3]
-    if len(tensors) < 3 or not all(_tensor(shape) and len(shape) > 2 for shape in tensors):
+    if len(tensors) < 3 or not all(_is_tensor(shape) and len(shape) > 2 for shape in tensors):
         return None
     first, second, weight = tensors
     if first[1] == second[1]:  # as many channels in as out: a stride makes the output smaller
@@ -244,15 +248,15 @@ def _roles(dims: Shapes) -> tuple[Shape, Shape, Shape] | None:
     return (given, grad, weight) if grad[1] == weight[0] and grad[0] == given[0] else None
 
 
-def _learn(known: dict[str, Shape | None], key: str, shape: Shape) -> None:
+def _learn_shape(known: dict[str, Shape | None], key: str, shape: Shape) -> None:
     known[key] = shape if known.get(key, shape) == shape else None
 
 
 # -- attention ------------------------------------------------------------------------------
 
 
-def _attention(q: Shape, k: Shape, v: Shape, *, heads_first: bool) -> float | None:
-    if not all(_tensor(x) and len(x) == 4 for x in (q, k, v)):
+def _attention_flops(q: Shape, k: Shape, v: Shape, *, heads_first: bool) -> float | None:
+    if not all(_is_tensor(x) and len(x) == 4 for x in (q, k, v)):
         return None
     batch, heads, queries = (q[0], q[1], q[2]) if heads_first else (q[0], q[2], q[1])
     keys = k[2] if heads_first else k[1]
@@ -262,7 +266,7 @@ def _attention(q: Shape, k: Shape, v: Shape, *, heads_first: bool) -> float | No
 # -- bytes ----------------------------------------------------------------------------------
 
 
-def _moved(operator: Operator, dims: Shapes, types: list[str]) -> float | None:
+def _moved_bytes(operator: Operator, dims: Shapes, types: list[str]) -> float | None:
     """Inputs once, output once; the output is as large as the broadcast inputs unless known
     better."""
     if not operator.sized:
@@ -270,7 +274,7 @@ def _moved(operator: Operator, dims: Shapes, types: list[str]) -> float | None:
     sized = [
         (shape, _SIZES.get(str(kind).lower()))
         for shape, kind in zip(dims, types, strict=False)
-        if _tensor(shape)
+        if _is_tensor(shape)
     ]
     if not sized or any(size is None for _, size in sized):
         return None
@@ -279,15 +283,17 @@ def _moved(operator: Operator, dims: Shapes, types: list[str]) -> float | None:
         return inputs[0]
     if operator.writes == "copy":
         return sum(inputs[:2])
-    return sum(inputs) + _written(operator, dims, sized, inputs)
+    return sum(inputs) + _written_bytes(operator, dims, sized, inputs)
 
 
-def _written(operator: Operator, dims: Shapes, sized: list[Any], inputs: list[float]) -> float:
+def _written_bytes(
+    operator: Operator, dims: Shapes, sized: list[Any], inputs: list[float]
+) -> float:
     if operator.writes == "nothing":
         return 0.0
     size = float(sized[-1][1])
     if operator.writes == "product" and len(dims) > operator.first + 1:
         left, right = dims[operator.first : operator.first + 2]
-        if _product(left, right) is not None:
+        if _product_flops(left, right) is not None:
             return float(math.prod(left[:-1]) * right[-1]) * size
     return max(inputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.replay import Replay, Saved, added, nothing
+from whyidle.analysis.step_replay import Saved, StepReplay, combine_changes, no_change
 from whyidle.model.diagnosis import Predicted
 
 F64 = NDArray[np.float64]
@@ -18,19 +18,21 @@ LEAST_LEFT = 0.01
 """no prediction promises more than a hundredfold step"""
 
 
-def remove(low: float, high: float, method: str, expected: float | None = None) -> Predicted:
+def predict_removal(
+    low: float, high: float, method: str, expected: float | None = None
+) -> Predicted:
     """The step without a share of it: ``T^ = T - lost`` for the careful, expected and hopeful
     end. ``expected`` defaults to the middle."""
     middle = (low + high) / 2 if expected is None else min(max(expected, low), high)
     return Predicted(
-        speedup=_speedup(middle), low=_speedup(low), high=_speedup(high), method=method
+        speedup=_to_speedup(middle), low=_to_speedup(low), high=_to_speedup(high), method=method
     )
 
 
 def may_cost(low: float, high: float, method: str, expected: float) -> Predicted:
-    """As ``remove``, where at the careful end the step may become longer (``low`` < 0). That it
-    does is never promised: then the job stays as it is."""
-    told = remove(low, high, method, expected)
+    """As ``predict_removal``, where at the careful end the step may become longer (``low`` < 0).
+    That it does is never promised: then the job stays as it is."""
+    told = predict_removal(low, high, method, expected)
     careful = told.low if low >= 0.0 else 1.0 / (1.0 - low)
     return Predicted(speedup=told.speedup, low=careful, high=told.high, method=method)
 
@@ -38,10 +40,10 @@ def may_cost(low: float, high: float, method: str, expected: float) -> Predicted
 def from_gains(gains: tuple[float, float, float], method: str) -> Predicted:
     """From the share of the step won (0-1): careful, expected, hopeful."""
     low, expected, high = sorted(gains)
-    return remove(low, high, method, expected)
+    return predict_removal(low, high, method, expected)
 
 
-def _speedup(lost: float) -> float:
+def _to_speedup(lost: float) -> float:
     return float(1.0 / max(1.0 - min(max(lost, 0.0), 1.0), LEAST_LEFT))
 
 
@@ -57,7 +59,7 @@ def from_stalls(gains: tuple[float, float, float], method: str) -> Predicted:
     """The same for waits that P1 or P2 foretell, whose own error both ends hold."""
     low, expected, high = sorted(gains)
     low, high = 1.0 - (1.0 - low) * (1.0 + STALL_ERROR), 1.0 - (1.0 - high) * (1.0 - STALL_ERROR)
-    return remove(low, high, method, expected)
+    return predict_removal(low, high, method, expected)
 
 
 def hidden_loading(
@@ -109,25 +111,25 @@ def unhidden_loading(work: float, rest: float) -> float:
     return max(0.0, work / WORKERS[1] - rest)
 
 
-def interruptions(share: float, residual: float) -> float:
+def predict_interruptions(share: float, residual: float) -> float:
     """P9: share won when pauses of ``share`` shrink to ``residual`` (0-1) of themselves."""
     return share * (1.0 - residual)
 
 
-def after(predicted_lost: float, other_lost: float) -> float:
+def predict_after(predicted_lost: float, other_lost: float) -> float:
     """What a second fix of ``other_lost`` is worth once the first has been applied, as share of
     the shortened step."""
     return other_lost / max(1.0 - predicted_lost, LEAST_LEFT)
 
 
-def substituted(
-    replay: Replay,
+def predict_substitution(
+    replay: StepReplay,
     factors: tuple[F64, F64, F64],
     method: str,
     *,
-    unrecorded: Saved = nothing,
+    unrecorded: Saved = no_change,
     timed: bool = False,
-    besides: tuple[Saved, Saved, Saved] = (nothing, nothing, nothing),
+    besides: tuple[Saved, Saved, Saved] = (no_change, no_change, no_change),
 ) -> tuple[float, float, Predicted]:
     """P5: device events that take other times, replayed against the recorded launches.
 
@@ -144,13 +146,13 @@ def substituted(
         The share of the step saved, careful and hopeful, and the predicted speed-up, whose careful
         end is below 1 where what comes on top may be more than what is saved.
     """
-    now, free = replay.base_ns, replay.run(unrecorded)
+    now, free = replay.base_ns, replay.replayed_length(unrecorded)
     recorded, alone = (
         [
-            1.0 - replay.run(added(saved, host), factor=factor) / length
+            1.0 - replay.replayed_length(combine_changes(saved, host), factor=factor) / length
             for factor, host in zip(factors, besides, strict=True)
         ]
-        for saved, length in ((nothing, now), (unrecorded, free))
+        for saved, length in ((no_change, now), (unrecorded, free))
     )
     careful = min(recorded[0], alone[0])
     low = max(0.0, careful)

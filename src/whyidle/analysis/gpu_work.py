@@ -9,7 +9,7 @@ from whyidle.model.buckets import Bucket
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class GpuWork:
     """``share`` of the time in scope in which a GPU computes; the ``bucket`` of the run that holds
     this time (None: the cause's own). ``told`` says whether kernels tell it: NVML counts time in
     which any kernel ran, collectives and copies included."""
@@ -19,10 +19,10 @@ class Work:
     told: bool
 
 
-def work_of(facts: Facts, gpu: str) -> Work:
+def work_of(facts: Facts, gpu: str) -> GpuWork:
     """The work of one GPU of a process."""
-    computed = facts.share("compute")
+    computed = facts.bucket_share("compute")
     if computed > 0.0:
-        return Work(computed, None, told=True)
-    busy = facts.outside.mean("busy_ratio", gpu) if facts.outside else None
-    return Work(min(busy or 0.0, facts.share("unknown")), "unknown", told=False)
+        return GpuWork(computed, None, told=True)
+    busy = facts.telemetry.mean_value("busy_ratio", gpu) if facts.telemetry else None
+    return GpuWork(min(busy or 0.0, facts.bucket_share("unknown")), "unknown", told=False)

@@ -31,7 +31,7 @@ class Intervals:
         return int(self.length.sum())
 
     def __or__(self, other: Intervals) -> Intervals:
-        return union(
+        return union_of(
             np.concatenate([self.start, other.start]), np.concatenate([self.end, other.end])
         )
 
@@ -49,15 +49,15 @@ class Intervals:
         inside = (np.cumsum(ours[order]) > 0) & (np.cumsum(theirs[order]) <= 0)
         edges = edges[order]
         keep = inside[:-1] & (edges[1:] > edges[:-1])
-        return _merge(edges[:-1][keep], edges[1:][keep])
+        return _merge_sorted(edges[:-1][keep], edges[1:][keep])
 
-    def within(self, low: int, high: int) -> Intervals:
+    def clip_to(self, low: int, high: int) -> Intervals:
         """The part inside ``[low, high)``."""
         start, end = np.clip(self.start, low, high), np.clip(self.end, low, high)
         keep = end > start
         return Intervals(start[keep], end[keep])
 
-    def before(self, times: I64) -> I64:
+    def length_before(self, times: I64) -> I64:
         """How much of the set lies before each time, ns."""
         if not len(self):
             return np.zeros(len(times), dtype=np.int64)
@@ -67,11 +67,11 @@ class Intervals:
         partial = np.minimum(times - open_since, self.length[np.maximum(index - 1, 0)])
         return np.where(index > 0, done[np.maximum(index - 1, 0)] + partial, 0).astype(np.int64)
 
-    def inside(self, start: I64, end: I64) -> I64:
+    def length_inside(self, start: I64, end: I64) -> I64:
         """How much of the set lies in each window ``[start, end)``, ns."""
-        return self.before(end) - self.before(start)
+        return self.length_before(end) - self.length_before(start)
 
-    def covers(self, times: I64) -> NDArray[np.bool_]:
+    def contains_times(self, times: I64) -> NDArray[np.bool_]:
         """Whether each time lies inside the set."""
         if not len(self):
             return np.zeros(len(times), dtype=bool)
@@ -82,16 +82,16 @@ class Intervals:
 EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def union(start: I64, end: I64) -> Intervals:
+def union_of(start: I64, end: I64) -> Intervals:
     """The union of any intervals, given in any order."""
     keep = end > start
     if not keep.all():
         start, end = start[keep], end[keep]
     order = np.argsort(start, kind="stable")
-    return _merge(start[order], end[order])
+    return _merge_sorted(start[order], end[order])
 
 
-def _merge(start: I64, end: I64) -> Intervals:
+def _merge_sorted(start: I64, end: I64) -> Intervals:
     """Join intervals, sorted by start, that overlap or touch."""
     if not len(start):
         return EMPTY

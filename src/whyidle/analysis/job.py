@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from whyidle.analysis.exposure import Exposure, exposure
+from whyidle.analysis.exposed_communication import Exposure, find_exposure
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.imbalance import Imbalance
-from whyidle.analysis.ranks import Meetings, meet
+from whyidle.analysis.rank_imbalance import RankImbalance
+from whyidle.analysis.rank_meetings import Meetings, find_meetings
 from whyidle.model.buckets import BUCKETS
 
 
@@ -20,7 +20,7 @@ class Job:
         self.ranks = ranks
 
     @cached_property
-    def lead(self) -> Facts:
+    def lead_rank(self) -> Facts:
         """The rank that stands for the job: the one whose device is least usefully busy."""
         return min(self.ranks, key=lambda facts: facts.attribution["compute"])
 
@@ -38,21 +38,21 @@ class Job:
     @cached_property
     def meetings(self) -> Meetings:
         """The collectives at which ranks meet, in one clock."""
-        return meet(self.ranks)
+        return find_meetings(self.ranks)
 
     @cached_property
-    def together(self) -> bool:
+    def meets_every_step(self) -> bool:
         """Whether all ranks meet in every step: none is ahead of the others for longer than one."""
         met = self.meetings
-        whole = met.joint & met.present.all(axis=1)
-        return len(self.ranks) > 1 and int(whole.sum()) >= self.lead.step_count
+        whole = met.leave_together & met.present.all(axis=1)
+        return len(self.ranks) > 1 and int(whole.sum()) >= self.lead_rank.step_count
 
     @cached_property
-    def imbalance(self) -> Imbalance:
+    def imbalance(self) -> RankImbalance:
         """Who waits for whom."""
-        return Imbalance(self.ranks, self.meetings)
+        return RankImbalance(self.ranks, self.meetings)
 
     @cached_property
     def exposure(self) -> Exposure | None:
         """Exposed communication; None without collectives."""
-        return exposure(self.ranks, self.meetings, self.imbalance)
+        return find_exposure(self.ranks, self.meetings, self.imbalance)

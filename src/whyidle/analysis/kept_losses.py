@@ -37,31 +37,31 @@ def _in_source(name: str, text: str) -> Iterator[KeptLoss]:
         and isinstance(node.func.value, ast.Name)
     }
     lines = text.splitlines()
-    for function, node in _statements(tree, "<module>"):
-        if losses and _keeps(node, losses):
+    for function, node in _function_statements(tree, "<module>"):
+        if losses and _keeps_loss(node, losses):
             text = lines[node.lineno - 1].strip()[:120]
             yield KeptLoss(name, node.lineno, function, text)
 
 
-def _statements(tree: ast.AST, function: str) -> Iterator[tuple[str, ast.stmt]]:
+def _function_statements(tree: ast.AST, function: str) -> Iterator[tuple[str, ast.stmt]]:
     for node in ast.iter_child_nodes(tree):
         inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
         if isinstance(node, ast.stmt):
             yield inner, node
-        yield from _statements(node, inner)
+        yield from _function_statements(node, inner)
 
 
-def _keeps(node: ast.stmt, losses: set[str]) -> bool:
+def _keeps_loss(node: ast.stmt, losses: set[str]) -> bool:
     if isinstance(node, ast.AugAssign):
-        return isinstance(node.op, ast.Add) and _is(node.value, losses)
+        return isinstance(node.op, ast.Add) and _is_loss(node.value, losses)
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
-    return call.func.attr in _ADDERS and any(_is(argument, losses) for argument in call.args)
+    return call.func.attr in _ADDERS and any(_is_loss(argument, losses) for argument in call.args)
 
 
-def _is(node: ast.expr, losses: set[str]) -> bool:
+def _is_loss(node: ast.expr, losses: set[str]) -> bool:
     """Whether an expression is a loss itself, or holds one as it is."""
     if isinstance(node, ast.Tuple | ast.List):
-        return any(_is(part, losses) for part in node.elts)
+        return any(_is_loss(part, losses) for part in node.elts)
     return isinstance(node, ast.Name) and node.id in losses

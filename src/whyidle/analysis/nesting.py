@@ -24,7 +24,7 @@ class Nesting:
     levels: tuple[I64, ...]
 
     @classmethod
-    def of(cls, start: I64, end: I64) -> Nesting:
+    def nest_events(cls, start: I64, end: I64) -> Nesting:
         """Nest events sorted by (start, longest first)."""
         closed = np.searchsorted(np.sort(np.maximum(end, start + 1)), start, side="right")
         depth = np.arange(len(start)) - closed
@@ -33,7 +33,7 @@ class Nesting:
         levels = tuple(order[a:b] for a, b in pairwise(edges))
         return cls(start, end, levels)
 
-    def innermost(self, times: I64) -> I64:
+    def innermost_at(self, times: I64) -> I64:
         """The row of the innermost event that covers each time, or -1."""
         found = np.full(len(times), -1, dtype=np.int64)
         for rows in self.levels:
@@ -44,7 +44,7 @@ class Nesting:
             found[covers] = row[covers]
         return found
 
-    def enclosing(self, time: int) -> list[int]:
+    def enclosing_rows(self, time: int) -> list[int]:
         """The rows of all events that cover a time, outermost first."""
         rows = []
         for level in self.levels:
@@ -53,7 +53,7 @@ class Nesting:
                 rows.append(int(level[index]))
         return rows
 
-    def leaves(self) -> NDArray[np.bool_]:
+    def is_leaf(self) -> NDArray[np.bool_]:
         """Whether each event encloses no other."""
         if not len(self.start):
             return np.empty(0, dtype=bool)

@@ -57,10 +57,10 @@ class Padding:
     paid: tuple[float, float] | None = None
 
 
-def padding(facts: Facts) -> Padding | None:
+def find_padding(facts: Facts) -> Padding | None:
     """Padding of the batches in scope; None where too little was counted."""
     rows = facts.timeline.loading.padding
-    rows = rows[facts.scope.covers(rows["time"])]
+    rows = rows[facts.scope.contains_times(rows["time"])]
     rows = rows[rows["total"] > 0]
     if not len(rows):
         return None
@@ -73,10 +73,10 @@ def padding(facts: Facts) -> Padding | None:
     cost = paid = None
     skipped = False
     if constant:
-        paid, skipped = _paid(facts, rows)
+        paid, skipped = _is_paid_for(facts, rows)
     else:
-        cost = _cost(facts, rows)
-    kept = float(_rounding(rows).sum())
+        cost = _padding_cost(facts, rows)
+    kept = float(_alignment_padding(rows).sum())
     return Padding(
         share=1.0 - (float(rows["real"].sum()) + kept) / total,
         beyond_longest=1.0 - (float(rows["longest"].sum()) + kept) / total,
@@ -89,7 +89,7 @@ def padding(facts: Facts) -> Padding | None:
     )
 
 
-def _rounding(rows: NDArray[np.void]) -> NDArray[np.int64]:
+def _alignment_padding(rows: NDArray[np.void]) -> NDArray[np.int64]:
     """Positions of each batch beyond its longest row that only round its length up. Of a line whose
     every next word is to be told the last one is not fed in."""
     count = np.maximum(rows["rows"], 1)
@@ -106,24 +106,24 @@ def _one_value(rows: NDArray[np.void]) -> bool:
     return len(padded) == 0 or bool(counts.max() >= SAME * len(padded))
 
 
-def _cost(facts: Facts, rows: NDArray[np.void]) -> tuple[float, float, float] | None:
+def _padding_cost(facts: Facts, rows: NDArray[np.void]) -> tuple[float, float, float] | None:
     step, work = _work_of(facts, rows)
     real = rows["real"][step >= 0].astype(np.float64)
     padded = (rows["total"] - rows["real"])[step >= 0].astype(np.float64)
-    rounding, work = _rounding(rows)[step >= 0], work[step >= 0]
+    rounding, work = _alignment_padding(rows)[step >= 0], work[step >= 0]
     if len(work) < FEWEST or padded.std() < SPREAD * (real + padded).mean():
         return None
     length = max(facts.step_s * 1e9, 1.0)
-    slope, error = _fit(work, padded, real)[0]
+    slope, error = _fit_lengths(work, padded, real)[0]
     mean = float((padded - rounding).mean()) / length
     low, middle, high = ((slope + sign * ERRORS * error) * mean for sign in (-1, 0, 1))
     middle = middle if low > 0.0 else 0.0  # it may as well be noise
-    room = facts.share("compute")
+    room = facts.bucket_share("compute")
     careful, expected, hopeful = (min(max(x, 0.0), room) for x in (low, middle, high))
     return careful, expected, hopeful
 
 
-def _paid(facts: Facts, rows: NDArray[np.void]) -> tuple[tuple[float, float] | None, bool]:
+def _is_paid_for(facts: Facts, rows: NDArray[np.void]) -> tuple[tuple[float, float] | None, bool]:
     """Whether steps over batches of one length pay for padding, see ``Padding.paid``; and whether
     they skip it."""
     step, work = _work_of(facts, rows)
@@ -131,7 +131,7 @@ def _paid(facts: Facts, rows: NDArray[np.void]) -> tuple[tuple[float, float] | N
     total = float(rows["total"][step >= 0].mean()) if len(work) else 0.0
     if len(work) < FEWEST:
         return None, False
-    slope, error = _fit(work, real)[0]
+    slope, error = _fit_lengths(work, real)[0]
     if slope > ERRORS * error and slope * real.mean() > 0.5 * work.mean():
         return None, True
     if not np.isfinite(error):
@@ -161,13 +161,17 @@ def _work_of(facts: Facts, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], F
     if not len(taken):  # no loader: every backward pass is of a batch
         taken = np.sort(facts.timeline.host.start[facts.rows_of(Role.BACKWARD)])
     batches = np.searchsorted(taken, ends) - np.searchsorted(taken, starts)
-    work = facts.part("compute").inside(facts.steps.start, facts.steps.end).astype(np.float64)
+    work = (
+        facts.time_of("compute")
+        .length_inside(facts.steps.start, facts.steps.end)
+        .astype(np.float64)
+    )
     usual = work[step] < 3.0 * np.median(work[step])
-    known = inside & usual & (batches[step] <= 1) & facts.chosen[step]
+    known = inside & usual & (batches[step] <= 1) & facts.steps_in_scope[step]
     return np.where(known, step, -1), work[step]
 
 
-def _fit(y: F64, *columns: F64) -> list[tuple[float, float]]:
+def _fit_lengths(y: F64, *columns: F64) -> list[tuple[float, float]]:
     """Least squares with a constant, once more without outliers: (slope, standard error) of each
     column."""
     scales = [max(float(np.abs(column).max()), 1.0) for column in columns]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host import interrupting
-from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.sampling.share_error import bounds, sampled
+from whyidle.analysis.host_activity import interrupting_rows
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.sampling.share_error import is_sampled, share_bounds
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 
@@ -44,7 +44,7 @@ class Pauses:
     """whether looks told which steps hold a pause: then more of them may"""
 
     @property
-    def seconds(self) -> float:
+    def total_s(self) -> float:
         """Summed length on the host, s."""
         return self.spans.total / 1e9
 
@@ -59,15 +59,15 @@ class Pauses:
         return float(self.idle_s.max(initial=0.0))
 
     @property
-    def recurring(self) -> bool:
+    def is_recurring(self) -> bool:
         """Whether more than one step was hit: one pause alone does not tell how often it comes."""
         return self.steps_hit > 1
 
 
-def pauses(facts: Facts, role: Role) -> Pauses | None:
+def find_pauses(facts: Facts, role: Role) -> Pauses | None:
     """Pauses of a role; None where there is none in scope."""
-    rows = interrupting(facts.host, facts.steps, role)
-    rows = rows[facts.host_scope.covers(facts.timeline.host.start[rows])]
+    rows = interrupting_rows(facts.host, facts.steps, role)
+    rows = rows[facts.host_scope.contains_times(facts.timeline.host.start[rows])]
     return pauses_of(facts, role, rows) if len(rows) else None
 
 
@@ -75,17 +75,17 @@ def pauses_of(facts: Facts, role: Role, rows: NDArray[np.int64]) -> Pauses:
     """Pauses that some of a role's host events make, at least one, all in scope. The shares are
     those of the whole role."""
     host = facts.timeline.host
-    spans = union(host.start[rows], host.end[rows])
-    begin, end = (edges[facts.chosen] for edges in facts.steps.on_host)
-    told = sampled(facts, rows)
-    hit: NDArray[np.bool_] = spans.inside(begin, end) > 0
-    looked = told and (seen := _seen(facts, spans, begin, end)).any()
+    spans = union_of(host.start[rows], host.end[rows])
+    begin, end = (edges[facts.steps_in_scope] for edges in facts.steps.on_host)
+    told = is_sampled(facts, rows)
+    hit: NDArray[np.bool_] = spans.length_inside(begin, end) > 0
+    looked = told and (seen := _steps_seen(facts, spans, begin, end)).any()
     if looked:
         hit = seen
     longest = int(rows[np.argmax(host.end[rows] - host.start[rows])])
-    idle = facts.part(role).inside(spans.start, spans.end) / 1e9
-    part, share = facts.part(role), facts.share(role)
-    least, most = bounds(facts, part) if told else (share, share)
+    idle = facts.time_of(role).length_inside(spans.start, spans.end) / 1e9
+    part, share = facts.time_of(role), facts.bucket_share(role)
+    least, most = share_bounds(facts, part) if told else (share, share)
     return Pauses(
         spans,
         share,
@@ -93,22 +93,22 @@ def pauses_of(facts: Facts, role: Role, rows: NDArray[np.int64]) -> Pauses:
         most,
         idle,
         int(hit.sum()),
-        facts.places.of(longest),
+        facts.places.place_of(longest),
         hit,
-        (end - begin - spans.inside(begin, end)) / 1e9,
+        (end - begin - spans.length_inside(begin, end)) / 1e9,
         rows,
         bool(looked),
     )
 
 
-def _seen(
+def _steps_seen(
     facts: Facts, spans: Intervals, begin: NDArray[np.int64], end: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """In which steps a stack sample itself lies in the spans."""
     looks = facts.timeline.looks
     if looks is None:
         return np.zeros(len(begin), bool)
-    mine = spans.covers(looks.time)
+    mine = spans.contains_times(looks.time)
     time = np.sort(looks.time[mine & looks.own])
     found: NDArray[np.bool_] = np.searchsorted(time, begin) < np.searchsorted(time, end)
     return found

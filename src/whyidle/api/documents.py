@@ -7,9 +7,9 @@ from pathlib import Path
 
 from whyidle.errors import OutputError
 from whyidle.exporters import html, json, markdown, terminal
-from whyidle.exporters._comparison import render as render_comparison
+from whyidle.exporters._comparison_page import render_comparison
 from whyidle.model import comparison, diagnosis
-from whyidle.store.atomic import write_atomic
+from whyidle.store.atomic_write import write_atomic
 
 FRAME_HEIGHT_PX = 640
 """height of the page inside a notebook; it scrolls"""

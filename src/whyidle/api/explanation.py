@@ -26,7 +26,7 @@ def explain(*paths: str | Path) -> Diagnosis:
     """
     if not paths:
         raise UsageError("There is no recording to explain.", hint="whyidle.explain(PATH)")
-    explanation = explaining.explain([Path(path) for path in paths])
+    explanation = explaining.explain_paths([Path(path) for path in paths])
     return Diagnosis.from_document(explanation.diagnosis)
 
 
@@ -44,7 +44,7 @@ def load(name: str | Path = "last", store: str | Path | None = None) -> Diagnosi
     """
     if explaining.document_at(Path(name)) is not None:
         return explain(name)
-    return explain(locate_store(store).find(str(name)).path)
+    return explain(locate_store(store).find_run(str(name)).path)
 
 
 def compare(
@@ -64,7 +64,7 @@ def compare(
         StoreError: there is no such run, or it cannot be read.
     """
     sides = (_find_diagnosis(before, store), _find_diagnosis(after, store))
-    return Comparison.from_document(comparing.compare(*sides))
+    return Comparison.from_document(comparing.compare_diagnoses(*sides))
 
 
 def _find_diagnosis(

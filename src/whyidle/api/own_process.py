@@ -13,8 +13,8 @@ from types import ModuleType, TracebackType
 from typing import Literal
 
 from whyidle.api.documents import Diagnosis
-from whyidle.engine.record import BOOT, Ended, Limits, environment
-from whyidle.engine.watch import diagnose_recording, monitor, note_end
+from whyidle.engine.recording.launcher import BOOT, CommandEnd, WatchLimits, command_environment
+from whyidle.engine.recording.recording_diagnosis import diagnose_recording, note_end, start_monitor
 from whyidle.errors import UsageError, WhyidleError
 from whyidle.store.entry import RECORDING, Entry
 from whyidle.store.location import locate_store
@@ -92,16 +92,18 @@ class Watch:
         if os.environ.get("WHYIDLE_RUN") or os.environ.get("WHYIDLE_DISABLE") == "1":
             return
         self._diagnosis = self._error = None
-        self._entry = self._store.begin(_own_command())
+        self._entry = self._store.begin_run(_own_command())
         self._started = datetime.now(timezone.utc)
         recording = self._entry.path / RECORDING
         note_end(recording, self._entry.id, _own_command(), None)
         with ExitStack() as running:
             running.callback(_restore_environment, dict(os.environ))
-            os.environ.update(environment(recording.resolve(), Limits(profile=self._profile)))
+            os.environ.update(
+                command_environment(recording.resolve(), WatchLimits(profile=self._profile))
+            )
             running.callback(_stop_probe)
             running.callback(_start_probe())
-            running.enter_context(monitor(recording, os.getpid()))
+            running.enter_context(start_monitor(recording, os.getpid()))
             running.callback(_active.discard, self)
             _active.add(self)
             self._running = running.pop_all()
@@ -113,7 +115,7 @@ class Watch:
             return
         running, self._running = self._running, None
         running.close()
-        ended = Ended(
+        ended = CommandEnd(
             status=status,
             started=self._started.isoformat(timespec="seconds"),
             duration_s=(datetime.now(timezone.utc) - self._started).total_seconds(),
@@ -122,7 +124,7 @@ class Watch:
         note_end(recording, self._entry.id, _own_command(), ended)
         try:
             document = diagnose_recording(recording, str(os.getpid()))
-            self._store.complete(self._entry, document)
+            self._store.complete_run(self._entry, document)
             self._diagnosis = Diagnosis.from_document(document)
         except WhyidleError as error:
             self._error = error

@@ -8,7 +8,9 @@ from pathlib import Path
 STDOUT = "-"
 
 
-def outputs(parser: argparse.ArgumentParser, *, perfetto: bool = False, free: bool = True) -> None:
+def add_outputs(
+    parser: argparse.ArgumentParser, *, perfetto: bool = False, free: bool = True
+) -> None:
     """Where the answer goes besides the terminal; ``free`` is whether standard output is ours."""
     path, dash = ("PATH|-", "; - is standard output") if free else ("PATH", "")
     group = parser.add_argument_group("output")
@@ -30,7 +32,7 @@ def outputs(parser: argparse.ArgumentParser, *, perfetto: bool = False, free: bo
     group.add_argument(
         "-a", "--all", action="store_true", help="also what is small, and what could not be told"
     )
-    quiet(group)
+    add_quiet(group)
 
 
 def _parse_export(text: str) -> tuple[str, str]:
@@ -40,20 +42,20 @@ def _parse_export(text: str) -> tuple[str, str]:
     return form, path
 
 
-def quiet(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_quiet(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """--quiet."""
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="no report on the terminal, no progress"
     )
 
 
-def storage(parser: argparse.ArgumentParser) -> None:
+def add_storage(parser: argparse.ArgumentParser) -> None:
     """Where runs are kept, and whether this one is."""
-    group = store(parser)
+    group = add_store(parser)
     group.add_argument("--no-store", action="store_true", help="do not keep this diagnosis")
 
 
-def store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+def add_store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """--store."""
     group = parser.add_argument_group("store")
     group.add_argument(
@@ -65,7 +67,7 @@ def store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
-def gate(parser: argparse.ArgumentParser) -> None:
+def add_gate(parser: argparse.ArgumentParser) -> None:
     """--fail-on."""
     parser.add_argument(
         "--fail-on",

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, TextIO
 from whyidle.cli._options import STDOUT
 from whyidle.cli._store import store_of
 from whyidle.errors import CatalogError, GateError, InputError, OutputError, StoreError, UsageError
-from whyidle.store.atomic import write_atomic
+from whyidle.store.atomic_write import write_atomic
 
 if TYPE_CHECKING:
-    from whyidle.exporters._next import NextStep
-    from whyidle.exporters._page import Colours
+    from whyidle.exporters._next_steps import NextStep
+    from whyidle.exporters._text_page import Colours
     from whyidle.model.diagnosis import Diagnosis
 
 FORMS = ("json", "markdown", "html")
 _RANK = {"info": 0, "warning": 1, "critical": 2}
 
 
-def check(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None:
+def check_outputs(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None:
     """Refuse before the work what cannot be written after it.
 
     Raises:
@@ -77,19 +77,21 @@ def _check_target(form: str, target: Path, inputs: Sequence[Path]) -> None:
         raise InputError(f"Cannot write {target}.", why=f"{folder} may not be written to.")
 
 
-def keep(args: argparse.Namespace, diagnosis: Diagnosis, *, named: bool = False) -> str | None:
+def store_diagnosis(
+    args: argparse.Namespace, diagnosis: Diagnosis, *, named: bool = False
+) -> str | None:
     """Store the diagnosis, ``named`` by the run's id if so asked, and return that. A store that
     refuses costs a note, no more."""
     if args.no_store:
         return None
     try:
-        return store_of(args).add(diagnosis, named=named).id
+        return store_of(args).add_run(diagnosis, named=named).id
     except StoreError as error:
         print(f"whyidle: not stored: {error.what} {error.why}", file=sys.stderr)
         return None
 
 
-def say(
+def write_report(
     args: argparse.Namespace,
     diagnosis: Diagnosis,
     next_steps: Sequence[NextStep],
@@ -104,25 +106,25 @@ def say(
         OutputError: an output could not be written; all that could has been.
     """
     named = list_outputs(args)
-    refused = [error for each in named if (error := _written(args, diagnosis, *each, stored))]
+    refused = [error for each in named if (error := _write_output(args, diagnosis, *each, stored))]
     taken = any(target == STDOUT for _, target in named)
     if not taken and not args.quiet:
-        terminal(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
+        print_report(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
     if refused:
         raise refused[0]
 
 
-def _written(
+def _write_output(
     args: argparse.Namespace, diagnosis: Diagnosis, form: str, target: str, stored: str | None
 ) -> OutputError | None:
     """Write an output where it was asked for; returns why it could not be."""
     again = f"; whyidle report {stored} writes what was stored there" if stored else ""
     try:
-        put(target, _render(diagnosis, form), again)
+        write_target(target, _render(diagnosis, form), again)
     except OutputError as error:
         return error
     if target != STDOUT:
-        note(args, f"wrote {target}")
+        print_note(args, f"wrote {target}")
     return None
 
 
@@ -138,7 +140,7 @@ def _render(diagnosis: Diagnosis, form: str) -> str:
     try:
         return exporter.render(diagnosis)
     except catalog.FAULTS as error:
-        if form in catalog.names("exporters"):
+        if form in catalog.plugin_names("exporters"):
             raise
         raise CatalogError(
             f"The plug-in {form!r} failed to write the diagnosis.",
@@ -147,7 +149,7 @@ def _render(diagnosis: Diagnosis, form: str) -> str:
         ) from error
 
 
-def put(target: str, text: str, again: str = "") -> None:
+def write_target(target: str, text: str, again: str = "") -> None:
     """Write text to a file or, for ``-``, to standard output. ``again`` completes the advice to
     whoever finds that it cannot be written there.
 
@@ -167,13 +169,13 @@ def put(target: str, text: str, again: str = "") -> None:
         ) from error
 
 
-def note(args: argparse.Namespace, text: str) -> None:
+def print_note(args: argparse.Namespace, text: str) -> None:
     """Tell on standard error what was done."""
     if not args.quiet:
         print(text, file=sys.stderr)
 
 
-def terminal(
+def print_report(
     diagnosis: Diagnosis,
     *,
     full: bool,
@@ -185,23 +187,27 @@ def terminal(
 
     out = stream or sys.stdout
     text = exporter.render(
-        diagnosis, width=width(), colours=colours(out), full=full, next_steps=next_steps
+        diagnosis,
+        width=output_width(),
+        colours=stream_colours(out),
+        full=full,
+        next_steps=next_steps,
     )
     out.write(text)
     out.flush()
 
 
-def show(text: str) -> None:
+def print_text(text: str) -> None:
     """Write to standard output."""
     sys.stdout.write(text)
 
 
-def width() -> int:
+def output_width() -> int:
     """Columns to use: COLUMNS, the terminal's, or 80 where there is none."""
     return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
 
 
-def colours(stream: TextIO | None = None) -> Colours | None:
+def stream_colours(stream: TextIO | None = None) -> Colours | None:
     """What a stream (standard output if None) can show; None where it shall be plain."""
     out = stream or sys.stdout
     term = os.environ.get("TERM", "")
@@ -215,7 +221,7 @@ def colours(stream: TextIO | None = None) -> Colours | None:
     return "256" if "256" in term else "standard"
 
 
-def hold(args: argparse.Namespace, diagnosis: Diagnosis) -> int:
+def gate_status(args: argparse.Namespace, diagnosis: Diagnosis) -> int:
     """Exit status 0.
 
     Raises:

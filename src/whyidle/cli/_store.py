@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whyidle.store.runs import Store
+    from whyidle.store.run_store import Store
 
 
 def store_of(args: argparse.Namespace) -> Store:

@@ -7,10 +7,10 @@ import difflib
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import STDOUT, quiet
+from whyidle.cli._options import STDOUT, add_quiet
 
 if TYPE_CHECKING:
-    from whyidle.exporters._page import Page
+    from whyidle.exporters._text_page import Page
     from whyidle.model.cause import Cause
 
 
@@ -18,30 +18,30 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("id", nargs="?", metavar="ID", help="a cause, as in a report")
     parser.add_argument("--json", metavar="PATH|-", help="the declarations")
-    quiet(parser)
+    add_quiet(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the table, or a page."""
     from whyidle import catalog
-    from whyidle.exporters._page import Page
+    from whyidle.exporters._text_page import Page
 
-    _output.check(args)
-    known = catalog.causes()
-    chosen = [_find(known, args.id)] if args.id else list(known.values())
+    _output.check_outputs(args)
+    known = catalog.load_causes()
+    chosen = [_find_cause(known, args.id)] if args.id else list(known.values())
     if args.json:
-        _output.put(args.json, _json(chosen))
+        _output.write_target(args.json, _causes_json(chosen))
     if args.json != STDOUT and not args.quiet:
-        page = Page(_output.width(), _output.colours())
+        page = Page(_output.output_width(), _output.stream_colours())
         if args.id:
-            _page(page, chosen[0])
+            _print_page(page, chosen[0])
         else:
-            _table(page)
-        _output.show(page.done())
+            _print_table(page)
+        _output.print_text(page.page_text())
     return 0
 
 
-def _find(known: dict[str, Cause], name: str) -> Cause:
+def _find_cause(known: dict[str, Cause], name: str) -> Cause:
     from whyidle.errors import UsageError
 
     name = name.lower().replace("_", "-")
@@ -54,10 +54,10 @@ def _find(known: dict[str, Cause], name: str) -> Cause:
     )
 
 
-def _json(causes: list[Cause]) -> str:
+def _causes_json(causes: list[Cause]) -> str:
     import msgspec
 
-    from whyidle.cli import _pages
+    from whyidle.cli import _cause_pages
 
     rows = [
         {
@@ -67,57 +67,62 @@ def _json(causes: list[Cause]) -> str:
             "bucket": cause.bucket,
             "needs": cause.needs,
             "min_steps": cause.min_steps,
-            "fixes": [fix.id for fix in _pages.fixes(cause)],
+            "fixes": [fix.id for fix in _cause_pages.fixes_of_cause(cause)],
         }
         for cause in causes
     ]
     return msgspec.json.format(msgspec.json.encode(rows), indent=1).decode() + "\n"
 
 
-def _table(page: Page) -> None:
-    from whyidle.cli import _pages
-    from whyidle.exporters._next import next_commands
+def _print_table(page: Page) -> None:
+    from whyidle.cli import _cause_pages
+    from whyidle.exporters._next_steps import next_commands
 
-    families = _pages.by_family()
+    families = _cause_pages.by_family()
     longest = max(len(cause.id) for causes in families.values() for cause in causes)
     for family, causes in families.items():
-        page.gap()
-        page.line(page.text(family, "bold"))
+        page.write_blank_line()
+        page.write_paragraph(page.styled_text(family, "bold"))
         for cause in causes:
-            head = page.text(f"{cause.id:<{longest}}  ", "cyan")
-            page.line(page.text(cause.title), head=head, indent=2)
+            head = page.styled_text(f"{cause.id:<{longest}}  ", "cyan")
+            page.write_paragraph(page.styled_text(cause.title), head=head, indent=2)
     next_commands(page, [("whyidle causes ID", "what it means, how it is detected, what to do")])
 
 
-def _page(page: Page, cause: Cause) -> None:
-    from whyidle.cli import _pages, _predictors
-    from whyidle.exporters._next import next_commands
+def _print_page(page: Page, cause: Cause) -> None:
+    from whyidle.cli import _cause_pages, _predictor_legend
+    from whyidle.exporters._next_steps import next_commands
 
-    page.gap()
-    page.line(page.text(cause.title, "bold"))
-    page.line(page.text(f"{cause.id} · family {cause.family} · bucket {cause.bucket}", "dim"))
-    for section in _pages.sections(cause.doc):
-        _section(page, section.title, section.paragraphs)
-    _section(page, "Evidence needed", [f"- {need}" for need in _pages.needs(cause)])
+    page.write_blank_line()
+    page.write_paragraph(page.styled_text(cause.title, "bold"))
+    page.write_paragraph(
+        page.styled_text(f"{cause.id} · family {cause.family} · bucket {cause.bucket}", "dim")
+    )
+    for section in _cause_pages.parse_sections(cause.doc):
+        _print_section(page, section.title, section.paragraphs)
+    _print_section(
+        page, "Evidence needed", [f"- {need}" for need in _cause_pages.describe_needs(cause)]
+    )
     fixes = [
-        f"- {fix.id} ({_pages.CONSENTS[fix.consent]}): {' '.join(_pages.paragraphs(fix.doc))}"
-        for fix in _pages.fixes(cause)
+        f"- {fix.id} ({_cause_pages.CONSENTS[fix.consent]}): "
+        f"{' '.join(_cause_pages.join_paragraphs(fix.doc))}"
+        for fix in _cause_pages.fixes_of_cause(cause)
     ]
-    _section(page, "Fixes", fixes or ["- none yet"])
-    if told := _predictors.legend(" ".join([cause.doc, *fixes])):
-        _section(page, _predictors.HEADING, told)
+    _print_section(page, "Fixes", fixes or ["- none yet"])
+    if told := _predictor_legend.predictor_legend(" ".join([cause.doc, *fixes])):
+        _print_section(page, _predictor_legend.HEADING, told)
     next_commands(page, [("whyidle causes", "all of them")])
 
 
-def _section(page: Page, title: str, paragraphs: list[str]) -> None:
-    from whyidle.exporters._page import PROSE
+def _print_section(page: Page, title: str, paragraphs: list[str]) -> None:
+    from whyidle.exporters._text_page import PROSE
 
-    page.gap()
-    page.line(page.text(title, "bold"))
+    page.write_blank_line()
+    page.write_paragraph(page.styled_text(title, "bold"))
     for number, paragraph in enumerate(paragraphs):
         item = paragraph.startswith(("- ", "* "))
         if number and not item and not paragraph.startswith("    "):
-            page.gap()
+            page.write_blank_line()
         told = (paragraph[2:] if item else paragraph).replace("``", "`")
-        text = page.text(told, most=PROSE)
-        page.line(text, head=page.text("- ") if item else None, indent=2)
+        text = page.styled_text(told, most=PROSE)
+        page.write_paragraph(text, head=page.styled_text("- ") if item else None, indent=2)

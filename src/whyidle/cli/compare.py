@@ -11,9 +11,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _next, _output
-from whyidle.cli._options import STDOUT, quiet, store
-from whyidle.cli._progress import Progress
+from whyidle.cli import _next_steps, _output
+from whyidle.cli._options import STDOUT, add_quiet, add_store
+from whyidle.cli._progress_line import Progress
 from whyidle.cli._store import store_of
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="A")
     parser.add_argument("after", metavar="B")
     parser.add_argument(
-        "--max-regression", type=_percent, metavar="PCT", help="fail when B is slower by more"
+        "--max-regression", type=_parse_percent, metavar="PCT", help="fail when B is slower by more"
     )
     parser.add_argument("--json", metavar="PATH|-", help="the whole comparison")
     parser.add_argument("-a", "--all", action="store_true", help="every change")
-    quiet(parser)
-    store(parser)
+    add_quiet(parser)
+    add_store(parser)
 
 
-def _percent(text: str) -> float:
+def _parse_percent(text: str) -> float:
     try:
         value = float(text.removesuffix("%"))
     except ValueError:
@@ -46,59 +46,61 @@ def _percent(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Read both, compare, say."""
-    from whyidle.engine.compare import check, compare
+    from whyidle.engine.compare import check_regression, compare_diagnoses
 
     names = (args.before, args.after)
-    _output.check(args, inputs=[Path(name) for name in names])
+    _output.check_outputs(args, inputs=[Path(name) for name in names])
     with Progress(quiet=args.quiet) as progress:
-        before, after = (_diagnosis(args, name, progress) for name in names)
-    comparison = compare(before, after)
-    _say(args, comparison)
+        before, after = (_load_diagnosis(args, name, progress) for name in names)
+    comparison = compare_diagnoses(before, after)
+    _print_comparison(args, comparison)
     if args.max_regression is not None:
-        check(comparison, args.max_regression)
+        check_regression(comparison, args.max_regression)
     return 0
 
 
-def _diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> Diagnosis:
+def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> Diagnosis:
     """What a name means: a path where there is one, else a stored run."""
-    from whyidle.engine.explain import explain
+    from whyidle.engine.explain import explain_paths
     from whyidle.errors import InputError, StoreError
 
     if Path(name).exists():
-        return explain([Path(name)], progress=progress, stage=progress.stage).diagnosis
+        return explain_paths([Path(name)], progress=progress, stage=progress.show_stage).diagnosis
     shelf = store_of(args)
     try:
-        return shelf.read(shelf.find(name))
+        return shelf.read_diagnosis(shelf.find_run(name))
     except StoreError as error:
         raise InputError(
             f"{name} is neither a path nor a stored run.", why=error.why, hint="whyidle runs"
         ) from error
 
 
-def _say(args: argparse.Namespace, comparison: Comparison) -> None:
+def _print_comparison(args: argparse.Namespace, comparison: Comparison) -> None:
     if args.json:
         import msgspec
 
         text = msgspec.json.format(msgspec.json.encode(comparison), indent=1).decode()
-        _output.put(args.json, text + "\n")
+        _output.write_target(args.json, text + "\n")
         if args.json == STDOUT:
             return
-        _output.note(args, f"wrote {args.json}")
+        _output.print_note(args, f"wrote {args.json}")
     if not args.quiet:
-        _output.show(_text(args, comparison))
+        _output.print_text(_comparison_text(args, comparison))
 
 
-def _text(args: argparse.Namespace, comparison: Comparison) -> str:
-    from whyidle.exporters._comparison import render
+def _comparison_text(args: argparse.Namespace, comparison: Comparison) -> str:
+    from whyidle.exporters._comparison_page import render_comparison
 
     steps = [(f"whyidle causes {cause}", "new in B") for cause in comparison.appeared[:1]]
     if not args.all:
-        both = _next.shell([Path(args.before), Path(args.after)])
-        steps.append((f"whyidle compare {both} --all{_next.where(args.store)}", "every change"))
-    return render(
+        both = _next_steps.shell_text([Path(args.before), Path(args.after)])
+        steps.append(
+            (f"whyidle compare {both} --all{_next_steps.store_option(args.store)}", "every change")
+        )
+    return render_comparison(
         comparison,
-        width=_output.width(),
-        colours=_output.colours(),
+        width=_output.output_width(),
+        colours=_output.stream_colours(),
         full=args.all,
         next_steps=steps,
     )

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import STDOUT, quiet, store
+from whyidle.cli._options import STDOUT, add_quiet, add_store
 from whyidle.cli._store import store_of
 
 if TYPE_CHECKING:
-    from whyidle.exporters._page import Page
+    from whyidle.exporters._text_page import Page
     from whyidle.model.machine import Check, Machine
 
 _MARKS = {"ok": ("ok", "green"), "gap": ("GAP", "bold yellow"), "note": ("note", "cyan")} | {
@@ -23,54 +23,58 @@ _MARKS = {"ok": ("ok", "green"), "gap": ("GAP", "bold yellow"), "note": ("note",
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--json", metavar="PATH|-", help="all checks")
-    quiet(parser)
-    store(parser)
+    add_quiet(parser)
+    add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Look, and say."""
-    from whyidle.engine.doctor import examine
+    from whyidle.engine.doctor import examine_machine
 
-    _output.check(args)
-    machine = examine(environ=os.environ, folder=Path.cwd(), store=store_of(args).root)
+    _output.check_outputs(args)
+    machine = examine_machine(environ=os.environ, folder=Path.cwd(), store=store_of(args).root)
     if args.json:
         import msgspec
 
         text = msgspec.json.format(msgspec.json.encode(machine), indent=1).decode()
-        _output.put(args.json, text + "\n")
+        _output.write_target(args.json, text + "\n")
     if args.json != STDOUT and not args.quiet:
-        _output.show(_text(machine))
+        _output.print_text(_doctor_text(machine))
     return 0
 
 
-def _text(machine: Machine) -> str:
-    from whyidle.exporters._next import next_commands
-    from whyidle.exporters._page import Page
+def _doctor_text(machine: Machine) -> str:
+    from whyidle.exporters._next_steps import next_commands
+    from whyidle.exporters._text_page import Page
 
-    page = Page(_output.width(), _output.colours())
+    page = Page(_output.output_width(), _output.stream_colours())
     for topic in dict.fromkeys(check.topic for check in machine.checks):
-        page.gap()
-        page.line(page.text(topic, "bold"))
+        page.write_blank_line()
+        page.write_paragraph(page.styled_text(topic, "bold"))
         for check in machine.checks:
             if check.topic == topic:
-                _row(page, check)
+                _check_row(page, check)
     gaps = sum(check.state == "gap" for check in machine.checks)
-    page.gap()
-    page.line(page.text(f"{gaps} gap{'s' if gaps != 1 else ''}" if gaps else "no gaps", "bold"))
+    page.write_blank_line()
+    page.write_paragraph(
+        page.styled_text(f"{gaps} gap{'s' if gaps != 1 else ''}" if gaps else "no gaps", "bold")
+    )
     next_commands(
         page, [("whyidle explain TRACE", "diagnose a recording; needs none of the above")]
     )
-    return page.done()
+    return page.page_text()
 
 
-def _row(page: Page, check: Check) -> None:
+def _check_row(page: Page, check: Check) -> None:
     from rich.text import Text
 
     word, style = _MARKS[check.state]
-    head = Text().append_text(page.text(f"{word:<5}", style))
-    head.append_text(page.text(f"{check.name}: "))
-    page.line(page.text(check.found), head=head, indent=2)
+    head = Text().append_text(page.styled_text(f"{word:<5}", style))
+    head.append_text(page.styled_text(f"{check.name}: "))
+    page.write_paragraph(page.styled_text(check.found), head=head, indent=2)
     if check.means:
-        page.line(page.text(check.means, "dim"), indent=7)
+        page.write_paragraph(page.styled_text(check.means, "dim"), indent=7)
     if check.close:
-        page.line(page.text(check.close), head=page.text("close it: ", "green"), indent=7)
+        page.write_paragraph(
+            page.styled_text(check.close), head=page.styled_text("close it: ", "green"), indent=7
+        )

@@ -10,9 +10,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _next, _output
-from whyidle.cli._options import gate, outputs, storage
-from whyidle.cli._progress import Progress
+from whyidle.cli import _next_steps, _output
+from whyidle.cli._options import add_gate, add_outputs, add_storage
+from whyidle.cli._progress_line import Progress
 from whyidle.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -23,30 +23,32 @@ if TYPE_CHECKING:
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("path", nargs="+", type=Path, metavar="PATH", help="what was recorded")
-    outputs(parser, perfetto=True)
-    storage(parser)
-    gate(parser)
+    add_outputs(parser, perfetto=True)
+    add_storage(parser)
+    add_gate(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read, diagnose, store, say."""
-    from whyidle.engine.explain import explain
+    from whyidle.engine.explain import explain_paths
 
-    _output.check(args, inputs=args.path)
+    _output.check_outputs(args, inputs=args.path)
     with Progress(quiet=args.quiet) as progress:
-        diagnosis, timelines = explain(args.path, progress=progress, stage=progress.stage)
-    stored = "last" if timelines and _output.keep(args, diagnosis) else None
+        diagnosis, timelines = explain_paths(
+            args.path, progress=progress, stage=progress.show_stage
+        )
+    stored = "last" if timelines and _output.store_diagnosis(args, diagnosis) else None
     if args.perfetto:
-        _annotate(args, diagnosis, timelines)
-    steps = _next.after(diagnosis, args.path, stored, args.store)
-    _output.say(args, diagnosis, steps, stored=stored)
-    return _output.hold(args, diagnosis)
+        _write_annotated_trace(args, diagnosis, timelines)
+    steps = _next_steps.next_steps(diagnosis, args.path, stored, args.store)
+    _output.write_report(args, diagnosis, steps, stored=stored)
+    return _output.gate_status(args, diagnosis)
 
 
-def _annotate(
+def _write_annotated_trace(
     args: argparse.Namespace, diagnosis: Diagnosis, timelines: tuple[Timeline, ...]
 ) -> None:
-    from whyidle.engine.overlay import overlays
+    from whyidle.engine.trace_overlay import make_overlays
     from whyidle.exporters import perfetto
 
     if not timelines:
@@ -54,8 +56,10 @@ def _annotate(
             "--perfetto needs the recording itself.", why="This is a diagnosis, made before."
         )
     try:
-        written = perfetto.write(diagnosis, overlays(timelines, diagnosis), Path(args.perfetto))
+        written = perfetto.write(
+            diagnosis, make_overlays(timelines, diagnosis), Path(args.perfetto)
+        )
     except OSError as error:
         raise InputError(f"Cannot write {args.perfetto}.", why=f"{error.strerror}.") from error
     for path in written:
-        _output.note(args, f"wrote {path}; open it at ui.perfetto.dev")
+        _output.print_note(args, f"wrote {path}; open it at ui.perfetto.dev")

@@ -19,15 +19,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _lengths, _output, _trials
-from whyidle.cli._options import outputs, storage
+from whyidle.cli import _durations, _fix_results, _output
+from whyidle.cli._options import add_outputs, add_storage
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
-    from whyidle.engine.trial.handover import Handover
-    from whyidle.engine.trial.heal import Healed
-    from whyidle.engine.trial.healing import Healing
-    from whyidle.engine.trial.once import Left
+    from whyidle.engine.trial.loop.optimize import Optimized
+    from whyidle.engine.trial.loop.patch_check import PatchCheck
+    from whyidle.engine.trial.loop.trial_session import TrialSession
+    from whyidle.engine.trial.statistics.startup_cost import RemainingJob
 
 LEAST_S, MOST_S = 20.0, 24 * 3600.0
 """bounds of --budget"""
@@ -39,27 +39,27 @@ INTERRUPTED = 130
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "whyidle fix [OPTIONS] [--] COMMAND..."
-    outputs(parser)
-    storage(parser)
+    add_outputs(parser)
+    add_storage(parser)
     group = parser.add_argument_group("trials")
     group.add_argument(
         "--budget",
         metavar="TIME",
-        type=_budget,
+        type=_parse_budget,
         default=300.0,
         help="about how long all of it may take: 90s, 5m, 1h (default: 5m)",
     )
     group.add_argument(
         "--left",
         metavar="LENGTH",
-        type=_left,
+        type=_parse_left,
         help="how much of the job is still to run: 20000 (steps), 90m, 6h, 3d; a fix that costs "
         "more at its start than it brings in that is not kept",
     )
     group.add_argument(
         "--allow",
         metavar="CLASS",
-        type=_classes,
+        type=_parse_consent,
         default=frozenset(),
         help="also try fixes that change the precision of numbers (numerics) or what is learned "
         "(convergence); several: --allow numerics,convergence",
@@ -87,7 +87,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resources",
         metavar="LIST",
-        type=_resources,
+        type=_parse_resources,
         default={},
         help="with --engine ray: what a trial holds of the cluster, such as cpu=8,gpu=1 (default: "
         "all of one machine)",
@@ -101,38 +101,38 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--price",
         metavar="PRICE",
-        type=_price,
+        type=_parse_price,
         help="what a GPU costs an hour, to tell what is saved",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
-def _budget(text: str) -> float:
+def _parse_budget(text: str) -> float:
     try:
-        told = _lengths.seconds(text)
+        told = _durations.parse_seconds(text)
         seconds = float(text) if told is None else told
     except ValueError:
         seconds = -1.0
     if not LEAST_S <= seconds <= MOST_S:
-        raise argparse.ArgumentTypeError(f"must be 20s to 24h, not {text!r}: {_lengths.FORMS}")
+        raise argparse.ArgumentTypeError(f"must be 20s to 24h, not {text!r}: {_durations.FORMS}")
     return seconds
 
 
-def _left(text: str) -> Left:
-    from whyidle.engine.trial.once import Left
+def _parse_left(text: str) -> RemainingJob:
+    from whyidle.engine.trial.statistics.startup_cost import RemainingJob
 
     try:
-        seconds = _lengths.seconds(text)
+        seconds = _durations.parse_seconds(text)
         value = float(text) if seconds is None else seconds
     except ValueError:
         seconds, value = None, -1.0
     if not 0.0 < value < math.inf:
-        forms = f"a number of steps (20000), or a time: {_lengths.FORMS}"
+        forms = f"a number of steps (20000), or a time: {_durations.FORMS}"
         raise argparse.ArgumentTypeError(f"must be {forms}, not {text!r}")
-    return Left(steps=value) if seconds is None else Left(seconds=seconds)
+    return RemainingJob(steps=value) if seconds is None else RemainingJob(seconds=seconds)
 
 
-def _price(text: str) -> float:
+def _parse_price(text: str) -> float:
     try:
         price = float(text)
     except ValueError:
@@ -142,7 +142,7 @@ def _price(text: str) -> float:
     return price
 
 
-def _resources(text: str) -> dict[str, float]:
+def _parse_resources(text: str) -> dict[str, float]:
     try:
         found = {name: float(count) for name, count in (one.split("=") for one in text.split(","))}
     except ValueError:
@@ -152,7 +152,7 @@ def _resources(text: str) -> dict[str, float]:
     return found
 
 
-def _classes(text: str) -> frozenset[str]:
+def _parse_consent(text: str) -> frozenset[str]:
     named = frozenset(text.split(","))
     if not named <= set(CLASSES):
         raise argparse.ArgumentTypeError(f"must be {' or '.join(CLASSES)}, not {text!r}")
@@ -161,23 +161,25 @@ def _classes(text: str) -> frozenset[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Try fixes on the command, store the result and report it."""
-    from whyidle.cli._trying import Progress
-    from whyidle.engine.record import command_of
-    from whyidle.engine.trial.candidates import SAFE
-    from whyidle.engine.trial.executor import Terms, start
-    from whyidle.engine.trial.heal import STOPPED
-    from whyidle.engine.trial.healing import Healing
+    from whyidle.cli._fix_progress import FixProgress
+    from whyidle.engine.recording.launcher import command_of
+    from whyidle.engine.trial.executor import TrialTerms, start_executor
+    from whyidle.engine.trial.loop.candidates import SAFE
+    from whyidle.engine.trial.loop.optimize import STOPPED
+    from whyidle.engine.trial.loop.trial_session import TrialSession
 
     if not args.command:
         raise UsageError("There is no command to fix.", hint="whyidle fix python train.py")
     command = command_of(args.command)
-    _output.check(args)
-    files = _trials.places(args)
-    engine = start(args.engine, Terms(command, args.network, args.yes, args.resources))
+    _output.check_outputs(args)
+    files = _fix_results.choose_outputs(args)
+    engine = start_executor(
+        args.engine, TrialTerms(command, args.network, args.yes, args.resources)
+    )
     folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
     try:
-        with Progress(quiet=args.quiet, budget_s=args.budget) as progress:
-            healing = Healing(
+        with FixProgress(quiet=args.quiet, budget_s=args.budget) as progress:
+            healing = TrialSession(
                 command=command,
                 folder=folder,
                 engine=engine,
@@ -186,30 +188,30 @@ def run(args: argparse.Namespace) -> int:
                 voice=progress,
                 left=args.left,
             )
-            found = _healed(healing)
-            handed = _handed(healing, found)
-        results = _trials.Results(found, handed, engine.notes())
-        _trials.tell(args, results, command, files)
+            found = _collect_outcome(healing)
+            handed = _make_handover(healing, found)
+        results = _fix_results.Results(found, handed, engine.executor_notes())
+        _fix_results.report_results(args, results, command, files)
     finally:
         engine.close()
         shutil.rmtree(folder, ignore_errors=True)
     return INTERRUPTED if found.stopped == STOPPED else 0
 
 
-def _healed(healing: Healing) -> Healed:
+def _collect_outcome(healing: TrialSession) -> Optimized:
     """What trials come to; stopped before the first one, nothing is known that could be told."""
-    from whyidle.engine.trial.heal import heal
+    from whyidle.engine.trial.loop.optimize import optimize
 
     try:
-        return heal(healing)
+        return optimize(healing)
     except KeyboardInterrupt:
         print("\nwhyidle: stopped before anything was tried", file=sys.stderr)
         raise
 
 
-def _handed(healing: Healing, found: Healed) -> Handover | None:
+def _make_handover(healing: TrialSession, found: Optimized) -> PatchCheck | None:
     """The patch; where it cannot be made, what was found before must not be lost with it."""
-    from whyidle.engine.trial.handover import hand_over
+    from whyidle.engine.trial.loop.patch_check import hand_over
 
     try:
         return hand_over(healing, found, Path.cwd())

@@ -11,8 +11,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _next, _output
-from whyidle.cli._options import gate, outputs, store
+from whyidle.cli import _next_steps, _output
+from whyidle.cli._options import add_gate, add_outputs, add_store
 from whyidle.cli._store import store_of
 
 if TYPE_CHECKING:
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("run_or_file", nargs="?", default="last", metavar="RUN|FILE")
-    outputs(parser)
-    store(parser)
-    gate(parser)
+    add_outputs(parser)
+    add_store(parser)
+    add_gate(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Find, read, say."""
-    diagnosis, source = stored(args, args.run_or_file)
-    _output.check(args, inputs=[source])
-    steps = _next.after_report(diagnosis, args.run_or_file, args.store)
-    _output.say(args, diagnosis, steps, stored=args.run_or_file)
-    return _output.hold(args, diagnosis)
+    diagnosis, source = load_stored(args, args.run_or_file)
+    _output.check_outputs(args, inputs=[source])
+    steps = _next_steps.after_report(diagnosis, args.run_or_file, args.store)
+    _output.write_report(args, diagnosis, steps, stored=args.run_or_file)
+    return _output.gate_status(args, diagnosis)
 
 
-def stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
+def load_stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
     """The diagnosis that a name means, and the file it stands in.
 
     Raises:
         StoreError: there is no such run, or it cannot be read.
     """
     from whyidle.engine.explain import document_at
-    from whyidle.engine.watch import diagnose_recording, recording_at
+    from whyidle.engine.recording.recording_diagnosis import diagnose_recording, recording_at
     from whyidle.errors import StoreError
     from whyidle.store.document import read_diagnosis
     from whyidle.store.entry import DIAGNOSIS
@@ -54,20 +54,22 @@ def stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
         raise StoreError(
             f"{name} is no diagnosis.",
             why="Only a file that was written with --json can be rendered again.",
-            hint=f"whyidle explain {_next.shell([Path(name)])}",
+            hint=f"whyidle explain {_next_steps.shell_text([Path(name)])}",
         )
     if document is None:
-        folder = _meant(args, name).path
+        folder = _find_entry(args, name).path
         document = folder / DIAGNOSIS
         if not document.exists() and (recording := recording_at(folder)) is not None:
             return diagnose_recording(recording), document  # it still runs, or we were killed
     return read_diagnosis(document), document
 
 
-def _meant(args: argparse.Namespace, name: str) -> Entry:
+def _find_entry(args: argparse.Namespace, name: str) -> Entry:
     """The run of that name; where it is not the newest, because that one failed, this is said."""
     shelf = store_of(args)
-    found, newest = shelf.find(name), shelf.entries()[-1]
+    found, newest = shelf.find_run(name), shelf.list_runs()[-1]
     if name == "last" and newest.id != found.id:
-        _output.note(args, f"the newest run, {newest.id}, failed before anything was seen of it")
+        _output.print_note(
+            args, f"the newest run, {newest.id}, failed before anything was seen of it"
+        )
     return found

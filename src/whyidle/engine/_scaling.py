@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.analysis.job import Job
-from whyidle.engine._jobs import steps_of
+from whyidle.engine.diagnosis.job_starts import steps_of
 
 SEARCH: Final = 16
 """skips that finding the scale explains: it begins at 2**16 and is halved by each"""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from whyidle.analysis.spread import ratio_of_means
+from whyidle.analysis.sample_statistics import ratio_of_means
 from whyidle.errors import GateError, InputError
 from whyidle.model.buckets import BUCKETS, REASONS, Bucket
 from whyidle.model.comparison import Change, Comparison, Side, StepChange
@@ -18,13 +18,13 @@ _FULL = 60
 """a kernel table of this length was cut: what is not in it may still have run"""
 
 
-class _Cost(NamedTuple):
+class _CostChange(NamedTuple):
     seconds: float
     meaning: str
     bucket: Bucket | None
 
 
-def compare(before: Diagnosis, after: Diagnosis) -> Comparison:
+def compare_diagnoses(before: Diagnosis, after: Diagnosis) -> Comparison:
     """What changed from one run to another.
 
     Where a side has no step boundaries the lists are in shares of the recording instead of
@@ -37,19 +37,23 @@ def compare(before: Diagnosis, after: Diagnosis) -> Comparison:
     )
     least = SMALL * scales[0]
     return Comparison(
-        before=_side(before),
-        after=_side(after),
-        step=_step(before, after),
-        buckets=_changes(_buckets(before, scales[0]), _buckets(after, scales[1]), 0.0),
-        reasons=_changes(_reasons(before, scales[0]), _reasons(after, scales[1]), least),
-        kernels=_kernels(before, after, scales, least),
-        gone=_without(_causes(before), _causes(after)),
-        appeared=_without(_causes(after), _causes(before)),
-        notes=_notes(before, after, timed),
+        before=_summarize_side(before),
+        after=_summarize_side(after),
+        step=_compare_steps(before, after),
+        buckets=_list_changes(
+            _bucket_costs(before, scales[0]), _bucket_costs(after, scales[1]), 0.0
+        ),
+        reasons=_list_changes(
+            _reason_costs(before, scales[0]), _reason_costs(after, scales[1]), least
+        ),
+        kernels=_compare_kernels(before, after, scales, least),
+        gone=_set_difference(_cause_ids(before), _cause_ids(after)),
+        appeared=_set_difference(_cause_ids(after), _cause_ids(before)),
+        notes=_comparison_notes(before, after, timed),
     )
 
 
-def check(comparison: Comparison, max_regression_percent: float) -> None:
+def check_regression(comparison: Comparison, max_regression_percent: float) -> None:
     """Hold the gate: a slow-down must be real, and larger than allowed, to fail it.
 
     Raises:
@@ -71,10 +75,10 @@ def check(comparison: Comparison, max_regression_percent: float) -> None:
         )
 
 
-def _side(diagnosis: Diagnosis) -> Side:
+def _summarize_side(diagnosis: Diagnosis) -> Side:
     return Side(
         run=diagnosis.run.id,
-        sources=_sources(diagnosis),
+        sources=_source_names(diagnosis),
         state=diagnosis.verdict.state,
         headline=diagnosis.verdict.headline,
         step_s=diagnosis.steps.mean_s,
@@ -82,14 +86,14 @@ def _side(diagnosis: Diagnosis) -> Side:
     )
 
 
-def _sources(diagnosis: Diagnosis) -> list[str]:
+def _source_names(diagnosis: Diagnosis) -> list[str]:
     """What was watched, or which recordings were explained."""
     command = diagnosis.run.command
     return [shlex.join(command)] if command else diagnosis.run.sources
 
 
-def _step(before: Diagnosis, after: Diagnosis) -> StepChange | None:
-    ratio = ratio_of_means(_steady(before), _steady(after))
+def _compare_steps(before: Diagnosis, after: Diagnosis) -> StepChange | None:
+    ratio = ratio_of_means(_steady_lengths(before), _steady_lengths(after))
     if ratio is None:
         return None
     return StepChange(
@@ -101,7 +105,7 @@ def _step(before: Diagnosis, after: Diagnosis) -> StepChange | None:
     )
 
 
-def _steady(diagnosis: Diagnosis) -> list[float]:
+def _steady_lengths(diagnosis: Diagnosis) -> list[float]:
     """Lengths of the steady steps, s."""
     if diagnosis.steps.detected_by is None:
         return []
@@ -109,20 +113,24 @@ def _steady(diagnosis: Diagnosis) -> list[float]:
     return [s for s, counts in zip(times, steady, strict=True) if counts] if steady else times
 
 
-def _buckets(diagnosis: Diagnosis, scale: float) -> dict[str, _Cost]:
+def _bucket_costs(diagnosis: Diagnosis, scale: float) -> dict[str, _CostChange]:
     shares = diagnosis.attribution
-    return {b: _Cost(getattr(shares, b) * scale, "", b) for b in BUCKETS if getattr(shares, b)}
-
-
-def _reasons(diagnosis: Diagnosis, scale: float) -> dict[str, _Cost]:
     return {
-        row.reason: _Cost(row.share * scale, row.meaning, row.bucket)
+        b: _CostChange(getattr(shares, b) * scale, "", b) for b in BUCKETS if getattr(shares, b)
+    }
+
+
+def _reason_costs(diagnosis: Diagnosis, scale: float) -> dict[str, _CostChange]:
+    return {
+        row.reason: _CostChange(row.share * scale, row.meaning, row.bucket)
         for row in diagnosis.detail.reasons
         if row.reason != "compute" and row.reason in REASONS
     }
 
 
-def _changes(before: Mapping[str, _Cost], after: Mapping[str, _Cost], least: float) -> list[Change]:
+def _list_changes(
+    before: Mapping[str, _CostChange], after: Mapping[str, _CostChange], least: float
+) -> list[Change]:
     changes = []
     for name in {**before, **after}:
         known = after.get(name) or before[name]
@@ -139,10 +147,10 @@ def _changes(before: Mapping[str, _Cost], after: Mapping[str, _Cost], least: flo
                     delta_s=now - was,
                 )
             )
-    return _ranked(changes)
+    return _rank_changes(changes)
 
 
-def _kernels(
+def _compare_kernels(
     before: Diagnosis, after: Diagnosis, scales: tuple[float, float], least: float
 ) -> list[Change]:
     """Kernels by name. One that a full table does not list may have run for up to as long as the
@@ -150,7 +158,7 @@ def _kernels(
     if _unrecorded(before, after):
         return []
     rows = [{row.name: row for row in side.detail.kernels} for side in (before, after)]
-    floors = [_floor(side.detail.kernels) for side in (before, after)]
+    floors = [_shortest_listed(side.detail.kernels) for side in (before, after)]
     changes = []
     for name in {**rows[0], **rows[1]}:
         row = rows[1].get(name) or rows[0][name]
@@ -167,12 +175,12 @@ def _kernels(
                     name=name,
                     meaning=row.group,
                     bucket=None,
-                    before_s=_known(times[0], floors[0]),
-                    after_s=_known(times[1], floors[1]),
+                    before_s=_known_duration(times[0], floors[0]),
+                    after_s=_known_duration(times[1], floors[1]),
                     delta_s=delta,
                 )
             )
-    return _ranked(changes)
+    return _rank_changes(changes)
 
 
 def _unrecorded(before: Diagnosis, after: Diagnosis) -> str:
@@ -186,28 +194,28 @@ def _unrecorded(before: Diagnosis, after: Diagnosis) -> str:
     return ""
 
 
-def _floor(rows: list[KernelRow]) -> float:
+def _shortest_listed(rows: list[KernelRow]) -> float:
     return min(row.share for row in rows) if len(rows) >= _FULL else 0.0
 
 
-def _known(value: float | None, floor: float) -> float | None:
+def _known_duration(value: float | None, floor: float) -> float | None:
     """Zero where a whole table does not list it, None where the table was cut."""
     return value if value is not None or floor > 0.0 else 0.0
 
 
-def _ranked(changes: list[Change]) -> list[Change]:
+def _rank_changes(changes: list[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: (-abs(change.delta_s), change.name))
 
 
-def _causes(diagnosis: Diagnosis) -> list[str]:
+def _cause_ids(diagnosis: Diagnosis) -> list[str]:
     return [finding.cause for finding in diagnosis.findings if finding.severity != "info"]
 
 
-def _without(these: list[str], those: list[str]) -> list[str]:
+def _set_difference(these: list[str], those: list[str]) -> list[str]:
     return [cause for cause in these if cause not in those]
 
 
-def _notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
+def _comparison_notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
     """What makes the two less comparable."""
     notes = []
     if not timed:
@@ -229,7 +237,7 @@ def _notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
         )
     if (before.run.id, before.run.sources) == (after.run.id, after.run.sources):
         notes.append("both sides are the same recording")
-    few = min(len(_steady(before)), len(_steady(after)))
+    few = min(len(_steady_lengths(before)), len(_steady_lengths(after)))
     if 2 <= few < 5:
         notes.append(f"only {few} steps on a side: the interval is wide")
     notes.append(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from whyidle.engine import _gpus, _host, _software, _sources
+from whyidle.engine.machine import gpu_checks, host_checks, software_checks, source_checks
 from whyidle.model.machine import Machine
 
 
-def examine(
+def examine_machine(
     *, root: Path = Path("/"), environ: Mapping[str, str], folder: Path, store: Path
 ) -> Machine:
     """Every check, in the order of the report. Nothing is changed; plug-ins of other packages are
@@ -21,14 +21,14 @@ def examine(
         folder: the working folder, whose storage is looked at.
         store: where runs would be kept.
     """
-    gpus = _gpus.checks(root)
+    gpus = gpu_checks.check_gpus(root)
     found = any(check.name == "GPU" and check.state == "ok" for check in gpus)
     return Machine(
         checks=[
-            *_software.checks(gpu=found),
+            *software_checks.check_software(gpu=found),
             *gpus,
-            *_host.checks(root, environ),
-            *_sources.checks(root, environ, gpu=found),
-            *_host.storage(root, folder, store),
+            *host_checks.check_host(root, environ),
+            *source_checks.check_sources(root, environ, gpu=found),
+            *host_checks.check_storage(root, folder, store),
         ]
     )

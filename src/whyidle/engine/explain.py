@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from whyidle import catalog
-from whyidle.engine.diagnose import diagnose
-from whyidle.engine.watch import diagnose_recording, recording_at
-from whyidle.importers._find import sources
-from whyidle.importers._together import load_all
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.recording.recording_diagnosis import diagnose_recording, recording_at
+from whyidle.importers._parallel_load import load_all
+from whyidle.importers._recording_search import find_recordings
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.timeline import Timeline
 from whyidle.store.document import read_diagnosis
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 _DOCUMENT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"whyidle/diagnosis/')
 
 
-def explain(
+def explain_paths(
     paths: Sequence[Path],
     *,
     progress: Progress | None = None,
@@ -52,8 +52,8 @@ def explain(
     if len(paths) == 1 and (recording := recording_at(paths[0])) is not None:
         return Explanation(diagnose_recording(recording), ())
     importers = list(catalog.load_importers().values())
-    timelines = load_all(sources(*paths, importers=importers), progress, importers)
-    return Explanation(diagnose(timelines, progress=stage), tuple(timelines))
+    timelines = load_all(find_recordings(*paths, importers=importers), progress, importers)
+    return Explanation(diagnose_job(timelines, progress=stage), tuple(timelines))
 
 
 def document_at(path: Path) -> Path | None:

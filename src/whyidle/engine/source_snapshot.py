@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.importers import probe
-from whyidle.importers._loading import document, lines
+from whyidle.importers._loader_records import read_document, read_lines
 from whyidle.model.frames import own_files
-from whyidle.store.atomic import write_atomic
+from whyidle.store.atomic_write import write_atomic
 
 MOST_FILES: Final = 50
 MOST_BYTES: Final = 1 << 20
@@ -25,11 +25,11 @@ MOST_BYTES: Final = 1 << 20
 def keep_sources(recording: Path) -> None:
     """Write ``sources.json``: the user's files that stacks of training processes name -> their text
     (None: it could not be kept). What it holds already stays as it is."""
-    kept: dict[str, str | None] = document(recording / probe.SOURCES)
+    kept: dict[str, str | None] = read_document(recording / probe.SOURCES)
     before = len(kept)
-    for process in (*probe.trained(recording), *probe.untrained(recording)):
+    for process in (*probe.trained_processes(recording), *probe.untrained_processes(recording)):
         stacks = recording / f"{process}.stacks"
-        for name in own_files(lines(stacks)):
+        for name in own_files(read_lines(stacks)):
             if name not in kept:
                 kept[name] = _unchanged_text(Path(name), stacks) if len(kept) < MOST_FILES else None
     if len(kept) > before:

@@ -12,12 +12,11 @@ docstring line is its help text, and it declares
 and one of two functions, both pure in the diagnosis (the same document gives the same text, byte
 for byte):
 
-``render(diagnosis: Diagnosis) -> str``
-    the whole form as text, ending in a newline.
-``write(diagnosis: Diagnosis, overlays: Sequence[Overlay], target: Path) -> list[Path]``
-    for forms that copy the recording itself (``perfetto``): reads each overlay's source file
-    again, writes ``target`` (one file per recording where there are several) and returns the
-    files written. ``whyidle.engine.overlay.overlays`` makes the overlays. Raises InputError
+    ``render(diagnosis: Diagnosis) -> str`` the whole form as text, ending in a newline.
+    ``write(diagnosis: Diagnosis, overlays: Sequence[Overlay], target: Path) -> list[Path]`` for
+    forms that copy the recording itself (``perfetto``): reads each overlay's source file again,
+    writes ``target`` (one file per recording where there are several) and returns the files
+    written. ``whyidle.engine.trace_overlay.make_overlays`` makes the overlays. Raises InputError
     where a source cannot be read a second time.
 
 Files that begin with an underscore are parts shared by the forms: ``_palette`` (what the eight

@@ -86,19 +86,19 @@ def title_of(group: str) -> str:
     return {**KERNELS, **HOST}.get(group, (group, ""))[0]
 
 
-def ink(colour: str) -> str:
+def text_colour(colour: str) -> str:
     """Black or white, whichever is read better on a colour (at least 4.5 to 1)."""
-    return "#000000" if luminance(colour) > 0.179 else "#ffffff"
+    return "#000000" if relative_luminance(colour) > 0.179 else "#ffffff"
 
 
-def luminance(colour: str) -> float:
+def relative_luminance(colour: str) -> float:
     """Relative luminance (0-1) as WCAG 2 defines it."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def ramp(share: float) -> str:
+def share_colour(share: float) -> str:
     """The colour of a share (0-1) of useful compute: sand to amber to deep teal."""
     stops = ((0.0, "#fbe7c6"), (0.4, "#f0b25f"), (0.7, "#7fb59f"), (1.0, "#04655b"))
     share = min(1.0, max(0.0, share))

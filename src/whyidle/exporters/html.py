@@ -10,19 +10,19 @@ from importlib.resources import files
 import msgspec
 
 from whyidle.exporters._html import (
+    coverage,
     findings,
     fixed_job,
-    notes,
+    kernel_tables,
     ranks,
     summary,
-    tables,
     timeline,
     trials,
 )
-from whyidle.exporters._html.element import Markup, e, script_text
-from whyidle.exporters._near import near
-from whyidle.exporters._palette import LOOKS, ink, ramp
-from whyidle.exporters._trials import outcome
+from whyidle.exporters._html.element import Markup, element, script_text
+from whyidle.exporters._palette import LOOKS, share_colour, text_colour
+from whyidle.exporters._relative_paths import shorten_paths
+from whyidle.exporters._trials_page import summarize_outcome
 from whyidle.model.diagnosis import Diagnosis
 
 SUFFIXES = (".html", ".htm")
@@ -35,69 +35,72 @@ def render(diagnosis: Diagnosis) -> str:
     Names in it come from recordings that others made: all text is escaped, and a content security
     policy allows our own script by its hash and nothing else, no network included.
     """
-    diagnosis = near(diagnosis)
-    head = e(
+    diagnosis = shorten_paths(diagnosis)
+    head = element(
         "head",
-        e("meta", charset="utf-8"),
-        e("meta", http_equiv="Content-Security-Policy", content=_policy()),
-        e("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        e("meta", name="color-scheme", content="light dark"),
-        e("meta", name="generator", content=f"whyidle {diagnosis.run.whyidle}"),
-        e("title", f"{outcome(diagnosis) or diagnosis.verdict.headline} · whyidle"),
-        e("style", _style()),
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_content_policy()),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="generator", content=f"whyidle {diagnosis.run.whyidle}"),
+        element("title", f"{summarize_outcome(diagnosis) or diagnosis.verdict.headline} · whyidle"),
+        element("style", _style_sheet()),
     )
-    body = e(
+    body = element(
         "body",
-        summary.masthead(diagnosis),
-        e("main", _sections(diagnosis)),
-        e("script", script_text(_data(diagnosis)), type="application/json", id="data"),
-        e("script", _script()),
+        summary.render_masthead(diagnosis),
+        element("main", _page_sections(diagnosis)),
+        element("script", script_text(_page_data(diagnosis)), type="application/json", id="data"),
+        element("script", _page_script()),
     )
-    return f"<!doctype html>\n{e('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _sections(diagnosis: Diagnosis) -> list[Markup | None]:
+def _page_sections(diagnosis: Diagnosis) -> list[Markup | None]:
     return [
-        fixed_job.verdict(diagnosis) or summary.verdict(diagnosis),
-        summary.attribution(diagnosis),
-        trials.trials(diagnosis),
-        findings.findings(diagnosis),
-        timeline.timeline(diagnosis),
-        summary.steps(diagnosis),
-        ranks.ranks(diagnosis),
-        tables.kernels(diagnosis),
-        notes.abstentions(diagnosis),
-        notes.coverage(diagnosis),
+        fixed_job.verdict(diagnosis) or summary.render_verdict(diagnosis),
+        summary.render_attribution(diagnosis),
+        trials.render_trials(diagnosis),
+        findings.render_findings(diagnosis),
+        timeline.render_timeline(diagnosis),
+        summary.render_steps(diagnosis),
+        ranks.render_ranks(diagnosis),
+        kernel_tables.render_kernels(diagnosis),
+        coverage.render_abstentions(diagnosis),
+        coverage.render_coverage(diagnosis),
     ]
 
 
-def _data(diagnosis: Diagnosis) -> str:
-    known = {"timeline": timeline.data(diagnosis.detail.picture), "ranks": ranks.data(diagnosis)}
+def _page_data(diagnosis: Diagnosis) -> str:
+    known = {
+        "timeline": timeline.timeline_data(diagnosis.detail.picture),
+        "ranks": ranks.rank_data(diagnosis),
+    }
     return msgspec.json.encode(known).decode()
 
 
 @cache
-def _style() -> Markup:
+def _style_sheet() -> Markup:
     """The style sheet, with the palette filled in."""
     colours = [
-        f".{key}.seg,.{key}.dot{{background-color:{look.colour};color:{ink(look.colour)}}}"
+        f".{key}.seg,.{key}.dot{{background-color:{look.colour};color:{text_colour(look.colour)}}}"
         f".fill-{key}{{fill:{look.colour}}}"
         for key, look in LOOKS.items()
     ]
     levels = ranks.LEVELS
-    heat = [f".heat{i}{{fill:{ramp((i + 0.5) / levels)}}}" for i in range(levels)]
-    return Markup(_resource("page.css") + "".join(colours + heat))
+    heat = [f".heat{i}{{fill:{share_colour((i + 0.5) / levels)}}}" for i in range(levels)]
+    return Markup(_read_resource("page.css") + "".join(colours + heat))
 
 
 @cache
-def _script() -> Markup:
-    return Markup(_resource("page.js"))
+def _page_script() -> Markup:
+    return Markup(_read_resource("page.js"))
 
 
-def _policy() -> str:
-    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+def _content_policy() -> str:
+    digest = base64.b64encode(hashlib.sha256(_page_script().encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
-def _resource(name: str) -> str:
+def _read_resource(name: str) -> str:
     return files("whyidle.exporters._html").joinpath(name).read_text(encoding="utf-8")

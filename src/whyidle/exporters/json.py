@@ -17,11 +17,11 @@ def render(diagnosis: Diagnosis) -> str:
     as ``null``, which is what they mean. A scalar of an array library is written as its number:
     a slip in one figure must not cost the document.
     """
-    encoded = msgspec.json.encode(diagnosis, enc_hook=_number)
+    encoded = msgspec.json.encode(diagnosis, enc_hook=_encode_unsupported)
     return msgspec.json.format(encoded, indent=1).decode() + "\n"
 
 
-def _number(value: object) -> object:
+def _encode_unsupported(value: object) -> object:
     """What msgspec asks of whatever it has no form for: another form of it, or this very exception,
     of which it makes the error that names the type."""
     item = getattr(value, "item", None)

@@ -5,22 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from whyidle.exporters._ending import ending
-from whyidle.exporters._near import near
-from whyidle.exporters._palette import LOOKS
-from whyidle.exporters._trials import came, foretold, fruitless, memory, outcome
-from whyidle.exporters._tried import advised, in_turn, rejected, tried
-from whyidle.exporters._words import (
+from whyidle.exporters._exit_status import describe_exit
+from whyidle.exporters._number_format import (
     CONSENTS,
     NONE,
-    elsewhere,
-    interval,
-    measured,
-    method,
-    percent,
-    place,
-    seconds,
-    speedup,
+    format_evidence,
+    format_interval,
+    format_method,
+    format_percent,
+    format_place,
+    format_seconds,
+    format_speedup,
+    overlap_remark,
+)
+from whyidle.exporters._palette import LOOKS
+from whyidle.exporters._relative_paths import shorten_paths
+from whyidle.exporters._trial_outcomes import describe_outcome, in_turn, is_rejected, order_findings
+from whyidle.exporters._trials_page import (
+    explain_no_gain,
+    format_measurement,
+    format_memory,
+    format_prediction,
+    summarize_outcome,
 )
 from whyidle.model.diagnosis import Diagnosis, Finding, ProposedFix, Trial
 
@@ -35,9 +41,9 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 def render(diagnosis: Diagnosis) -> str:
     """The diagnosis as GitHub-flavoured Markdown."""
-    diagnosis = near(diagnosis)
-    told = outcome(diagnosis) or fruitless(diagnosis)
-    _, said = ending(diagnosis)
+    diagnosis = shorten_paths(diagnosis)
+    told = summarize_outcome(diagnosis) or explain_no_gain(diagnosis)
+    _, said = describe_exit(diagnosis)
     lines = [
         *([] if not said else [f"**{_text(said)}.**", ""]),
         f"### {_text(diagnosis.verdict.headline)}",
@@ -63,10 +69,10 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
     yield "| fix | why | consent | predicted | measured | numbers | kept |"
     yield "|---|---|---|---|---|---|---|"
     for trial in diagnosis.trials:
-        predicted = foretold(trial) or NONE
-        gain = came(trial) or NONE
+        predicted = format_prediction(trial) or NONE
+        gain = format_measurement(trial) or NONE
         kept = "yes" if trial.kept else f"no: {_text(trial.why)}"
-        seen = [f"memory: {held}"] if (held := memory(trial)) else []
+        seen = [f"memory: {held}"] if (held := format_memory(trial)) else []
         kept = "; ".join((kept, *seen, *map(_text, trial.notes)))
         numbers = _text(trial.numerics or NONE)
         why = _code(trial.cause) if trial.cause else NONE
@@ -107,7 +113,9 @@ def _steps(diagnosis: Diagnosis) -> str:
     warm = f", {steps.warmup} of warm-up left out" if steps.warmup else ""
     rate = f", {steps.samples_per_s:.1f} samples/s" if steps.samples_per_s else ""
     plural = "" if steps.count == 1 else "s"
-    return f"{seconds(steps.mean_s)} per step ({steps.count} steady step{plural}{warm}{rate})"
+    return (
+        f"{format_seconds(steps.mean_s)} per step ({steps.count} steady step{plural}{warm}{rate})"
+    )
 
 
 def _attribution(diagnosis: Diagnosis) -> Iterator[str]:
@@ -116,7 +124,7 @@ def _attribution(diagnosis: Diagnosis) -> Iterator[str]:
     for bucket, look in LOOKS.items():
         share = getattr(diagnosis.attribution, bucket)
         if share > 0:
-            yield f"| **{look.title}**: {look.means} | {percent(share)} | `{_bar(share)}` |"
+            yield f"| **{look.title}**: {look.means} | {format_percent(share)} | `{_bar(share)}` |"
     yield ""
 
 
@@ -129,7 +137,7 @@ def _bar(share: float) -> str:
 def _findings(diagnosis: Diagnosis) -> Iterator[str]:
     if not diagnosis.findings:
         yield from ("No cause worth reporting was found.", "")
-    for number, finding in enumerate(advised(diagnosis), 1):
+    for number, finding in enumerate(order_findings(diagnosis), 1):
         yield from _finding(number, finding, diagnosis.trials)
 
 
@@ -137,18 +145,19 @@ def _finding(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator
     yield f"#### {number}. {_text(finding.title or finding.cause)}"
     yield ""
     yield (
-        f"{_text(finding.headline)}  \n`{finding.severity}` · costs **{interval(finding.lost)}** "
-        f"of the step ({finding.bucket}){elsewhere(finding)} · confidence "
+        f"{_text(finding.headline)}  \n`{finding.severity}` · costs "
+        f"**{format_interval(finding.lost)}** "
+        f"of the step ({finding.bucket}){overlap_remark(finding)} · confidence "
         f"{finding.confidence:.0%} · `{finding.cause}`"
     )
     for where in finding.where:
-        yield f"\nat {_code(place(where))}"
+        yield f"\nat {_code(format_place(where))}"
     yield ""
     if finding.evidence:
         yield "| evidence | value | samples | window | source |"
         yield "|---|--:|--:|---|---|"
     for item in finding.evidence:
-        cells = (item.quantity, measured(item), item.samples, item.window, item.source)
+        cells = (item.quantity, format_evidence(item), item.samples, item.window, item.source)
         yield f"| {' | '.join('' if cell is None else _text(str(cell)) for cell in cells)} |"
     yield ""
     for fix in in_turn(finding, trials):
@@ -156,16 +165,16 @@ def _finding(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator
 
 
 def _fix(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
-    told = tried(fix, finding, trials)
-    word = "Tried" if rejected(fix, finding, trials) else "Fix"
+    told = describe_outcome(fix, finding, trials)
+    word = "Tried" if is_rejected(fix, finding, trials) else "Fix"
     yield f"- **{word}** {_code(fix.fix)}: {_text(fix.summary)}"
     how = "a mechanical change" if fix.automatic else "by hand"
-    gain = f"predicted {speedup(fix.predicted)}, " if fix.predicted else ""
+    gain = f"predicted {format_speedup(fix.predicted)}, " if fix.predicted else ""
     yield f"  - {gain}changes {_consent(fix)}, {how}"
     if told:
         yield f"  - **{_text(told)}**"
     if fix.predicted:
-        yield f"  - predicted by: {_text(method(fix.predicted))}"
+        yield f"  - predicted by: {_text(format_method(fix.predicted))}"
     if fix.risk:
         yield f"  - risk: {_text(fix.risk)}"
     yield ""

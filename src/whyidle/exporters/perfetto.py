@@ -13,8 +13,8 @@ import msgspec
 from isal import igzip
 
 from whyidle.errors import InputError
-from whyidle.exporters._cut import closed
-from whyidle.exporters._source import pieces
+from whyidle.exporters._recording_text import read_pieces
+from whyidle.exporters._truncated_json import close_event_list
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.overlay import Mark, Overlay
 
@@ -76,7 +76,7 @@ def _beside(target: Path, overlay: Overlay, number: int) -> Path:
 
 
 def _annotated(diagnosis: Diagnosis, overlay: Overlay, number: int) -> Iterator[bytes]:
-    text = pieces(overlay.source)
+    text = read_pieces(overlay.source)
     head = b""
     for piece in text:
         head += piece
@@ -95,7 +95,7 @@ def _annotated(diagnosis: Diagnosis, overlay: Overlay, number: int) -> Iterator[
         yield b",\n" + b",\n".join(batch)
     bare = found[0].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
     ending = b"]" if bare else b"]}"
-    theirs = closed(chain([rest], text), ending) if overlay.cut else chain([rest], text)
+    theirs = close_event_list(chain([rest], text), ending) if overlay.cut else chain([rest], text)
     first = next(filter(None, theirs), ending)
     yield first if first.startswith(b"]") else b",\n" + first
     yield from theirs

@@ -9,10 +9,7 @@ from whyidle.model.proof_facts import DeviceFacts
 
 
 @fix(
-    "launch-bound-small-kernels",
-    "unfused-memory-bound-ops",
-    "naive-attention",
-    consent="rounding",
+    "launch-bound-small-kernels", "unfused-memory-bound-ops", "naive-attention", consent="rounding"
 )
 def compile_model(proof: Proof) -> Proposal | None:
     """Compile the model, so that one launch does the work of many operators. Fused operators

@@ -41,9 +41,7 @@ SWITCHES: dict[str, tuple[str, str, str | bool, str | bool]] = {
 }
 
 
-ADVICE = {
-    "sync_debug": 'torch.cuda.set_sync_debug_mode("default") once the waits are found',
-}
+ADVICE = {"sync_debug": 'torch.cuda.set_sync_debug_mode("default") once the waits are found'}
 """modes that nothing but a person turns off"""
 UNPROMISED = ("PYTHONMALLOC", "PYTHONDEVMODE", "TORCH_DISTRIBUTED_DEBUG")
 """what turning these off brings is not known before it is tried"""

@@ -16,8 +16,4 @@ def threads_to_cores(proof: Proof) -> Proposal | None:
     edits = excess(proof)
     if len(edits) < 2:
         return None
-    return Proposal(
-        edits=edits,
-        risk="set them anew with more cores",
-        automatic=True,
-    )
+    return Proposal(edits=edits, risk="set them anew with more cores", automatic=True)

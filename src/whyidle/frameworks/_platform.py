@@ -64,12 +64,10 @@ _LIBRARIES: Final = (
         r"(^|[/;])(bdb|pdb|trace)\.py\(|/(pydevd|debugpy|coverage|hunter|viztracer)/",
     ),
     Rule(
-        Role.PYTHON_PROFILER_FRAME,
-        r"(^|[/;])(profile|cProfile)\.py\(|/(viztracer|yappi|scalene)/",
+        Role.PYTHON_PROFILER_FRAME, r"(^|[/;])(profile|cProfile)\.py\(|/(viztracer|yappi|scalene)/"
     ),
     Rule(
-        Role.MODEL_LIBRARY_ATTENTION,
-        r"(^|[/\\])transformers[/\\][^;]*: eager_attention_forward\b",
+        Role.MODEL_LIBRARY_ATTENTION, r"(^|[/\\])transformers[/\\][^;]*: eager_attention_forward\b"
     ),
 )
 _PROGRAM: Final = (

@@ -26,15 +26,15 @@ def without_closures(
     """The same events, updates without the passes inside them. In a trace a backward pass may run
     on a thread of its own; a watched process records it on the thread that asked for it
     (``by_thread``)."""
-    updates, passes = (_named(events.name, names, what) for what in (_UPDATE, _BACKWARD))
+    updates, passes = (_is_named(events.name, names, what) for what in (_UPDATE, _BACKWARD))
     start = events.start
     for thread in np.unique(events.thread[updates]) if by_thread else (None,):
         mine = events.thread == thread if by_thread else np.ones(len(events), dtype=bool)
-        start = _begins(start, events.end, updates & mine, passes & mine)
+        start = _span_begins(start, events.end, updates & mine, passes & mine)
     return events if start is events.start else replace(events, start=start).join()
 
 
-def _begins(
+def _span_begins(
     start: NDArray[np.int64],
     end: NDArray[np.int64],
     updates: NDArray[np.bool_],
@@ -54,7 +54,7 @@ def _begins(
     return moved
 
 
-def _named(
+def _is_named(
     name: NDArray[np.int32], names: Sequence[str], pattern: re.Pattern[str]
 ) -> NDArray[np.bool_]:
     """Which spans have a name that matches."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from whyidle.errors import BrokenTraceError, NotATraceError
 from whyidle.frameworks.torch.names import VOCABULARY
+from whyidle.importers._byte_stream import ByteStream, Progress
 from whyidle.importers._closures import without_closures
-from whyidle.importers._columns import Columns
-from whyidle.importers._header import device_of, natural, place_of
-from whyidle.importers._identify import not_a_trace
-from whyidle.importers._open import Progress, Stream
-from whyidle.importers._pieces import Pieces
+from whyidle.importers._event_columns import EventColumns
+from whyidle.importers._file_identification import not_a_trace
+from whyidle.importers._json_chunks import JsonChunks
+from whyidle.importers._trace_header import device_of, place_of, to_natural
 from whyidle.model.timeline import Source, Timeline
 
 SUFFIXES = (".json", ".json.gz")
@@ -48,18 +48,18 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
         NotATraceError: it is something else; the message says what.
         BrokenTraceError: nothing in it could be read.
     """
-    stream = Stream(path, member, progress)
-    columns = Columns()
-    pieces = Pieces(stream.read)
+    stream = ByteStream(path, member, progress)
+    columns = EventColumns()
+    pieces = JsonChunks(stream.read)
     try:
         with _no_collector():
-            _collect(stream, pieces, columns)
-            if not columns.kept:
-                raise _nothing(path, member, columns, pieces, stream)
+            _collect_columns(stream, pieces, columns)
+            if not columns.event_count:
+                raise _explain_empty(path, member, columns, pieces, stream)
             columns.close()
-            timeline = _timeline(path, member, columns, pieces, stream)
+            timeline = _build_timeline(path, member, columns, pieces, stream)
             if not len(timeline.host) + len(timeline.device):
-                raise _nothing(path, member, Columns(), pieces, stream)
+                raise _explain_empty(path, member, EventColumns(), pieces, stream)
             return timeline
     except LookupError:
         raise not_a_trace(path, member, stream.broken) from None
@@ -79,23 +79,23 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _collect(stream: Stream, pieces: Pieces, columns: Columns) -> None:
+def _collect_columns(stream: ByteStream, pieces: JsonChunks, columns: EventColumns) -> None:
     kept = fruitful = 0
     for events, text in pieces:
-        columns.add(events, text)
-        if columns.kept > kept:
-            kept, fruitful = columns.kept, stream.count
+        columns.add_piece(events, text)
+        if columns.event_count > kept:
+            kept, fruitful = columns.event_count, stream.count
         elif stream.count - fruitful > _BARREN_BYTES:
             stream.broken = f"reading stopped after {_BARREN_BYTES >> 30} GiB without an event"
             return
 
 
-def _nothing(
-    path: Path, member: str | None, columns: Columns, pieces: Pieces, stream: Stream
+def _explain_empty(
+    path: Path, member: str | None, columns: EventColumns, pieces: JsonChunks, stream: ByteStream
 ) -> NotATraceError | BrokenTraceError:
     """Why there is no timeline, although there was an event list."""
     shown = f"{path}!{member}" if member else str(path)
-    why = stream.broken or pieces.lost
+    why = stream.broken or pieces.lost_text
     if set(columns.categories) == {"Trace"} and not why:
         return NotATraceError(
             f"{shown} is a trace of PyTorch's profiler in which nothing was recorded.",
@@ -119,18 +119,22 @@ def _nothing(
     )
 
 
-def _timeline(
-    path: Path, member: str | None, columns: Columns, pieces: Pieces, stream: Stream
+def _build_timeline(
+    path: Path, member: str | None, columns: EventColumns, pieces: JsonChunks, stream: ByteStream
 ) -> Timeline:
     header = pieces.header
-    device, memory = columns.device(), columns.memory()
-    host = without_closures(columns.host(), tuple(columns.names))
+    device, memory = columns.device_events(), columns.memory_samples()
+    host = without_closures(columns.host_events(), tuple(columns.names))
     place = place_of(header, path, member)
-    main = int(np.bincount(device.device[device.device >= 0]).argmax()) if _any(device) else None
+    main = (
+        int(np.bincount(device.device[device.device >= 0]).argmax())
+        if _has_device(device)
+        else None
+    )
     return Timeline(
         names=tuple(columns.names),
-        details=columns.details(),
-        threads=columns.threads(),
+        details=columns.event_details(),
+        threads=columns.thread_names(),
         host=host,
         device=device,
         memory=memory,
@@ -139,11 +143,11 @@ def _timeline(
             format="kineto",
             events=columns.events,
             bytes=stream.count,
-            notes=_notes(columns),
-            lost="; ".join(filter(None, (stream.broken, pieces.lost))) or None,
+            notes=_column_notes(columns),
+            lost="; ".join(filter(None, (stream.broken, pieces.lost_text))) or None,
             origin_ns=columns.base_ns,
         ),
-        base_ns=_base(columns.base_ns, header),
+        base_ns=_base_time(columns.base_ns, header),
         info=device_of(header, columns.names, columns.categories, main),
         rank=place.rank,
         world_size=place.world_size,
@@ -155,17 +159,17 @@ def _timeline(
     )
 
 
-def _any(device: Any) -> bool:
+def _has_device(device: Any) -> bool:
     return bool((device.device >= 0).any())
 
 
-def _base(base_ns: int, header: dict[str, Any]) -> int:
+def _base_time(base_ns: int, header: dict[str, Any]) -> int:
     """Since about 2024 times count from ``baseTimeNanoseconds``; before, from 1970."""
-    offset = natural(header.get("baseTimeNanoseconds")) or 0
+    offset = to_natural(header.get("baseTimeNanoseconds")) or 0
     return base_ns + offset if base_ns + offset < _AFTER_2100_NS else base_ns
 
 
-def _notes(columns: Columns) -> tuple[str, ...]:
+def _column_notes(columns: EventColumns) -> tuple[str, ...]:
     notes = []
     if columns.ignored:
         notes.append(f"{columns.ignored} events with impossible times were ignored")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from whyidle.errors import BrokenTraceError
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._closures import without_closures
-from whyidle.importers._loading import document, lines, loading, records
+from whyidle.importers._loader_records import read_document, read_lines, read_loading, read_records
 from whyidle.importers._process_facts import read_facts
 from whyidle.importers._samples import SAMPLE, decode_samples
 from whyidle.model.marks import MARK
@@ -24,11 +24,11 @@ from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.roles import Role
 from whyidle.model.stack_samples import StackSamples
 from whyidle.model.timeline import (
+    CpuPace,
     DeviceEvents,
     DeviceInfo,
     HostEvents,
     MemorySamples,
-    Pace,
     Source,
     Timeline,
 )
@@ -59,29 +59,29 @@ def sniff(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def trained(folder: Path) -> list[str]:
+def trained_processes(folder: Path) -> list[str]:
     """The processes of a run that trained, by id (``ID-2``: after it executed itself anew)."""
     told = {path.name.split(".")[0] for path in folder.glob("*.facts.json")}
     spans = {path.name.split(".")[0] for path in folder.glob("*.spans")} - told
-    return sorted(told | {pid for pid in spans if _stepped(folder / f"{pid}.names")})
+    return sorted(told | {pid for pid in spans if _has_stepped(folder / f"{pid}.names")})
 
 
-def _stepped(names: Path) -> bool:
+def _has_stepped(names: Path) -> bool:
     """Whether a process that ended before it wrote what it is had stepped an optimizer."""
     return bool(numbers_of(names, Role.OPTIMIZER))
 
 
 def numbers_of(names: Path, role: Role) -> list[int]:
     """The numbers of the names of a process's spans that play a role."""
-    told = [split_name(line) for line in lines(names)]
+    told = [split_name(line) for line in read_lines(names)]
     plays = VOCABULARY.plays
     return [i for i, (given, label) in enumerate(told) if plays(role, label, given)]
 
 
-def untrained(folder: Path) -> list[str]:
+def untrained_processes(folder: Path) -> list[str]:
     """The processes of a run that had the framework and did not train, by id."""
     seen = {path.name.split(".")[0] for path in folder.glob("*.seen.json")}
-    return sorted(seen - set(trained(folder)))
+    return sorted(seen - set(trained_processes(folder)))
 
 
 def load(path: Path) -> Timeline:
@@ -91,16 +91,18 @@ def load(path: Path) -> Timeline:
         BrokenTraceError: nothing in it could be read.
     """
     folder, pid = path.parent, path.name.split(".")[0]
-    place = document(folder / f"{pid.split('-')[0]}.rank.json")
-    facts = document(folder / f"{pid}.facts.json") or document(folder / f"{pid}.seen.json")
+    place = read_document(folder / f"{pid.split('-')[0]}.rank.json")
+    facts = read_document(folder / f"{pid}.facts.json") or read_document(
+        folder / f"{pid}.seen.json"
+    )
     facts |= {key: value for key, value in place.items() if value is not None}
-    facts["compile"] = document(folder / f"{pid}.compiles.json") or None
-    facts["bursts"] = document(folder / f"{pid}.bursts.json")
+    facts["compile"] = read_document(folder / f"{pid}.compiles.json") or None
+    facts["bursts"] = read_document(folder / f"{pid}.bursts.json")
     process = read_facts(facts)
-    spans = records(path, SPAN, MAGIC)
-    samples = records(folder / f"{pid}.samples", SAMPLE)
-    called = [split_name(line) for line in lines(folder / f"{pid}.names")]
-    names, stacks = [label for _, label in called], lines(folder / f"{pid}.stacks")
+    spans = read_records(path, SPAN, MAGIC)
+    samples = read_records(folder / f"{pid}.samples", SAMPLE)
+    called = [split_name(line) for line in read_lines(folder / f"{pid}.names")]
+    names, stacks = [label for _, label in called], read_lines(folder / f"{pid}.stacks")
     spans = spans[spans["name"] < len(names)]
     samples = samples[samples["stack"] < len(stacks)]
     if not len(spans) and not len(samples):
@@ -127,31 +129,33 @@ def load(path: Path) -> Timeline:
         source=Source(path=str(path), format="probe", events=len(spans), bytes=spans.nbytes),
         base_ns=base,
         info=_device_info(process),
-        rank=_number(facts.get("rank")),
-        world_size=_number(facts.get("world_size")),
+        rank=_to_number(facts.get("rank")),
+        world_size=_to_number(facts.get("world_size")),
         backend=place.get("backend"),
         hostname=place.get("host"),
         framework="pytorch",
         vocabulary=VOCABULARY,
         roles=tuple(role for role, _ in called),
         process=process,
-        loading=loading(folder, pid, base),
+        loading=read_loading(folder, pid, base),
         stack_samples=StackSamples(decode_samples(samples, threads, base), tuple(stacks)),
-        sources={n: text for n, text in document(folder / SOURCES).items() if text is not None},
-        disturbed=_disturbed(folder, place.get("host"), base),
-        pace=_pace(records(folder / f"{pid}.clock", CLOCK), base),
-        marks=_marks(records(folder / f"{pid}.device", MARK), base),
+        sources={
+            n: text for n, text in read_document(folder / SOURCES).items() if text is not None
+        },
+        disturbed=_disturbed_windows(folder, place.get("host"), base),
+        pace=_read_pace(read_records(folder / f"{pid}.clock", CLOCK), base),
+        marks=_shift_marks(read_records(folder / f"{pid}.device", MARK), base),
     )
 
 
-def _pace(rows: NDArray[Any], base: int) -> Pace | None:
+def _read_pace(rows: NDArray[Any], base: int) -> CpuPace | None:
     """None where the kernel does not tell, or where several threads trained."""
     if not len(rows) or (rows["queued"] < 0).any() or len(np.unique(rows["thread"])) > 1:
         return None
-    return Pace(rows["time"] - base, rows["ran"].copy(), rows["queued"].copy())
+    return CpuPace(rows["time"] - base, rows["ran"].copy(), rows["queued"].copy())
 
 
-def _marks(rows: NDArray[Any], base: int) -> NDArray[Any]:
+def _shift_marks(rows: NDArray[Any], base: int) -> NDArray[Any]:
     """Marks on the timeline's clock; those of a window that was cut off are harmless."""
     rows = rows.copy()
     rows["begin"] -= base
@@ -159,7 +163,7 @@ def _marks(rows: NDArray[Any], base: int) -> NDArray[Any]:
     return rows
 
 
-def blank(path: Path) -> Timeline:
+def blank_timeline(path: Path) -> Timeline:
     """A command of which no process could be seen from within."""
     none = np.empty(0, np.int64)
     return Timeline(
@@ -173,19 +177,21 @@ def blank(path: Path) -> Timeline:
     )
 
 
-def _disturbed(folder: Path, host: object, base: int) -> tuple[tuple[int, int], ...]:
+def _disturbed_windows(folder: Path, host: object, base: int) -> tuple[tuple[int, int], ...]:
     """Windows in which a process of this host was recorded in detail: ranks wait for each other,
     and processes share cores."""
     found = []
     for path in sorted(folder.glob("*.bursts.json")):
-        other = document(folder / f"{path.name.split('.')[0].split('-')[0]}.rank.json").get("host")
+        other = read_document(folder / f"{path.name.split('.')[0].split('-')[0]}.rank.json").get(
+            "host"
+        )
         if host is None or other is None or host == other:
-            for begin, end in document(path).get("windows", ()):
+            for begin, end in read_document(path).get("windows", ()):
                 found.append((begin - base, (end or _NEVER) - base))
     return tuple(sorted(found))
 
 
-def _number(value: object) -> int | None:
+def _to_number(value: object) -> int | None:
     return int(value) if isinstance(value, int | str) and str(value).isdigit() else None
 
 

@@ -79,7 +79,7 @@ class Cause:
     """whether of ranks that meet in every step only what all have counts: what one has beyond the
     others makes it late, which has causes of its own, or costs nothing, as it waits for them"""
 
-    def lacks(self, signals: frozenset[str]) -> list[str]:
+    def missing_signals(self, signals: frozenset[str]) -> list[str]:
         """What is missing before it can be judged."""
         if self.watched and all(need in signals for need in self.watched):
             return []

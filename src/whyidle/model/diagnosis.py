@@ -168,7 +168,7 @@ class ProposedFix(Document, frozen=True, kw_only=True):
     risk: str
 
     @property
-    def resizes(self) -> bool:
+    def changes_batch(self) -> bool:
         """Whether it gives steps more samples: its gain is in samples, and no share of the step."""
         return any(e.knob in KNOBS and KNOBS[e.knob].per_sample for e in self.edits)
 
@@ -200,16 +200,16 @@ class Finding(Document, frozen=True, kw_only=True):
     title: str = ""
 
     @property
-    def best(self) -> float:
+    def best_saving(self) -> float:
         """Share of the step that its fixes win at best."""
-        fixes = [fix for fix in self.fixes if not fix.resizes]
+        fixes = [fix for fix in self.fixes if not fix.changes_batch]
         return 1.0 - 1.0 / max([1.0, *(fix.predicted.high for fix in fixes if fix.predicted)])
 
     @property
-    def beyond(self) -> bool:
+    def exceeds_bucket(self) -> bool:
         """Whether a fix may win more than ``lost`` holds: time that another finding claims, or
         that lies in another bucket."""
-        return self.best > self.lost.high + ROUNDED
+        return self.best_saving > self.lost.high + ROUNDED
 
 
 class Abstention(Document, frozen=True, kw_only=True):
@@ -220,7 +220,7 @@ class Abstention(Document, frozen=True, kw_only=True):
     how: str
 
 
-class Searched(Document, frozen=True, kw_only=True):
+class SearchedValue(Document, frozen=True, kw_only=True):
     """One number of a knob that was tried in the search for the best. ``step_s`` is None where no
     steady step was seen, and of its last part where it was ended early."""
 
@@ -260,7 +260,7 @@ class Trial(Document, frozen=True, kw_only=True):
     notes: list[str] = []
     tried: bool = True
     """whether it ran with it: a job that did not take it up was as it is"""
-    searched: list[Searched] = []
+    searched: list[SearchedValue] = []
     interrupted: bool = False
     """whether the user ended all of it before this was judged: where it ran, while it was tried"""
     untold: bool = False
@@ -348,7 +348,7 @@ class FixedJob(Document, frozen=True, kw_only=True):
     """of the whole job, all its devices, in whatever currency was meant"""
 
 
-class Detailed(Document, frozen=True, kw_only=True):
+class DetailTables(Document, frozen=True, kw_only=True):
     """What pictures and tables need beyond the verdict."""
 
     reasons: list[Reason]
@@ -376,20 +376,20 @@ class Diagnosis(Document, frozen=True, kw_only=True):
     abstentions: list[Abstention]
     trials: list[Trial]
     coverage: Coverage
-    detail: Detailed
+    detail: DetailTables
 
-    def called(self, run_id: str) -> Diagnosis:
+    def with_id(self, run_id: str) -> Diagnosis:
         """The same under the id by which it is kept."""
         return msgspec.structs.replace(self, run=msgspec.structs.replace(self.run, id=run_id))
 
     @property
-    def blank(self) -> bool:
+    def saw_nothing(self) -> bool:
         """Whether a command was watched in which no step and no work could be seen."""
         watched, steps = self.run.command is not None, self.steps.detected_by is not None
         return watched and not steps and self.attribution.unknown >= 1.0
 
     @property
-    def failed(self) -> bool:
+    def command_failed(self) -> bool:
         """Whether the command failed before anything could be seen of it."""
         serious = any(finding.severity != "info" for finding in self.findings)
-        return self.blank and bool(self.run.exit_status) and not serious
+        return self.saw_nothing and bool(self.run.exit_status) and not serious

@@ -177,23 +177,27 @@ LISTS: Final[dict[str, tuple[str, ...]]] = {
 is set, of one that is named twice the last"""
 
 
-def problem(name: str, value: object, knobs: Mapping[str, Knob] = KNOBS) -> str:
+def setting_problem(name: str, value: object, knobs: Mapping[str, Knob] = KNOBS) -> str:
     """What is wrong with a setting, as a sentence; empty where nothing is. ``knobs`` are the known
     ones."""
     if name == ENVIRONMENT:
         return f"{name!r} names no variable."
     knob = Knob(name, str, "a variable") if name.startswith(ENVIRONMENT) else knobs.get(name)
     if knob is None:
-        return f"There is no knob {name!r}.{_meant(name, knobs)}"
+        return f"There is no knob {name!r}.{_suggest_name(name, knobs)}"
     fits = type(value) is knob.kind or (knob.kind is float and type(value) is int)
     if not fits:
         return f"{name!r} takes {_WORDS[knob.kind]}, not {value!r}."
     if knob.among and value not in knob.among:
         return f"{name!r} takes {' or '.join(map(repr, knob.among))}, not {value!r}."
-    return _beyond(knob, value) if isinstance(value, int | float) and knob.kind is not bool else ""
+    return (
+        _range_problem(knob, value)
+        if isinstance(value, int | float) and knob.kind is not bool
+        else ""
+    )
 
 
-def _meant(name: str, knobs: Mapping[str, Knob]) -> str:
+def _suggest_name(name: str, knobs: Mapping[str, Knob]) -> str:
     """What may have been meant, of the same family where there is one."""
     family, dot, own = name.partition(".")
     siblings = {each.partition(".")[2]: each for each in knobs if each.startswith(family + dot)}
@@ -205,7 +209,7 @@ def _meant(name: str, knobs: Mapping[str, Knob]) -> str:
     return f" There are {', '.join(siblings.values())}."
 
 
-def _beyond(knob: Knob, value: float) -> str:
+def _range_problem(knob: Knob, value: float) -> str:
     """Whether a number is more or less than makes sense."""
     if knob.least <= value <= knob.most:
         return ""

@@ -14,7 +14,7 @@ from whyidle.model.knobs import Setting
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KnobChange:
     """One knob's new setting. ``was`` is the old one where it is known, ``lines`` are those of this
     file that the finding names (from 1), ``options`` the words of the command behind the script.
     ``insert``: no file has a place for it, and this is the script, so a new line may say it.
@@ -45,7 +45,7 @@ class Rewrite:
     notes: tuple[str, ...] = ()
 
 
-Write = Callable[[str, Change], Rewrite]
+Write = Callable[[str, KnobChange], Rewrite]
 
 
 @dataclass(frozen=True, slots=True)

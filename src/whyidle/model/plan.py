@@ -72,7 +72,7 @@ class FixPlan(_Part, frozen=True, kw_only=True):
         }
 
     @property
-    def was(self) -> dict[str, Setting]:
+    def previous_settings(self) -> dict[str, Setting]:
         """What knobs of the enabled fixes were set to, where that is known; the first decides:
         a later fix was tried with those before it."""
         return {
@@ -82,7 +82,7 @@ class FixPlan(_Part, frozen=True, kw_only=True):
             for name, value in each.was.items()
         }
 
-    def doubts(self, command: Sequence[str]) -> list[str]:
+    def command_mismatches(self, command: Sequence[str]) -> list[str]:
         """What whoever applies it to ``command`` may not have meant, as sentences."""
         found = []
         if not self.settings:
@@ -90,13 +90,13 @@ class FixPlan(_Part, frozen=True, kw_only=True):
                 "each of its fixes is switched off or sets nothing" if self.fix else "it has no fix"
             )
             found.append(f"The plan changes nothing: {why}.")
-        made, given = _program(self.command), _program(command)
-        if made and given and not _same(made, given):
+        made, given = _program_words(self.command), _program_words(command)
+        if made and given and not _may_be_same(made, given):
             found.append(f"The plan was made for another program: {shlex.join(self.command)}.")
         return found
 
 
-def _program(command: Sequence[str]) -> tuple[str, ...]:
+def _program_words(command: Sequence[str]) -> tuple[str, ...]:
     """The first script of a command, or module (``-m``) that is no launcher, by its parts; what
     comes after is the program's own. Nothing where it is of another kind."""
     begin = next((at for at, word in enumerate(command) if _PYTHON.match(PurePath(word).name)), 0)
@@ -109,7 +109,7 @@ def _program(command: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
-def _same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _may_be_same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether they may be the same file, named from another folder, or in another place: a checkout
     has other folders above it on another machine, and in a container another name."""
     shared = min(len(one), len(other))

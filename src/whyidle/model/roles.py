@@ -250,9 +250,7 @@ class Vocabulary:
     """How one framework spells roles and operators; without rules, nothing is known."""
 
     def __init__(
-        self,
-        rules: tuple[Rule, ...] = (),
-        operator: Callable[[str], Operator] = describe_nothing,
+        self, rules: tuple[Rule, ...] = (), operator: Callable[[str], Operator] = describe_nothing
     ) -> None:
         self.rules = rules
         self.operator = operator

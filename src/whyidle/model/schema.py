@@ -17,7 +17,7 @@ from whyidle.model.diagnosis import SCHEMA, Diagnosis
 PUBLISHED = "docs/schema/diagnosis.schema.json"
 
 
-def schema() -> dict[str, Any]:
+def make_schema() -> dict[str, Any]:
     """JSON Schema 2020-12. Every key is required: what was not measured is ``null``."""
     (root,), parts = msgspec.json.schema_components([Diagnosis], ref_template="#/$defs/{name}")
     for part in parts.values():
@@ -38,10 +38,10 @@ def schema() -> dict[str, Any]:
     }
 
 
-def text() -> str:
+def schema_text() -> str:
     """The schema as the text that is published."""
-    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(make_schema()), indent=2).decode() + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    sys.stdout.write(schema_text())

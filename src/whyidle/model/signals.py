@@ -96,8 +96,7 @@ SIGNALS: Final[dict[str, Signal]] = {
         "the device's memory size", "record with a PyTorch of 2021 or newer, on the GPU itself"
     ),
     "several_ranks": Signal(
-        "recordings of several ranks of the same job",
-        "record every rank and pass the whole folder",
+        "recordings of several ranks of the same job", "record every rank and pass the whole folder"
     ),
     "gpu_model": Signal(
         "which GPU it was", "record with a PyTorch of 2021 or newer (deviceProperties)"

@@ -46,7 +46,7 @@ class Meter:
     cost_us: float | None
 
 
-def meters(
+def make_meters(
     group: str,
     cost_us: float | None,
     *signals: tuple[str, str, Kind, str],
@@ -132,12 +132,12 @@ class Source(Protocol):
         """Begin to read. Raises InputError where ``probe`` says Absent."""
 
 
-def key(signal: str, subject: str = "") -> str:
+def signal_key(signal: str, subject: str = "") -> str:
     """The key of a signal's value for a subject."""
     return f"{signal}@{subject}" if subject else signal
 
 
-def split(name: str) -> tuple[str, str]:
+def split_key(name: str) -> tuple[str, str]:
     """A key's signal and subject; the subject is empty for the machine."""
     signal, _, subject = name.partition("@")
     return signal, subject
@@ -191,7 +191,7 @@ class Telemetry:
     offset_ns: int | None = None
     lost: int = 0
 
-    def of(self, signal: str) -> dict[str, Series]:
+    def series_of(self, signal: str) -> dict[str, Series]:
         """A signal's series by subject."""
-        found = ((split(name), series) for name, series in self.series.items())
+        found = ((split_key(name), series) for name, series in self.series.items())
         return {subject: series for (one, subject), series in found if one == signal}

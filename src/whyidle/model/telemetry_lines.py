@@ -38,25 +38,25 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def begin(clock_ns: int, unix_ns: int) -> bytes:
+def header_line(clock_ns: int, unix_ns: int) -> bytes:
     """The line that begins a recording."""
     return _encode({"schema": SCHEMA, "clock_ns": clock_ns, "unix_ns": unix_ns}) + b"\n"
 
 
-def about(source: str, facts: Mapping[str, str], missing: Mapping[str, Absent]) -> bytes:
+def source_line(source: str, facts: Mapping[str, str], missing: Mapping[str, Absent]) -> bytes:
     """The line of what a source says of itself."""
     told = {signal: [absent.reason, absent.how] for signal, absent in missing.items()}
     return _encode({"source": source, "facts": dict(facts), "missing": told}) + b"\n"
 
 
-class Columns:
+class TelemetryWriter:
     """Writes rows, and names their columns whenever these change."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, ...], int] = {}
         self._next = 0
 
-    def row(self, source: str, clock_ns: int, reading: Reading) -> bytes:
+    def row_lines(self, source: str, clock_ns: int, reading: Reading) -> bytes:
         """The lines for one read. NaN and infinities, which JSON has not, become null."""
         keys = (source, *reading)
         number = self._numbers.get(keys)
@@ -70,7 +70,7 @@ class Columns:
         return line + _encode([number, clock_ns, *reading.values()]) + b"\n"
 
 
-class Lines:
+class TelemetryReader:
     """Reads lines back, in order.
 
     Attributes:
@@ -87,29 +87,29 @@ class Lines:
         self.lost = 0
         self._columns: dict[int, list[str]] = {}
 
-    def rows(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Reading]]:
+    def read_rows(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Reading]]:
         """Every read: its moment on the recording's clock, and its values by key."""
         for line in lines:
             content = line.strip(b"\x00\r\n ")
             if not content:
                 continue
-            row = self._row(content) if line.endswith(b"\n") else None
+            row = self._parse_row(content) if line.endswith(b"\n") else None
             if row is None:
                 self.lost += 1
             elif row:
                 yield row[0], row[1]
 
-    def _row(self, content: bytes) -> tuple[int, Reading] | tuple[()] | None:
+    def _parse_row(self, content: bytes) -> tuple[int, Reading] | tuple[()] | None:
         """A read; nothing for a line of another kind; None for one that cannot be read."""
         try:
             value = _decode(content)
         except msgspec.DecodeError:
             return None
         if isinstance(value, dict):
-            return () if self._note(value) else None
-        return self._values(value) if isinstance(value, list) else None
+            return () if self._parse_note(value) else None
+        return self._parse_values(value) if isinstance(value, list) else None
 
-    def _note(self, value: dict[str, Any]) -> bool:
+    def _parse_note(self, value: dict[str, Any]) -> bool:
         if "columns" in value:
             keys = value.get("keys")
             if not isinstance(keys, list) or not isinstance(value["columns"], int):
@@ -123,18 +123,18 @@ class Lines:
             self._columns.clear()
         elif isinstance(value.get("facts"), dict):
             self.facts.update({str(k): str(v) for k, v in value["facts"].items()})
-            self.missing.update(_absences(value.get("missing")))
+            self.missing.update(_parse_absences(value.get("missing")))
         return True
 
-    def _values(self, value: list[Any]) -> tuple[int, Reading] | None:
+    def _parse_values(self, value: list[Any]) -> tuple[int, Reading] | None:
         number, clock, *values = value if len(value) > 1 else (None, None)
         keys = self._columns.get(number) if isinstance(number, int) else None
         if keys is None or len(keys) != len(values) or not isinstance(clock, int):
             return None
-        return clock, {name: _number(one) for name, one in zip(keys, values, strict=True)}
+        return clock, {name: _parse_number(one) for name, one in zip(keys, values, strict=True)}
 
 
-def _absences(told: object) -> dict[str, Absent]:
+def _parse_absences(told: object) -> dict[str, Absent]:
     if not isinstance(told, dict):
         return {}
     return {
@@ -144,11 +144,11 @@ def _absences(told: object) -> dict[str, Absent]:
     }
 
 
-def _number(value: Any) -> Value:
+def _parse_number(value: Any) -> Value:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def gather(rows: Iterable[tuple[int, Reading]]) -> dict[str, Series]:
+def gather_series(rows: Iterable[tuple[int, Reading]]) -> dict[str, Series]:
     """Columns of what was read, by key; 16 bytes a value."""
     times: dict[str, array[int]] = {}
     values: dict[str, array[float]] = {}
@@ -157,15 +157,15 @@ def gather(rows: Iterable[tuple[int, Reading]]) -> dict[str, Series]:
             if value is not None:
                 times.setdefault(name, array("q")).append(clock)
                 values.setdefault(name, array("d")).append(value)
-    return {name: _series(times[name], values[name]) for name in times}
+    return {name: _make_series(times[name], values[name]) for name in times}
 
 
-def _series(times: Sequence[int], values: Sequence[float]) -> Series:
+def _make_series(times: Sequence[int], values: Sequence[float]) -> Series:
     return Series(np.array(times, dtype=np.int64), np.array(values, dtype=np.float64))
 
 
-def telemetry(lines: Iterable[bytes]) -> Telemetry:
+def read_telemetry(lines: Iterable[bytes]) -> Telemetry:
     """A whole recording of ours. One that was appended to takes the last recording's clock."""
-    reader = Lines()
-    series = gather(reader.rows(lines))
+    reader = TelemetryReader()
+    series = gather_series(reader.read_rows(lines))
     return Telemetry(series, reader.facts, reader.missing, reader.offset_ns, reader.lost)

@@ -100,9 +100,9 @@ class HostEvents:
         """All rows of these and of others, sorted by start, the longest first."""
         parts = (self, *others)
         joined = (np.concatenate([getattr(p, column) for p in parts]) for column in self.__slots__)
-        return (events := HostEvents(*joined)).take(np.lexsort((-events.end, events.start)))
+        return (events := HostEvents(*joined)).take_rows(np.lexsort((-events.end, events.start)))
 
-    def take(self, rows: NDArray[Any]) -> HostEvents:
+    def take_rows(self, rows: NDArray[Any]) -> HostEvents:
         """The same columns for some rows (indices or mask)."""
         return HostEvents(*(getattr(self, column)[rows] for column in self.__slots__))
 
@@ -127,7 +127,7 @@ class DeviceEvents:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: NDArray[Any]) -> DeviceEvents:
+    def take_rows(self, rows: NDArray[Any]) -> DeviceEvents:
         """The same columns for some rows (indices or mask)."""
         return DeviceEvents(*(getattr(self, column)[rows] for column in self.__slots__))
 
@@ -156,7 +156,7 @@ class MemorySamples:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pace:
+class CpuPace:
     """What the training thread had used when each exchange of gradients ended: ns on a processor,
     and ns waiting for one, since it began."""
 
@@ -179,13 +179,13 @@ class Source:
     """what the file's own clock shows at the timeline's 0"""
 
     @property
-    def shown(self) -> str:
+    def display_path(self) -> str:
         """The path as text that can be written anywhere: bytes that are no UTF-8 are escaped."""
         return self.path.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Looks:
+class StackSampleWeights:
     """Stack samples as a random sample of time. ``phase`` tells looks of different phases of a step
     apart, whose lengths are known from recorded calls; ``weight`` is how long each speaks for, ns.
     ``unsure`` ones, between recorded calls, found Python running for so short a time that they were
@@ -231,7 +231,7 @@ class Timeline:
     burst: BurstInRun | None = None
     """which steps of its run it is a recording of; None: it is no burst"""
     loading: Loading = field(default_factory=Loading)
-    pace: Pace | None = None
+    pace: CpuPace | None = None
     """of a rank on a CPU; None: not recorded"""
     telemetry: Telemetry | None = None
     """what was read from outside while it ran, on the clock of ``base_ns``"""
@@ -241,7 +241,7 @@ class Timeline:
     """as recorded; None: none were taken, or ``analysis.sampling`` has interpreted them already"""
     sources: Mapping[str, str] = field(default_factory=dict)
     """the user's files that its stacks name -> their text, as it was when the process ended"""
-    looks: Looks | None = None
+    looks: StackSampleWeights | None = None
     """of stack samples at random moments; None: none were taken"""
     disturbed: tuple[tuple[int, int], ...] = ()
     """times during which measuring itself slowed the process: steps in them do not count"""
@@ -311,7 +311,7 @@ class Timeline:
             )
         return self._found[kind]
 
-    def signals(self) -> frozenset[str]:
+    def available_signals(self) -> frozenset[str]:
         """The evidence this recording holds by itself (ids of ``model.signals``)."""
         host, found = self.host, set()
         kinds = np.bincount(host.kind, minlength=len(HostKind))
@@ -319,8 +319,8 @@ class Timeline:
         sampled = self.source.format == "probe"  # what ran at some moments, and no operator by name
         found |= {"every_operator"} if kinds[HostKind.OP] and not sampled else set()
         found |= {"runtime_calls"} if kinds[HostKind.RUNTIME] else set()
-        found |= {"python_stacks"} if kinds[HostKind.PYTHON] or self._has("stack") else set()
-        found |= {"shapes"} if self._has("dims") else set()
+        found |= {"python_stacks"} if kinds[HostKind.PYTHON] or self._has_detail("stack") else set()
+        found |= {"shapes"} if self._has_detail("dims") else set()
         found |= {"device_events"} if len(self.device) else set()
         found |= {"memory_events"} if len(self.memory.time) else set()
         found |= {"memory_capacity"} if self.info.memory_bytes else set()
@@ -337,5 +337,5 @@ class Timeline:
             found.add("launch_links")
         return frozenset(found)
 
-    def _has(self, attribute: str) -> bool:
+    def _has_detail(self, attribute: str) -> bool:
         return any(getattr(detail, attribute) for detail in self.details)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.patches._keyword import Keyword
+from whyidle.patches._keyword_argument import Keyword
 
 DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 BATCH_SIZE = Keyword("batch_size", 1, position=1)

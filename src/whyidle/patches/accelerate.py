@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword
-from whyidle.patches._precision import mixed
-from whyidle.patches._setter import Setter
-from whyidle.patches._source import source_of
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_argument import Keyword
+from whyidle.patches._keyword_setter import KeywordSetter
+from whyidle.patches._precision_argument import set_mixed_precision
+from whyidle.patches._source_tree import source_of
 
 ACCELERATORS = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
 LOADING = tuple(
@@ -17,12 +17,14 @@ NON_BLOCKING = Keyword("non_blocking", False)
 
 
 @source_form("autocast.dtype", "copy.non_blocking")
-def accelerate(text: str, change: Change) -> Rewrite:
+def accelerate(text: str, change: KnobChange) -> Rewrite:
     """Where a program makes them itself. What it says stands above what ``accelerate launch`` was
     told."""
     if "accelerate" not in text:
         return Rewrite(text)
     source = source_of(text)
     if change.knob == "autocast.dtype":
-        return mixed(source, change, ACCELERATORS, PRECISION, full=(None, "no"), wanted="bf16")
-    return Setter(source, NON_BLOCKING, change).set(source.calls(LOADING))
+        return set_mixed_precision(
+            source, change, ACCELERATORS, PRECISION, full=(None, "no"), wanted="bf16"
+        )
+    return KeywordSetter(source, NON_BLOCKING, change).set_keyword(source.calls_of(LOADING))

@@ -7,13 +7,13 @@ from typing import Any
 
 import libcst as cst
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._bindings import bound, elsewhere, named
-from whyidle.patches._setter import Edits
-from whyidle.patches._source import Source, source_of
-from whyidle.patches._statements import all_within, at_the_top
-from whyidle.patches._training import method
-from whyidle.patches._wrapped import Wrapped, wrapped
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._bindings import bound_names, mentioned_names, names_set_by_calls
+from whyidle.patches._ddp_models import DdpModel, find_ddp_models
+from whyidle.patches._keyword_setter import FileEdits
+from whyidle.patches._source_tree import SourceTree, source_of
+from whyidle.patches._statement_edits import all_within, at_the_top
+from whyidle.patches._training_loops import called_method
 
 OWN = ("no_sync", "require_backward_grad_sync")
 USES = {"step", "unscale_", "clip_grad_norm_", "clip_grad_value_"}
@@ -21,43 +21,45 @@ USES = {"step", "unscale_", "clip_grad_norm_", "clip_grad_value_"}
 
 
 @source_form("ddp.no_sync")
-def accumulation(text: str, _: Change) -> Rewrite:
+def accumulation(text: str, _: KnobChange) -> Rewrite:
     """From the wrapped model's call to the backward pass of a loop that steps under a condition:
     where that holds gradients are exchanged, elsewhere they are not. The condition must be one that
     can be asked before, and model and loop must be plain to belong together."""
     if "DistributedDataParallel" not in text or "backward" not in text:
         return Rewrite(text)
-    source, edits = source_of(text), Edits()
-    models = wrapped(source)
-    backward = [call for call in source.every(cst.Call) if method(call) == "backward"]
+    source, edits = source_of(text), FileEdits()
+    models = find_ddp_models(source)
+    backward = [call for call in source.all_nodes(cst.Call) if called_method(call) == "backward"]
     if not models or not backward:
-        return edits.rewrite(source)
-    own = [name for name in source.every(cst.Name) if name.value in OWN]
+        return edits.rewrite_file(source)
+    own = [name for name in source.all_nodes(cst.Name) if name.value in OWN]
     if own:
-        edits.done = any(isinstance(source.around(n, cst.IfExp), cst.IfExp) for n in own)
+        edits.done = any(isinstance(source.enclosing_node(n, cst.IfExp), cst.IfExp) for n in own)
         if not edits.done:
-            edits.why.append(f"line {source.line(own[0])} says so of its own")
+            edits.why.append(f"line {source.line_of(own[0])} says so of its own")
     elif len(backward) > 1:
-        edits.why.append(f"line {source.line(backward[0])} is one of several backward passes")
+        edits.why.append(f"line {source.line_of(backward[0])} is one of several backward passes")
     else:
-        _around(source, edits, models, backward[0])
-    return edits.rewrite(source)
+        _wrap_microbatches(source, edits, models, backward[0])
+    return edits.rewrite_file(source)
 
 
-def _around(source: Source, edits: Edits, models: list[Wrapped], backward: cst.Call) -> None:
-    line = source.around(backward, cst.SimpleStatementLine)
-    block = source.parent(line) if line is not None else None
-    place = f"line {source.line(backward)}"
+def _wrap_microbatches(
+    source: SourceTree, edits: FileEdits, models: list[DdpModel], backward: cst.Call
+) -> None:
+    line = source.enclosing_node(backward, cst.SimpleStatementLine)
+    block = source.parent_of(line) if line is not None else None
+    place = f"line {source.line_of(backward)}"
     if not isinstance(block, cst.IndentedBlock) or not isinstance(
-        source.parent(block), cst.For | cst.While
+        source.parent_of(block), cst.For | cst.While
     ):
         edits.why.append(f"{place} is no plain statement of a loop over micro-batches")
         return
     body = list(block.body)
     last = next(number for number, each in enumerate(body) if each is line)
     called = [(i, model) for i, each in enumerate(body[: last + 1])
-              for model in models if model.called(source, each)]  # fmt: skip
-    end = next((i for i in range(last + 1, len(body)) if _steps(source, body[i])), None)
+              for model in models if model.is_called(source, each)]  # fmt: skip
+    end = next((i for i in range(last + 1, len(body)) if _needs_gradients(source, body[i])), None)
     if not called:
         edits.why.append(f"{place}: where the wrapped model is called is not plain to see")
         return
@@ -67,86 +69,100 @@ def _around(source: Source, edits: Edits, models: list[Wrapped], backward: cst.C
         edits.why.append(f"line {model.line} wraps the model only where `{model.condition}`")
     elif end is None or not isinstance(condition, cst.If) or condition.orelse is not None:
         edits.why.append(f"{place}: the step is under no condition of its own")
-    elif also := _elsewhere(source, condition):
+    elif also := _other_step_line(source, condition):
         edits.why.append(f"line {also} steps as well, maybe with what was not exchanged")
     elif not _can_be_asked(source, condition.test, body[first:end]) or any(
-        _steps(source, each) for each in body[:end]
+        _needs_gradients(source, each) for each in body[:end]
     ):
-        asked = source.code(condition.test)
+        asked = source.code_of(condition.test)
         edits.why.append(f"{place}: whether `{asked}` is not certain before the forward pass")
     else:
-        _write(
-            source, edits, block, (first, last), f"{_asked(source, condition)} else {model.name}"
+        _write_block(
+            source,
+            edits,
+            block,
+            (first, last),
+            f"{_condition_text(source, condition)} else {model.name}",
         )
 
 
-def _write(
-    source: Source, edits: Edits, block: cst.IndentedBlock, span: tuple[int, int], which: str
+def _write_block(
+    source: SourceTree,
+    edits: FileEdits,
+    block: cst.IndentedBlock,
+    span: tuple[int, int],
+    which: str,
 ) -> None:
-    head = f"with {_nullcontext(source, edits)}() if {which}.no_sync():"
+    head = f"with {_nullcontext_name(source, edits)}() if {which}.no_sync():"
     edits.changes[block] = all_within(source, head, *span)
     edits.done = True
 
 
-def _nullcontext(source: Source, edits: Edits) -> str:
+def _nullcontext_name(source: SourceTree, edits: FileEdits) -> str:
     """What the file calls ``contextlib.nullcontext``, imported where it is not."""
     for statement in source.module.body:
         for each in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
             if isinstance(each, cst.Import):
-                if any(source.code(alias) == "contextlib" for alias in each.names):
+                if any(source.code_of(alias) == "contextlib" for alias in each.names):
                     return "contextlib.nullcontext"
             elif isinstance(each, cst.ImportFrom) and isinstance(each.names, tuple | list):
-                named = [a for a in each.names if source.code(a.name) == "nullcontext"]
-                if named and each.module is not None and source.code(each.module) == "contextlib":
+                named = [a for a in each.names if source.code_of(a.name) == "nullcontext"]
+                if (
+                    named
+                    and each.module is not None
+                    and source.code_of(each.module) == "contextlib"
+                ):
                     alias = named[0].asname
-                    return source.code(alias.name) if alias is not None else "nullcontext"
+                    return source.code_of(alias.name) if alias is not None else "nullcontext"
     top = at_the_top(source, "import contextlib")
     assert top is not None  # there is a loop
     edits.changes[top[0]] = top[1]
     return "contextlib.nullcontext"
 
 
-def _steps(source: Source, statement: cst.CSTNode) -> bool:
+def _needs_gradients(source: SourceTree, statement: cst.CSTNode) -> bool:
     """Whether a statement needs whole gradients, or throws them away."""
-    called = {method(call) for call in source.inside(cst.Call, statement)}
+    called = {called_method(call) for call in source.nodes_inside(cst.Call, statement)}
     return bool(called & {*USES, "zero_grad"})
 
 
-def _elsewhere(source: Source, condition: cst.If) -> int:
+def _other_step_line(source: SourceTree, condition: cst.If) -> int:
     """The line on which the same optimizer steps outside of the condition, as for the rest of an
     epoch; 0 where none does."""
-    inside = {call for call in source.inside(cst.Call, condition) if method(call) == "step"}
-    steppers = {source.code(call.func) for call in inside}
-    others = (call for call in source.every(cst.Call) if call not in inside)
-    return next((source.line(c) for c in others if source.code(c.func) in steppers), 0)
+    inside = {
+        call for call in source.nodes_inside(cst.Call, condition) if called_method(call) == "step"
+    }
+    steppers = {source.code_of(call.func) for call in inside}
+    others = (call for call in source.all_nodes(cst.Call) if call not in inside)
+    return next((source.line_of(c) for c in others if source.code_of(c.func) in steppers), 0)
 
 
-def _asked(source: Source, condition: cst.If) -> str:
-    code = source.code(condition.test)
+def _condition_text(source: SourceTree, condition: cst.If) -> str:
+    code = source.code_of(condition.test)
     plain = not isinstance(condition.test, cst.IfExp | cst.Lambda) or condition.test.lpar
     return code if plain else f"({code})"
 
 
-def _can_be_asked(source: Source, test: cst.BaseExpression, until: list[Any]) -> bool:
+def _can_be_asked(source: SourceTree, test: cst.BaseExpression, until: list[Any]) -> bool:
     """Whether a condition calls nothing that could do something, and nothing that it names is set
     between here and there, or by what is called there; nor is what it asks for a length or a part
     so much as touched there."""
     calls = [test] if isinstance(test, cst.Call) else []
-    calls += source.inside(cst.Call, test)
-    if any(source.code(call.func) != "len" for call in calls):
+    calls += source.nodes_inside(cst.Call, test)
+    if any(source.code_of(call.func) != "len" for call in calls):
         return False
-    if isinstance(test, cst.Await) or source.inside(cst.NamedExpr, test):
+    if isinstance(test, cst.Await) or source.nodes_inside(cst.NamedExpr, test):
         return False
-    asked = {source.code(test), *named(source, test)}
-    inner = {source.code(arg.value) for call in calls for arg in call.args}
-    inner |= {source.code(each.value) for each in source.inside(cst.Subscript, test)}
-    touched = {name for each in until for name in named(source, each)}
-    written = {name for each in until for name in _written(source, each)}
-    return not (asked & (written | elsewhere(source, test)) or inner & touched)
+    asked = {source.code_of(test), *mentioned_names(source, test)}
+    inner = {source.code_of(arg.value) for call in calls for arg in call.args}
+    inner |= {source.code_of(each.value) for each in source.nodes_inside(cst.Subscript, test)}
+    touched = {name for each in until for name in mentioned_names(source, each)}
+    written = {name for each in until for name in _names_set(source, each)}
+    return not (asked & (written | names_set_by_calls(source, test)) or inner & touched)
 
 
-def _written(source: Source, statement: cst.CSTNode) -> set[str]:
+def _names_set(source: SourceTree, statement: cst.CSTNode) -> set[str]:
     """Names that a statement sets, in whatever form, and the objects that they are parts of."""
-    found = bound(source, statement)
+    found = bound_names(source, statement)
     parts = {name for text in found for name in re.findall(r"[^\W\d]\w*", text)}
     return found | parts

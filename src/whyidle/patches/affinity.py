@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._source import source_of
-from whyidle.patches._statements import at_the_top
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._source_tree import source_of
+from whyidle.patches._statement_edits import at_the_top
 
 LINES = (
     "import os",
@@ -17,7 +17,7 @@ LINES = (
 
 
 @source_form("loader.full_affinity")
-def affinity(text: str, change: Change) -> Rewrite:
+def affinity(text: str, change: KnobChange) -> Rewrite:
     """What is imported decides which cores the process has, so only the script's first lines know
     those that it was given: from there on each fork gets them back. Workers that are not forked
     stay bound."""
@@ -29,4 +29,4 @@ def affinity(text: str, change: Change) -> Rewrite:
     found = at_the_top(source, *LINES)
     if found is None:
         return Rewrite(text)
-    return Rewrite(source.changed({found[0]: found[1]}), done=True)
+    return Rewrite(source.replace_nodes({found[0]: found[1]}), done=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import libcst as cst
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword, meant
-from whyidle.patches._setter import Edits, Setter
-from whyidle.patches._source import Source, source_of
-from whyidle.patches._statements import after
-from whyidle.patches._training import method
-from whyidle.patches._wrapped import DDP
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._ddp_models import DDP
+from whyidle.patches._keyword_argument import Keyword, matching_calls
+from whyidle.patches._keyword_setter import FileEdits, KeywordSetter
+from whyidle.patches._source_tree import SourceTree, source_of
+from whyidle.patches._statement_edits import insert_after
+from whyidle.patches._training_loops import called_method
 
 KEYWORDS = {
     "ddp.bucket_cap_mb": Keyword("bucket_cap_mb", None),
@@ -24,7 +24,7 @@ HOOKS = "torch.distributed.algorithms.ddp_comm_hooks"
 
 
 @source_form(*KEYWORDS, "ddp.comm_hook")
-def distributed(text: str, change: Change) -> Rewrite:
+def distributed(text: str, change: KnobChange) -> Rewrite:
     """Where the model is wrapped; a hook on the line below, where that gives the model a name."""
     if "DistributedDataParallel" not in text:
         return Rewrite(text)
@@ -32,29 +32,29 @@ def distributed(text: str, change: Change) -> Rewrite:
     if change.knob == "ddp.comm_hook":
         return _hook(source, change)
     keyword = KEYWORDS[change.knob]
-    calls = meant(source, source.calls(DDP), keyword, change)
-    setter = Setter(source, keyword, change)
-    return setter.set(setter.tried(calls))
+    calls = matching_calls(source, source.calls_of(DDP), keyword, change)
+    setter = KeywordSetter(source, keyword, change)
+    return setter.set_keyword(setter.tried_calls(calls))
 
 
-def _hook(source: Source, change: Change) -> Rewrite:
-    edits = Edits()
+def _hook(source: SourceTree, change: KnobChange) -> Rewrite:
+    edits = FileEdits()
     hook = f"{change.value}_hook"
-    named = any(name.value == hook for name in source.every(cst.Name))
-    other = any(method(call) == "register_comm_hook" for call in source.every(cst.Call))
-    for call in source.calls(DDP):
-        assigned = source.parent(call)
-        statement = source.parent(assigned) if isinstance(assigned, cst.Assign) else None
+    named = any(name.value == hook for name in source.all_nodes(cst.Name))
+    other = any(called_method(call) == "register_comm_hook" for call in source.all_nodes(cst.Call))
+    for call in source.calls_of(DDP):
+        assigned = source.parent_of(call)
+        statement = source.parent_of(assigned) if isinstance(assigned, cst.Assign) else None
         if named:
             edits.done = True
         elif other:
-            edits.why.append(f"line {source.line(call)} wraps a model that has another hook")
+            edits.why.append(f"line {source.line_of(call)} wraps a model that has another hook")
         elif isinstance(assigned, cst.Assign) and isinstance(statement, cst.SimpleStatementLine):
-            model = source.code(assigned.targets[0].target)
+            model = source.code_of(assigned.targets[0].target)
             imported = f"from {HOOKS} import default_hooks"
             registered = f"{model}.register_comm_hook(None, default_hooks.{hook})"
-            edits.changes[statement] = after(source, imported, registered)
+            edits.changes[statement] = insert_after(source, imported, registered)
             edits.done = True
         else:
-            edits.why.append(f"line {source.line(call)} wraps a model without giving it a name")
-    return edits.rewrite(source)
+            edits.why.append(f"line {source.line_of(call)} wraps a model without giving it a name")
+    return edits.rewrite_file(source)

@@ -8,11 +8,11 @@ from typing import Any
 
 import libcst as cst
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._setter import Edits
-from whyidle.patches._source import Source, expression, source_of
-from whyidle.patches._statements import torch_name, within
-from whyidle.patches._training import method, training_loops, trains
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_setter import FileEdits
+from whyidle.patches._source_tree import SourceTree, parse_expression, source_of
+from whyidle.patches._statement_edits import put_under, torch_name
+from whyidle.patches._training_loops import called_method, contains_training, training_loops
 
 NAMES = re.compile(r"(^|_)(eval(uat(e|ion))?|val(id(ate|ation)?)?|test|infer(ence)?|predict)(_|$)")
 WITHOUT = {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"}
@@ -26,98 +26,100 @@ FASTER = (
 
 
 @source_form("evaluation.gradients")
-def evaluation(text: str, change: Change) -> Rewrite:
+def evaluation(text: str, change: KnobChange) -> Rewrite:
     """The function or the loop that the finding's lines lie in, where it trains nothing; without
     lines the one function that calls ``eval()`` and loops. Never ``inference_mode``: what a model
     keeps from an evaluation, as a table that has grown, could not be trained on any more. A file
     that names PyTorch's attention is left: without gradients it gives other numbers."""
     if change.value is not False or ("eval(" not in text and not change.lines):
         return Rewrite(text)
-    source, edits = source_of(text), Edits()
+    source, edits = source_of(text), FileEdits()
     torch = torch_name(source)
-    for found in _found(source, change.lines):
+    for found in _find_evaluations(source, change.lines):
         if _guarded_already(source, found):
             edits.done = True
         elif isinstance(found, cst.FunctionDef) and found.asynchronous is not None:
-            line = source.line(found)
+            line = source.line_of(found)
             edits.why.append(f"line {line} is a coroutine, whose body no decorator reaches")
         elif ATTENTION.search(text):
-            edits.why.append(f"line {source.line(found)} {FASTER}")
+            edits.why.append(f"line {source.line_of(found)} {FASTER}")
         elif torch is None:
             edits.why.append(
-                f"line {source.line(found)} evaluates, in a file without `import torch`"
+                f"line {source.line_of(found)} evaluates, in a file without `import torch`"
             )
         else:
-            edits.changes[found] = _guarded(source, found, f"{torch}.no_grad()")
+            edits.changes[found] = _wrap_no_grad(source, found, f"{torch}.no_grad()")
             edits.done = True
-    return edits.rewrite(source)
+    return edits.rewrite_file(source)
 
 
 Found = cst.FunctionDef | cst.For
 
 
-def _found(source: Source, lines: tuple[int, ...]) -> list[Found]:
+def _find_evaluations(source: SourceTree, lines: tuple[int, ...]) -> list[Found]:
     if lines:
-        found = [each for line in lines if (each := _at(source, line)) is not None]
+        found = [each for line in lines if (each := _evaluation_at(source, line)) is not None]
         return list(dict.fromkeys(found))
-    likely = [f for f in source.every(cst.FunctionDef) if _evaluates(source, f)]
+    likely = [f for f in source.all_nodes(cst.FunctionDef) if _is_evaluation(source, f)]
     return list(likely) if len(likely) == 1 else []
 
 
-def _evaluates(source: Source, function: cst.FunctionDef) -> bool:
-    called = {method(call) for call in source.inside(cst.Call, function)}
-    loops = source.inside(cst.For, function)
-    return "eval" in called and bool(loops) and not trains(source, function)
+def _is_evaluation(source: SourceTree, function: cst.FunctionDef) -> bool:
+    called = {called_method(call) for call in source.nodes_inside(cst.Call, function)}
+    loops = source.nodes_inside(cst.For, function)
+    return "eval" in called and bool(loops) and not contains_training(source, function)
 
 
-def _at(source: Source, line: int) -> Found | None:
+def _evaluation_at(source: SourceTree, line: int) -> Found | None:
     """The outermost function or loop around a line that trains nothing and evaluates: a function
     that calls ``eval()`` or is named for it, or a loop in a function that trains."""
-    functions = [f for f in source.every(cst.FunctionDef) if line in source.lines(f)]
+    functions = [f for f in source.all_nodes(cst.FunctionDef) if line in source.lines_of(f)]
     for function in functions:
-        if not trains(source, function) and (
-            _evaluates(source, function) or _named(source, function)
+        if not contains_training(source, function) and (
+            _is_evaluation(source, function) or _named_for_evaluation(source, function)
         ):
             return function
-    loops = [loop for loop in source.every(cst.For) if line in source.lines(loop)]
-    loops = [loop for loop in loops if not trains(source, loop)]
+    loops = [loop for loop in source.all_nodes(cst.For) if line in source.lines_of(loop)]
+    loops = [loop for loop in loops if not contains_training(source, loop)]
     inner = functions[-1] if functions else source.module
-    return loops[0] if loops and trains(source, inner) else None
+    return loops[0] if loops and contains_training(source, inner) else None
 
 
-def _named(source: Source, function: cst.FunctionDef) -> bool:
+def _named_for_evaluation(source: SourceTree, function: cst.FunctionDef) -> bool:
     """Whether a function is named for evaluation, and no training loop calls it: what is called
     there may be the loss."""
     name = function.name.value
     called = {
-        source.code(call.func).rpartition(".")[2]
+        source.code_of(call.func).rpartition(".")[2]
         for loop in training_loops(source)
-        for call in source.inside(cst.Call, loop)
+        for call in source.nodes_inside(cst.Call, loop)
     }
     return bool(NAMES.search(name.lower())) and name not in called
 
 
-def _guarded_already(source: Source, found: Found) -> bool:
+def _guarded_already(source: SourceTree, found: Found) -> bool:
     """Whether ``no_grad`` or the like is in or around what was found."""
-    nodes = [each.item for each in source.every(cst.WithItem) if _covers(source, each, found)]
+    nodes = [
+        each.item for each in source.all_nodes(cst.WithItem) if _is_covered(source, each, found)
+    ]
     if isinstance(found, cst.FunctionDef) and found.asynchronous is None:
         nodes += [each.decorator for each in found.decorators]
     functions = [node.func if isinstance(node, cst.Call) else node for node in nodes]
-    names = [source.names(function) for function in functions]
+    names = [source.qualified_names(function) for function in functions]
     return any(len(name) == 1 and name <= WITHOUT for name in names)
 
 
-def _covers(source: Source, item: cst.WithItem, found: Found) -> bool:
-    outer = source.parent(item)
+def _is_covered(source: SourceTree, item: cst.WithItem, found: Found) -> bool:
+    outer = source.parent_of(item)
     assert outer is not None
-    inside = set(source.lines(outer)) <= set(source.lines(found))
-    return inside or set(source.lines(found)) <= set(source.lines(outer))
+    inside = set(source.lines_of(outer)) <= set(source.lines_of(found))
+    return inside or set(source.lines_of(found)) <= set(source.lines_of(outer))
 
 
-def _guarded(source: Source, found: Found, code: str) -> Callable[[Any], Any]:
+def _wrap_no_grad(source: SourceTree, found: Found, code: str) -> Callable[[Any], Any]:
     if isinstance(found, cst.For):
-        return within(source, f"with {code}:")
-    decorator = cst.Decorator(expression(code))
+        return put_under(source, f"with {code}:")
+    decorator = cst.Decorator(parse_expression(code))
 
     def decorated(function: Any) -> Any:
         first = decorator.with_changes(leading_lines=[])

@@ -10,12 +10,12 @@ import re
 
 import libcst as cst
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._factor import has, multiply, number
-from whyidle.patches._keyword import Keyword, argument
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_argument import Keyword, argument_value
+from whyidle.patches._keyword_setter import FileEdits
 from whyidle.patches._loaders import BATCH_SIZE, DATA_LOADER
-from whyidle.patches._setter import Edits
-from whyidle.patches._source import Source, source_of
+from whyidle.patches._multiplication import format_factor, is_multiplied, multiply_argument
+from whyidle.patches._source_tree import SourceTree, source_of
 
 LINEAR = {"SGD": 1e-3, "ASGD": 1e-2}
 ROOT = {
@@ -33,57 +33,59 @@ TELLS = re.compile(r"log(_\w+)?|add_scalars?|set_postfix|print|info|debug|write|
 
 
 @source_form("optimizer.scale_learning_rate")
-def learning_rate(text: str, change: Change) -> Rewrite:
+def learning_rate(text: str, change: KnobChange) -> Rewrite:
     """The optimizers of a file whose loaders have larger batches already; where the script sets
     rates in other ways, too, they are left to a person."""
     times = change.beside.get("loader.batch_size_times")
     if not change.value or "optim" not in text or not isinstance(times, int | float):
         return Rewrite(text)
-    source, edits = source_of(text), Edits()
+    source, edits = source_of(text), FileEdits()
     calls = [
         (call, rate, root)
         for root, rates in enumerate((LINEAR, ROOT))
         for name, rate in rates.items()
-        for call in source.calls((f"torch.optim.{name}", f"torch.optim.{name.lower()}.{name}"))
+        for call in source.calls_of((f"torch.optim.{name}", f"torch.optim.{name.lower()}.{name}"))
     ]
-    reason = _reason(source, number(times)) if calls else ""
+    reason = _explain_unsuitable(source, format_factor(times)) if calls else ""
     for call, rate, root in calls:
         if reason:
-            edits.why.append(f"line {source.line(call)} makes an optimizer, and {reason}")
+            edits.why.append(f"line {source.line_of(call)} makes an optimizer, and {reason}")
         else:
-            factor = _root(times) if root else number(times)
-            multiply(source, edits, call, Keyword("lr", rate, position=1), factor)
-    return edits.rewrite(source)
+            factor = _square_root(times) if root else format_factor(times)
+            multiply_argument(source, edits, call, Keyword("lr", rate, position=1), factor)
+    return edits.rewrite_file(source)
 
 
-def _root(times: float) -> str:
+def _square_root(times: float) -> str:
     """The square root, as a number where it is a whole one."""
     root = times**0.5
-    return number(root) if root == int(root) else f"{number(times)}**0.5"
+    return format_factor(root) if root == int(root) else f"{format_factor(times)}**0.5"
 
 
-def _reason(source: Source, factor: str) -> str:
+def _explain_unsuitable(source: SourceTree, factor: str) -> str:
     """Why rates of this file are left alone; empty where they are not."""
-    sizes = (argument(call, BATCH_SIZE) for call in source.calls(DATA_LOADER))
-    if not any(size is not None and has(source, size, factor) for size in sizes):
+    sizes = (argument_value(call, BATCH_SIZE) for call in source.calls_of(DATA_LOADER))
+    if not any(size is not None and is_multiplied(source, size, factor) for size in sizes):
         return "no loader of this file has larger batches"
     if OWN.search(source.text) or _of_groups(source):
         return "the file sets learning rates in other places, too"
-    schedule = next((name for name in ABSOLUTE if _made(source, name)), "")
+    schedule = next((name for name in ABSOLUTE if _constructor_calls(source, name)), "")
     return f"{schedule} has rates of its own" if schedule else ""
 
 
-def _of_groups(source: Source) -> bool:
+def _of_groups(source: SourceTree) -> bool:
     """Whether a dictionary has a rate, as groups of parameters do, that is not told only."""
-    named = (each for each in source.every(cst.DictElement) if source.literal(each.key) == "lr")
-    return any(not _told(source, each) for each in named)
+    named = (
+        each for each in source.all_nodes(cst.DictElement) if source.literal_value(each.key) == "lr"
+    )
+    return any(not _mentions_rate(source, each) for each in named)
 
 
-def _told(source: Source, node: cst.CSTNode) -> bool:
-    call = source.around(node, cst.Call)
-    name = source.code(call.func).rpartition(".")[2] if isinstance(call, cst.Call) else ""
+def _mentions_rate(source: SourceTree, node: cst.CSTNode) -> bool:
+    call = source.enclosing_node(node, cst.Call)
+    name = source.code_of(call.func).rpartition(".")[2] if isinstance(call, cst.Call) else ""
     return TELLS.fullmatch(name) is not None
 
 
-def _made(source: Source, name: str) -> list[cst.Call]:
-    return source.calls((f"torch.optim.lr_scheduler.{name}",))
+def _constructor_calls(source: SourceTree, name: str) -> list[cst.Call]:
+    return source.calls_of((f"torch.optim.lr_scheduler.{name}",))

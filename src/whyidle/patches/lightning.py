@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword, current
-from whyidle.patches._precision import mixed
-from whyidle.patches._setter import Setter
-from whyidle.patches._source import source_of
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_argument import Keyword, current_value
+from whyidle.patches._keyword_setter import KeywordSetter
+from whyidle.patches._precision_argument import set_mixed_precision
+from whyidle.patches._source_tree import source_of
 
 TRAINERS = (
     "lightning.Trainer",
@@ -32,7 +32,7 @@ FULL = (None, 32, "32", "32-true")
 
 
 @source_form(*KEYWORDS)
-def lightning(text: str, change: Change) -> Rewrite:
+def lightning(text: str, change: KnobChange) -> Rewrite:
     """The trainer's own switches, and the precision of Fabric."""
     if "lightning" not in text:
         return Rewrite(text)
@@ -40,7 +40,7 @@ def lightning(text: str, change: Change) -> Rewrite:
     keyword = KEYWORDS[change.knob]
     if change.knob == "autocast.dtype":
         makers = (*TRAINERS, *FABRICS)
-        return mixed(source, change, makers, keyword, full=FULL, wanted="bf16-mixed")
-    calls = source.calls(TRAINERS)
-    calls = [call for call in calls if current(source, call, keyword) not in (None, False)]
-    return Setter(source, keyword, change).set(calls)
+        return set_mixed_precision(source, change, makers, keyword, full=FULL, wanted="bf16-mixed")
+    calls = source.calls_of(TRAINERS)
+    calls = [call for call in calls if current_value(source, call, keyword) not in (None, False)]
+    return KeywordSetter(source, keyword, change).set_keyword(calls)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import libcst as cst
 
 from whyidle.model.knobs import Setting, as_python
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword, argument, current, meant
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_argument import Keyword, argument_value, current_value, matching_calls
+from whyidle.patches._keyword_setter import KeywordSetter
 from whyidle.patches._loaders import DATA_LOADER
-from whyidle.patches._setter import Setter
-from whyidle.patches._source import NO_LITERAL, Source, source_of
+from whyidle.patches._source_tree import NO_LITERAL, SourceTree, source_of
 
 WORKERS = Keyword("num_workers", 0, position=5)
 KEYWORDS = {
@@ -26,43 +26,43 @@ NEED_WORKERS = {
 
 
 @source_form(*KEYWORDS)
-def loader(text: str, change: Change) -> Rewrite:
+def loader(text: str, change: KnobChange) -> Rewrite:
     """The loaders that the finding's lines mean, else all that have the old value."""
     if "DataLoader" not in text:
         return Rewrite(text)
     source = source_of(text)
     keyword = KEYWORDS[change.knob]
-    calls = meant(source, source.calls(DATA_LOADER), keyword, change)
-    setter = Setter(source, keyword, change)
+    calls = matching_calls(source, source.calls_of(DATA_LOADER), keyword, change)
+    setter = KeywordSetter(source, keyword, change)
     if change.knob not in NEED_WORKERS or not change.value:
-        return setter.set(setter.tried(calls))
+        return setter.set_keyword(setter.tried_calls(calls))
     guarded = NEED_WORKERS[change.knob]
-    served = [call for call in calls if _served(source, call, change)]
+    served = [call for call in calls if _has_workers(source, call, change)]
     if calls and not served:
-        line = source.line(calls[0])
+        line = source.line_of(calls[0])
         return Rewrite(text, why=(f"line {line} makes a DataLoader without workers",))
-    tried = setter.tried(served)
-    return setter.set(tried, lambda call: _guarded(source, call, guarded, change.value))
+    tried = setter.tried_calls(served)
+    return setter.set_keyword(tried, lambda call: _guard_value(source, call, guarded, change.value))
 
 
-def _served(source: Source, call: cst.Call, change: Change) -> bool:
+def _has_workers(source: SourceTree, call: cst.Call, change: KnobChange) -> bool:
     """Whether a loader has workers, or may have them: as many as the same fix sets, if it does."""
-    workers = current(source, call, WORKERS, change.options)
+    workers = current_value(source, call, WORKERS, change.options)
     given = change.beside.get("loader.workers")
     if given is not None and workers is not NO_LITERAL:
         return bool(workers == given)
-    return workers != 0 or _varies(source, call)
+    return workers != 0 or _may_vary(source, call)
 
 
-def _varies(source: Source, call: cst.Call) -> bool:
-    value = argument(call, WORKERS)
-    return value is not None and source.literal(value) is NO_LITERAL
+def _may_vary(source: SourceTree, call: cst.Call) -> bool:
+    value = argument_value(call, WORKERS)
+    return value is not None and source.literal_value(value) is NO_LITERAL
 
 
-def _guarded(source: Source, call: cst.Call, code: str, value: Setting) -> str:
-    workers = argument(call, WORKERS)
-    if workers is None or source.literal(workers) is not NO_LITERAL:
+def _guard_value(source: SourceTree, call: cst.Call, code: str, value: Setting) -> str:
+    workers = argument_value(call, WORKERS)
+    if workers is None or source.literal_value(workers) is not NO_LITERAL:
         return as_python(value)
-    text = source.code(workers)
+    text = source.code_of(workers)
     plain = isinstance(workers, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or workers.lpar
     return code.format(text if plain else f"({text})", as_python(value))

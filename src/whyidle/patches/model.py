@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import libcst as cst
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword
-from whyidle.patches._setter import Edits, Setter
-from whyidle.patches._source import Source, source_of
-from whyidle.patches._statements import before, torch_name
-from whyidle.patches._training import method, models, only
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_argument import Keyword
+from whyidle.patches._keyword_setter import FileEdits, KeywordSetter
+from whyidle.patches._source_tree import SourceTree, source_of
+from whyidle.patches._statement_edits import insert_before, torch_name
+from whyidle.patches._training_loops import called_method, single_model, trained_models
 
 COMPILE = ("torch.compile",)
 SETTINGS = {
@@ -19,43 +19,45 @@ SETTINGS = {
 
 
 @source_form("model.compile", "model.memory_format", *SETTINGS)
-def model(text: str, change: Change) -> Rewrite:
+def model(text: str, change: KnobChange) -> Rewrite:
     """Lines before the one optimizer. ``model.compile()`` compiles in place, so that the names in
     checkpoints stay as they are. How an already compiled model is compiled is set at that call."""
     if not any(word in text for word in ("parameters(", "compile", "memory_format")):
         return Rewrite(text)
     source = source_of(text)
     if change.knob in SETTINGS:
-        setter = Setter(source, SETTINGS[change.knob], change)
-        return setter.set([*source.calls(COMPILE), *_compiled(source)])
+        setter = KeywordSetter(source, SETTINGS[change.knob], change)
+        return setter.set_keyword([*source.calls_of(COMPILE), *_compile_calls(source)])
     if not change.value:
         return Rewrite(text)
-    found, edits = only(source), Edits()
+    found, edits = single_model(source), FileEdits()
     if change.knob == "model.compile":
         edits.done = _already_compiled(source, edits)
     else:
         _laid_out(source, change, edits)
     if edits.done or edits.why:
-        return edits.rewrite(source)
-    if found is not None and (lines := _lines(source, found.name, change)):
-        edits.changes[found.statement] = before(source, *lines)
+        return edits.rewrite_file(source)
+    if found is not None and (lines := _code_lines(source, found.name, change)):
+        edits.changes[found.statement] = insert_before(source, *lines)
         edits.done = True
     elif found is not None:
-        edits.why.append(f"line {source.line(found.statement)} is in a file without `import torch`")
-    elif others := models(source):
+        edits.why.append(
+            f"line {source.line_of(found.statement)} is in a file without `import torch`"
+        )
+    elif others := trained_models(source):
         names = ", ".join(dict.fromkeys(each.name for each in others))
-        edits.why.append(f"line {source.line(others[0].statement)} trains {names}")
-    return edits.rewrite(source)
+        edits.why.append(f"line {source.line_of(others[0].statement)} trains {names}")
+    return edits.rewrite_file(source)
 
 
-def _lines(source: Source, name: str, change: Change) -> list[str]:
+def _code_lines(source: SourceTree, name: str, change: KnobChange) -> list[str]:
     torch = torch_name(source)
     if change.knob == "model.compile":
-        return [*_fallback(source, torch), f"{name}.compile()"]
+        return [*_fallback_lines(source, torch), f"{name}.compile()"]
     return [f"{name}.to(memory_format={torch}.{change.value})"] if torch else []
 
 
-def _fallback(source: Source, torch: str | None) -> list[str]:
+def _fallback_lines(source: SourceTree, torch: str | None) -> list[str]:
     """What cannot be compiled ran uncompiled in the trial, as what comes only later would have."""
     if "suppress_errors" in source.text:
         return []
@@ -64,75 +66,77 @@ def _fallback(source: Source, torch: str | None) -> list[str]:
     return [line] if torch else ["from torch import _dynamo", line]
 
 
-def _already_compiled(source: Source, edits: Edits) -> bool:
+def _already_compiled(source: SourceTree, edits: FileEdits) -> bool:
     """Whether a line compiles the model. One that does so only where something holds did not, or
     there had been nothing to gain; what compiles a function compiles no model."""
-    own = {function.name.value for function in source.every(cst.FunctionDef)}
+    own = {function.name.value for function in source.all_nodes(cst.FunctionDef)}
     calls = [
         call
-        for call in (*source.calls(COMPILE), *_compiled(source))
-        if not isinstance(source.parent(call), cst.Decorator)
-        and not own & {source.code(arg.value) for arg in call.args[:1]}
+        for call in (*source.calls_of(COMPILE), *_compile_calls(source))
+        if not isinstance(source.parent_of(call), cst.Decorator)
+        and not own & {source.code_of(arg.value) for arg in call.args[:1]}
     ]
-    names = {each.name for each in models(source)}
-    others = [call for call in calls if names and not _of(source, call, names)]
+    names = {each.name for each in trained_models(source)}
+    others = [call for call in calls if names and not _concerns_model(source, call, names)]
     for call in others:
-        edits.why.append(f"line {source.line(call)} compiles something that may be part of it")
-    conditions = {call: _condition(source, call) for call in calls if call not in others}
+        edits.why.append(f"line {source.line_of(call)} compiles something that may be part of it")
+    conditions = {call: _call_condition(source, call) for call in calls if call not in others}
     for call, condition in conditions.items():
         if condition:
-            edits.why.append(f"line {source.line(call)} compiles it where `{condition}`")
-    parts = [] if calls else [each for each in models(source) if each.name == "self"]
-    if parts and not any(source.code(call.func) == "self" for call in source.every(cst.Call)):
-        line = source.line(parts[0].statement)
+            edits.why.append(f"line {source.line_of(call)} compiles it where `{condition}`")
+    parts = [] if calls else [each for each in trained_models(source) if each.name == "self"]
+    if parts and not any(
+        source.code_of(call.func) == "self" for call in source.all_nodes(cst.Call)
+    ):
+        line = source.line_of(parts[0].statement)
         edits.why.append(f"line {line} trains self, whose parts are called one by one")
     return "" in conditions.values()
 
 
-def _of(source: Source, call: cst.Call, names: set[str]) -> bool:
+def _concerns_model(source: SourceTree, call: cst.Call, names: set[str]) -> bool:
     """Whether a call has to do with one of these models: made of it, or set to its name."""
-    statement = source.around(call, cst.SimpleStatementLine)
-    parts = source.inside(cst.AssignTarget, statement) if statement is not None else []
-    targets = {source.code(each.target) for each in parts}
-    passed = {source.code(arg.value) for arg in call.args[:1]}
-    owner = {source.code(call.func.value)} if isinstance(call.func, cst.Attribute) else set()
+    statement = source.enclosing_node(call, cst.SimpleStatementLine)
+    parts = source.nodes_inside(cst.AssignTarget, statement) if statement is not None else []
+    targets = {source.code_of(each.target) for each in parts}
+    passed = {source.code_of(arg.value) for arg in call.args[:1]}
+    owner = {source.code_of(call.func.value)} if isinstance(call.func, cst.Attribute) else set()
     return bool(names & (targets | passed | owner))
 
 
-def _condition(source: Source, call: cst.Call) -> str:
+def _call_condition(source: SourceTree, call: cst.Call) -> str:
     """What decides whether a call is made, if not over the training as well."""
-    found = source.around(call, cst.If, cst.IfExp, cst.FunctionDef)
+    found = source.enclosing_node(call, cst.If, cst.IfExp, cst.FunctionDef)
     if not isinstance(found, cst.If | cst.IfExp):
         return ""
-    trained = [each.statement for each in models(source)]
-    inside = source.inside(cst.SimpleStatementLine, found)
-    return "" if any(each in inside for each in trained) else source.code(found.test)
+    trained = [each.statement for each in trained_models(source)]
+    inside = source.nodes_inside(cst.SimpleStatementLine, found)
+    return "" if any(each in inside for each in trained) else source.code_of(found.test)
 
 
-def _laid_out(source: Source, change: Change, edits: Edits) -> None:
-    wanted, names = f"torch.{change.value}", {each.name for each in models(source)}
-    for call in source.every(cst.Call):
+def _laid_out(source: SourceTree, change: KnobChange, edits: FileEdits) -> None:
+    wanted, names = f"torch.{change.value}", {each.name for each in trained_models(source)}
+    for call in source.all_nodes(cst.Call):
         told = any(
             arg.keyword is not None
             and arg.keyword.value == "memory_format"
-            and source.names(arg.value) == {wanted}
+            and source.qualified_names(arg.value) == {wanted}
             for arg in call.args
         )
-        if not told or (names and not _of(source, call, names)):
+        if not told or (names and not _concerns_model(source, call, names)):
             continue
-        if condition := _condition(source, call):
-            edits.why.append(f"line {source.line(call)} lays it out where `{condition}`")
+        if condition := _call_condition(source, call):
+            edits.why.append(f"line {source.line_of(call)} lays it out where `{condition}`")
         else:
             edits.done = True
 
 
-def _compiled(source: Source) -> list[cst.Call]:
+def _compile_calls(source: SourceTree) -> list[cst.Call]:
     """``model.compile(...)`` of a model that an optimizer trains."""
-    names = {each.name for each in models(source)}
+    names = {each.name for each in trained_models(source)}
     return [
         call
-        for call in source.every(cst.Call)
-        if method(call) == "compile"
+        for call in source.all_nodes(cst.Call)
+        if called_method(call) == "compile"
         and isinstance(call.func, cst.Attribute)
-        and source.code(call.func.value) in names
+        and source.code_of(call.func.value) in names
     ]

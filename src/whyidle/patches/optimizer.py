@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword, current, meant
-from whyidle.patches._setter import Setter
-from whyidle.patches._source import Source, source_of
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_argument import Keyword, current_value, matching_calls
+from whyidle.patches._keyword_setter import KeywordSetter
+from whyidle.patches._source_tree import SourceTree, source_of
 
 TAKING = {
     "fused": ("Adam", "AdamW", "SGD", "Adagrad"),
@@ -20,7 +20,7 @@ TAKING = {
 
 
 @source_form("optimizer.fused", "optimizer.foreach")
-def optimizer(text: str, change: Change) -> Rewrite:
+def optimizer(text: str, change: KnobChange) -> Rewrite:
     """Where an optimizer of PyTorch's own is made. One implementation excludes the other, so a call
     that asks for another is left."""
     if "optim" not in text:
@@ -31,20 +31,22 @@ def optimizer(text: str, change: Change) -> Rewrite:
     places = [f"torch.optim.{each}" for each in taking]
     places += [f"torch.optim.{each.lower()}.{each}" for each in taking]
     keyword = Keyword(name, False)
-    setter = Setter(source, keyword, change)
+    setter = KeywordSetter(source, keyword, change)
     free = []
-    for call in setter.tried(meant(source, source.calls(places), keyword, change)):
-        other = _other(source, call, name) if change.value else ""
+    for call in setter.tried_calls(
+        matching_calls(source, source.calls_of(places), keyword, change)
+    ):
+        other = _excluded_keyword(source, call, name) if change.value else ""
         if other:
-            setter.leave(call, f"may set {other}, which excludes {name}")
+            setter.leave_call(call, f"may set {other}, which excludes {name}")
         else:
             free.append(call)
-    return setter.set(free)
+    return setter.set_keyword(free)
 
 
-def _other(source: Source, call: cst.Call, name: str) -> str:
+def _excluded_keyword(source: SourceTree, call: cst.Call, name: str) -> str:
     rivals = [each for each in ("fused", "foreach", "differentiable") if each != name]
     for rival in rivals:
-        if current(source, call, Keyword(rival, False)) not in (False, None):
+        if current_value(source, call, Keyword(rival, False)) not in (False, None):
             return rival
     return ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import libcst as cst
 
 from whyidle.model.knobs import as_python
-from whyidle.model.patch import Change, Rewrite, source_form
-from whyidle.patches._keyword import Keyword, meant
-from whyidle.patches._setter import Setter
-from whyidle.patches._source import Source, source_of
-from whyidle.patches._statements import after_imports
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_argument import Keyword, matching_calls
+from whyidle.patches._keyword_setter import KeywordSetter
+from whyidle.patches._source_tree import SourceTree, source_of
+from whyidle.patches._statement_edits import after_imports
 
 CALLS = {
     "autograd.anomaly_mode": (
@@ -38,7 +38,7 @@ TF32 = (
 
 
 @source_form(*CALLS)
-def switches(text: str, change: Change) -> Rewrite:
+def switches(text: str, change: KnobChange) -> Rewrite:
     """The calls that are there; where there is none, a line behind the script's imports for what
     starts in another state."""
     names, keyword = CALLS[change.knob]
@@ -46,31 +46,33 @@ def switches(text: str, change: Change) -> Rewrite:
     if not change.insert and not any(each in text for each in said):
         return Rewrite(text)
     source = source_of(text)
-    setter = Setter(source, keyword, change)
-    calls = source.calls(names)
+    setter = KeywordSetter(source, keyword, change)
+    calls = source.calls_of(names)
     if change.knob == "autograd.anomaly_mode":
-        _contexts(source, setter)
+        _edit_contexts(source, setter)
     if change.knob == "matmul.precision":
-        _assigned(source, setter)
+        _edit_assignments(source, setter)
     if not calls and change.insert and change.knob in WRITTEN and not setter.edits.why:
         found = after_imports(source, WRITTEN[change.knob].format(as_python(change.value)))
         if found is not None:
             setter.edits.changes[found[0]] = found[1]
             setter.edits.done = True
-    return setter.set(meant(source, calls, keyword, change))
+    return setter.set_keyword(matching_calls(source, calls, keyword, change))
 
 
-def _contexts(source: Source, setter: Setter) -> None:
+def _edit_contexts(source: SourceTree, setter: KeywordSetter) -> None:
     """``with detect_anomaly():`` turns the mode on whatever it is given."""
-    for call in source.calls(DETECT):
+    for call in source.calls_of(DETECT):
         if isinstance(call.func, cst.Attribute):
-            setter.edits.replace(call, f"{source.code(call.func.value)}.set_detect_anomaly(False)")
+            setter.edits.replace_expression(
+                call, f"{source.code_of(call.func.value)}.set_detect_anomaly(False)"
+            )
         else:
-            setter.leave(call, "turns the mode on")
+            setter.leave_call(call, "turns the mode on")
 
 
-def _assigned(source: Source, setter: Setter) -> None:
+def _edit_assignments(source: SourceTree, setter: KeywordSetter) -> None:
     """The older switch decides as well, wherever it comes later."""
-    for target in source.every(cst.AssignTarget):
+    for target in source.all_nodes(cst.AssignTarget):
         if found := sorted(source.set_by(target.target) & set(TF32)):
-            setter.leave(target, f"also sets {found[0]}")
+            setter.leave_call(target, f"also sets {found[0]}")

@@ -31,7 +31,7 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
     from .core import cpu_cores
     from .core.session import Session
 
-    cpu_cores.note(given)
+    cpu_cores.remember_given_cores(given)
 
     if os.environ.get("WHYIDLE_PLAN"):
         from . import knobs
@@ -41,7 +41,7 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
     session = Session(folder, adapter)
     _sessions.append(session)
     if os.environ.get("WHYIDLE_TRIAL"):
-        adapter.install_trial(session.events, session.awaited)
+        adapter.install_trial(session.events, session.is_burst_awaited)
 
 
 def uninstall() -> None:

@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 from typing import Final
 
-from whyidle.model.telemetry import Absent, Meter, Reading, Value, meters
-from whyidle.sources._kept import Kept, picked, text, unreadable
+from whyidle.model.telemetry import Absent, Meter, Reading, Value, make_meters
+from whyidle.sources._open_file import OpenFile, explain_unreadable, parse_numbers, read_text
 
 SECTOR = 512
 """``/proc/diskstats`` counts sectors of 512 bytes, whatever the disk's own are"""
 
 
-_CORES = meters(
+_CORES = make_meters(
     "cores",
     9.8,
     ("machine_cpu_user_s", "s", "counter", "CPU time of all programs on all cores"),
@@ -23,13 +23,13 @@ _CORES = meters(
     ("machine_cpu_stolen_s", "s", "counter", "time that the host gave to other machines"),
     ("tasks_blocked", "1", "gauge", "tasks on the machine that wait for storage"),
 )
-_QUEUE = meters(
+_QUEUE = make_meters(
     "queue",
     1.8,
     ("tasks_runnable", "1", "gauge", "tasks on the machine that run or wait for a core"),
     ("load_1min", "1", "gauge", "tasks that run or wait uninterruptibly, mean over a minute"),
 )
-_MEMORY = meters(
+_MEMORY = make_meters(
     "memory",
     14.2,
     ("machine_memory_bytes", "bytes", "gauge", "memory of the machine"),
@@ -39,7 +39,7 @@ _MEMORY = meters(
     ("dirty_bytes", "bytes", "gauge", "memory that waits to be written to storage"),
     ("swap_used_bytes", "bytes", "gauge", "memory moved out to swap"),
 )
-_PAGING = meters(
+_PAGING = make_meters(
     "paging",
     22.7,
     ("swap_in_pages", "1", "counter", "pages read back from swap"),
@@ -47,13 +47,13 @@ _PAGING = meters(
     ("machine_faults_major", "1", "counter", "page faults that waited for storage"),
     ("machine_out_of_memory_kills", "1", "counter", "processes ended for want of memory"),
 )
-_SHM = meters(
+_SHM = make_meters(
     "shm",
     2.2,
     ("shm_used_bytes", "bytes", "gauge", "what /dev/shm holds: batches between loader workers"),
     ("shm_free_bytes", "bytes", "gauge", "what still fits into /dev/shm"),
 )
-_DISKS = meters(
+_DISKS = make_meters(
     "disks",
     13.3,
     ("disk_read_bytes", "bytes", "counter", "bytes read from the machine's disks"),
@@ -61,7 +61,7 @@ _DISKS = meters(
     ("disk_reads", "1", "counter", "reads from the machine's disks"),
     ("disk_busy_s", "s", "counter", "time that disks had work, summed over disks"),
 )
-_NETWORK = meters(
+_NETWORK = make_meters(
     "network",
     9.4,
     ("network_received_bytes", "bytes", "counter", "bytes received, loopback left out"),
@@ -104,37 +104,37 @@ class Machine:
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
         self._shm = root / "dev/shm"
         self._disks = _whole_disks(root)
-        self._files = {name: Kept(root / "proc" / name) for name in _GROUPS}
+        self._files = {name: OpenFile(root / "proc" / name) for name in _GROUPS}
         own = root / f"proc/{pid or 'self'}/net/dev"  # the job's network, if it is in a container
-        self._network = Kept(own)
-        self._links = _links(root)
+        self._network = OpenFile(own)
+        self._links = _physical_links(root)
         self._idle: Reading = {}
         self.missing: dict[str, Absent] = {}
         for name, group in _GROUPS.items():
-            if not self._files[name].open:
-                self._lacks(group, unreadable(root / "proc" / name))
-        if not self._network.open:
-            self._lacks(_NETWORK, unreadable(own))
+            if not self._files[name].is_open:
+                self._note_missing(group, explain_unreadable(root / "proc" / name))
+        if not self._network.is_open:
+            self._note_missing(_NETWORK, explain_unreadable(own))
         if not self._shm.is_dir():
-            self._lacks(_SHM, Absent("this system has no /dev/shm"))
+            self._note_missing(_SHM, Absent("this system has no /dev/shm"))
 
-    def _lacks(self, group: tuple[Meter, ...], absent: Absent) -> None:
+    def _note_missing(self, group: tuple[Meter, ...], absent: Absent) -> None:
         self.missing.update({meter.id: absent for meter in group})
 
     def read(self, into: Reading) -> bytes:
         """Add every value; returns the last started task's id, empty where it is not told."""
         cores = parse_cores(self._files["stat"].read(1 << 20), self._tick_s)
         for name in _MAY_FALL:
-            cores[name] = self._idle[name] = _latest(cores[name], self._idle.get(name))
+            cores[name] = self._idle[name] = _rate_since(cores[name], self._idle.get(name))
         into.update(cores)
         load = (self._files["loadavg"].read() or b"").split()
         told = len(load) > 4
         into["tasks_runnable"] = int(load[3].partition(b"/")[0]) if told else None
         into["load_1min"] = float(load[0]) if told else None
         into.update(parse_memory(self._files["meminfo"].read()))
-        paging = picked(self._files["vmstat"].read(), *_PAGED)
+        paging = parse_numbers(self._files["vmstat"].read(), *_PAGED)
         into.update(zip(_PAGED.values(), map(paging.get, _PAGED), strict=True))
-        into.update(_shm(self._shm))
+        into.update(_shared_memory(self._shm))
         into.update(parse_disks(self._files["diskstats"].read(), self._disks))
         into.update(parse_network(self._network.read(), self._links))
         return load[4] if told else b""
@@ -145,7 +145,7 @@ class Machine:
             file.close()
 
 
-def _latest(value: Value, before: Value) -> Value:
+def _rate_since(value: Value, before: Value) -> Value:
     return before if value is None else max(value, before or 0)
 
 
@@ -168,7 +168,7 @@ def parse_cores(content: bytes | None, tick_s: float) -> Reading:
 
 def parse_memory(content: bytes | None) -> Reading:
     """``/proc/meminfo``, in KiB."""
-    kib = picked(content, *_MEMORY_LINES)
+    kib = parse_numbers(content, *_MEMORY_LINES)
 
     def summed(*names: bytes) -> int | None:
         return sum(kib[name] for name in names) << 10 if all(n in kib for n in names) else None
@@ -215,7 +215,7 @@ def parse_network(content: bytes | None, links: set[bytes]) -> Reading:
     }
 
 
-def _shm(folder: Path) -> Reading:
+def _shared_memory(folder: Path) -> Reading:
     try:
         told = os.statvfs(folder)
     except OSError:
@@ -231,11 +231,11 @@ def _whole_disks(root: Path) -> set[bytes]:
     return {
         folder.name.encode()
         for folder in (root / "sys/block").glob("*")
-        if (folder / "device").exists() and text(folder / "size") != "0"
+        if (folder / "device").exists() and read_text(folder / "size") != "0"
     }
 
 
-def _links(root: Path) -> set[bytes]:
+def _physical_links(root: Path) -> set[bytes]:
     """Network links with a device behind them; bridges and tunnels pass the same bytes on."""
     return {
         folder.name.encode()

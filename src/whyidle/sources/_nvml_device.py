@@ -6,8 +6,8 @@ import contextlib
 from typing import Any, Final
 
 from whyidle.model.telemetry import Absent, Reading, Value
-from whyidle.sources._gpm import METRICS, Gpm
-from whyidle.sources._gpu import number, percent
+from whyidle.sources._gpm_metrics import METRICS, GpmReader
+from whyidle.sources._gpu_signals import parse_number, parse_percent
 from whyidle.sources._nvml_fields import BUS_WINDOW, FAST, SLOW, Field
 
 SLOW_EVERY: Final = 20
@@ -35,20 +35,20 @@ class Device:
         self._own = own[0] if own else card
         self._is_slice = own is not None
         self.missing: dict[str, Absent] = {}
-        self._fast, self._slow = self._offered(FAST), self._offered(SLOW)
-        self._gpm = Gpm(nvml, card, own[1] if own else None)
+        self._fast, self._slow = self._offered_fields(FAST), self._offered_fields(SLOW)
+        self._gpm = GpmReader(nvml, card, own[1] if own else None)
         self._tell_gpm()
-        self._events = _events(nvml, card)
+        self._events = _open_event_queue(nvml, card)
         self._xids = 0
         self._reads = 0
         self._seen_until = 0
         self._knows_processes = False
 
-    def _offered(self, fields: tuple[Field, ...]) -> list[Field]:
+    def _offered_fields(self, fields: tuple[Field, ...]) -> list[Field]:
         kept = []
         for field in fields:
             if self._is_slice and field.of == "alone":
-                self._lacks(field, _SHARED)
+                self._note_missing(field, _SHARED)
             else:
                 kept.append(field)
         return kept
@@ -63,25 +63,25 @@ class Device:
         for name in BUS_WINDOW.signals:
             del self.missing[f"{name}@{self._subject}"]
 
-    def _lacks(self, field: Field, absent: Absent) -> None:
+    def _note_missing(self, field: Field, absent: Absent) -> None:
         for name in field.signals:
             self.missing[f"{name}@{self._subject}"] = absent
 
     def read(self, into: Reading) -> None:
         """Add every value."""
         values: Reading = {}
-        self._ask(self._fast, values)
+        self._query_fields(self._fast, values)
         if self._reads % SLOW_EVERY == 0:
-            self._ask(self._slow, values)
-            self._window(values)
+            self._query_fields(self._slow, values)
+            self._measure_traffic(values)
         self._reads += 1
         if self._gpm.absent is None:
             values.update(self._gpm.read())
-        values.update(self._xid())
+        values.update(self._read_xid())
         into.update({f"{name}@{self._subject}": value for name, value in values.items()})
-        self._processes(into)
+        self._read_processes(into)
 
-    def _ask(self, fields: list[Field], values: Reading) -> None:
+    def _query_fields(self, fields: list[Field], values: Reading) -> None:
         for field in list(fields):
             handle = self._own if field.of == "slice" else self._card
             try:
@@ -90,15 +90,15 @@ class Device:
                 values.update(dict.fromkeys(field.signals))
                 if _for_good(self._nvml, error):
                     fields.remove(field)
-                    self._lacks(field, Absent(f"NVML: {error}"))
+                    self._note_missing(field, Absent(f"NVML: {error}"))
 
-    def _window(self, values: Reading) -> None:
+    def _measure_traffic(self, values: Reading) -> None:
         """Traffic by waiting 40 ms, the last resort."""
         if self._is_slice or self._gpm.absent is None or values.get(_COUNTED) is not None:
             return
-        self._ask([BUS_WINDOW], values)
+        self._query_fields([BUS_WINDOW], values)
 
-    def _xid(self) -> Reading:
+    def _read_xid(self) -> Reading:
         if self._events is None:
             return {}
         last: Value = None
@@ -106,10 +106,10 @@ class Device:
             for _ in range(MOST_EVENTS):  # ends with NVMLError_Timeout once there is none left
                 event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
                 self._xids += 1
-                last = number(event.eventData)
+                last = parse_number(event.eventData)
         return {"xid_events": self._xids, "xid_last": last}
 
-    def _processes(self, into: Reading) -> None:
+    def _read_processes(self, into: Reading) -> None:
         nvml, subject = self._nvml, self._subject
         try:
             running = nvml.nvmlDeviceGetComputeRunningProcesses(self._own)
@@ -117,13 +117,17 @@ class Device:
             into[f"processes@{subject}"] = None
             return
         into[f"processes@{subject}"] = len(running)
-        busy = {} if self._is_slice or not running else self._busy([one.pid for one in running])
+        busy = (
+            {}
+            if self._is_slice or not running
+            else self._busy_by_process([one.pid for one in running])
+        )
         for process in running:
             name = f"{subject}.pid{process.pid}"
-            into[f"process_memory_bytes@{name}"] = number(process.usedGpuMemory, wide=True)
+            into[f"process_memory_bytes@{name}"] = parse_number(process.usedGpuMemory, wide=True)
             into[f"process_busy_ratio@{name}"] = busy.get(process.pid)
 
-    def _busy(self, running: list[int]) -> dict[int, float | None]:
+    def _busy_by_process(self, running: list[int]) -> dict[int, float | None]:
         """Each process's latest sample since the last read. The driver tells only of those that
         were busy, so the others were not, unless it never told of any: ids of a container are
         others than the driver's."""
@@ -138,7 +142,7 @@ class Device:
         ordered = sorted(fresh, key=lambda sample: sample.timeStamp)  # drivers return old ones too
         if ordered:
             self._seen_until = ordered[-1].timeStamp
-        told = {sample.pid: percent(sample.smUtil) for sample in ordered}
+        told = {sample.pid: parse_percent(sample.smUtil) for sample in ordered}
         if not told.keys() & idle.keys():
             return {}
         self._knows_processes = True
@@ -158,7 +162,7 @@ def _for_good(nvml: Any, error: Exception) -> bool:
     return isinstance(error, kinds)
 
 
-def _events(nvml: Any, card: Any) -> Any:
+def _open_event_queue(nvml: Any, card: Any) -> Any:
     """A queue of critical errors of a card; None where the system has none (Windows, old ones)."""
     try:
         events = nvml.nvmlEventSetCreate()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from whyidle.model.telemetry import Reading, Value
-from whyidle.sources._gpu import number, percent
+from whyidle.sources._gpu_signals import parse_number, parse_percent
 
 Call = Callable[[Any, Any], Reading]
 """(pynvml, handle) -> values; raises NVMLError"""
@@ -21,45 +21,51 @@ class Field(NamedTuple):
     call: Call
 
 
-def _utilization(nvml: Any, handle: Any) -> Reading:
+def _query_utilization(nvml: Any, handle: Any) -> Reading:
     rates = nvml.nvmlDeviceGetUtilizationRates(handle)
-    return {"busy_ratio": percent(rates.gpu), "memory_busy_ratio": percent(rates.memory)}
+    return {
+        "busy_ratio": parse_percent(rates.gpu),
+        "memory_busy_ratio": parse_percent(rates.memory),
+    }
 
 
-def _memory(nvml: Any, handle: Any) -> Reading:
+def _query_memory(nvml: Any, handle: Any) -> Reading:
     """The second version leaves out what the driver keeps for itself, as nvidia-smi does."""
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
     except (nvml.NVMLError, AttributeError, TypeError):
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     return {
-        "memory_used_bytes": number(memory.used, wide=True),
-        "memory_total_bytes": number(memory.total, wide=True),
+        "memory_used_bytes": parse_number(memory.used, wide=True),
+        "memory_total_bytes": parse_number(memory.total, wide=True),
     }
 
 
-def _reasons(nvml: Any, handle: Any) -> Reading:
+def _query_clock_reasons(nvml: Any, handle: Any) -> Reading:
     """Drivers before R535 know the call by its old name only."""
     try:
         bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     except (nvml.NVMLError_FunctionNotFound, AttributeError):
         bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    return {"clock_reasons": number(bits, wide=True)}
+    return {"clock_reasons": parse_number(bits, wide=True)}
 
 
 def _bus_counters(nvml: Any, handle: Any) -> Reading:
     """Cumulative bytes, which newer drivers count; field values fail one by one."""
     wanted = (nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
     sent, received = nvml.nvmlDeviceGetFieldValues(handle, list(wanted))
-    return {"pcie_sent_bytes": _field(nvml, sent), "pcie_received_bytes": _field(nvml, received)}
+    return {
+        "pcie_sent_bytes": _decode_field(nvml, sent),
+        "pcie_received_bytes": _decode_field(nvml, received),
+    }
 
 
 def _memory_heat(nvml: Any, handle: Any) -> Reading:
     (value,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
-    return {"temperature_memory_c": _field(nvml, value) or None}  # 0: no such sensor
+    return {"temperature_memory_c": _decode_field(nvml, value) or None}  # 0: no such sensor
 
 
-def _field(nvml: Any, value: Any) -> Value:
+def _decode_field(nvml: Any, value: Any) -> Value:
     """A field value's union, read as the type that it says it is."""
     if value.nvmlReturn != 0:
         return None
@@ -71,12 +77,16 @@ def _field(nvml: Any, value: Any) -> Value:
         nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
     }
     member = members.get(value.valueType)
-    return None if member is None else number(getattr(value.value, member), wide=member != "uiVal")
+    return (
+        None
+        if member is None
+        else parse_number(getattr(value.value, member), wide=member != "uiVal")
+    )
 
 
-def _remapped(nvml: Any, handle: Any) -> Reading:
+def _query_remapped_rows(nvml: Any, handle: Any) -> Reading:
     corrected, uncorrected, _, _ = nvml.nvmlDeviceGetRemappedRows(handle)
-    return {"rows_remapped": number(corrected + uncorrected)}
+    return {"rows_remapped": parse_number(corrected + uncorrected)}
 
 
 def _bus_window(nvml: Any, handle: Any) -> Reading:
@@ -84,63 +94,67 @@ def _bus_window(nvml: Any, handle: Any) -> Reading:
     sent = nvml.nvmlDeviceGetPcieThroughput(handle, nvml.NVML_PCIE_UTIL_TX_BYTES)
     received = nvml.nvmlDeviceGetPcieThroughput(handle, nvml.NVML_PCIE_UTIL_RX_BYTES)
     return {
-        "pcie_sent_bytes_per_s": number(sent, 1024),
-        "pcie_received_bytes_per_s": number(received, 1024),
+        "pcie_sent_bytes_per_s": parse_number(sent, 1024),
+        "pcie_received_bytes_per_s": parse_number(received, 1024),
     }
 
 
-def _simple(
+def _simple_field(
     signal: str, function: str, *constants: str, of: str, scale: float = 1, wide: bool = False
 ) -> Field:
     """A call that returns one number, after the handle given these constants of NVML."""
 
     def call(nvml: Any, handle: Any) -> Reading:
         arguments = [getattr(nvml, name) for name in constants]
-        return {signal: number(getattr(nvml, function)(handle, *arguments), scale, wide=wide)}
+        return {signal: parse_number(getattr(nvml, function)(handle, *arguments), scale, wide=wide)}
 
     return Field((signal,), of, call)
 
 
-def _violation(signal: str, policy: str) -> Field:
+def _violation_field(signal: str, policy: str) -> Field:
     def call(nvml: Any, handle: Any) -> Reading:
         told = nvml.nvmlDeviceGetViolationStatus(handle, getattr(nvml, policy))
-        return {signal: number(told.violationTime, 1e-9, wide=True)}
+        return {signal: parse_number(told.violationTime, 1e-9, wide=True)}
 
     return Field((signal,), "card", call)
 
 
 _GET: Final = "nvmlDeviceGet"
 FAST: Final = (
-    Field(("busy_ratio", "memory_busy_ratio"), "alone", _utilization),
-    Field(("memory_used_bytes", "memory_total_bytes"), "slice", _memory),
-    _simple("clock_sm_mhz", f"{_GET}ClockInfo", "NVML_CLOCK_SM", of="card"),
-    _simple("clock_memory_mhz", f"{_GET}ClockInfo", "NVML_CLOCK_MEM", of="card"),
-    Field(("clock_reasons",), "card", _reasons),
-    _simple("power_w", f"{_GET}PowerUsage", scale=1e-3, of="alone"),
-    _simple("energy_j", f"{_GET}TotalEnergyConsumption", scale=1e-3, of="alone", wide=True),
-    _simple("temperature_c", f"{_GET}Temperature", "NVML_TEMPERATURE_GPU", of="card"),
-    _violation("held_by_power_s", "NVML_PERF_POLICY_POWER"),
-    _violation("held_by_heat_s", "NVML_PERF_POLICY_THERMAL"),
+    Field(("busy_ratio", "memory_busy_ratio"), "alone", _query_utilization),
+    Field(("memory_used_bytes", "memory_total_bytes"), "slice", _query_memory),
+    _simple_field("clock_sm_mhz", f"{_GET}ClockInfo", "NVML_CLOCK_SM", of="card"),
+    _simple_field("clock_memory_mhz", f"{_GET}ClockInfo", "NVML_CLOCK_MEM", of="card"),
+    Field(("clock_reasons",), "card", _query_clock_reasons),
+    _simple_field("power_w", f"{_GET}PowerUsage", scale=1e-3, of="alone"),
+    _simple_field("energy_j", f"{_GET}TotalEnergyConsumption", scale=1e-3, of="alone", wide=True),
+    _simple_field("temperature_c", f"{_GET}Temperature", "NVML_TEMPERATURE_GPU", of="card"),
+    _violation_field("held_by_power_s", "NVML_PERF_POLICY_POWER"),
+    _violation_field("held_by_heat_s", "NVML_PERF_POLICY_THERMAL"),
     Field(("pcie_sent_bytes", "pcie_received_bytes"), "alone", _bus_counters),
 )
 """asked at every read"""
 
 _THRESHOLD: Final = "NVML_TEMPERATURE_THRESHOLD_"
 SLOW: Final = (
-    _simple("clock_sm_max_mhz", f"{_GET}MaxClockInfo", "NVML_CLOCK_SM", of="card"),
-    _simple("clock_memory_max_mhz", f"{_GET}MaxClockInfo", "NVML_CLOCK_MEM", of="card"),
-    _simple("power_limit_w", f"{_GET}EnforcedPowerLimit", scale=1e-3, of="card"),
-    _simple("power_limit_default_w", f"{_GET}PowerManagementDefaultLimit", scale=1e-3, of="card"),
-    _simple(
+    _simple_field("clock_sm_max_mhz", f"{_GET}MaxClockInfo", "NVML_CLOCK_SM", of="card"),
+    _simple_field("clock_memory_max_mhz", f"{_GET}MaxClockInfo", "NVML_CLOCK_MEM", of="card"),
+    _simple_field("power_limit_w", f"{_GET}EnforcedPowerLimit", scale=1e-3, of="card"),
+    _simple_field(
+        "power_limit_default_w", f"{_GET}PowerManagementDefaultLimit", scale=1e-3, of="card"
+    ),
+    _simple_field(
         "temperature_slowdown_c", f"{_GET}TemperatureThreshold", f"{_THRESHOLD}SLOWDOWN", of="card"
     ),
-    _simple("temperature_max_c", f"{_GET}TemperatureThreshold", f"{_THRESHOLD}GPU_MAX", of="card"),
+    _simple_field(
+        "temperature_max_c", f"{_GET}TemperatureThreshold", f"{_THRESHOLD}GPU_MAX", of="card"
+    ),
     Field(("temperature_memory_c",), "card", _memory_heat),
-    _simple("pcie_generation", f"{_GET}CurrPcieLinkGeneration", of="card"),
-    _simple("pcie_generation_max", f"{_GET}MaxPcieLinkGeneration", of="card"),
-    _simple("pcie_lanes", f"{_GET}CurrPcieLinkWidth", of="card"),
-    _simple("pcie_lanes_max", f"{_GET}MaxPcieLinkWidth", of="card"),
-    _simple(
+    _simple_field("pcie_generation", f"{_GET}CurrPcieLinkGeneration", of="card"),
+    _simple_field("pcie_generation_max", f"{_GET}MaxPcieLinkGeneration", of="card"),
+    _simple_field("pcie_lanes", f"{_GET}CurrPcieLinkWidth", of="card"),
+    _simple_field("pcie_lanes_max", f"{_GET}MaxPcieLinkWidth", of="card"),
+    _simple_field(
         "memory_errors_corrected",
         f"{_GET}TotalEccErrors",
         "NVML_MEMORY_ERROR_TYPE_CORRECTED",
@@ -148,7 +162,7 @@ SLOW: Final = (
         of="card",
         wide=True,
     ),
-    _simple(
+    _simple_field(
         "memory_errors_uncorrected",
         f"{_GET}TotalEccErrors",
         "NVML_MEMORY_ERROR_TYPE_UNCORRECTED",
@@ -156,7 +170,7 @@ SLOW: Final = (
         of="card",
         wide=True,
     ),
-    Field(("rows_remapped",), "card", _remapped),
+    Field(("rows_remapped",), "card", _query_remapped_rows),
 )
 """asked at the first read and at every twentieth: they hardly change"""
 BUS_WINDOW: Final = Field(

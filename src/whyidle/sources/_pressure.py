@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.model.telemetry import Absent, Meter, Reading
-from whyidle.sources._kept import Kept, unreadable
-from whyidle.sources._levels import Levels
+from whyidle.sources._group_hierarchy import GroupHierarchy
+from whyidle.sources._open_file import OpenFile, explain_unreadable
 
 RESOURCES: Final = ("cpu", "io", "memory")
 _HOW: Final = "boot Linux 4.20 or later with psi=1"
@@ -39,21 +39,21 @@ METERS: Final = tuple(
 class Pressure:
     """Reads a file for each resource, of the machine and of the job's control group."""
 
-    def __init__(self, root: Path, levels: Levels) -> None:
+    def __init__(self, root: Path, levels: GroupHierarchy) -> None:
         own = levels.unified or root / "none"
-        self._files: dict[str, Kept] = {}
+        self._files: dict[str, OpenFile] = {}
         self.missing: dict[str, Absent] = {}
         for resource in RESOURCES:
-            self._open(f"pressure_{resource}", root / "proc/pressure" / resource)
-            self._open(f"group_pressure_{resource}", own / f"{resource}.pressure")
+            self._open_file(f"pressure_{resource}", root / "proc/pressure" / resource)
+            self._open_file(f"group_pressure_{resource}", own / f"{resource}.pressure")
 
-    def _open(self, prefix: str, path: Path) -> None:
-        file = Kept(path)
+    def _open_file(self, prefix: str, path: Path) -> None:
+        file = OpenFile(path)
         if file.read() is not None:  # opens, and then refuses, where the kernel has psi=0
             self._files[prefix] = file
             return
         file.close()
-        absent = _GROUPS_ONLY if prefix.startswith("group_") else unreadable(path, _HOW)
+        absent = _GROUPS_ONLY if prefix.startswith("group_") else explain_unreadable(path, _HOW)
         names = (meter.id for meter in METERS if meter.id.startswith(f"{prefix}_"))
         self.missing.update(dict.fromkeys(names, absent))
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from whyidle.model.telemetry import Meter, Reading, meters
-from whyidle.sources._kept import Kept
+from whyidle.model.telemetry import Meter, Reading, make_meters
+from whyidle.sources._open_file import OpenFile
 
 STATES: Final = {b"R": 1, b"S": 2, b"D": 3, b"I": 4, b"T": 5, b"t": 5, b"Z": 6, b"X": 7}
 METERS: Final[tuple[Meter, ...]] = (
-    *meters(
+    *make_meters(
         "process stat",
         5.6,
         ("cpu_user_s", "s", "counter", "CPU time in the program's own code"),
@@ -32,14 +32,14 @@ METERS: Final[tuple[Meter, ...]] = (
         ),
         subject="process",
     ),
-    *meters(
+    *make_meters(
         "process statm",
         1.9,
         ("memory_resident_bytes", "bytes", "gauge", "memory in RAM, shared memory included"),
         ("memory_shared_bytes", "bytes", "gauge", "of it, pages of files and shared memory"),
         subject="process",
     ),
-    *meters(
+    *make_meters(
         "process io",
         4.4,
         ("read_bytes", "bytes", "counter", "bytes fetched from storage, ended children's included"),
@@ -72,7 +72,7 @@ class Process:
     __slots__ = ("_files", "waited")
 
     def __init__(self, proc: Path, pid: int) -> None:
-        self._files = [Kept(f"{proc}/{pid}/{name}") for name in ("stat", "statm", "io")]
+        self._files = [OpenFile(f"{proc}/{pid}/{name}") for name in ("stat", "statm", "io")]
         self.waited: dict[str, float | int] = {}
 
     def read(self, tick_s: float, page: int, *, delays: bool) -> Reading | None:

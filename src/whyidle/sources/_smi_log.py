@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import Final
 
 from whyidle.model.telemetry import Reading, Value
-from whyidle.sources._gpu import number, percent
+from whyidle.sources._gpu_signals import parse_number, parse_percent
 
 ASSUMED_S: Final = 1.0
 _MIB: Final = float(1 << 20)
@@ -57,12 +57,12 @@ _SMI_DATE: Final = re.compile(r"\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}")
 
 def is_header(line: str) -> bool:
     """Whether a line names at least two columns of a GPU log, a measured one among them."""
-    names = _names(line)
+    names = _column_names(line)
     known = [name for name in names if name in _COLUMNS]
     return bool(known) and len(known) + sum(name in _INDEX or name in _FACTS for name in names) > 1
 
 
-def _names(line: str) -> list[str]:
+def _column_names(line: str) -> list[str]:
     """``utilization.gpu [%]`` and ``utilization_gpu_percent`` mean the same column."""
     words = (_UNIT.sub("", word.strip().lower()) for word in line.split(","))
     return [
@@ -70,7 +70,7 @@ def _names(line: str) -> list[str]:
     ]
 
 
-class Log:
+class SmiLog:
     """Reads a log's lines, one row for each GPU.
 
     Attributes:
@@ -86,23 +86,23 @@ class Log:
         self._names: list[str] = []
         self._began: datetime | None = None
 
-    def rows(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Reading]]:
+    def read_rows(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Reading]]:
         """Rows that belong to one moment together: nanoseconds since the first, and values."""
         moment, into, clock = "", Reading(), 0
-        for stamp, gpu, values in self._each(lines):
+        for stamp, gpu, values in self._parse_lines(lines):
             again = any(f"{name}@{gpu}" in into for name in values)
             if into and (again or stamp != moment):
                 yield clock, into
-                into, clock = {}, self._clock(stamp, clock)
+                into, clock = {}, self._clock_ns(stamp, clock)
             elif not into:
-                clock = self._clock(stamp, clock)
+                clock = self._clock_ns(stamp, clock)
             moment = stamp
             into.update({f"{name}@{gpu}": value for name, value in values.items()})
         if into:
             yield clock, into
 
-    def _clock(self, stamp: str, before: int) -> int:
-        when = _when(stamp)
+    def _clock_ns(self, stamp: str, before: int) -> int:
+        when = _parse_timestamp(stamp)
         if when is None:
             self.facts.setdefault("times", f"assumed: {ASSUMED_S:g} s apart")
             began = self._began is None
@@ -113,15 +113,15 @@ class Log:
             self.unix_ns = int(when.timestamp() * 1e3) * 1_000_000
         return max(before, round((when - self._began).total_seconds() * 1e9))
 
-    def _each(self, lines: Iterable[bytes]) -> Iterator[tuple[str, str, Reading]]:
+    def _parse_lines(self, lines: Iterable[bytes]) -> Iterator[tuple[str, str, Reading]]:
         for line in lines:
             words = line.replace(b"\x00", b"").decode("utf-8", "replace").strip()
             if not words:
                 continue
             if is_header(words):
-                self._names = _names(words)
+                self._names = _column_names(words)
             elif self._names:
-                row = self._row([word.strip() for word in words.split(",")])
+                row = self._parse_row([word.strip() for word in words.split(",")])
                 if row is None:
                     self.lost += 1
                 else:
@@ -129,7 +129,7 @@ class Log:
             elif self.unix_ns is None and _SMI_DATE.match(words):
                 self.facts["made"] = words  # the table's date; its time zone is not told
 
-    def _row(self, words: list[str]) -> tuple[str, str, Reading] | None:
+    def _parse_row(self, words: list[str]) -> tuple[str, str, Reading] | None:
         if len(words) != len(self._names):
             return None
         fields = dict(zip(self._names, words, strict=True))
@@ -141,28 +141,28 @@ class Log:
             if column in fields:
                 self.facts[f"{fact}@{gpu}"] = fields[column]
         values: Reading = {
-            _COLUMNS[name][0]: _value(word, *_COLUMNS[name])
+            _COLUMNS[name][0]: _parse_value(word, *_COLUMNS[name])
             for name, word in fields.items()
             if name in _COLUMNS
         }
         return fields.get("timestamp", ""), gpu, values
 
 
-def _value(word: str, signal: str, scale: float) -> Value:
+def _parse_value(word: str, signal: str, scale: float) -> Value:
     """``97 %``, ``4142 MiB``, ``0x0000000000000004``, ``[N/A]``, ``[Not Supported]``, ``ERR!``."""
     found = _NUMBER.match(word)
     if not found:
         return None
     if found[0][:2] in ("0x", "0X"):
-        return number(int(found[0], 16), wide=True)
+        return parse_number(int(found[0], 16), wide=True)
     value = float(found[0])
     if signal.endswith("_ratio"):
-        return percent(value)
-    told = number(value, scale, wide=signal.endswith("_bytes"))
+        return parse_percent(value)
+    told = parse_number(value, scale, wide=signal.endswith("_bytes"))
     return int(told) if told is not None and told == int(told) else told
 
 
-def _when(stamp: str) -> datetime | None:
+def _parse_timestamp(stamp: str) -> datetime | None:
     """nvidia-smi writes ``2025/09/24 02:57:03.946`` in local time; others ISO 8601."""
     words = stamp.replace("/", "-").removesuffix("Z")
     try:

@@ -14,30 +14,30 @@ from collections.abc import Mapping
 
 from whyidle.errors import InputError
 from whyidle.model.telemetry import Absent, Available, Meter, Reader, Reading, Target
-from whyidle.sources import _group, _machine, _pressure, _process, _tree
-from whyidle.sources._levels import Levels
-from whyidle.sources._portable import Portable
+from whyidle.sources import _control_group, _machine, _pressure, _process, _process_tree
+from whyidle.sources._group_hierarchy import GroupHierarchy
+from whyidle.sources._psutil_job import PsutilJob
 
 SIGNALS: tuple[Meter, ...] = (
     *_process.METERS,
-    *_tree.METERS,
+    *_process_tree.METERS,
     *_machine.METERS,
     *_pressure.METERS,
-    *_group.METERS,
+    *_control_group.METERS,
 )
 PERIOD_S = 0.5
 LIVE = True
 
 
-class _Linux:
+class _LinuxHost:
     """Everything, one part after the other."""
 
     def __init__(self, target: Target) -> None:
-        levels = Levels(target.root, target.pid)
-        self._job = _tree.Job(target.root, target.pid)
+        levels = GroupHierarchy(target.root, target.pid)
+        self._job = _process_tree.ProcessTree(target.root, target.pid)
         self._machine = _machine.Machine(target.root, target.pid)
         self._pressure = _pressure.Pressure(target.root, levels)
-        self._group = _group.Group(levels, target.pid)
+        self._group = _control_group.ControlGroup(levels, target.pid)
         self.facts: Mapping[str, str] = {}
         self.missing: Mapping[str, Absent] = {
             **self._job.missing,
@@ -77,5 +77,5 @@ def open(target: Target) -> Reader:  # noqa: A001  # a source's verb
     if (target.root / "proc/stat").exists():
         if target.pid and not (target.root / f"proc/{target.pid}").exists():
             raise InputError(f"There is no process {target.pid}.", why="It may have ended.")
-        return _Linux(target)
-    return Portable(target.pid, frozenset(meter.id for meter in SIGNALS))
+        return _LinuxHost(target)
+    return PsutilJob(target.pid, frozenset(meter.id for meter in SIGNALS))

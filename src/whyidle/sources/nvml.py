@@ -14,11 +14,11 @@ from typing import Any
 
 from whyidle.errors import InputError
 from whyidle.model.telemetry import Absent, Available, Meter, Reader, Reading, Target
-from whyidle.sources import _gpu
+from whyidle.sources import _gpu_signals
 from whyidle.sources._nvml_device import Device
-from whyidle.sources._visible import Card, Slice, visible
+from whyidle.sources._visible_devices import Card, MigSlice, visible_devices
 
-SIGNALS: tuple[Meter, ...] = _gpu.METERS
+SIGNALS: tuple[Meter, ...] = _gpu_signals.METERS
 PERIOD_S = 0.5
 LIVE = True
 
@@ -26,25 +26,25 @@ _EXTRA = "pip install 'whyidle[nvidia]'"
 _DRIVER = "check that `nvidia-smi` works; in a container start it with --gpus all"
 
 
-class _Nvml:
+class _NvmlReader:
     """The GPUs of one job. NVML is initialised once for each reader, and counts that itself."""
 
     def __init__(self, nvml: Any, target: Target) -> None:
         self._nvml = nvml
         self._devices: list[Device] = []
-        self.facts: dict[str, str] = {"driver": _words(nvml.nvmlSystemGetDriverVersion())}
+        self.facts: dict[str, str] = {"driver": _decode_text(nvml.nvmlSystemGetDriverVersion())}
         self._open = True
         handles: dict[int, Any] = {}
-        seen = visible(target.environ, _cards(nvml, handles))
+        seen = visible_devices(target.environ, _list_cards(nvml, handles))
         if seen.doubt:
             self.facts["cuda_order_doubt"] = seen.doubt
         for ordinal, (card, one) in enumerate(seen.chosen):
-            self._add(handles[card.index], card, one)
+            self._add_device(handles[card.index], card, one)
             if not seen.doubt:
-                self.facts[f"cuda_ordinal@{_subject(card, one)}"] = str(ordinal)
+                self.facts[f"cuda_ordinal@{_device_subject(card, one)}"] = str(ordinal)
 
-    def _add(self, handle: Any, card: Card, one: Slice | None) -> None:
-        subject = _subject(card, one)
+    def _add_device(self, handle: Any, card: Card, one: MigSlice | None) -> None:
+        subject = _device_subject(card, one)
         own = None
         if one is not None:
             own = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, one.index)
@@ -79,7 +79,7 @@ class _Nvml:
 
 def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # frozen
     """Whether the job sees a GPU, and what its first read does not give."""
-    reader = _reader(target)
+    reader = _open_reader(target)
     if isinstance(reader, Absent):
         return reader
     reader.read()
@@ -94,13 +94,13 @@ def open(target: Target) -> Reader:  # noqa: A001  # a source's verb
     Raises:
         InputError: no binding, no driver, or no GPU for this job.
     """
-    reader = _reader(target)
+    reader = _open_reader(target)
     if isinstance(reader, Absent):
         raise InputError("GPUs cannot be read.", why=f"{reader.reason}.", hint=reader.how)
     return reader
 
 
-def _reader(target: Target) -> _Nvml | Absent:
+def _open_reader(target: Target) -> _NvmlReader | Absent:
     try:
         import pynvml as nvml  # noqa: PLC0415  # an extra, and 20 ms
     except ImportError:
@@ -110,7 +110,7 @@ def _reader(target: Target) -> _Nvml | Absent:
     except nvml.NVMLError as error:
         return Absent(f"NVML does not start: {error}", _DRIVER)
     try:
-        reader = _Nvml(nvml, target)
+        reader = _NvmlReader(nvml, target)
     except nvml.NVMLError as error:
         nvml.nvmlShutdown()
         return Absent(f"NVML fails: {error}", _DRIVER)
@@ -122,28 +122,28 @@ def _reader(target: Target) -> _Nvml | Absent:
     return reader
 
 
-def _subject(card: Card, one: Slice | None) -> str:
+def _device_subject(card: Card, one: MigSlice | None) -> str:
     return f"gpu{card.index}" if one is None else f"gpu{card.index}.mig{one.index}"
 
 
-def _cards(nvml: Any, handles: dict[int, Any]) -> list[Card]:
+def _list_cards(nvml: Any, handles: dict[int, Any]) -> list[Card]:
     """Every card that answers; one that is lost is left out."""
     cards = []
     for index in range(nvml.nvmlDeviceGetCount()):
         with contextlib.suppress(nvml.NVMLError):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             split = _is_split(nvml, handle)
-            slices = _slices(nvml, handle) if split else ()
+            slices = _list_slices(nvml, handle) if split else ()
             uuid, name = (
-                _words(nvml.nvmlDeviceGetUUID(handle)),
-                _words(nvml.nvmlDeviceGetName(handle)),
+                _decode_text(nvml.nvmlDeviceGetUUID(handle)),
+                _decode_text(nvml.nvmlDeviceGetName(handle)),
             )
             handles[index] = handle
             cards.append(Card(index, uuid, name, slices, split))
     return cards
 
 
-def _words(text: str | bytes) -> str:
+def _decode_text(text: str | bytes) -> str:
     """Bindings before 11.515 return bytes."""
     return text.decode() if isinstance(text, bytes) else text
 
@@ -155,15 +155,15 @@ def _is_split(nvml: Any, handle: Any) -> bool:
         return False  # older cards have no such mode
 
 
-def _slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
+def _list_slices(nvml: Any, handle: Any) -> tuple[MigSlice, ...]:
     found = []
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         with contextlib.suppress(nvml.NVMLError):  # places without a slice are not found
             one = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             found.append(
-                Slice(
+                MigSlice(
                     index,
-                    _words(nvml.nvmlDeviceGetUUID(one)),
+                    _decode_text(nvml.nvmlDeviceGetUUID(one)),
                     nvml.nvmlDeviceGetGpuInstanceId(one),
                     nvml.nvmlDeviceGetComputeInstanceId(one),
                 )

@@ -12,20 +12,12 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from whyidle.errors import InputError, NotATraceError
-from whyidle.model.telemetry import (
-    Absent,
-    Available,
-    Meter,
-    Reader,
-    Reading,
-    Target,
-    Telemetry,
-)
-from whyidle.model.telemetry_lines import Lines, gather
-from whyidle.sources import _gpu, host
-from whyidle.sources._smi_log import Log, is_header
+from whyidle.model.telemetry import Absent, Available, Meter, Reader, Reading, Target, Telemetry
+from whyidle.model.telemetry_lines import TelemetryReader, gather_series
+from whyidle.sources import _gpu_signals, host
+from whyidle.sources._smi_log import SmiLog, is_header
 
-SIGNALS: tuple[Meter, ...] = (*_gpu.METERS, *host.SIGNALS)
+SIGNALS: tuple[Meter, ...] = (*_gpu_signals.METERS, *host.SIGNALS)
 PERIOD_S = 0.5
 LIVE = False
 
@@ -42,9 +34,9 @@ class Recording:
     """
 
     def __init__(self, path: Path) -> None:
-        self._stream = _stream(path)
+        self._stream = _open_stream(path)
         try:
-            self._decoder = _decoder(path)
+            self._decoder = _choose_decoder(path)
         except InputError:
             self._stream.close()
             raise
@@ -59,10 +51,10 @@ class Recording:
     @property
     def missing(self) -> Mapping[str, Absent]:
         """What the recording said was not to be had."""
-        return self._decoder.missing if isinstance(self._decoder, Lines) else {}
+        return self._decoder.missing if isinstance(self._decoder, TelemetryReader) else {}
 
     @property
-    def lost(self) -> int:
+    def lost_lines(self) -> int:
         """Lines that could not be read so far."""
         return self._decoder.lost
 
@@ -70,7 +62,7 @@ class Recording:
     def offset_ns(self) -> int | None:
         """Unix time minus the recording's clock, where it is known."""
         told = self._decoder
-        return told.offset_ns if isinstance(told, Lines) else told.unix_ns
+        return told.offset_ns if isinstance(told, TelemetryReader) else told.unix_ns
 
     def read(self) -> Reading:
         """The next moment's values; empty after the last."""
@@ -79,14 +71,14 @@ class Recording:
             return reading
         return {}
 
-    def rows(self) -> Iterator[tuple[int, Reading]]:
+    def read_rows(self) -> Iterator[tuple[int, Reading]]:
         """Every moment that is left."""
         return self._rest
 
     def _until_cut(self) -> Iterator[tuple[int, Reading]]:
         """A file that was cut ends where it was cut."""
         try:
-            yield from self._decoder.rows(self._stream)
+            yield from self._decoder.read_rows(self._stream)
         except (EOFError, OSError, ValueError):  # a gzip file that was cut, or closed under us
             return
 
@@ -100,7 +92,7 @@ def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # fro
     if target.recording is None:
         return Absent("no recording was named", _HOW)
     try:
-        _decoder(target.recording)
+        _choose_decoder(target.recording)
     except InputError as error:
         return Absent(str(error.why or error.what), error.hint)
     return Available()
@@ -126,15 +118,15 @@ def load(path: Path) -> Telemetry:
     """
     recording = Recording(path)
     try:
-        series = gather(recording.rows())
+        series = gather_series(recording.read_rows())
         return Telemetry(
-            series, recording.facts, recording.missing, recording.offset_ns, recording.lost
+            series, recording.facts, recording.missing, recording.offset_ns, recording.lost_lines
         )
     finally:
         recording.close()
 
 
-def _stream(path: Path) -> BinaryIO:
+def _open_stream(path: Path) -> BinaryIO:
     try:
         stream = path.open("rb")
     except OSError as error:
@@ -146,16 +138,16 @@ def _stream(path: Path) -> BinaryIO:
     return stream
 
 
-def _decoder(path: Path) -> Lines | Log:
+def _choose_decoder(path: Path) -> TelemetryReader | SmiLog:
     """What reads this file, by its first lines."""
-    with _stream(path) as stream:
+    with _open_stream(path) as stream:
         try:
             for _ in range(_HEAD_LINES):
                 line = stream.readline(1 << 20)
                 if line.startswith(b'{"schema":"whyidle/telemetry/'):
-                    return Lines()
+                    return TelemetryReader()
                 if is_header(line.replace(b"\x00", b"").decode("utf-8", "replace")):
-                    return Log()
+                    return SmiLog()
         except (EOFError, OSError) as error:
             raise NotATraceError(f"{path} is no telemetry.", why=f"{error}.", hint=_HOW) from error
     raise NotATraceError(f"{path} is no telemetry.", why="Nothing in it is known.", hint=_HOW)

@@ -8,8 +8,8 @@ import msgspec
 
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.store.decoding import said
-from whyidle.store.versions import upgrade
+from whyidle.store.decode_errors import describe_error
+from whyidle.store.schema_versions import upgrade_document
 
 
 def read_diagnosis(path: Path) -> Diagnosis:
@@ -25,10 +25,10 @@ def read_diagnosis(path: Path) -> Diagnosis:
             f"Cannot read {path}.", why=f"{error.strerror or error}.", hint="Check the path."
         ) from error
     try:
-        return msgspec.convert(upgrade(msgspec.json.decode(content)), Diagnosis)
+        return msgspec.convert(upgrade_document(msgspec.json.decode(content)), Diagnosis)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(
             f"{path} is not a diagnosis that this version can read.",
-            why=f"{said(error)}.",
+            why=f"{describe_error(error)}.",
             hint="Explain the trace again.",
         ) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from whyidle.store.versions import VERSION
+from whyidle.store.schema_versions import VERSION
 
 DIAGNOSIS = "diagnosis.json"
 RECORDING = "recording"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from whyidle.store.runs import Store
+from whyidle.store.run_store import Store
 
 VARIABLE = "WHYIDLE_HOME"
 FOLDER = ".whyidle"

@@ -19,7 +19,7 @@ from whyidle.model.buckets import BUCKETS
 from whyidle.model.cause import SECTIONS, Cause, Proof
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.fix import Fix, Proposal
-from whyidle.model.knobs import problem
+from whyidle.model.knobs import setting_problem
 from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
 from whyidle.testing.pairs import Pair, build_timelines
@@ -29,11 +29,11 @@ from whyidle.testing.strip import strip_signal
 def run_cause(cause: Cause, timelines: list[Timeline]) -> Proof | None:
     """A cause's answer, or None where it would abstain."""
     job = Job(tuple(Facts(timeline) for timeline in timelines))
-    if cause.lacks(job.signals):
+    if cause.missing_signals(job.signals):
         return None
-    if job.lead.step_count < cause.min_steps:
+    if job.lead_rank.step_count < cause.min_steps:
         return None
-    proof: Proof | None = cause.test(job if cause.scope == "job" else job.lead)
+    proof: Proof | None = cause.test(job if cause.scope == "job" else job.lead_rank)
     return proof
 
 
@@ -84,7 +84,9 @@ def check_abstains(cause: Cause, timelines: list[Timeline]) -> None:
         stripped = strip_signal(need, timelines)
         job = Job(tuple(Facts(timeline) for timeline in stripped))
         assert need not in job.signals, f"{need} is still seen where it was removed"
-        if not cause.lacks(job.signals):  # what was read of the watched process does instead
+        if not cause.missing_signals(
+            job.signals
+        ):  # what was read of the watched process does instead
             stripped = strip_signal(cause.watched[0], stripped)
         assert run_cause(cause, stripped) is None, f"{cause.id} guesses without {need}"
 
@@ -135,7 +137,7 @@ def check_proposal(fix: Fix, proposal: Proposal) -> None:
     """What a fix proposes says what to do, edits only what is known, and predicts an interval."""
     assert proposal.summary, f"{fix.id} proposes without a word"
     assert proposal.edits or not proposal.automatic, f"{fix.id} is automatic and edits nothing"
-    wrong = [text for edit in proposal.edits if (text := problem(edit.knob, edit.value))]
+    wrong = [text for edit in proposal.edits if (text := setting_problem(edit.knob, edit.value))]
     assert not wrong, f"{fix.id}: {wrong}"
     if (predicted := proposal.predicted) is not None:
         numbers = [predicted.low, predicted.speedup, predicted.high]
@@ -162,8 +164,10 @@ def check_bounds(diagnosis: Diagnosis) -> None:
         most = sum(finding.lost.high for finding in mine)
         assert most <= share + 1e-5, f"findings of {bucket} claim {most:.3f} of {share:.3f}"
         for finding in mine:
-            told = not finding.beyond or most >= share - 1e-3
-            assert told, f"{finding.cause} costs {finding.lost.high:.3f}, a fix wins {finding.best}"
+            told = not finding.exceeds_bucket or most >= share - 1e-3
+            assert told, (
+                f"{finding.cause} costs {finding.lost.high:.3f}, a fix wins {finding.best_saving}"
+            )
     assert [f.lost.high for f in diagnosis.findings] == sorted(
         (f.lost.high for f in diagnosis.findings), reverse=True
     )

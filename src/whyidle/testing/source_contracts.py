@@ -14,7 +14,7 @@ from whyidle.model.telemetry import (
     Reading,
     Source,
     Target,
-    split,
+    split_key,
 )
 
 UNITS = {"_s": "s", "_bytes": "bytes", "_ratio": "ratio", "_w": "W", "_j": "J", "_mhz": "MHz"}
@@ -57,7 +57,7 @@ def check_missing(source: Source, missing: object) -> None:
     assert isinstance(missing, dict)
     offered = {meter.id for meter in source.SIGNALS}
     for name, absent in missing.items():
-        assert split(name)[0] in offered, f"{name} is missing, but never offered"
+        assert split_key(name)[0] in offered, f"{name} is missing, but never offered"
         assert absent.reason, f"{name} is missing without a reason"
 
 
@@ -69,8 +69,8 @@ def check_readings(source: Source, reader: Reader, reads: int = 3) -> list[Readi
     for reading in readings:
         for name, value in reading.items():
             _check_value(name, value)
-            meter = meters[split(name)[0]]
-            _check_subject(meter, split(name)[1])
+            meter = meters[split_key(name)[0]]
+            _check_subject(meter, split_key(name)[1])
             before = last.get(name)
             if meter.kind == "counter" and value is not None and before is not None:
                 assert value >= before, f"{name} fell from {before} to {value}"
@@ -87,7 +87,7 @@ def _check_value(name: str, value: object) -> None:
     assert not isinstance(value, bool), f"{name} is a truth value"
     assert math.isfinite(value), f"{name} is {value}"
     assert 0 <= value < 1 << 62, f"{name} is {value}, a sentinel"
-    if split(name)[0].endswith("_ratio"):
+    if split_key(name)[0].endswith("_ratio"):
         assert value <= 1, f"{name} is {value}, more than all"
 
 

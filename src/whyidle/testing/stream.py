@@ -86,7 +86,7 @@ class ImaginedStream:
         ticks = [OFFSET_NS + round(time * (1 + FAST)) for time in (first.time, last.time)]
         return float(np.float32((ticks[1] - ticks[0]) // 500 * 500 / 1e6))
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """Asking this is always allowed."""
         self.calls.append("capturing")
         return self.capture

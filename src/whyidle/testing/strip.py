@@ -17,12 +17,12 @@ _LOADER = re.compile(r"DataLoader|dataloader|^## (data_load|load_batch|wait_for)
 
 
 def _without_host(timeline: Timeline, *kinds: HostKind) -> Timeline:
-    return replace(timeline, host=timeline.host.take(~np.isin(timeline.host.kind, kinds)))
+    return replace(timeline, host=timeline.host.take_rows(~np.isin(timeline.host.kind, kinds)))
 
 
 def _without_names(timeline: Timeline, pattern: re.Pattern[str]) -> Timeline:
     wanted = [i for i, name in enumerate(timeline.names) if pattern.search(name)]
-    return replace(timeline, host=timeline.host.take(~np.isin(timeline.host.name, wanted)))
+    return replace(timeline, host=timeline.host.take_rows(~np.isin(timeline.host.name, wanted)))
 
 
 def _steps(timeline: Timeline) -> Timeline:
@@ -60,11 +60,11 @@ def _telemetry(timeline: Timeline) -> Timeline:
 
 
 def _device_events(timeline: Timeline) -> Timeline:
-    return replace(timeline, device=timeline.device.take(np.empty(0, np.int64)))
+    return replace(timeline, device=timeline.device.take_rows(np.empty(0, np.int64)))
 
 
 def _launch_links(timeline: Timeline) -> Timeline:
-    host = timeline.host.take(np.arange(len(timeline.host)))
+    host = timeline.host.take_rows(np.arange(len(timeline.host)))
     host.corr[:] = -1
     return replace(timeline, host=host)
 

@@ -13,7 +13,7 @@ from whyidle.testing.guest import Guest
 
 def judge(cause: str, job: Builder | Guest) -> Proof | None:
     """The cause's answer; None also where it abstains."""
-    declared = catalog.causes()[cause]
+    declared = catalog.load_causes()[cause]
     timeline = job.timeline()
     proof = contracts.run_cause(declared, [timeline])
     if proof is not None:
@@ -23,7 +23,7 @@ def judge(cause: str, job: Builder | Guest) -> Proof | None:
 
 def judge_all(cause: str, timelines: list[Timeline]) -> Proof | None:
     """The same over all ranks of a job; the cause needs all of its evidence."""
-    declared = catalog.causes()[cause]
+    declared = catalog.load_causes()[cause]
     proof = contracts.run_cause(declared, timelines)
     if proof is not None:
         contracts.check_proof(declared, proof)

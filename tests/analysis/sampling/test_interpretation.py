@@ -68,7 +68,7 @@ def recorder(tmp_path):
 
 def written(recorder, folder):
     recorder.facts = {"pid": 1, "device": "cpu"}
-    recorder.flush()
+    recorder.flush_records()
     (path,) = folder.glob("*.spans")
     return read_process(path)
 
@@ -77,8 +77,8 @@ def test_a_look_that_came_late_tells_no_line_of_the_call_it_was_wanted_in(record
     """Wanted while the optimizer stepped, had 40 ms later, in the next wait for a batch: Python
     ran, but what was seen then did not."""
     made, folder = recorder
-    names = [made.number(n) for n in ("Optimizer.step#SGD.step", "whyidle::backward")]
-    stack = made.stack("/job/train.py(9): prepare")
+    names = [made.name_number(n) for n in ("Optimizer.step#SGD.step", "whyidle::backward")]
+    stack = made.stack_number("/job/train.py(9): prepare")
     made.add((ms(0), ms(10), 1, names[0], ANNOTATION))
     made.add((ms(60), ms(90), 1, names[1], OP))
     made.samples.append((ms(5), -1, 1, stack, 40_000))
@@ -96,14 +96,14 @@ def test_a_look_between_two_waits_for_batches_shows_no_blocking_call(recorder, k
     """One look a step, at work: the thread sleeps for two thirds of the time until the next."""
     made, folder = recorder
     texts = f"enumerate(DataLoader)#{kind}DataLoaderIter.__next__", "whyidle::backward"
-    batch, backward, step = (made.number(n) for n in (*texts, "Optimizer.step#SGD.step"))
-    stack = made.stack("/job/train.py(9): forward;/job/train.py(20): main")
+    batch, backward, step = (made.name_number(n) for n in (*texts, "Optimizer.step#SGD.step"))
+    stack = made.stack_number("/job/train.py(9): forward;/job/train.py(20): main")
     for at in range(0, 60 * 20, 60):
         made.add((ms(at), ms(at + 40), 1, batch, ANNOTATION))
         made.samples.append((ms(at + 45), ms(at // 3), 1, stack, 0))
         made.add((ms(at + 50), ms(at + 58), 1, backward, OP))
         made.add((ms(at + 58), ms(at + 60), 1, step, ANNOTATION))
-    found = Facts(written(made, folder)).share("blocked")
+    found = Facts(written(made, folder)).bucket_share("blocked")
     assert found == pytest.approx(blocked, abs=0.02)
 
 
@@ -113,9 +113,9 @@ def test_a_look_between_two_waits_for_batches_shows_no_blocking_call(recorder, k
 )  # fmt: skip
 def test_the_pace_of_one_thread_is_read(recorder, queued, threads, told):
     made, folder = recorder
-    made.add((ms(1), ms(10), 1, made.number("whyidle::backward"), OP))
+    made.add((ms(1), ms(10), 1, made.name_number("whyidle::backward"), OP))
     for time, ran, waited, thread in zip((2, 8), (100, 300), queued, threads, strict=True):
-        made.row("clock", CLOCK, (ms(time), ran, waited, thread))
+        made.add_row("clock", CLOCK, (ms(time), ran, waited, thread))
     pace = written(made, folder).pace
     assert (pace is not None) is told
     if told:

@@ -144,5 +144,5 @@ def test_a_trainer_of_a_library_is_no_call_that_waits():
 )
 def test_whose_operators_never_sleep(device, switches, world, expected):
     process = ProcessFacts(device=device, switches=Switches(**switches))
-    timeline = replace(probe.blank(Path()), process=process, world_size=world)
+    timeline = replace(probe.blank_timeline(Path()), process=process, world_size=world)
     assert runs_operators_alone(timeline) is expected

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sampled import host_calls
 
-from whyidle.analysis.batch import samples_per_s
+from whyidle.analysis.batch_size import samples_per_s
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.samples import busiest
+from whyidle.analysis.sampled_lines import busiest_lines
 from whyidle.analysis.sampling.gil_waits import LONG_WAIT_US
 from whyidle.analysis.sampling.sample_weighting import date_samples
 from whyidle.model.loading import BATCH, Loading
@@ -80,9 +80,9 @@ def test_python_that_is_shorter_than_the_switch_interval_is_seen():
         job.step("/torch/optim/sgd.py(90): step;/job/train.py(14): <module>", 3_000_000)
         job.python("/job/train.py(30): metrics;/job/train.py(15): <module>", 4_000_000)
     facts = Facts(job.timeline())
-    assert facts.share("python") == pytest.approx(4 / 16, abs=0.01)
-    assert facts.share("loader") == pytest.approx(1 / 16, abs=0.01)
-    assert not busiest(facts, facts.part("python"))  # and no line is made up for it
+    assert facts.bucket_share("python") == pytest.approx(4 / 16, abs=0.01)
+    assert facts.bucket_share("loader") == pytest.approx(1 / 16, abs=0.01)
+    assert not busiest_lines(facts, facts.time_of("python"))  # and no line is made up for it
 
 
 def test_what_follows_a_batch_of_an_evaluation_is_no_phase_of_training():
@@ -100,6 +100,6 @@ def test_what_follows_a_batch_of_an_evaluation_is_no_phase_of_training():
     batches = np.zeros(1, BATCH)
     batches["samples"], batches["worker"] = 16, -1
     facts = Facts(replace(job.timeline(), loading=Loading(batches=batches)))
-    assert facts.host.during("evaluation").total == 12 * 10**7
+    assert facts.host.time_in("evaluation").total == 12 * 10**7
     later = facts.steps.seconds[1:]  # before the first one frameworks may check validation
     assert samples_per_s(facts) == pytest.approx(len(later) * 16 / later.sum())

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.samples import running
+from whyidle.analysis.sampled_lines import running_lines
 from whyidle.analysis.sampling import gil_waits
-from whyidle.analysis.sampling.share_error import unseen
+from whyidle.analysis.sampling.share_error import unseen_python
 from whyidle.importers._samples import HELD_BITS
 from whyidle.model.stack_samples import STACK_SAMPLE
 from whyidle.testing.guest import Guest
@@ -118,26 +118,26 @@ def job(stretch_us, operator_us, *, often=30, steps=300, looks=2_000, seen=(), b
 def test_python_in_stretches_much_shorter_than_a_look_can_interrupt_is_told(stretch_us):
     facts, truth = job(stretch_us, 200)
     assert truth > 0.2
-    assert facts.share("python") == pytest.approx(truth, abs=0.25 * truth)
-    assert facts.share("python") + unseen(facts, facts.share("python")) > truth
+    assert facts.bucket_share("python") == pytest.approx(truth, abs=0.25 * truth)
+    assert facts.bucket_share("python") + unseen_python(facts, facts.bucket_share("python")) > truth
 
 
 def test_the_frameworks_own_way_to_operators_is_hardly_python():
     facts, _ = job(0, 200)
-    assert facts.share("python") < 0.01
-    assert unseen(facts, 0.0) == pytest.approx(30 * 25 / 8_750, abs=0.03)
+    assert facts.bucket_share("python") < 0.01
+    assert unseen_python(facts, 0.0) == pytest.approx(30 * 25 / 8_750, abs=0.03)
 
 
 def test_of_python_that_no_look_shows_the_line_before_which_it_ran_is_told():
     facts, _ = job(300, 200)
-    where, before, _ = running(facts, facts.part("python"))
+    where, before, _ = running_lines(facts, facts.time_of("python"))
     assert before
     assert (where[0].line, where[0].function) == (22, "<module>")
 
 
 def test_a_function_that_was_seen_running_is_told_first():
     facts, _ = job(300, 200, seen=(400, 900))
-    where, before, _ = running(facts, facts.part("python"))
+    where, before, _ = running_lines(facts, facts.time_of("python"))
     assert not before
     assert (where[0].line, where[0].function) == (8, "simulate")
     assert where[1].line == 22

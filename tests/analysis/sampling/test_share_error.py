@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.sampling.share_error import bounds, sampled, wilson
+from whyidle.analysis.sampling.share_error import is_sampled, share_bounds, wilson_interval
 from whyidle.model.roles import Role
-from whyidle.model.timeline import Looks
+from whyidle.model.timeline import StackSampleWeights
 from whyidle.testing import guest
 from whyidle.testing.guest import Guest
 
@@ -16,20 +16,20 @@ OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"
 
 
 def test_the_interval_of_a_share_is_wilsons():
-    low, value, high = wilson(np.arange(10) < 8, np.ones(10))
+    low, value, high = wilson_interval(np.arange(10) < 8, np.ones(10))
     assert value == pytest.approx(0.8)
     assert (low, high) == (pytest.approx(0.541, abs=0.01), pytest.approx(0.931, abs=0.01))
 
 
 def test_looks_that_agree_prove_no_certainty():
-    low, value, high = wilson(np.ones(10, bool), np.ones(10))
+    low, value, high = wilson_interval(np.ones(10, bool), np.ones(10))
     assert value == high == 1.0
     assert 0.7 < low < 0.85
 
 
 def test_looks_that_speak_for_unequal_times_count_as_fewer():
-    even = wilson(np.arange(20) % 2 == 0, np.ones(20))
-    odd = wilson(np.arange(20) % 2 == 0, np.repeat([1.0, 9.0], 10))
+    even = wilson_interval(np.arange(20) % 2 == 0, np.ones(20))
+    odd = wilson_interval(np.arange(20) % 2 == 0, np.repeat([1.0, 9.0], 10))
     assert odd[0] < even[0]
     assert odd[2] > even[2]
 
@@ -56,7 +56,7 @@ def test_nine_of_ten_intervals_hold_the_truth():
     random, held = np.random.default_rng(5), 0
     for _ in range(80):
         facts = imagined(6, 7, random)
-        low, high = bounds(facts, facts.part("python"))
+        low, high = share_bounds(facts, facts.time_of("python"))
         held += low <= 6 / 20 <= high
     assert held >= 66  # fewer have a probability of 2 % where nine of ten do
 
@@ -66,7 +66,7 @@ def test_more_looks_narrow_it():
     widths = []
     for every in (8, 1):
         facts = imagined(6, 7, random, every=every)
-        low, high = bounds(facts, facts.part("python"))
+        low, high = share_bounds(facts, facts.time_of("python"))
         widths.append(high - low)
     assert widths[1] < 0.6 * widths[0]
 
@@ -79,11 +79,11 @@ def test_what_recorded_calls_tell_has_no_such_error():
         job.python(OWN, 10 * MS)
         job.step(OPS, 5 * MS)
     facts = Facts(job.timeline())
-    assert not sampled(facts, facts.timeline.rows_of(Role.GC))
+    assert not is_sampled(facts, facts.timeline.rows_of(Role.GC))
     names = facts.timeline.names
     rows = [row for row, i in enumerate(facts.timeline.host.name) if "metrics" in names[i]]
     assert rows
-    assert sampled(facts, np.array(rows))
+    assert is_sampled(facts, np.array(rows))
 
 
 def test_without_looks_the_share_stands_alone():
@@ -92,11 +92,11 @@ def test_without_looks_the_share_stands_alone():
         job.python(OWN, 10 * MS)
         job.step(OPS, 5 * MS)
     timeline = job.timeline()
-    assert isinstance(timeline.looks, Looks)
+    assert isinstance(timeline.looks, StackSampleWeights)
     object.__setattr__(timeline, "looks", None)
     facts = Facts(timeline)
-    low, high = bounds(facts, facts.part("python"))
-    assert low == high == facts.share("python")
+    low, high = share_bounds(facts, facts.time_of("python"))
+    assert low == high == facts.bucket_share("python")
 
 
 def test_looks_weigh_what_they_speak_for():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.sampling.worker_samples import interpret_workers
-from whyidle.importers import _loading
+from whyidle.importers import _loader_records
 from whyidle.importers._samples import SAMPLE
 from whyidle.model.loading import BATCH
 
@@ -16,7 +16,7 @@ ENTRY = "/site-packages/torch/utils/data/_utils/worker.py(349): _worker_loop"
 
 
 def read(folder):
-    return interpret_workers(_loading.loading(folder, "1", 0))
+    return interpret_workers(_loader_records.read_loading(folder, "1", 0))
 
 
 def recorded(folder, *, held_ms, awake_ms, inside=True):

@@ -7,7 +7,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.loading import BATCH, Loading, Worker
 from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
@@ -48,13 +48,13 @@ def recorded(values, timeline=None):
 
 
 def judge(cause, values, timeline=None):
-    declared = catalog.causes()[cause]
+    declared = catalog.load_causes()[cause]
     made = recorded(values, timeline)
     proof = contracts.run_cause(declared, [made])
     if proof is not None:
         contracts.check_proof(declared, proof)
         contracts.check_deterministic(declared, [made])
-        contracts.check_bounds(diagnose([made]))
+        contracts.check_bounds(diagnose_job([made]))
     return proof
 
 
@@ -120,10 +120,10 @@ def test_a_thread_that_loads_by_itself_wins_what_it_waits_for_its_core():
     """It shares the cores with other processes of the job."""
     job = alone(waits_ms=2)
     found = judge("cpu-starved-allocation", spun(1.9), job)
-    assert found.high == pytest.approx(Facts(job).share("input") / 3, rel=0.05)
+    assert found.high == pytest.approx(Facts(job).bucket_share("input") / 3, rel=0.05)
     assert found.predicted.high == pytest.approx(1 / (1 - found.high))
     told = {one.quantity: one.value for one in found.evidence}
-    assert told["waiting for the next batch, share of step"] == Facts(job).share("input")
+    assert told["waiting for the next batch, share of step"] == Facts(job).bucket_share("input")
     assert told["of it waiting for a core"] == found.high
     assert found.headline.endswith("waits for them")
     assert judge("cpu-starved-allocation", spun(1.9), alone(waits_ms=2, beside_ms=4)) is None
@@ -131,7 +131,7 @@ def test_a_thread_that_loads_by_itself_wins_what_it_waits_for_its_core():
 
 def test_workers_are_told_of_their_threads_only_where_they_have_several():
     proof = judge("cpu-starved-allocation", STARVED, trained(loader_ms=6))
-    fix = catalog.fixes()["more-cores"]
+    fix = catalog.load_fixes()["more-cores"]
     assert "workers" not in fix.decide(proof).summary
     several = replace(trained(loader_ms=6), loading=Loading(workers=(Worker(0, 0, 0, 4),)))
     proof = judge("cpu-starved-allocation", STARVED, several)
@@ -177,7 +177,7 @@ def test_gpus_that_nvml_saw_idle():
 def test_a_diagnosis_tells_how_well_the_gpus_were_used():
     values = {**BUSY, "power_w@gpu0": 300.0, "energy_j@gpu0": (300.0, 1e6)}
     made = watched(trained(), values, process={"pid": 7})
-    told = diagnose([made]).utilization
+    told = diagnose_job([made]).utilization
     assert (told.gpu_util, told.power_w) == pytest.approx((0.97, 300.0))
     assert told.energy_j_per_step == pytest.approx(300.0 * Facts(made).step_s, rel=0.01)
     assert told.sm_active is None

@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
@@ -22,7 +22,7 @@ def job(listed: int, world: int | None, rank: int = 0) -> Builder:
 
 
 def judge(*jobs: Builder):
-    cause = catalog.causes()["idle-allocated-gpu"]
+    cause = catalog.load_causes()["idle-allocated-gpu"]
     proof = contracts.run_cause(cause, [made.timeline() for made in jobs])
     if proof is not None:
         contracts.check_proof(cause, proof)
@@ -46,12 +46,12 @@ def test_ranks_that_cover_the_host_or_are_not_counted(listed, world):
 
 
 def test_without_the_number_of_processes_it_abstains():
-    diagnosis = diagnose([job(8, None).timeline()])
+    diagnosis = diagnose_job([job(8, None).timeline()])
     assert "idle-allocated-gpu" in {abstention.cause for abstention in diagnosis.abstentions}
 
 
 def test_it_is_a_remark_that_costs_the_used_gpu_nothing():
-    diagnosis = diagnose([job(8, 1).timeline()])
+    diagnosis = diagnose_job([job(8, 1).timeline()])
     finding = next(f for f in diagnosis.findings if f.cause == "idle-allocated-gpu")
     assert finding.severity == "info"
     assert finding.lost.high == 0.0

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from imagined import MS, Imagined, S, finding
 
-from whyidle.engine.watch import read
+from whyidle.engine.recording.recording_diagnosis import read_recording
 from whyidle.testing.pairs import Pair
 
 SLEEP = "/home/me/train.py(60): linger;/home/me/train.py(70): <module>"
@@ -65,7 +65,7 @@ def build_recording(busy):
     """A recording whose process goes on for 8 s after its last step, so busy."""
     with TemporaryDirectory() as folder:
         job(Path(folder), 100, SLEEP, 8 * S, busy=busy)
-        return read(Path(folder))
+        return read_recording(Path(folder))
 
 
 PAIRS = {

@@ -42,7 +42,7 @@ def test_the_prediction_holds_the_larger_batch():
     assert proof.facts.ranks == 1
     now, then = (Facts(forward(batch).timeline()).step_s for batch in (8, 8 * times))
     assert covers(proof, times * now / then)
-    assert proof.high <= Facts(small.timeline()).share("host")
+    assert proof.high <= Facts(small.timeline()).bucket_share("host")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def accumulated(passes, batch=8):
 
 
 def fixes(proof):
-    plans = [catalog.fixes()[name].decide(proof) for name in ("larger-microbatch",)]
+    plans = [catalog.load_fixes()[name].decide(proof) for name in ("larger-microbatch",)]
     return [plan for plan in plans if plan is not None]
 
 

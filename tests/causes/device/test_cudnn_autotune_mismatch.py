@@ -41,7 +41,7 @@ def train(searching=(), *, steps=6, sizes=1, conv=8, gemm=4):
 def told(job, settings):
     """The cause's answer where the process tells of its switches."""
     timeline = add_facts(job.timeline(), settings)
-    return contracts.run_cause(catalog.causes()[CAUSE], [timeline])
+    return contracts.run_cause(catalog.load_causes()[CAUSE], [timeline])
 
 
 def test_the_prediction_holds_the_twin_that_does_not_search():
@@ -50,7 +50,7 @@ def test_the_prediction_holds_the_twin_that_does_not_search():
     assert proof is not None
     assert covers(proof, measured(sick, train(sizes=6)))
     assert proof.predicted.speedup == pytest.approx(measured(sick, train(sizes=6)), rel=0.05)
-    plan = catalog.fixes()["cudnn-benchmark"].decide(proof)
+    plan = catalog.load_fixes()["cudnn-benchmark"].decide(proof)
     assert [(each.knob, each.value) for each in plan.edits] == [("torch.cudnn_benchmark", False)]
 
 
@@ -70,7 +70,7 @@ def test_of_a_burst_every_step_counts():
 def test_its_waits_are_no_reads_of_values():
     sick = train(searching=range(6), sizes=6)
     assert judge("per-step-host-sync", sick) is None
-    assert len(Facts(sick.timeline()).waits.searching) > 100
+    assert len(Facts(sick.timeline()).waits.search_waits) > 100
 
 
 @pytest.mark.parametrize("searching", [(), (2,)])
@@ -93,7 +93,7 @@ def test_where_nothing_was_ever_searched_a_trial_is_offered_and_nothing_promised
     proof = told(train(), OFF)
     assert proof.predicted.low == proof.predicted.speedup == 1.0
     assert proof.predicted.high > 1.2
-    plan = catalog.fixes()["cudnn-benchmark"].decide(proof)
+    plan = catalog.load_fixes()["cudnn-benchmark"].decide(proof)
     assert [(each.knob, each.value) for each in plan.edits] == [("torch.cudnn_benchmark", True)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import kineto
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing import contracts
@@ -38,7 +38,7 @@ def train(kind="written out", *, product="aten::bmm", softmax="aten::_softmax", 
 
 
 def judge(timeline):
-    declared = catalog.causes()[CAUSE]
+    declared = catalog.load_causes()[CAUSE]
     proof = contracts.run_cause(declared, [timeline])
     if proof is not None:
         contracts.check_proof(declared, proof)
@@ -124,13 +124,13 @@ def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():
         job.backward("/job/train.py(21): main", ms(20))
         job.step("/job/train.py(22): main", ms(2))
     live = job.timeline()
-    missed = {one.cause: one.missing for one in diagnose([live]).abstentions}
+    missed = {one.cause: one.missing for one in diagnose_job([live]).abstentions}
     assert CAUSE in missed
     told = {"file": "1.burst-1.json", "state": "recorded", "step": 2, "steps": 6, "cost_s": 0.1}
     burst = add_facts(
         replace(train(), process=live.process), {"burst": {**told, "window": "burst"}}
     )
-    seen = diagnose([replace(live, bursts=(burst,))])
+    seen = diagnose_job([replace(live, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert {one.window for one in found.evidence} == {"burst"}
 
@@ -154,7 +154,7 @@ def test_the_line_is_one_at_which_the_run_was_looked_at_meanwhile():
     burst = add_facts(
         replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": told}
     )
-    seen = diagnose([replace(run, bursts=(burst,))])
+    seen = diagnose_job([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert [place.line for place in found.where] == [7]
 
@@ -182,7 +182,7 @@ def test_what_a_library_wrote_out_can_be_switched(library):
     told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
     run = live.timeline()
     burst = add_facts(replace(train(), process=run.process), {"burst": told})
-    seen = diagnose([replace(run, bursts=(burst,))])
+    seen = diagnose_job([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert [place.line for place in found.where] == [7]
     (fix,) = [one for one in found.fixes if one.fix == "sdpa-attention"]
@@ -213,13 +213,13 @@ def test_a_softmax_that_the_run_was_seen_in_need_not_be_that_of_attention():
     burst = add_facts(
         replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": told}
     )
-    seen = diagnose([replace(run, bursts=(burst,))])
+    seen = diagnose_job([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert found.where == []
 
 
 def test_where_no_frames_are_known_either_may_be_switched():
-    seen = diagnose([train()])
+    seen = diagnose_job([train()])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     (fix,) = [one for one in found.fixes if one.fix == "sdpa-attention"]
     assert "need_weights=False" in fix.summary

@@ -6,7 +6,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device._narrower import casts, launched_casts
+from whyidle.causes.device._lower_precision import cast_time, launched_casts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import healthy, single_precision
@@ -66,7 +66,7 @@ def test_from_tf32_the_device_s_own_peaks_tell_how_much(ratio):
     )
     seen = sick.timeline()
     seen = replace(seen, info=replace(seen.info, peaks=peaks))
-    proof = contracts.run_cause(catalog.causes()[CAUSE], [seen])
+    proof = contracts.run_cause(catalog.load_causes()[CAUSE], [seen])
     assert covers(proof, measured(sick, cured))
     assert proof.predicted.speedup == pytest.approx(max(1.0, 0.7 * ratio), rel=0.15)
 
@@ -101,7 +101,7 @@ def cast(weight):
 
 def test_large_weights_cost_casts():
     """67 MB are read and 34 written in 49 us, and as much is moved for the gradient."""
-    small, large = (casts(Facts(cast(side).timeline())) for side in (64, 4096))
+    small, large = (cast_time(Facts(cast(side).timeline())) for side in (64, 4096))
     assert (large - small) / 80 == pytest.approx(2 * 49e-6, rel=0.02)
     assert small / 80 == pytest.approx(4 * 2e-6, rel=0.05)  # four of the shortest, with the bias
 
@@ -122,7 +122,7 @@ def test_a_host_that_is_as_slow_as_the_device_launches_casts_too():
     """Two for the weight and two for the bias, which is as long again as the step was."""
     for bias, casts_each in ((False, 2), (True, 4)):
         facts = Facts(feed(bias, 60).timeline())
-        added = facts.launching.replay.run(launched_casts(facts))
+        added = facts.launching.replay.replayed_length(launched_casts(facts))
         launched = casts_each * 80 * 60e3
         assert added - facts.launching.replay.base_ns == pytest.approx(launched, rel=0.35)
 

@@ -59,7 +59,7 @@ def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400
 
 
 def judge(timeline):
-    cause = catalog.causes()["padding-waste"]
+    cause = catalog.load_causes()["padding-waste"]
     proof = contracts.run_cause(cause, [timeline])
     if proof is not None:
         contracts.check_proof(cause, proof)
@@ -136,7 +136,7 @@ def test_steps_of_one_length_that_do_not_follow_what_is_real_pay_for_padding():
     assert proof.facts.beyond_longest > 0.4
     assert covers(proof, slow / fast)
     assert 1 / proof.predicted.speedup == pytest.approx(fast / slow, abs=0.12)
-    plans = catalog.fixes()
+    plans = catalog.load_fixes()
     assert plans["pad-to-longest"].decide(proof)
     longest, _ = train(0.9, all_positions)
     assert plans["pad-to-longest"].decide(judge(longest)) is None
@@ -190,8 +190,8 @@ def test_rows_that_end_in_many_different_numbers_are_not_padded():
 
 def test_nothing_counted_is_an_abstention():
     job, _ = train(0.9, all_positions)
-    assert catalog.causes()["padding-waste"].lacks(
-        replace(job, loading=Loading()).signals() | {"device_time", "steady_steps"}
+    assert catalog.load_causes()["padding-waste"].missing_signals(
+        replace(job, loading=Loading()).available_signals() | {"device_time", "steady_steps"}
     ) == ["batch_padding"]
 
 

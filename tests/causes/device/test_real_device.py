@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import kineto
 
 DEVICE = {
@@ -27,7 +27,7 @@ def findings(name):
     path = folder / "kineto" / f"{name}.pt.trace.json.gz"
     if not path.exists():
         pytest.skip("the shared traces are not beside the repository")
-    found = diagnose([kineto.load(path)]).findings
+    found = diagnose_job([kineto.load(path)]).findings
     return {finding.cause: finding for finding in found if finding.cause in DEVICE}
 
 

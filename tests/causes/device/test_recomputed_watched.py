@@ -52,7 +52,7 @@ def test_the_prediction_covers_the_twin(kind):
 
 @pytest.mark.parametrize(("used", "found"), [(0.1, True), (0.9, False)])
 def test_memory_that_is_short_makes_it_worth_while(used, found):
-    proof = contracts.run_cause(catalog.causes()[CAUSE], [with_memory(train("saved"), used)])
+    proof = contracts.run_cause(catalog.load_causes()[CAUSE], [with_memory(train("saved"), used)])
     assert (proof is not None) == found
     if proof:
         assert proof.confidence > 0.7

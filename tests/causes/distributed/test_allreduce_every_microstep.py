@@ -35,7 +35,7 @@ def test_four_exchanges_for_one_step():
     assert proof is not None
     assert proof.facts.micro_batches == 4
     assert covers(proof, measured(job(4), job(4, exchanges=1)))
-    plan = catalog.fixes()["no-sync-accumulation"].decide(proof)
+    plan = catalog.load_fixes()["no-sync-accumulation"].decide(proof)
     assert "first 3 of 4" in plan.summary
 
 

@@ -40,7 +40,7 @@ def job(*, copies: int = 0, walk: float = 0, layer: float = 30) -> Builder:
 
 
 def proposed(proof):
-    every = {name: catalog.fixes()[name] for name in FIXES}
+    every = {name: catalog.load_fixes()[name] for name in FIXES}
     return {name: plan for name, each in every.items() if (plan := each.decide(proof))}
 
 

@@ -91,7 +91,7 @@ def test_several_ranks_tell_transfer_from_waiting():
 
 
 def treat(name: str, proof):
-    return catalog.fixes()[name].decide(proof)
+    return catalog.load_fixes()[name].decide(proof)
 
 
 def test_many_small_collectives_are_put_in_buckets():
@@ -142,13 +142,13 @@ def test_a_single_exchange_after_the_backward_pass_is_to_be_overlapped():
     sick = ddp(4_000, buckets=1, elements=40_000_000)
     proof = judge(CAUSE, sick)
     assert proof is not None
-    assert catalog.fixes()["overlap-exchange"].decide(proof) is not None
+    assert catalog.load_fixes()["overlap-exchange"].decide(proof) is not None
     assert covers(proof, measured(sick, ddp(4_000, buckets=8, overlap=True)))
 
 
 def test_where_every_bucket_is_hidden_but_the_last_there_is_nothing_to_overlap():
     proof = judge(CAUSE, ddp(12_000, overlap=True))
-    assert proof is None or catalog.fixes()["overlap-exchange"].decide(proof) is None
+    assert proof is None or catalog.load_fixes()["overlap-exchange"].decide(proof) is None
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: ddp(4_000), healthy=lambda: ddp(1_000, overlap=True))}

@@ -36,7 +36,7 @@ def test_a_slow_loader_on_one_rank():
     assert judge_all("rank-workload-imbalance", sick) is None
     even = fleet(lambda step, rank: 100).timelines()
     assert covers(proof, Facts(sick[0]).step_s / Facts(even[0]).step_s)
-    plan = catalog.fixes()["explain-late-rank"].decide(proof)
+    plan = catalog.load_fixes()["explain-late-rank"].decide(proof)
     assert plan.summary.endswith("whyidle explain rank2.json")
 
 
@@ -44,7 +44,7 @@ def test_delays_in_turns():
     sick = fleet(lambda step, rank: 2500 if step % 3 == rank else 100).timelines()
     proof = judge_all(CAUSE, sick)
     assert "take turns" in proof.headline
-    assert "gc" in catalog.fixes()["explain-late-rank"].decide(proof).summary
+    assert "gc" in catalog.load_fixes()["explain-late-rank"].decide(proof).summary
 
 
 def test_loaders_that_are_equally_slow_make_nobody_wait():

@@ -30,7 +30,7 @@ def fleet(gigabytes_per_s: float, *, late: int = 0, hosts=("a", "a"), elements=1
 def test_sockets_inside_one_machine():
     proof = judge_all(CAUSE, fleet(2.0))
     assert "2 GB/s" in proof.headline
-    plan = catalog.fixes()["repair-transport"].decide(proof)
+    plan = catalog.load_fixes()["repair-transport"].decide(proof)
     assert "NCCL_DEBUG" in plan.summary
 
 
@@ -67,7 +67,7 @@ def test_gloo_for_gpu_tensors():
     made._header["distributedInfo"]["backend"] = "gloo"
     proof = judge(CAUSE, made)
     assert "gloo" in proof.headline
-    assert "nccl" in catalog.fixes()["repair-transport"].decide(proof).summary
+    assert "nccl" in catalog.load_fixes()["repair-transport"].decide(proof).summary
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: fleet(2.0), healthy=lambda: fleet(12.0, late=20_000))}

@@ -4,7 +4,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet
 from whyidle.testing.pairs import Pair
@@ -45,7 +45,7 @@ def test_a_constant_late_rank_and_its_even_twin():
     assert proof.where[0].rank == 2
     even = fleet(lambda step, rank: 3500)
     assert covers(proof, step_s(sick) / step_s(even))
-    plan = catalog.fixes()["balance-by-length"].decide(proof)
+    plan = catalog.load_fixes()["balance-by-length"].decide(proof)
     assert "rank 2" in plan.summary
 
 
@@ -55,7 +55,7 @@ def test_turns_follow_the_data():
     proof = judge_all(CAUSE, sick.timelines())
     assert "take turns" in proof.headline
     assert covers(proof, step_s(sick) / step_s(fleet(lambda step, rank: 3500)))
-    assert "length" in catalog.fixes()["balance-by-length"].decide(proof).summary
+    assert "length" in catalog.load_fixes()["balance-by-length"].decide(proof).summary
 
 
 def test_even_ranks_are_left_alone():
@@ -68,7 +68,7 @@ def test_one_rank_cannot_tell():
 
 def test_the_verdict_names_the_late_rank_and_not_the_waiting_ones():
     sick = fleet(lambda step, rank: 5000 if rank == 1 else 3000, 3)
-    diagnosis = diagnose(sick.timelines()[::-1])
+    diagnosis = diagnose_job(sick.timelines()[::-1])
     assert diagnosis.verdict.bound == "communication"
     assert diagnosis.findings[0].cause == CAUSE
     assert diagnosis.findings[0].where[0].rank == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import kineto
 
 HERE = Path(__file__).parents[3]
@@ -17,7 +17,7 @@ def diagnosis(*names: str):
     paths = [TRACES / f"{name}.pt.trace.json.gz" for name in names]
     if not all(path.exists() for path in paths):
         pytest.skip("the recorded traces are not here; WHYIDLE_TRACES names their folder")
-    return diagnose([kineto.load(path) for path in paths])
+    return diagnose_job([kineto.load(path) for path in paths])
 
 
 @pytest.mark.parametrize("name", ["dlrm_a100_rank3of8", "aot_ddp_v100_rank1of2"])

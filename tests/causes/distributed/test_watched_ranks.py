@@ -8,9 +8,9 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
-from whyidle.analysis.paces import Paces
-from whyidle.engine.diagnose import diagnose
-from whyidle.model.timeline import HostKind, Pace
+from whyidle.analysis.rank_pace import RankPaces
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.model.timeline import CpuPace, HostKind
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
 from whyidle.testing.twins import covers, judge, judge_all, measured
@@ -57,7 +57,7 @@ def test_a_promise_above_the_cost_says_what_is_saved_besides():
     plain = accumulating(4).timeline()
     rounds = np.arange(1, 49)
     step = int(Facts(plain).step_s * 1e9) // 4
-    pace = Pace(time=rounds * step, ran=rounds * step, queued=rounds * 0)
+    pace = CpuPace(time=rounds * step, ran=rounds * step, queued=rounds * 0)
     ddp = {"total_parameter_size_bytes": 5_000_000}
     copying = add_facts(replace(plain, pace=pace), {"ddp": ddp})
     without, proof = (judge_all("allreduce-every-microstep", [one]) for one in (plain, copying))
@@ -96,17 +96,17 @@ def test_who_runs_no_longer_than_the_others_is_not_held_up_by_python():
     assert judge_all("late-rank", held).predicted.speedup > 1.2
     rounds = np.arange(1, 41)
     ends = rounds * int(Facts(held[0]).step_s * 1e9) - ms(1)
-    alike = [replace(each, pace=Pace(ends, rounds * ms(21), rounds * 0)) for each in held]
+    alike = [replace(each, pace=CpuPace(ends, rounds * ms(21), rounds * 0)) for each in held]
     assert judge_all("late-rank", alike) is None
     longer = [
-        replace(each, pace=Pace(ends, rounds * ms(21 + 20 * rank), rounds * 0))
+        replace(each, pace=CpuPace(ends, rounds * ms(21 + 20 * rank), rounds * 0))
         for rank, each in enumerate(held)
     ]
     assert judge_all("late-rank", longer).predicted.speedup > 1.2
 
 
 def diagnosed(timelines):
-    return {finding.cause: finding for finding in diagnose(timelines).findings}
+    return {finding.cause: finding for finding in diagnose_job(timelines).findings}
 
 
 def test_python_of_one_rank_is_lateness_not_everybodys_python():
@@ -138,7 +138,9 @@ def jittering(*python, seed=5):
         for guest in guests:
             guest.step(STEP, ms(1))
     return [
-        replace(guest.timeline(), pace=Pace(ends[rank] - ends[0, 0] + 1, ran[rank], 0 * ran[rank]))
+        replace(
+            guest.timeline(), pace=CpuPace(ends[rank] - ends[0, 0] + 1, ran[rank], 0 * ran[rank])
+        )
         for rank, guest in enumerate(guests)
     ]
 
@@ -151,7 +153,7 @@ def test_a_rank_that_chance_makes_the_first_now_and_then_is_worth_what_it_runs_l
     gained = Facts(sick[0]).step_s / Facts(cured[0]).step_s
     assert covers(proof, gained)
     assert abs(proof.predicted.speedup - gained) < 0.05
-    assert "explain" in catalog.fixes()["explain-late-rank"].decide(proof).summary
+    assert "explain" in catalog.load_fixes()["explain-late-rank"].decide(proof).summary
 
 
 def taking_turns(spread, *, evenly=False, more=0.0):
@@ -172,7 +174,7 @@ def taking_turns(spread, *, evenly=False, more=0.0):
             guest.step(STEP, ms(1))
     found = [guest.timeline() for guest in guests]
     return [
-        replace(each, pace=Pace(ends[rank] - each.base_ns, ran[rank], 0 * ran[rank]))
+        replace(each, pace=CpuPace(ends[rank] - each.base_ns, ran[rank], 0 * ran[rank]))
         for rank, each in enumerate(found)
     ]
 
@@ -185,7 +187,9 @@ def test_turns_of_work_that_varies_are_won_and_turns_of_chance_are_not():
     assert proof.predicted.speedup > 1.05
     assert covers(proof, Facts(sick[0]).step_s / Facts(even[0]).step_s)
     jitter = taking_turns(0.15)
-    assert Job(tuple(Facts(each) for each in jitter)).imbalance.lost[1] > 0.03  # they do wait
+    assert (
+        Job(tuple(Facts(each) for each in jitter)).imbalance.loss_interval[1] > 0.03
+    )  # they do wait
     assert judge_all("rank-workload-imbalance", jitter) is None
 
 
@@ -213,9 +217,9 @@ def test_work_on_shared_cores_is_won_in_part_at_the_careful_end():
 
 def test_rounds_of_one_step_may_differ_without_its_work_varying():
     rounds = np.tile([10.0, 30.0], (2, 20))
-    assert not Paces(rounds, 0 * rounds, per_step=2.0).varied
-    assert Paces(rounds, 0 * rounds, per_step=1.0).varied
-    assert not Paces(rounds[:, :3], 0 * rounds[:, :3], per_step=1.0).varied
+    assert not RankPaces(rounds, 0 * rounds, per_step=2.0).has_varying_work
+    assert RankPaces(rounds, 0 * rounds, per_step=1.0).has_varying_work
+    assert not RankPaces(rounds[:, :3], 0 * rounds[:, :3], per_step=1.0).has_varying_work
 
 
 def test_a_machine_that_slows_for_all_ranks_does_not_make_their_work_vary():
@@ -224,7 +228,7 @@ def test_a_machine_that_slows_for_all_ranks_does_not_make_their_work_vary():
         (np.stack([slow, slow * 1.1]), False),
         (np.stack([slow, slow[::-1]]), True),
     ):
-        assert Paces(rounds, 0 * rounds, per_step=1.0).varied is varied
+        assert RankPaces(rounds, 0 * rounds, per_step=1.0).has_varying_work is varied
 
 
 def test_python_whose_end_looks_miss_is_not_taken_for_more_work():
@@ -250,9 +254,9 @@ def test_python_whose_end_looks_miss_is_not_taken_for_more_work():
 
 def test_who_runs_longer_waits_for_a_core_more_often():
     ran, queued = np.array([[10.0] * 8, [20.0] * 8]), np.array([[3.0] * 8, [6.5] * 8])
-    worked, waited = Paces(ran, queued, per_step=1.0).excess(1)
+    worked, waited = RankPaces(ran, queued, per_step=1.0).excess_of(1)
     assert (worked, waited) == (13.0, 0.5)
-    assert Paces(ran[:1].repeat(2, 0), queued, per_step=1.0).excess(1) == (0.0, 3.5)
+    assert RankPaces(ran[:1].repeat(2, 0), queued, per_step=1.0).excess_of(1) == (0.0, 3.5)
 
 
 def together(*slow, both=("work", 10)):
@@ -305,7 +309,7 @@ def test_ranks_on_cpus_exchange_less_often_where_fewer_bytes_cannot_be_sent():
 
     sick, cured = exchanging(1), exchanging(2)
     proof = judge_all("exposed-gradient-comm", sick)
-    plans = catalog.fixes()
+    plans = catalog.load_fixes()
     assert plans["gradient-compression-bf16"].decide(proof) is None
     told = plans["fewer-exchanges"].decide(proof).predicted
     batch_s = Facts(cured[0]).step_s / 2 + 0.5e-3  # the optimizer is spared every other time, too
@@ -335,7 +339,7 @@ def bucketed(exchanges, bytes_each, **told):
             guest.step(STEP, ms(1))
     found = [guest.timeline() for guest in guests]
     ends, ran = np.array(ends) - found[0].base_ns, np.array(ran)
-    return [replace(each, pace=Pace(ends, ran, 0 * ran)) for each in found]
+    return [replace(each, pace=CpuPace(ends, ran, 0 * ran)) for each in found]
 
 
 def test_copies_of_gradients_are_spared_with_an_exchange():
@@ -364,9 +368,9 @@ def test_fewer_exchanges_spare_copies_and_the_optimizer_where_exchanging_is_the_
                 guest.step(STEP, ms(4))
         found = [guest.timeline() for guest in guests]
         ends = np.array(ends) - found[0].base_ns
-        paced = [replace(each, pace=Pace(ends, ends // 2, 0 * ends)) for each in found]
+        paced = [replace(each, pace=CpuPace(ends, ends // 2, 0 * ends)) for each in found]
         proof = judge_all("exposed-gradient-comm", paced)
-        return catalog.fixes()["fewer-exchanges"].decide(proof).predicted, Facts(found[0])
+        return catalog.load_fixes()["fewer-exchanges"].decide(proof).predicted, Facts(found[0])
 
     told, facts = one(20, 12)
     spared = (20 * 0.9 + 6 * 12e6 / 12e9 * 1e3 + 4) / 2 / (facts.step_s * 1e3)

@@ -9,7 +9,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.model.proof_facts import HardwareFacts
-from whyidle.model.timeline import Pace
+from whyidle.model.timeline import CpuPace
 from whyidle.testing.builder import us
 from whyidle.testing.fleet import Fleet
 from whyidle.testing.pairs import Pair
@@ -50,7 +50,7 @@ def test_a_slow_device():
     assert "rank 1 takes 25% longer" in proof.headline
     assert judge_all("rank-workload-imbalance", sick.timelines()) is None
     assert covers(proof, step_s(sick) / step_s(fleet(1.0)))
-    plan = catalog.fixes()["replace-slow-device"].decide(proof)
+    plan = catalog.load_fixes()["replace-slow-device"].decide(proof)
     assert "rank 1" in plan.summary
 
 
@@ -79,7 +79,7 @@ def paced(made: Fleet, *, queued_us: float, ran_us: float = 0):
         rounds = np.arange(1, len(ends) + 1)
         late = index == 1
         ran, queued = 3_000_000 + 1000 * ran_us * late, 50_000 + 1000 * queued_us * late
-        pace = Pace(ends, (rounds * ran).astype(np.int64), (rounds * queued).astype(np.int64))
+        pace = CpuPace(ends, (rounds * ran).astype(np.int64), (rounds * queued).astype(np.int64))
         found.append(replace(timeline, pace=pace))
     return found
 
@@ -98,7 +98,7 @@ def test_a_rank_that_waits_for_a_core_is_slow_and_has_no_more_work():
     assert judge_all("late-rank", timelines) is None
     told = {each.quantity: each.value for each in proof.evidence}
     assert told["rank 1 runs, per step"] == told["rank 0 runs, per step"]
-    plan = catalog.fixes()["replace-slow-device"].decide(proof)
+    plan = catalog.load_fixes()["replace-slow-device"].decide(proof)
     assert "cores of its own" in plan.summary
 
 
@@ -132,12 +132,12 @@ def test_ranks_that_take_turns_waiting_for_a_core_are_a_note_and_no_finding():
         mine = np.where(np.arange(rounds) % 3 == index, 1_000_000, 20_000)
         ends = facts[index].steps.end.astype(np.int64)
         ran = np.arange(1, rounds + 1) * 3_000_000
-        found.append(replace(timeline, pace=Pace(ends, ran, np.cumsum(mine))))
+        found.append(replace(timeline, pace=CpuPace(ends, ran, np.cumsum(mine))))
     paces = Job(tuple(Facts(timeline) for timeline in found)).imbalance.paces
-    ran, queued = paces.excess(None)
+    ran, queued = paces.excess_of(None)
     assert abs(ran) < 1e-9
     assert 0.9e-3 < queued < 1.3e-3
-    assert abs(paces.excess(1)[1]) < 0.5e-3
+    assert abs(paces.excess_of(1)[1]) < 0.5e-3
 
 
 def test_without_a_count_of_every_rank_nothing_is_said_of_cores():

@@ -52,7 +52,7 @@ def reads(timeline, share, states):
 
 
 def judge(cause, timelines):
-    return contracts.run_cause(catalog.causes()[cause], timelines)
+    return contracts.run_cause(catalog.load_causes()[cause], timelines)
 
 
 def test_the_stopped_rank_is_named_and_the_others_wait_for_it():
@@ -64,7 +64,7 @@ def test_the_stopped_rank_is_named_and_the_others_wait_for_it():
     assert covers(proof, Facts(sick[0]).step_s / Facts(train(0.0)[0]).step_s, slack=0.05)
     assert judge("late-rank", sick) is None
     assert judge("rank-workload-imbalance", sick) is None
-    plan = catalog.fixes()["replace-slow-device"].decide(proof)
+    plan = catalog.load_fixes()["replace-slow-device"].decide(proof)
     assert "who stops the process" in plan.summary
 
 

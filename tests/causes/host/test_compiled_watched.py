@@ -170,5 +170,5 @@ def test_compiled_code_is_work_even_where_it_holds_the_lock():
         job.backward(BACKWARD, ms(20))
         job.step(LOOP, ms(5))
     facts = Facts(job.timeline())
-    assert facts.share("compute") > 0.99
+    assert facts.bucket_share("compute") > 0.99
     assert judge("python-overhead-in-step", job) is None

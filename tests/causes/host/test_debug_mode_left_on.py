@@ -72,14 +72,14 @@ def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
         return add_facts(timeline, settings)
 
     def found(**settings):
-        return catalog.causes()[CAUSE].test(Facts(told(**settings)))
+        return catalog.load_causes()[CAUSE].test(Facts(told(**settings)))
 
     assert not found(environment={"PYTHONMALLOC": "default"}, switches={"sync_debug": False})
     proof = found(environment={"PYTHONMALLOC": "debug"})
     assert (proof.facts.mode, proof.bucket) == ("PYTHONMALLOC", "host")
     assert 1 - 1 / proof.predicted.speedup < 0.03
     assert proof.low == 0.0
-    plan = catalog.fixes()["debug-mode-off"].decide(found(switches={"sync_debug": True}))
+    plan = catalog.load_fixes()["debug-mode-off"].decide(found(switches={"sync_debug": True}))
     assert "set_sync_debug_mode" in plan.summary
     assert (plan.automatic, plan.edits, plan.faster) == (False, (), False)
 

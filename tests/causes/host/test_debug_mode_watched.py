@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.diagnose import diagnose
-from whyidle.engine.trial.candidates import SAFE, candidates
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.trial.loop.candidates import SAFE, choose_candidates
 from whyidle.fixes.debug_mode_off import SWITCHES
 from whyidle.model.proof_facts import HostFacts
 from whyidle.testing.builder import ms
@@ -107,7 +107,7 @@ def test_a_profiler_must_be_on_in_every_look(on, found):
     proof = judge(CAUSE, train(own={"torch_profiler": on, "looks": 5}))
     assert (proof is not None) == found
     if proof:
-        assert catalog.fixes()["debug-mode-off"].decide(proof)
+        assert catalog.load_fixes()["debug-mode-off"].decide(proof)
 
 
 def test_deterministic_algorithms_alone_are_worth_no_warning():
@@ -139,14 +139,14 @@ def test_a_variable_that_switches_a_debugging_mode_on_is_a_remark_without_a_prom
     assert proof.facts == HostFacts(mode=variable, was=value)
     assert variable in proof.headline
     assert proof.evidence[0].quantity == f"{variable} was set, share of looks"
-    (finding,) = [one for one in diagnose([job.timeline()]).findings if one.cause == CAUSE]
+    (finding,) = [one for one in diagnose_job([job.timeline()]).findings if one.cause == CAUSE]
     assert finding.severity == "info"
     (fix,) = finding.fixes
     assert fix.predicted is None
     assert fix.automatic
     (edit,) = fix.edits
     assert (edit.knob, edit.was, edit.value) == (f"env.{variable}", *SET[variable])
-    ready, _ = candidates(diagnose([job.timeline()]), SAFE)
+    ready, _ = choose_candidates(diagnose_job([job.timeline()]), SAFE)
     assert "debug-mode-off" in [one.fix for one in ready]  # a trial tells what it brings
 
 

@@ -40,7 +40,7 @@ def train(*, unpickled, first=0.0, later=0.0):
 
 
 def found(cause, timeline):
-    return contracts.run_cause(catalog.causes()[cause], [timeline])
+    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle import catalog
-from whyidle.analysis import calling
+from whyidle.analysis import tiny_op_loops
 from whyidle.analysis.sampling.gil_waits import FRAMEWORK_US
 from whyidle.importers._samples import HELD_BITS
 from whyidle.testing.guest import Guest
@@ -53,7 +53,7 @@ def test_a_tensor_filled_one_element_at_a_time_is_told_with_its_line():
 
 
 def test_the_fix_is_one_call_for_all():
-    plan = catalog.fixes()["amortise-python"].decide(judged())
+    plan = catalog.load_fixes()["amortise-python"].decide(judged())
     assert "one call on whole tensors of the short ones at /job/train.py:61" in plan.summary
     assert "10th step" not in plan.summary
     assert not plan.edits
@@ -75,4 +75,4 @@ def test_how_many_operators_a_model_needs_is_not_told_by_its_lines():
 
 
 def test_a_short_wait_is_what_the_importer_says():
-    assert calling.LONGEST_S == 2 * FRAMEWORK_US / 1e6
+    assert tiny_op_loops.LONGEST_S == 2 * FRAMEWORK_US / 1e6

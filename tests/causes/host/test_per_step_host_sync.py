@@ -62,7 +62,9 @@ def test_what_recording_cost_is_left_out_where_it_was_measured():
     recorded, alone, cured = (train(every=n, host=h) for n, h in ((3, 70), (3, 50), (0, 50)))
     during, before = (Facts(each.timeline()).step_s for each in (recorded, alone))
     told = {"burst": {"before_s": before, "during_s": during}}
-    proof = contracts.run_cause(catalog.causes()[CAUSE], [add_facts(recorded.timeline(), told)])
+    proof = contracts.run_cause(
+        catalog.load_causes()[CAUSE], [add_facts(recorded.timeline(), told)]
+    )
     gain = measured(alone, cured)
     assert judge(CAUSE, recorded).predicted.speedup < 0.95 * gain
     assert proof.predicted.speedup == pytest.approx(gain, rel=0.05)

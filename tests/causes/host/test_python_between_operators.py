@@ -6,7 +6,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.guest import Guest
@@ -28,7 +28,7 @@ def train(pause: float, *, every: int = 1) -> Timeline:
 
 
 def judge(timeline: Timeline):
-    return catalog.causes()[CAUSE].test(Facts(timeline))
+    return catalog.load_causes()[CAUSE].test(Facts(timeline))
 
 
 @pytest.mark.parametrize("every", [0, 10])
@@ -41,7 +41,7 @@ def test_the_prediction_covers_the_twin(every):
 
 
 def test_the_place_is_named_and_the_fix_goes_there():
-    found = next(f for f in diagnose([train(800)]).findings if f.cause == CAUSE)
+    found = next(f for f in diagnose_job([train(800)]).findings if f.cause == CAUSE)
     assert (found.where[0].file, found.where[0].line) == ("train.py", 44)
     assert "accuracy" in found.headline
     assert "accuracy (train.py:44)" in found.fixes[0].summary
@@ -84,7 +84,7 @@ def test_of_a_watched_job_the_other_cause_tells_with_the_error_that_looks_have()
         job.backward("/job/train.py(9): <module>", us(20_000))
         job.step("/job/train.py(9): <module>", us(5_000))
     assert judge(job.timeline()) is None
-    found = diagnose([job.timeline()]).findings
+    found = diagnose_job([job.timeline()]).findings
     assert [one.cause for one in found] == ["python-overhead-in-step"]
 
 
@@ -99,7 +99,7 @@ def test_python_of_a_library_is_told_as_such():
                 job.python("/e/site-packages/torch/nn/utils/clip_grad.py(41): clip", us(900))
     found = next(
         one
-        for one in diagnose([replace(job.timeline(), info=DeviceInfo())]).findings
+        for one in diagnose_job([replace(job.timeline(), info=DeviceInfo())]).findings
         if one.cause == CAUSE
     )
     assert found.headline.startswith("Python of torch, called in train, takes")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import kineto
 
 HERE = Path(__file__).parents[3]
@@ -18,7 +18,7 @@ def diagnosis(name: str):
     path = TRACES / f"{name}.pt.trace.json.gz"
     if not path.exists():
         pytest.skip("the recorded traces are not here; WHYIDLE_TRACES names their folder")
-    return diagnose([kineto.load(path)])
+    return diagnose_job([kineto.load(path)])
 
 
 @pytest.mark.parametrize(

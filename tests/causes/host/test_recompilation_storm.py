@@ -29,7 +29,7 @@ def test_the_prediction_covers_the_twin_without_compiling(name):
     assert proof
     assert "3 of" in proof.headline
     assert covers(proof, measured(sick, train(set())))
-    once = catalog.fixes()["mark-dynamic"].decide(proof).predicted
+    once = catalog.load_fixes()["mark-dynamic"].decide(proof).predicted
     assert once.speedup == pytest.approx(measured(sick, train(set())), rel=0.03)
 
 

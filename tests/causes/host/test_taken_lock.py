@@ -5,7 +5,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
@@ -31,7 +31,7 @@ def train(*phases, steps=30):
 
 
 def judge(cause, timeline):
-    return contracts.run_cause(catalog.causes()[cause], [timeline])
+    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
 
 
 CAUSES = ("python-overhead-in-step", "python-between-operators", "blocking-logging-upload")
@@ -41,7 +41,7 @@ def test_nothing_is_blamed_for_it_and_the_verdict_says_where_it_is():
     job = train(("sleep_locked", 60))
     assert Facts(job).reasons["locked"] == pytest.approx(0.6, abs=0.02)
     assert [judge(cause, job) for cause in CAUSES] == [None] * 3
-    found = diagnose([job])
+    found = diagnose_job([job])
     assert found.verdict.state == "inconclusive"
     assert "act (train.py:43)" in found.verdict.headline
     assert "lock" in found.verdict.headline
@@ -51,7 +51,7 @@ def test_what_is_asleep_then_is_not_taken_for_a_blocking_call():
     """Looks between two of its sleeps find the thread running, and no lock taken."""
     job = train(("sleep_locked", 60), ("work", 5))
     assert judge("blocking-logging-upload", job) is None
-    assert Facts(job).share("blocked") < 0.01
+    assert Facts(job).bucket_share("blocked") < 0.01
 
 
 def test_python_that_runs_is_blamed():
@@ -70,7 +70,7 @@ def test_python_beside_a_call_that_waits_stays_python():
 
 
 def test_a_small_finding_beside_it_is_not_the_verdict():
-    found = diagnose([train(("sleep_locked", 60), ("collect", 10))])
+    found = diagnose_job([train(("sleep_locked", 60), ("collect", 10))])
     (beside,) = [one for one in found.findings if one.severity != "info"]
     assert beside.cause == "python-gc-pauses"
     assert (found.verdict.state, found.verdict.bound) == ("starved", "host")
@@ -79,6 +79,6 @@ def test_a_small_finding_beside_it_is_not_the_verdict():
 
 
 def test_a_finding_that_explains_most_is_the_verdict():
-    found = diagnose([train(("python", 60), ("collect", 10))])
+    found = diagnose_job([train(("python", 60), ("collect", 10))])
     assert found.verdict.bound == "host"
     assert found.verdict.headline.endswith(found.findings[0].headline)

@@ -118,7 +118,7 @@ def test_launches_that_are_slow_for_their_recording_are_not_the_host_s():
     burst = {"burst": {"before_s": 0.084, "during_s": 0.12}}
     seen = add_facts(sick.timeline(), burst)
     assert judge(CAUSE, sick).bucket == "host"
-    assert contracts.run_cause(catalog.causes()[CAUSE], [seen]).bucket == "compute"
+    assert contracts.run_cause(catalog.load_causes()[CAUSE], [seen]).bucket == "compute"
 
 
 @pytest.mark.parametrize(("noun", "risk"), [("CPU", "floating-point"), ("GPU", "on the GPU")])
@@ -126,7 +126,7 @@ def test_the_risk_names_the_device_that_it_is_about(noun, risk):
     proof = judge(CAUSE, train("loop"))
     assert proof.facts.noun == "GPU"
     told = replace(proof, facts=replace(proof.facts, noun=noun))
-    assert catalog.fixes()["fused-optimizer"].decide(told).risk.endswith(risk)
+    assert catalog.load_fixes()["fused-optimizer"].decide(told).risk.endswith(risk)
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: train("loop"), healthy=lambda: train("fused"))}

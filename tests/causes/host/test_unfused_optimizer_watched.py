@@ -30,7 +30,7 @@ def test_what_is_left_is_bytes_and_tensors():
 
 def test_the_risk_names_no_gpu_where_there_is_none():
     proof = judged(100, 2_000_000, 20)
-    assert "GPU" not in catalog.fixes()["fused-optimizer"].decide(proof).risk
+    assert "GPU" not in catalog.load_fixes()["fused-optimizer"].decide(proof).risk
 
 
 def test_what_the_caches_keep_is_updated_faster():

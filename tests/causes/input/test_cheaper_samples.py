@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.loading import BATCH, Iterator, Loading
 from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing import contracts
@@ -45,10 +45,10 @@ def job(stack, *, cores, waits=False, computing=30):
 
 
 def fixes(timeline):
-    cause = catalog.causes()["dataloader-no-workers"]
+    cause = catalog.load_causes()["dataloader-no-workers"]
     proof = contracts.run_cause(cause, [timeline])
     contracts.check_proof(cause, proof)
-    (found,) = [f for f in diagnose([timeline]).findings if f.cause == "dataloader-no-workers"]
+    (found,) = [f for f in diagnose_job([timeline]).findings if f.cause == "dataloader-no-workers"]
     return {fix.fix: fix for fix in found.fixes}
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine import record
-from whyidle.engine.watch import diagnose_recording, note_end
+from whyidle.engine.recording import launcher
+from whyidle.engine.recording.recording_diagnosis import diagnose_recording, note_end
 
 pytest.importorskip("torch")
 
@@ -32,7 +32,11 @@ def watched(name: str, folder: Path):
     recording.mkdir()
     command = [sys.executable, str(JOB), name, str(folder)]
     done = subprocess.run(
-        command, env=record.environment(recording), capture_output=True, text=True, check=True
+        command,
+        env=launcher.command_environment(recording),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert name in done.stdout
     assert not done.stderr

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from whyidle import catalog
-from whyidle.analysis.cores import BUSY_CORE
+from whyidle.analysis.core_capacity import BUSY_CORE
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.fitting import WAITING
 from whyidle.analysis.forecast import hidden_loading
-from whyidle.engine.diagnose import diagnose
+from whyidle.analysis.worker_capacity import WAITING
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.engine.wording import summarize_edits
 from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.model.telemetry import Series, Telemetry
@@ -159,7 +159,7 @@ class Job:
 
 
 def judge(cause, job):
-    declared = catalog.causes()[cause]
+    declared = catalog.load_causes()[cause]
     return judged(declared, job.run)
 
 
@@ -252,7 +252,7 @@ def test_more_workers_wait_for_more_at_a_time():
     """Their prediction is their own, and nothing where the storage is at its limit."""
     job = replace(STORED, train=5)
     proof = judge("remote-storage-fetch-stall", job)
-    told = catalog.fixes()["loader-workers"].decide(proof).predicted
+    told = catalog.load_fixes()["loader-workers"].decide(proof).predicted
     more = replace(job, workers=proof.facts.workers)
     assert 1 / told.speedup == pytest.approx(1 / speedup(job, more), abs=0.03)
     assert told.low == 1.0
@@ -302,7 +302,7 @@ def test_the_first_batch_of_an_epoch_is_waited_for_once():
 def test_what_workers_wait_for_is_one_thing_only(cause):
     """Siblings that need the same evidence are silent."""
     job = SICK[cause][0]
-    assert Facts(job.run).workers.kind == WAITS[cause]
+    assert Facts(job.run).workers.wait_kind == WAITS[cause]
     others = {other for other, kind in WAITS.items() if kind != WAITS[cause]}
     assert not [other for other in others if judge(other, job)]
 
@@ -346,7 +346,7 @@ def test_what_taking_a_batch_takes_beside_unpacking_it_stays_with_leaner_batches
     takes = timeline.loading.takes.copy()
     takes["unpickle"] = ms(2)
     seen = replace(timeline, loading=replace(timeline.loading, takes=takes))
-    declared = catalog.causes()["worker-handoff-bottleneck"]
+    declared = catalog.load_causes()["worker-handoff-bottleneck"]
     whole, partly = declared.test(Facts(timeline)), declared.test(Facts(seen))
     step = Facts(timeline).step_s
     assert whole.predicted.speedup == pytest.approx(step / (step - 5.4e-3), rel=0.02)
@@ -363,7 +363,7 @@ def test_a_few_tensors_are_no_slow_hand_off_unless_unpacking_them_is(tensors, un
     takes = timeline.loading.takes.copy()
     takes["unpickle"] = ms(unpickle)
     seen = replace(timeline, loading=replace(timeline.loading, takes=takes, tensors=tensors))
-    proof = catalog.causes()["worker-handoff-bottleneck"].test(Facts(seen))
+    proof = catalog.load_causes()["worker-handoff-bottleneck"].test(Facts(seen))
     assert bool(proof) is found
 
 
@@ -391,8 +391,8 @@ def test_a_batch_that_its_busy_worker_has_yet_to_pack_is_not_slow_to_take():
 def test_packing_and_unpacking_count_together():
     """Neither alone takes as long as making a batch."""
     both = Job(workers=1, train=7, cpu=5, pickle=3, unpickle=4.2, cores=2.0)
-    assert Facts(both.run).workers.kind == "handoff"
-    assert Facts(replace(both, cpu=12).run).workers.kind == "work"
+    assert Facts(both.run).workers.wait_kind == "handoff"
+    assert Facts(replace(both, cpu=12).run).workers.wait_kind == "work"
 
 
 def test_workers_that_packing_keeps_from_the_lock_wait_for_the_hand_off():
@@ -415,22 +415,22 @@ def stopped(job, share):
     "job", [STORED, SMALL, WORK, CROWDED], ids=["storage", "small files", "work", "crowd"]
 )
 def test_workers_that_somebody_stops_wait_for_nothing_of_their_own(job):
-    assert Facts(stopped(job, 0.0)).workers.kind == Facts(job.run).workers.kind
+    assert Facts(stopped(job, 0.0)).workers.wait_kind == Facts(job.run).workers.wait_kind
     timeline = stopped(job, 0.75)
-    assert Facts(timeline).workers.stops.share == pytest.approx(0.75, abs=0.05)
-    assert Facts(timeline).workers.kind is None
-    assert not [cause for cause in SICK if judged(catalog.causes()[cause], timeline)]
+    assert Facts(timeline).workers.process_stops.share == pytest.approx(0.75, abs=0.05)
+    assert Facts(timeline).workers.wait_kind is None
+    assert not [cause for cause in SICK if judged(catalog.load_causes()[cause], timeline)]
 
 
 def test_stops_do_not_make_packing_dearer():
     """What it costs is counted in CPU time."""
-    assert Facts(stopped(HANDED, 0.75)).workers.kind == "handoff"
+    assert Facts(stopped(HANDED, 0.75)).workers.wait_kind == "handoff"
 
 
 def test_workers_that_are_stopped_now_and_then_are_too_few_all_the_same():
     found = Facts(stopped(WORK, 0.1)).workers
-    assert 0.05 < found.stops.share < 0.15
-    assert found.kind == "work"
+    assert 0.05 < found.process_stops.share < 0.15
+    assert found.wait_kind == "work"
 
 
 def test_workers_that_are_held_still_now_and_then_wait_for_storage():
@@ -443,13 +443,13 @@ UNEVEN = replace(BURSTY, slow=(12, 80.0), ready=2)
 def test_what_a_call_takes_beside_waiting_does_not_hide_slow_batches():
     """8 ms in each call go to something else: a crowded machine, a thread that wants the lock."""
     sick = replace(UNEVEN, slow=(12, 65.0), beside=8.0)
-    assert Facts(sick.run).workers.kind == "burst"
+    assert Facts(sick.run).workers.wait_kind == "burst"
     proof = judge("bursty-loader-shallow-prefetch", sick)
     assert covers(proof, speedup(sick, replace(sick, prefetch=8)), slack=0.02)
 
 
 def test_slow_batches_that_cost_less_than_taking_those_that_are_ready_are_no_burst():
-    assert Facts(replace(UNEVEN, unpickle=9.0).run).workers.kind != "burst"
+    assert Facts(replace(UNEVEN, unpickle=9.0).run).workers.wait_kind != "burst"
 
 
 def test_random_augmentation_is_not_repeated_work():
@@ -462,23 +462,23 @@ def test_workers_that_read_through_a_library_are_told_to_read_less(library):
     inner = f"/usr/lib/python3.11/site-packages/{library}/_hl/dataset.py(872): __getitem__;"
     timeline = replace(WORK, cores=2.0).run
     looked = replace(timeline.loading, stacks=((inner if library else "") + ITEM,))
-    found = judged(catalog.causes()["heavy-cpu-transform"], replace(timeline, loading=looked))
-    decide = {name: catalog.fixes()[name].decide for name in ("cheaper-reads", "whole-arrays")}
+    found = judged(catalog.load_causes()["heavy-cpu-transform"], replace(timeline, loading=looked))
+    decide = {name: catalog.load_fixes()[name].decide for name in ("cheaper-reads", "whole-arrays")}
     assert (decide["cheaper-reads"](found) is not None) == bool(library)
     assert (decide["whole-arrays"](found) is None) == bool(library)
 
 
 def test_starting_workers_is_no_waiting_for_their_batches():
     workers = Facts(RESTARTED.run).workers
-    assert workers.waiting < 0.02
-    assert Facts(RESTARTED.run).share("input") > 0.2
+    assert workers.waiting_share < 0.02
+    assert Facts(RESTARTED.run).bucket_share("input") > 0.2
 
 
 @pytest.mark.parametrize(
     "job", [Job(cpu=20, others=50), replace(WORK, threads=4, cores=16.0)], ids=["others", "room"]
 )
 def test_threads_that_have_cores_to_run_on_are_work(job):
-    assert Facts(job.run).workers.kind == "work"
+    assert Facts(job.run).workers.wait_kind == "work"
 
 
 def test_two_workers_never_beat_the_cores():
@@ -498,7 +498,7 @@ def test_a_deeper_queue_does_not_reach_into_the_next_epoch():
     proof = judge("bursty-loader-shallow-prefetch", sick)
     assert proof
     assert covers(proof, speedup(sick, cured), slack=0.04)
-    assert proof.high < 0.8 * Facts(sick.run).workers.waiting
+    assert proof.high < 0.8 * Facts(sick.run).workers.waiting_share
 
 
 BESIDE = replace(CROWDED, cpu=12, others=8, delay=20, cores=2.0)
@@ -513,7 +513,7 @@ def test_far_more_workers_than_cores_are_too_many():
     found = judge("cpu-oversubscription", SURPLUS)
     assert found.headline == "16 workers share 2 cores"
     assert covers(found, speedup(SURPLUS, replace(SURPLUS, workers=2, delay=5)), slack=0.02)
-    every = catalog.fixes()
+    every = catalog.load_fixes()
     (edit,) = every["fewer-workers"].decide(found).edits
     assert (edit.knob, edit.value, edit.was) == ("loader.workers", 2, 16)
     assert max(edit.among) < 16
@@ -526,8 +526,8 @@ def test_whatever_is_too_many_is_made_fewer_at_once():
     too many workers."""
     run = used_up(replace(SURPLUS, threads=4, others=8))
     run = add_facts(run, {"switches": {"num_threads": 8}})
-    every = catalog.fixes()
-    found = contracts.run_cause(catalog.causes()["cpu-oversubscription"], [run])
+    every = catalog.load_fixes()
+    found = contracts.run_cause(catalog.load_causes()["cpu-oversubscription"], [run])
     plan = every["threads-to-cores"].decide(found)
     assert [(one.knob, one.value, one.was) for one in plan.edits] == [
         ("loader.workers", 2, 16),
@@ -546,13 +546,13 @@ def test_whatever_is_too_many_is_made_fewer_at_once():
 @pytest.mark.parametrize("job", [SURPLUS, CROWDED], ids=["workers", "threads"])
 def test_what_alone_is_too_many_is_made_fewer_alone(job):
     found = judge("cpu-oversubscription", job)
-    assert catalog.fixes()["threads-to-cores"].decide(found) is None
+    assert catalog.load_fixes()["threads-to-cores"].decide(found) is None
 
 
 def test_workers_of_several_threads_each_are_told_of_their_threads():
     found = judge("cpu-oversubscription", CROWDED)
-    assert catalog.fixes()["fewer-workers"].decide(found) is None
-    assert catalog.fixes()["one-thread-per-worker"].decide(found)
+    assert catalog.load_fixes()["fewer-workers"].decide(found) is None
+    assert catalog.load_fixes()["one-thread-per-worker"].decide(found)
 
 
 @pytest.mark.parametrize(
@@ -561,12 +561,12 @@ def test_workers_of_several_threads_each_are_told_of_their_threads():
     ids=["two per core", "they have their cores", "they wait for storage"],
 )
 def test_workers_that_are_not_far_too_many(changed):
-    assert Facts(replace(SURPLUS, **changed).run).workers.kind != "crowd"
+    assert Facts(replace(SURPLUS, **changed).run).workers.wait_kind != "crowd"
 
 
 def test_too_many_workers_keep_the_training_thread_from_its_core_beside_other_programs():
     job = replace(SURPLUS, cpu=8, delay=330)
-    cause = catalog.causes()["cpu-oversubscription"]
+    cause = catalog.load_causes()["cpu-oversubscription"]
     found, alone = (judged(cause, used_up(job, waits=0.5, used=used)) for used in (1.2, 1.9))
     assert (found.bucket, found.low) == ("compute", 0.0)
     assert 1.0 < found.predicted.speedup < alone.predicted.speedup
@@ -590,12 +590,12 @@ def used_up(job, *, waits=0.4, used=1.95):
 
 def test_workers_that_take_the_cores_from_training_hold_it_up():
     job = replace(BESIDE, cpu=25)
-    assert Facts(job.run).workers.kind == "crowd"
-    found = judged(catalog.causes()["cpu-oversubscription"], used_up(job))
+    assert Facts(job.run).workers.wait_kind == "crowd"
+    found = judged(catalog.load_causes()["cpu-oversubscription"], used_up(job))
     assert (found.bucket, found.low) == ("compute", 0.0)
     assert found.high == pytest.approx(0.4)
     assert 1.0 < found.predicted.speedup < found.predicted.high
-    assert judged(catalog.causes()["cpu-starved-allocation"], used_up(job)) is None
+    assert judged(catalog.load_causes()["cpu-starved-allocation"], used_up(job)) is None
 
 
 def test_threads_that_burn_more_than_the_training_thread_itself_spin():
@@ -607,7 +607,7 @@ def test_threads_that_burn_more_than_the_training_thread_itself_spin():
     for kind, rate in (("user", 1.3), ("system", 0.1)):
         series[f"cpu_{kind}_s@pid{pid}"] = Series(taken.time_ns, np.array([0.0, 4.0 * rate]))
     seen = replace(timeline, telemetry=Telemetry(series, {}))
-    cause = catalog.causes()["cpu-oversubscription"]
+    cause = catalog.load_causes()["cpu-oversubscription"]
     told = [{"switches": {"num_threads": threads}} for threads in (4, 2)]
     proofs = [contracts.run_cause(cause, [add_facts(seen, one)]) for one in told]
     speedups = [proof.predicted.speedup for proof in proofs]
@@ -616,7 +616,7 @@ def test_threads_that_burn_more_than_the_training_thread_itself_spin():
 
 def test_crowded_cores_do_no_more_than_the_job_got_of_them():
     job = replace(BESIDE, cpu=25)
-    cause = catalog.causes()["cpu-oversubscription"]
+    cause = catalog.load_causes()["cpu-oversubscription"]
     less, more = (judged(cause, used_up(job, used=used)).predicted.speedup for used in (1.75, 1.98))
     assert 1.0 <= less < more
 
@@ -626,14 +626,14 @@ def test_crowded_cores_do_no_more_than_the_job_got_of_them():
 )
 def test_a_crowd_beside_training_that_has_its_cores_costs_what_batches_are_waited_for(seen):
     job = replace(BESIDE, cpu=25)
-    found = judged(catalog.causes()["cpu-oversubscription"], used_up(job, **seen))
+    found = judged(catalog.load_causes()["cpu-oversubscription"], used_up(job, **seen))
     assert found.bucket in (None, "input")
-    assert found.high == pytest.approx(Facts(job.run).workers.waiting)
+    assert found.high == pytest.approx(Facts(job.run).workers.waiting_share)
 
 
 def test_workers_of_one_thread_each_that_use_up_the_cores_need_more_of_them():
     job = replace(BESIDE, cpu=25, threads=1, others=0)
-    assert judged(catalog.causes()["cpu-starved-allocation"], used_up(job))
+    assert judged(catalog.load_causes()["cpu-starved-allocation"], used_up(job))
 
 
 STARVED = Job(workers=1, train=85, cpu=57, delay=43, cores=1.0)
@@ -643,7 +643,7 @@ STARVED = Job(workers=1, train=85, cpu=57, delay=43, cores=1.0)
 def test_more_cores_bring_that_nobody_waits_for_one():
     """At best both take the time that they need, and the loader is the slower one; cores that share
     their arithmetic units make both slower, as expected by half of what they may."""
-    found = judged(catalog.causes()["cpu-starved-allocation"], used_up(STARVED, used=1.0))
+    found = judged(catalog.load_causes()["cpu-starved-allocation"], used_up(STARVED, used=1.0))
     cured = replace(STARVED, train=45, delay=0, cores=2.0)
     assert 1 / found.predicted.high == pytest.approx(1 / speedup(STARVED, cured), abs=0.03)
     shared = replace(cured, cpu=57 + (1 / BUSY_CORE[1] - 1) * 45)
@@ -653,7 +653,9 @@ def test_more_cores_bring_that_nobody_waits_for_one():
 
 def test_more_cores_do_not_make_the_training_thread_any_faster():
     job = replace(STARVED, cpu=10, delay=10, train=55, workers=2)
-    found = judged(catalog.causes()["cpu-starved-allocation"], used_up(job, waits=0.9, used=1.0))
+    found = judged(
+        catalog.load_causes()["cpu-starved-allocation"], used_up(job, waits=0.9, used=1.0)
+    )
     assert found is None or found.predicted.high <= 1 / 0.45
 
 
@@ -671,7 +673,7 @@ def test_another_order_is_tried_where_a_chain_of_transforms_was_seen():
     timeline = replace(WORK, cores=2.0).run
     seen = tuple(replace(loader, chained=True) for loader in timeline.loading.loaders)
     chained = replace(timeline, loading=replace(timeline.loading, loaders=seen))
-    proof = judged(catalog.causes()["heavy-cpu-transform"], chained)
+    proof = judged(catalog.load_causes()["heavy-cpu-transform"], chained)
     assert "cheap-transforms-first" in treat(proof)
 
 
@@ -694,18 +696,18 @@ def transforming(job):
     timeline = job.run
     seen = tuple(replace(loader, transforms=True) for loader in timeline.loading.loaders)
     chained = replace(timeline, loading=replace(timeline.loading, loaders=seen))
-    return judged(catalog.causes()["heavy-cpu-transform"], chained)
+    return judged(catalog.load_causes()["heavy-cpu-transform"], chained)
 
 
 def treat(proof):
     """What is proposed for data that takes the CPU's time."""
-    every = catalog.fixes().items()
+    every = catalog.load_fixes().items()
     plans = {name: one.decide(proof) for name, one in every if "heavy-cpu-transform" in one.causes}
     return {name for name, plan in plans.items() if plan is not None}
 
 
 def test_workers_that_something_in_the_process_bound_to_a_core():
-    assert Facts(BOUND.run).workers.kind == "bound"
+    assert Facts(BOUND.run).workers.wait_kind == "bound"
     found = judge("narrowed-cpu-affinity", BOUND)
     assert found.headline == "Loader workers may use 1 of the 4 cores that the command was given"
     cured = replace(BOUND, delay=0)
@@ -715,14 +717,14 @@ def test_workers_that_something_in_the_process_bound_to_a_core():
 
 def test_what_binds_them_is_named_where_the_environment_tells():
     told = {"environment": {"OMP_PROC_BIND": "true", "KMP_AFFINITY": "none"}}
-    declared = catalog.causes()["narrowed-cpu-affinity"]
+    declared = catalog.load_causes()["narrowed-cpu-affinity"]
     found = judged(declared, add_facts(BOUND.run, told))
     assert found.headline.endswith(": OMP_PROC_BIND=true binds them")
 
 
 def test_cores_that_something_in_the_process_took_are_not_wanting():
     """The command was given enough: more of them would be bound away as these are."""
-    cause = catalog.causes()["cpu-starved-allocation"]
+    cause = catalog.load_causes()["cpu-starved-allocation"]
     assert judged(cause, used_up(replace(BOUND, given=None), used=1.0))
     assert judged(cause, used_up(BOUND, used=1.0)) is None
 
@@ -744,7 +746,7 @@ def test_workers_that_are_not_bound_or_do_not_feel_it(changed):
 def test_more_workers_are_given_the_cores_that_something_took():
     """One that has a core for itself is slow all the same, and more of them would be bound too."""
     job = replace(WORK, workers=1, cores=1.0, given=8.0)
-    assert Facts(job.run).workers.kind == "work"
+    assert Facts(job.run).workers.wait_kind == "work"
     found = judge("dataloader-too-few-workers", job)
     assert found.facts.bound
     assert found.facts.workers > 1
@@ -753,7 +755,7 @@ def test_more_workers_are_given_the_cores_that_something_took():
 
 def test_ranks_that_share_the_cores_out_leave_none_to_give_back():
     ranks = replace(BOUND.run, world_size=4)
-    assert judged(catalog.causes()["narrowed-cpu-affinity"], ranks) is None
+    assert judged(catalog.load_causes()["narrowed-cpu-affinity"], ranks) is None
 
 
 def test_a_loader_that_waits_is_expected_to_wait_in_as_many_workers_as_it_is_given():
@@ -766,12 +768,12 @@ def test_missing_cores_cost_what_is_waited_for_them_where_that_is_more_than_for_
     """What the finding costs is no less than what twice the cores win."""
     for waits, bucket in ((0.5, "compute"), (0.05, "input")):
         seen = used_up(STARVED, waits=waits, used=1.0)
-        found = judged(catalog.causes()["cpu-starved-allocation"], seen)
+        found = judged(catalog.load_causes()["cpu-starved-allocation"], seen)
         assert found.bucket == bucket
-        told = diagnose([seen])
+        told = diagnose_job([seen])
         contracts.check_bounds(told)
         costs = next(each for each in told.findings if each.cause == "cpu-starved-allocation")
-        assert costs.beyond == (bucket == "input")
+        assert costs.exceeds_bucket == (bucket == "input")
 
 
 PAIRS = {

@@ -34,7 +34,8 @@ def median_step_s(name: str) -> float:
 @pytest.mark.parametrize("letter", "abc")
 def test_resnet_without_loader_stalls_takes_as_long_as_its_twin_with_workers(letter):
     proof = contracts.run_cause(
-        catalog.causes()["dataloader-no-workers"], [recorded(f"resnet50_v100_workers0_{letter}")]
+        catalog.load_causes()["dataloader-no-workers"],
+        [recorded(f"resnet50_v100_workers0_{letter}")],
     )
     gained = median_step_s(f"resnet50_v100_workers0_{letter}")
     gained /= median_step_s(f"resnet50_v100_workers4_{letter}")
@@ -45,7 +46,7 @@ def test_resnet_without_loader_stalls_takes_as_long_as_its_twin_with_workers(let
 
 def test_workers_win_a_launch_bound_toy_little():
     proof = contracts.run_cause(
-        catalog.causes()["dataloader-no-workers"], [recorded("mlp_rtx3080_workers0_bs16")]
+        catalog.load_causes()["dataloader-no-workers"], [recorded("mlp_rtx3080_workers0_bs16")]
     )
     gained = median_step_s("mlp_rtx3080_workers0_bs16") / median_step_s("mlp_rtx3080_workers8_bs16")
     assert proof is not None
@@ -57,12 +58,12 @@ def test_workers_win_a_launch_bound_toy_little():
 )
 @pytest.mark.parametrize("cause", ["dataloader-no-workers", "dataloader-too-few-workers"])
 def test_workers_that_keep_up_are_not_blamed(name, cause):
-    assert contracts.run_cause(catalog.causes()[cause], [recorded(name)]) is None
+    assert contracts.run_cause(catalog.load_causes()[cause], [recorded(name)]) is None
 
 
 def test_preparation_outside_any_loader():
     proof = contracts.run_cause(
-        catalog.causes()["heavy-cpu-transform"], [recorded("timesformer_h100")]
+        catalog.load_causes()["heavy-cpu-transform"], [recorded("timesformer_h100")]
     )
     assert proof is not None
     assert 0.5 < proof.low <= proof.high < 0.6

@@ -4,7 +4,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.guest import Guest
@@ -37,17 +37,17 @@ def train(waits, wait_ms=60, steps=30, loop=LOOP):
 
 
 def judge(cause, timeline):
-    return contracts.run_cause(catalog.causes()[cause], [timeline])
+    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
 
 
 @pytest.mark.parametrize("waits", TAKEN.values(), ids=TAKEN)
 def test_a_wait_for_the_job_s_own_producer_is_input(waits):
     job = train(waits)
     proof = judge("slow-producer", job)
-    contracts.check_proof(catalog.causes()["slow-producer"], proof)
+    contracts.check_proof(catalog.load_causes()["slow-producer"], proof)
     assert (proof.where[0].file, proof.where[0].line) == ("/job/train.py", 15)
     assert judge("blocking-logging-upload", job) is None
-    found = diagnose([job])
+    found = diagnose_job([job])
     assert (found.verdict.bound, found.findings[0].cause) == ("input", "slow-producer")
     assert found.attribution.input == pytest.approx(0.6, abs=0.02)
 
@@ -58,7 +58,7 @@ def test_the_user_s_folder_may_be_called_as_a_library_is(folder):
     job = train(TAKEN["a process's queue"], loop=loop)
     proof = judge("slow-producer", job)
     assert (proof.where[0].file, proof.where[0].line) == (f"/home/me/{folder}/train.py", 15)
-    assert diagnose([job]).findings[0].cause == "slow-producer"
+    assert diagnose_job([job]).findings[0].cause == "slow-producer"
 
 
 def test_what_no_wait_would_bring_lies_within_the_prediction():
@@ -121,7 +121,7 @@ def test_short_work_before_a_wait_is_no_blocking_call():
         ("backward", ms(2), True),
         ("step", ms(1), True),
     ]
-    found = {one.cause for one in diagnose([looked_at(step * 200, ms(17))]).findings}
+    found = {one.cause for one in diagnose_job([looked_at(step * 200, ms(17))]).findings}
     assert "slow-producer" in found
     assert "blocking-logging-upload" not in found
 

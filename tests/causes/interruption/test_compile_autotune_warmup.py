@@ -8,7 +8,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import kineto
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing import contracts
@@ -48,7 +48,7 @@ def test_a_cold_start_and_its_steady_steps():
 
 def test_a_cache_on_disk_saves_most_of_compiling_and_no_other_set_up():
     proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
-    told = catalog.fixes()["compile-cache"].decide(proof).predicted
+    told = catalog.load_fixes()["compile-cache"].decide(proof).predicted
     spent = proof.high
     assert 1 / told.speedup == pytest.approx(1 - 0.8 * spent, abs=0.01)
     assert 1 / told.low == pytest.approx(1 - 0.6 * spent, abs=0.01)
@@ -60,8 +60,8 @@ def test_a_run_that_is_over_soon_need_not_compile(steps, advised):
     """Its steps take longer then; a run of many has made up for the start."""
     sick = job([ms(400), *[0] * (steps - 1)]).timeline()
     watched = add_facts(sick, {"compile": {"functions": 1}})
-    proof = contracts.run_cause(catalog.causes()["compile-autotune-warmup"], [watched])
-    plan = proof and catalog.fixes()["compile-long-runs"].decide(proof)
+    proof = contracts.run_cause(catalog.load_causes()["compile-autotune-warmup"], [watched])
+    plan = proof and catalog.load_fixes()["compile-long-runs"].decide(proof)
     assert bool(plan) is advised
     if plan:
         told = 1 / plan.predicted.speedup
@@ -70,7 +70,7 @@ def test_a_run_that_is_over_soon_need_not_compile(steps, advised):
 
 def test_nobody_knows_how_long_a_run_of_which_only_a_recording_is_left_was():
     proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
-    assert catalog.fixes()["compile-long-runs"].decide(proof) is None
+    assert catalog.load_fixes()["compile-long-runs"].decide(proof) is None
 
 
 def test_a_single_recorded_step_that_compiles():
@@ -97,7 +97,7 @@ def test_a_warm_up_step_outside_the_steady_ones_is_not_their_cost():
 )
 def test_real_cold_starts(name):
     timeline = kineto.load(FOLDER / "kineto" / f"{name}.pt.trace.json.gz")
-    cause = catalog.causes()["compile-autotune-warmup"]
+    cause = catalog.load_causes()["compile-autotune-warmup"]
     proof = contracts.run_cause(cause, [timeline])
     assert proof is not None
     contracts.check_proof(cause, proof)
@@ -115,7 +115,7 @@ def test_a_job_of_the_cpu_compiles_too():
                 sick.python(COMPILER, pause)
             for _ in range(20):
                 sick.op("aten::mm", host=us(500))
-    diagnosis = diagnose([replace(sick.timeline(), info=DeviceInfo())])
+    diagnosis = diagnose_job([replace(sick.timeline(), info=DeviceInfo())])
     assert diagnosis.findings[0].cause == "compile-autotune-warmup"
     assert "interrupted" in diagnosis.verdict.headline
 

@@ -30,7 +30,7 @@ def drawing(every, *, stack=DRAW, steps=60, look=4):
 
 
 def judge(timeline):
-    return catalog.causes()["blocking-logging-upload"].test(Facts(timeline))
+    return catalog.load_causes()["blocking-logging-upload"].test(Facts(timeline))
 
 
 def value(proof, quantity):
@@ -56,7 +56,7 @@ LEAST = "steps seen to log, at least"
 @pytest.mark.parametrize(("stack", "pictures"), [(DRAW, True), (SEND, False)])
 def test_pictures_have_no_histograms_and_no_threads(stack, pictures):
     proof = judge(drawing(10, stack=stack))
-    told = catalog.fixes()["fewer-reports"].decide(proof).summary
+    told = catalog.load_fixes()["fewer-reports"].decide(proof).summary
     assert told.startswith("draw") == pictures
     assert ("histograms" in told) != pictures
     assert ("thread" in told) != pictures
@@ -78,7 +78,7 @@ def test_a_count_of_looks_is_told_as_the_least():
 )
 def test_fixes_are_told_for_the_tracker_that_is_used(stack, mlflow, histograms):
     proof = judge(drawing(1, stack=f"/lib/site-packages/{stack};/job/train.py(56): <module>"))
-    plans = {n: catalog.fixes()[f"{n}-reports"].decide(proof) for n in ("background", "fewer")}
+    plans = {n: catalog.load_fixes()[f"{n}-reports"].decide(proof) for n in ("background", "fewer")}
     assert ("mlflow" in plans["background"].summary) == mlflow
     assert ("copies" in plans["background"].summary) == histograms
     beside = plans["background"].predicted or proof.predicted

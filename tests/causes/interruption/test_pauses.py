@@ -259,7 +259,7 @@ def test_how_a_watched_job_evaluates_is_told(name, asks):
                     guest.wait(LOOP, us(100))
             with guest.call(EVALUATE, HostKind.PYTHON):  # a mark tells of gradients, this does not
                 guest.work(LOOP, ms(5))
-    proof = contracts.run_cause(catalog.causes()["heavy-evaluation"], [guest.timeline()])
+    proof = contracts.run_cause(catalog.load_causes()["heavy-evaluation"], [guest.timeline()])
     assert proof.facts.batches == asks
     spared = proof.facts.without_graph
     assert (spared is not None) == (name == "evaluation#grad")
@@ -277,7 +277,7 @@ def test_larger_batches_spare_a_cpu_what_lies_between_its_operators(between):
             with made.span(EVALUATE, "python_function"):
                 made.op("aten::mm", host=ms(10))
     timeline = replace(made.timeline(), info=DeviceInfo())
-    predicted = catalog.causes()["heavy-evaluation"].test(Facts(timeline)).predicted
+    predicted = catalog.load_causes()["heavy-evaluation"].test(Facts(timeline)).predicted
     spared = 0.5 * 0.75 * between / 1000
     assert predicted.speedup == pytest.approx(1 / (1 - spared), abs=0.03)
     assert predicted.high == pytest.approx(2.0, abs=0.1)
@@ -298,7 +298,7 @@ def collecting(every, length=40_000):
 
 def predicted_and_measured(every):
     sick = collecting(every)
-    proof = contracts.run_cause(catalog.causes()["python-gc-pauses"], [sick])
+    proof = contracts.run_cause(catalog.load_causes()["python-gc-pauses"], [sick])
     return proof, Facts(sick).step_s / Facts(collecting(0)).step_s
 
 
@@ -318,7 +318,7 @@ def test_where_each_step_collects_the_cold_cache_is_bounded():
 def test_a_short_collection_leaves_little_behind():
     """It takes no more lines from the cache than it reads."""
     sick = collecting(1, 200)
-    proof = contracts.run_cause(catalog.causes()["python-gc-pauses"], [sick])
+    proof = contracts.run_cause(catalog.load_causes()["python-gc-pauses"], [sick])
     assert proof.predicted.high <= 1.01 / (1 - 2 * proof.high)
 
 
@@ -335,7 +335,7 @@ def test_a_single_long_collection_among_short_ones_may_be_rare():
     proof, short = watched_proof("python-gc-pauses", steps(30_000)), steps(20)
     assert proof.high > 0.08
     assert proof.low < 0.005
-    once = proof.high - Facts(short).share("gc")
+    once = proof.high - Facts(short).bucket_share("gc")
     assert proof.predicted.speedup < 1 / (1 - 0.7 * once)
     assert watched_proof("python-gc-pauses", short) is None
 
@@ -361,7 +361,7 @@ def heap(*, frozen=False, told=True, grows=0):
 
 @pytest.mark.parametrize("grows", [0, 30])
 def test_young_objects_and_what_the_heap_grows_by_are_still_looked_through(monkeypatch, grows):
-    monkeypatch.setattr("whyidle.causes.interruption._generations.WHOLE_STEPS", 100)
+    monkeypatch.setattr("whyidle.causes.interruption._gc_generations.WHOLE_STEPS", 100)
     sick, cured = heap(grows=grows), heap(grows=grows, frozen=True)
     predicted = watched_proof("python-gc-pauses", sick).predicted
     measured = Facts(sick).step_s / Facts(cured).step_s
@@ -399,7 +399,7 @@ def keeping(then, *, between=None, saved=True):
 
 
 def watched_proof(cause, timeline):
-    return contracts.run_cause(catalog.causes()[cause], [timeline])
+    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_a_wait_for_the_disk_after_saving_is_part_of_the_save(then):
     assert watched_proof("blocking-logging-upload", sick) is None
     proof = watched_proof("sync-checkpoint", sick)
     assert proof.high == pytest.approx(50 / 100, abs=0.03)
-    assert Facts(sick).share("blocked") < 0.01
+    assert Facts(sick).bucket_share("blocked") < 0.01
 
 
 @pytest.mark.parametrize(
@@ -428,4 +428,4 @@ def test_a_wait_for_the_disk_after_saving_is_part_of_the_save(then):
 def test_other_waits_are_none_of_the_save_s(then, more):
     sick = keeping(then, **more)
     assert watched_proof("blocking-logging-upload", sick) is not None
-    assert Facts(sick).share("blocked") > 0.2
+    assert Facts(sick).bucket_share("blocked") > 0.2

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from imagined import MS, Imagined, S, finding
 
-from whyidle.engine.watch import read
+from whyidle.engine.recording.recording_diagnosis import read_recording
 from whyidle.testing.pairs import Pair
 
 SCAN = "/home/me/train.py(12): scan;/home/me/train.py(40): <module>"
@@ -102,7 +102,7 @@ def build_recording(scan_s):
     """A recording whose process scans its files for so long before the first step."""
     with TemporaryDirectory() as folder:
         job(Path(folder), [(SCAN, round(scan_s * S))])
-        return read(Path(folder))
+        return read_recording(Path(folder))
 
 
 PAIRS = {

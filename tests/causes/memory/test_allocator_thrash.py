@@ -58,7 +58,7 @@ def test_of_a_burst_its_run_tells_that_the_cache_is_emptied():
     """A burst holds operators and calls of the runtime, and no Python."""
     burst, live = Facts(train(every=1).timeline()), Facts(told().timeline())
     burst.live = live
-    proof = catalog.causes()[CAUSE].test(burst)
+    proof = catalog.load_causes()[CAUSE].test(burst)
     assert proof.facts.emptied is True
     assert proof.where[0].function == "clear"
     told_per_step = {one.quantity: one.value for one in proof.evidence}
@@ -68,7 +68,7 @@ def test_of_a_burst_its_run_tells_that_the_cache_is_emptied():
 def test_a_cache_that_is_emptied_once_an_epoch_is_not_what_steps_allocate_for():
     burst, live = Facts(train(every=1).timeline()), Facts(told(every=20).timeline())
     burst.live = live
-    proof = catalog.causes()[CAUSE].test(burst)
+    proof = catalog.load_causes()[CAUSE].test(burst)
     assert proof.facts.emptied is False
     assert "emptied" not in proof.headline
 

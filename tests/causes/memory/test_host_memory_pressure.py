@@ -38,7 +38,7 @@ def recorded(values, workers=2):
 
 
 def judge(values, cause="host-memory-pressure", **job):
-    declared = catalog.causes()[cause]
+    declared = catalog.load_causes()[cause]
     proof = contracts.run_cause(declared, [recorded(values, **job)])
     if proof is not None:
         contracts.check_proof(declared, proof)

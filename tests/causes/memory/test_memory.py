@@ -2,7 +2,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnose import diagnose
+from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.jobs import launch_bound
 from whyidle.testing.pairs import Pair
@@ -32,7 +32,7 @@ def test_memory_that_grows_with_every_step():
 
 
 def test_a_leak_costs_nothing_yet_and_is_told():
-    diagnosis = diagnose([train([(20 + 2 * i) * GB for i in range(8)]).timeline()])
+    diagnosis = diagnose_job([train([(20 + 2 * i) * GB for i in range(8)]).timeline()])
     leak = next(f for f in diagnosis.findings if f.cause == "memory-leak-growth")
     assert leak.severity == "info"
     assert leak.lost.high == 0.0
@@ -55,7 +55,7 @@ def test_memory_that_does_not_leak(used):
 def test_a_device_whose_memory_was_not_recorded():
     facts = Facts(launch_bound().timeline())
     assert not len(facts.timeline.memory.time)
-    assert catalog.causes()["memory-leak-growth"].test(facts) is None
+    assert catalog.load_causes()["memory-leak-growth"].test(facts) is None
 
 
 def test_full_memory_keeps_the_batch_small():

@@ -4,7 +4,7 @@ import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
 from whyidle.analysis.kept_losses import find_kept_losses
-from whyidle.engine.watch import diagnose_jobs
+from whyidle.engine.recording.recording_diagnosis import diagnose_jobs
 from whyidle.testing.contracts import check_bounds
 
 HOST = {

@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 from whyidle.engine.isolation import Isolation
-from whyidle.engine.record import BOOT
+from whyidle.engine.recording.launcher import BOOT
 
 SHORT_S = 60
 

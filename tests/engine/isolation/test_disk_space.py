@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from isolated import python
 
-from whyidle.engine.isolation import Stock, disk_space, isolate
+from whyidle.engine.isolation import RoomWatch, disk_space, isolate
 
 GB = 10**9
 
@@ -36,21 +36,24 @@ def test_half_may_be_taken_and_more_where_enough_is_left(
     disk: SimpleNamespace, whole: int, begun: int, enough: int, short: int
 ):
     disk.f_blocks, disk.f_bavail = whole, begun
-    stock = Stock([Path.cwd()])
-    assert stock.short() == ""
+    stock = RoomWatch([Path.cwd()])
+    assert stock.describe_shortage() == ""
     disk.f_bavail = enough
-    assert stock.short() == ""
+    assert stock.describe_shortage() == ""
     disk.f_bavail = short
-    assert stock.short() != ""
+    assert stock.describe_shortage() != ""
 
 
 def test_it_is_told_where_there_is_no_room(disk: SimpleNamespace, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(disk_space.tempfile, "gettempdir", lambda: str(tmp_path))
     disk.f_blocks, disk.f_bavail = 100 * GB, 50 * GB
     (tmp_path / "arm").mkdir()
-    stock = Stock([tmp_path / "arm"])
+    stock = RoomWatch([tmp_path / "arm"])
     disk.f_bavail = 3 * GB
-    assert f"kept in {tmp_path}, where 3.0 GB are left, 50.0 when it began" in stock.short()
+    assert (
+        f"kept in {tmp_path}, where 3.0 GB are left, 50.0 when it began"
+        in stock.describe_shortage()
+    )
 
 
 @pytest.fixture
@@ -74,7 +77,7 @@ def test_disks_come_before_memory(memory: Path, tmp_path: Path):
 def test_what_is_written_is_kept_on_a_disk_where_one_has_room(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, best: str
 ):
-    if all(disk_space._in_memory(Path(each)) for each in disk_space.roomy()):
+    if all(disk_space._in_memory(Path(each)) for each in disk_space.roomy_places()):
         pytest.skip("no other place here")
     monkeypatch.chdir(tmp_path)
     scratch = memory / f"test-scratch-{os.getpid()}"

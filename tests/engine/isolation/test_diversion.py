@@ -17,7 +17,7 @@ import pytest
 from isolated import python, run
 
 from whyidle.engine.isolation import Isolation, isolate, landlock, landlock_launcher
-from whyidle.engine.record import BOOT
+from whyidle.engine.recording.launcher import BOOT
 
 KINDS = ("landlock", "python")
 
@@ -266,7 +266,7 @@ def test_what_is_no_python_cannot_write_and_is_told(with_landlock: Isolation, pr
     assert done.stdout.split() == ["True"] * 4 + ["data"], done.stderr
     assert tree(project) == before
     told = [("program " + each, f"{project / 'train.py'}:4") for each in ("cp", "echo", "mv", "rm")]
-    assert [each[:2] for each in with_landlock.leaks()] == told
+    assert [each[:2] for each in with_landlock.find_leaks()] == told
 
 
 def test_files_that_c_code_opens_are_refused(with_landlock: Isolation, project: Path):
@@ -337,7 +337,7 @@ def test_python_connects_to_itself_only(guard: Isolation, project: Path):
     (project / "train.py").write_text(CONNECT)
     done = run(guard, sys.executable, "train.py")
     assert (done.returncode, done.stdout.split()) == (0, [str(errno.ENETUNREACH)] * 2), done.stderr
-    assert [each[:2] for each in guard.leaks()] == [
+    assert [each[:2] for each in guard.find_leaks()] == [
         ("connection to 192.0.2.1:443", f"{project / 'train.py'}:5"),
         ("connection to metrics.example.org:443", f"{project / 'train.py'}:5"),
     ]
@@ -385,7 +385,7 @@ def test_a_tracker_or_a_proxy_on_this_machine_is_out_of_reach(
     (project / "train.py").write_text(TRACKS)
     done = run(guard, sys.executable, "train.py", str(tracker))
     assert done.stdout.split() == [str(errno.ECONNREFUSED), str(errno.ENETUNREACH)], done.stderr
-    assert [tuple(each) for each in guard.leaks()] == [
+    assert [tuple(each) for each in guard.find_leaks()] == [
         (f"connection to 127.0.0.1:{tracker}", f"{project / 'train.py'}:4", True),
         ("connection to 192.0.2.1:80", f"{project / 'train.py'}:5", True),
     ]
@@ -397,7 +397,7 @@ def test_ranks_meet_at_the_port_that_is_named_for_it(
     monkeypatch.setenv("MASTER_PORT", str(tracker))
     code = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
     python(guard, code, str(tracker))
-    assert guard.leaks() == []
+    assert guard.find_leaks() == []
 
 
 def test_where_the_kernel_knows_no_ports_programs_that_send_are_told_so(
@@ -405,10 +405,10 @@ def test_where_the_kernel_knows_no_ports_programs_that_send_are_told_so(
 ):
     """As before Linux 6.7: the third version of Landlock, asked of a newer kernel."""
     text = landlock.FENCE.read_text()
-    newest = "return call(CREATE, None,"
+    newest = "return system_call(CREATE, None,"
     assert newest in text
     (tmp_path / "landlock_launcher.py").write_text(
-        text.replace(newest, "return 3 or call(CREATE, None,")
+        text.replace(newest, "return 3 or system_call(CREATE, None,")
     )
     monkeypatch.setattr(landlock, "FENCE", tmp_path / "landlock_launcher.py")
     (tmp_path / "scratch").mkdir()
@@ -418,8 +418,8 @@ def test_where_the_kernel_knows_no_ports_programs_that_send_are_told_so(
         if guard.level != "landlock":
             pytest.skip(f"no Landlock to be had here: {guard.why}")
         done = run(guard, sys.executable, "train.py")
-        told = {each.what: each.held for each in guard.leaks()}
-        assert guard.sends
+        told = {each.what: each.held for each in guard.find_leaks()}
+        assert guard.can_send
     assert "refused" in done.stderr  # by nobody who listens, as before there were ports
     assert told == {
         "connection to 192.0.2.1:443": True,
@@ -432,9 +432,12 @@ def test_where_the_kernel_knows_no_ports_programs_that_send_are_told_so(
 def test_where_all_is_refused_programs_do_not_send(tmp_path: Path, *, network: bool):
     (tmp_path / "scratch").mkdir()
     with isolate(tmp_path / "scratch", network=network, best="landlock") as guard:
-        if guard.level != "landlock" or landlock_launcher.version() < landlock_launcher.PORTS_SINCE:
+        if (
+            guard.level != "landlock"
+            or landlock_launcher.landlock_version() < landlock_launcher.PORTS_SINCE
+        ):
             pytest.skip("no Landlock with ports to be had here")
-        assert not guard.sends
+        assert not guard.can_send
 
 
 def test_with_a_network_connections_are_told_and_not_refused(project: Path, tmp_path: Path):
@@ -442,7 +445,7 @@ def test_with_a_network_connections_are_told_and_not_refused(project: Path, tmp_
     (project / "train.py").write_text("import socket; socket.getaddrinfo('192.0.2.1', 443)")
     with isolate(tmp_path / "scratch", network=True, best="python") as guard:
         assert run(guard, sys.executable, "train.py").returncode == 0
-        assert [each.what for each in guard.leaks()] == ["connection to 192.0.2.1:443"]
+        assert [each.what for each in guard.find_leaks()] == ["connection to 192.0.2.1:443"]
 
 
 @pytest.mark.parametrize(
@@ -456,7 +459,7 @@ def test_with_a_network_connections_are_told_and_not_refused(project: Path, tmp_
 def test_a_python_that_is_out_of_reach_is_told(guard: Isolation, project: Path, start: str):
     (project / "train.py").write_text(f"import os, subprocess, sys\n{start}\n")
     assert run(guard, sys.executable, "train.py").returncode == 0
-    (told,) = guard.leaks()
+    (told,) = guard.find_leaks()
     assert told.what.endswith("without the variables that keep it in")
     assert told.where == f"{project / 'train.py'}:2"
 
@@ -479,7 +482,7 @@ def test_a_python_within_reach_is_no_news(guard: Isolation, project: Path):
     starts = "subprocess.run([sys.executable, '-c', '']); os.system('python -c pass')"
     (project / "train.py").write_text(f"import os, subprocess, sys\n{starts}\n")
     assert run(guard, sys.executable, "train.py").returncode == 0
-    assert guard.leaks() == []
+    assert guard.find_leaks() == []
 
 
 EARLY = """

@@ -46,7 +46,7 @@ def leaks(guard: Isolation, text: str, port: int) -> list[tuple[str, str]]:
     Path("train.py").write_text(text)
     done = run(guard, sys.executable, "train.py", str(port))
     assert done.returncode == 0, done.stderr
-    return [each[:2] for each in guard.leaks()]
+    return [each[:2] for each in guard.find_leaks()]
 
 
 def test_an_upload_to_a_service_here_that_is_refused_is_told(namespaces: Isolation, service: int):
@@ -54,7 +54,7 @@ def test_an_upload_to_a_service_here_that_is_refused_is_told(namespaces: Isolati
     line = f"{Path.cwd() / 'train.py'}:5"
     assert (f"connection to 127.0.0.1:{service}", line) in told
     assert {where for _, where in told} == {line}
-    behind = namespaces.behind()
+    behind = namespaces.make_report()
     assert (behind.level, behind.network) == ("namespaces", False)
     assert [each[:2] for each in behind.leaks] == told
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.isolation.mounts import Mount, inside, plan, read
+from whyidle.engine.isolation.mounts import Mount, is_inside, plan_layout, read_mounts
 
 MOUNTINFO = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -20,7 +20,7 @@ MOUNTINFO = """\
 
 
 def test_mounts_are_read_with_their_names_and_rights():
-    assert read(MOUNTINFO) == [
+    assert read_mounts(MOUNTINFO) == [
         Mount("/proc", "proc", True),
         Mount("/", "ext4", True),
         Mount("/mnt/my disk", "tmpfs", False),
@@ -30,10 +30,10 @@ def test_mounts_are_read_with_their_names_and_rights():
 
 
 def test_names_are_compared_whole():
-    assert inside("/a/b", "/a")
-    assert inside("/a", "/a")
-    assert inside("/a", "/")
-    assert not inside("/ab", "/a")
+    assert is_inside("/a/b", "/a")
+    assert is_inside("/a", "/a")
+    assert is_inside("/a", "/")
+    assert not is_inside("/ab", "/a")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def covered(root: Path, *args: object) -> tuple[dict[str, int], list[str]]:
-    layout = plan(*args)
+    layout = plan_layout(*args)
     short = {folder[len(str(root)) :]: shelf for folder, shelf in layout.overlays}
     return short, [folder[len(str(root)) :] for folder in layout.read_only]
 

@@ -202,7 +202,7 @@ def test_who_tried_to_send_what_where_is_told(namespaces: Isolation, project: Pa
     done = run(namespaces, sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
     line = f"{project / 'train.py'}:6"
-    assert [each[:2] for each in namespaces.leaks()] == [
+    assert [each[:2] for each in namespaces.find_leaks()] == [
         ("connection to 192.0.2.1:443", line),
         ("connection to 192.0.2.1:53", f"{project / 'train.py'}:14"),
         ("connection to metrics.example.org:443", line),
@@ -212,14 +212,14 @@ def test_who_tried_to_send_what_where_is_told(namespaces: Isolation, project: Pa
 def test_what_tries_to_send_without_python_is_told(namespaces: Isolation):
     send = "exec 3<>/dev/tcp/192.0.2.1/80"
     python(namespaces, f"import subprocess; subprocess.run(['bash', '-c', {send!r}])")
-    assert [each.what for each in namespaces.leaks()] == [
+    assert [each.what for each in namespaces.find_leaks()] == [
         "connection or look-up of a name, by code that is not Python"
     ]
 
 
 def test_a_job_that_keeps_to_itself_leaves_nothing_to_tell(namespaces: Isolation, project: Path):
     python(namespaces, WRITES)
-    assert namespaces.leaks() == []
+    assert namespaces.find_leaks() == []
 
 
 def test_sockets_of_others_are_out_of_reach(namespaces: Isolation, tmp_path: Path):
@@ -246,7 +246,7 @@ def test_a_write_that_no_overlay_can_take_is_told(namespaces: Isolation, project
     assert run(namespaces, sys.executable, "train.py").returncode == 1
     assert not place.exists()
     told = (f"write to {place} refused", f"{project / 'train.py'}:1")
-    assert told in [each[:2] for each in namespaces.leaks()]
+    assert told in [each[:2] for each in namespaces.find_leaks()]
 
 
 def test_a_folder_that_is_gone_by_then_keeps_no_command_from_starting(

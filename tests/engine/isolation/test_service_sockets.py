@@ -36,7 +36,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def found(place: Path, mounts: list[Mount], overlaid: list[str]) -> list[str]:
     every = [Mount(f"{place}/{each.path}", each.kind, each.writable) for each in mounts]
-    told = service_sockets.uncovered(every, [f"{place}/{each}" for each in overlaid])
+    told = service_sockets.uncovered_sockets(every, [f"{place}/{each}" for each in overlaid])
     return sorted(each[len(str(place)) + 1 :] for each in told)
 
 

@@ -141,7 +141,7 @@ def test_our_own_folders_may_lie_there(staged: Path, tmp_path: Path, monkeypatch
 def test_with_an_old_libc_what_lies_there_can_be_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staged: Path
 ):
-    monkeypatch.setattr(shared_memory, "libc", lambda: (2, 31))
+    monkeypatch.setattr(shared_memory, "glibc_version", lambda: (2, 31))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scratch").mkdir()
     code = f"""
@@ -165,9 +165,9 @@ def test_with_an_old_libc_what_lies_there_can_be_read_only(
 
 def test_where_cuda_s_service_runs_it_is_left_alone(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
-    assert [path for path, _ in shared_memory.kept()] == ["/dev/shm"]
+    assert [path for path, _ in shared_memory.shared_memory_mounts()] == ["/dev/shm"]
     (tmp_path / "control").touch()
-    assert shared_memory.kept() == []
+    assert shared_memory.shared_memory_mounts() == []
 
 
 def test_without_namespaces_what_lies_there_is_diverted(staged: Path, fenced: Isolation):

@@ -62,7 +62,8 @@ def test_what_is_gone_already_changes_nothing_above_it(tmp_path: Path, monkeypat
 @pytest.fixture
 def gone(tmp_path: Path) -> Path:
     """A folder whose maker is gone."""
-    code = "import sys; from whyidle.engine.isolation import mark; mark(sys.argv[1])"
+    code = "import sys; from whyidle.engine.isolation import stale_folders as stale; "
+    code += "stale.mark_folder(sys.argv[1])"
     folder = Path(tempfile.mkdtemp(prefix="whyidle-", dir=tmp_path))
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
     return folder
@@ -71,12 +72,12 @@ def gone(tmp_path: Path) -> Path:
 def test_only_what_is_marked_by_somebody_gone_is_left(gone: Path, tmp_path: Path):
     for name in ("whyidle-mine", "whyidle-unmarked", "another"):
         (tmp_path / name).mkdir()
-    stale_folders.mark(tmp_path / "whyidle-mine")
+    stale_folders.mark_folder(tmp_path / "whyidle-mine")
     (tmp_path / "another" / stale_folders.MAKER).write_bytes(
         (gone / stale_folders.MAKER).read_bytes()
     )
     (tmp_path / "whyidle-link").symlink_to(gone)
-    found = [each for each in stale_folders.left([str(tmp_path)]) if each.parent == tmp_path]
+    found = [each for each in stale_folders.find_stale([str(tmp_path)]) if each.parent == tmp_path]
     assert found == [gone]
 
 
@@ -95,10 +96,10 @@ def test_an_id_means_its_process_only_where_it_was_given(
 ):
     told = json.loads((gone / stale_folders.MAKER).read_text())
     (gone / stale_folders.MAKER).write_text(json.dumps({**told, name: value}))
-    assert (gone in stale_folders.left([str(tmp_path)])) is left
+    assert (gone in stale_folders.find_stale([str(tmp_path)])) is left
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_somebody_else_s_are_left_alone(gone: Path, tmp_path: Path):
     os.chown(gone, 65534, 65534)
-    assert gone not in stale_folders.left([str(tmp_path)])
+    assert gone not in stale_folders.find_stale([str(tmp_path)])

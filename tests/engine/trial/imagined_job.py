@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from whyidle.engine.diagnose import diagnose
-from whyidle.engine.trial import heal
-from whyidle.engine.trial.arm import Ran
-from whyidle.engine.trial.healing import Healing
-from whyidle.engine.trial.told import Told
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.trial.arms.arm import ArmResult
+from whyidle.engine.trial.arms.process_report import ProcessReport
+from whyidle.engine.trial.loop import optimize
+from whyidle.engine.trial.loop.trial_session import TrialSession
 from whyidle.model.diagnosis import Edit, Predicted, ProposedFix
 from whyidle.testing.jobs import SICK
 
-SEEN = next(found for job in SICK.values() if (found := diagnose([job().timeline()])).findings)
+SEEN = next(found for job in SICK.values() if (found := diagnose_job([job().timeline()])).findings)
 LOSSES = [1.0 / (i + 1) for i in range(40)]
 
 
@@ -49,13 +49,13 @@ class Voice:
     def __init__(self):
         self.told, self.effects = [], []
 
-    def say(self, text):
+    def show_stage(self, text):
         self.told.append(text)
 
-    def seen(self, diagnosis, ready):
+    def show_watched_job(self, diagnosis, ready):
         self.told.append([one.fix for one in ready])
 
-    def judged(self, judgement):
+    def show_trial_result(self, judgement):
         self.told.append((judgement.candidate.fix, judgement.kept))
         self.effects.append(judgement.effect)
 
@@ -66,7 +66,7 @@ class Executor:
     def __init__(self, answer):
         self.answer = answer
 
-    def run(self, asked, folder, slowest=None):
+    def run_arm(self, asked, folder, slowest=None):
         return self.answer(asked)
 
 
@@ -78,7 +78,7 @@ class Job:
     def __init__(self, folder, looks, speeds, interrupt=None):
         self.looks, self.speeds, self.interrupt = list(looks), speeds, interrupt
         folder = Path(tempfile.mkdtemp(dir=folder))
-        self.healing = Healing(["train"], folder, self, 1e6, {"none"}, Voice())
+        self.healing = TrialSession(["train"], folder, self, 1e6, {"none"}, Voice())
         self.arm_s, self.passing_s = 1.0, 0.0
         self.times = []
 
@@ -90,7 +90,7 @@ class Job:
             raise found
         return found
 
-    def run(self, asked, folder, slowest=None):
+    def run_arm(self, asked, folder, slowest=None):
         """As an executor does; ``passing_s`` of the budget are gone then."""
         self.healing.begun -= self.passing_s
         return self.answer(asked)
@@ -104,12 +104,12 @@ class Job:
         turned = {edit.knob: edit.value for edit in edits}
         step_s = 0.1 * self.speeds(turned)
         marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
-        told = Told("stopped", 0, marks, [*LOSSES])
-        ran = Ran("stopped", 0, 1.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
+        told = ProcessReport("stopped", 0, marks, [*LOSSES])
+        ran = ArmResult("stopped", 0, 1.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
         return replace(ran, ranks={0: told})
 
     def heal(self):
-        return heal.heal(self.healing, self.look)
+        return optimize.optimize(self.healing, self.look)
 
 
 def both(turned):

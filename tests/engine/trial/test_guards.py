@@ -8,12 +8,12 @@ import pytest
 from own_sgd import OWN_SGD
 from unguarded import Open
 
-from whyidle.engine.trial import tree
-from whyidle.engine.trial.arm import Asked, run
-from whyidle.engine.trial.cold import rate, warmed
-from whyidle.engine.trial.leak import leaks
-from whyidle.engine.trial.numbers import distance
-from whyidle.engine.trial.pair import step_s
+from whyidle.engine.trial.arms import process_tree
+from whyidle.engine.trial.arms.arm import ArmRequest, run_arm
+from whyidle.engine.trial.arms.page_cache import fetch_rate, run_warm
+from whyidle.engine.trial.statistics.loss_equivalence import loss_distance
+from whyidle.engine.trial.statistics.memory_leak import find_leaks
+from whyidle.engine.trial.statistics.speedup import step_s
 from whyidle.model.diagnosis import Edit
 
 torch = pytest.importorskip("torch")
@@ -46,15 +46,17 @@ for step in range(100_000):
 @pytest.fixture
 def arm(tmp_path, monkeypatch):
     """``arm(*words, **asked)`` runs one."""
-    monkeypatch.setattr(tree, "EVERY_S", 0.02)
+    monkeypatch.setattr(process_tree, "EVERY_S", 0.02)
     path = tmp_path / "train.py"
     path.write_text(TRAIN)
     count = iter(range(99))
 
     def start(*words, **asked):
         place = tmp_path / f"arm-{next(count)}"
-        found = run([sys.executable, str(path), *words], Asked(steps=12, **asked), place, Open())
-        assert found.good, found.said
+        found = run_arm(
+            [sys.executable, str(path), *words], ArmRequest(steps=12, **asked), place, Open()
+        )
+        assert found.is_comparable, found.said
         return found
 
     return start
@@ -66,19 +68,19 @@ def test_a_leak_is_found_and_its_size(arm):
     bases = [arm(seconds=2.4) for _ in range(2)]
     treats = [arm(seconds=2.4, edits=edits) for _ in range(2)]
     step = fmean(step_s(ran.told, len(ran.told.marks)) for ran in treats)
-    leak, _ = leaks(bases, treats, step, left=1e9)
+    leak, _ = find_leaks(bases, treats, step, left=1e9)
     assert leak.where == "host"
     assert leak.each == pytest.approx(500_000, rel=0.3)
-    assert leaks(bases, treats, step, left=100)[0] is None  # over before it is full
-    assert leaks(treats, treats, step, left=1e9) == (None, [])  # as much as without the fix
+    assert find_leaks(bases, treats, step, left=100)[0] is None  # over before it is full
+    assert find_leaks(treats, treats, step, left=1e9) == (None, [])  # as much as without the fix
 
 
 def test_other_rounding_is_another_run_but_nearly_the_same(arm):
     base, off, other = arm(seconds=0.1), arm(sway=1), arm(seed=1)
     assert off.swayed
     assert off.told.losses[:12] != base.told.losses[:12]
-    assert 0 < distance(base.told.losses[:12], off.told.losses[:12]) < 1e-4
-    assert distance(base.told.losses[:12], other.told.losses[:12]) > 1e-2
+    assert 0 < loss_distance(base.told.losses[:12], off.told.losses[:12]) < 1e-4
+    assert loss_distance(base.told.losses[:12], other.told.losses[:12]) > 1e-2
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="files cannot be put out of memory")
@@ -94,11 +96,11 @@ def test_an_arm_that_reads_from_disk_is_run_again(arm, tmp_path):
         rans.append(arm(str(path), seconds=0.5))
         return rans[-1]
 
-    found, told = warmed(again, [])
-    if rate(rans[0]) == 0.0:
+    found, told = run_warm(again, [])
+    if fetch_rate(rans[0]) == 0.0:
         pytest.skip("what is fetched from storage is not told here")
     assert len(rans) == 2
     assert found is rans[1]
     assert "not counted" in told
-    assert warmed(again, [])[1] == ""
+    assert run_warm(again, [])[1] == ""
     assert len(rans) == 3

@@ -9,11 +9,11 @@ import pytest
 from own_sgd import OWN_SGD
 from unguarded import Open
 
-from whyidle.engine import _links
 from whyidle.engine.isolation import LEVELS, isolate
-from whyidle.engine.patch import Kept, make_patch
-from whyidle.engine.trial.arm import Asked, Ran, run
-from whyidle.engine.trial.loaded import found_as, unchecked
+from whyidle.engine.patching import mirror_links
+from whyidle.engine.patching.source_patch import KeptFix, make_patch
+from whyidle.engine.trial.arms.arm import ArmRequest, ArmResult, run_arm
+from whyidle.engine.trial.arms.loaded_modules import explain_unloaded, found_as
 from whyidle.model.diagnosis import Edit, Place
 
 pytest.importorskip("torch")
@@ -72,7 +72,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def patched(job: Path, *runs):
     place = Place(file="lib/own_package/train.py", line=3, function=None)
-    kept = Kept("debug-mode-off", [Edit(knob="env.A", value="0", was="1")], [place])
+    kept = KeptFix("debug-mode-off", [Edit(knob="env.A", value="0", was="1")], [place])
     patch = make_patch([kept], words(job), job / "tree")
     assert patch.files
     return found_as(patch, runs)
@@ -85,35 +85,35 @@ def words(job: Path) -> list[str]:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_package_that_no_path_shows_is_found_in_the_copies(job: Path, level):
     """And nothing of the user's is removed, or written through a link."""
-    before = isolated(job, level, Asked(steps=12))
+    before = isolated(job, level, ArmRequest(steps=12))
     assert "A is 1" in before.said
     patch = patched(job, before)
-    ran = isolated(job, level, Asked(steps=12, patch=patch))
+    ran = isolated(job, level, ArmRequest(steps=12, patch=patch))
     assert "A is 0" in ran.said
-    assert unchecked(patch, ran) == ""
+    assert explain_unloaded(patch, ran) == ""
     assert [(job / "tree" / name).read_text() for name in SAVED] == list(SAVED)
 
 
-def isolated(job: Path, level, asked: Asked) -> Ran:
+def isolated(job: Path, level, asked: ArmRequest) -> ArmResult:
     folder = job / ("patched" if asked.patch else "before")
     (folder / "scratch").mkdir(parents=True)
     with isolate(folder / "scratch", real=[folder], best=level) as guard:
-        return run(words(job), asked, folder, guard)
+        return run_arm(words(job), asked, folder, guard)
 
 
 def test_where_it_is_not_found_that_is_known(job: Path):
     patch = patched(job)
-    ran = run(words(job), Asked(steps=12, patch=patch), job / "arm", Open())
+    ran = run_arm(words(job), ArmRequest(steps=12, patch=patch), job / "arm", Open())
     assert "A is 1" in ran.said
     name = Path("lib", "own_package", "train.py")
-    assert unchecked(patch, ran) == f"the command loads {name} from elsewhere"
+    assert explain_unloaded(patch, ran) == f"the command loads {name} from elsewhere"
 
 
 def test_a_job_that_cannot_remove_a_link_of_ours_has_stumbled(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(_links, "SMALL", 0)
-    ran = run(words(job), Asked(steps=12, patch=patched(job)), job / "arm", Open())
+    monkeypatch.setattr(mirror_links, "SMALL", 0)
+    ran = run_arm(words(job), ArmRequest(steps=12, patch=patched(job)), job / "arm", Open())
     assert ran.ending == "crashed"
     assert ran.stumbled
     assert (job / "tree" / SAVED[0]).exists()

@@ -91,14 +91,14 @@ def turn(tmp_path_factory):
     def turned(edits, was=None, implementations=None):
         folder = str(tmp_path_factory.mktemp("told"))
         asked = {"edits": edits, "was": was or {}, "implementations": implementations or {}}
-        hand = knobs.Hand(folder, asked)
+        hand = knobs.KnobSession(folder, asked)
         hands.append(hand)
-        hand.turn()
+        hand.apply_knobs()
         return hand
 
     yield turned
     for hand in reversed(hands):
-        hand.back()
+        hand.undo_changes()
     assert state() == before
 
 

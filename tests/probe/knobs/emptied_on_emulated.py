@@ -30,12 +30,12 @@ def emptied(owner):
     original = owner.empty_cache
     owner.empty_cache = lambda: calls.append(1)
     with tempfile.TemporaryDirectory() as folder:
-        hand = knobs.Hand(folder, {"edits": {"memory.empty_cache_every": EVERY}, "was": {}})
-        hand.turn()
+        hand = knobs.KnobSession(folder, {"edits": {"memory.empty_cache_every": EVERY}, "was": {}})
+        hand.apply_knobs()
         for _ in steps():
             owner.empty_cache()
         through = len(calls)
-        hand.back()
+        hand.undo_changes()
     owner.empty_cache()
     owner.empty_cache = original
     return {

@@ -115,10 +115,10 @@ def treated(make, move, knob=KNOB, **others):
     plain_seen, seen = [], []
     plain = train(make(), move, plain_seen)
     with tempfile.TemporaryDirectory() as folder:
-        hand = knobs.Hand(folder, {"edits": {knob: 1, **others}, "was": {}})
-        hand.turn()
+        hand = knobs.KnobSession(folder, {"edits": {knob: 1, **others}, "was": {}})
+        hand.apply_knobs()
         again = train(make(), move, seen)
-        hand.back()
+        hand.undo_changes()
 
         faults = [path.read_text() for path in Path(folder).glob("*.faults")]
     return {
@@ -158,10 +158,10 @@ def long_copies():
     train(loader(**ahead), move)
     before = exposed_ns()
     with tempfile.TemporaryDirectory() as folder:
-        hand = knobs.Hand(folder, {"edits": {KNOB: 1}, "was": {}})
-        hand.turn()
+        hand = knobs.KnobSession(folder, {"edits": {KNOB: 1}, "was": {}})
+        hand.apply_knobs()
         train(loader(**ahead), move)
-        hand.back()
+        hand.undo_changes()
     return {"same": True, "faults": [], "exposed before": before, "exposed": exposed_ns()}
 
 

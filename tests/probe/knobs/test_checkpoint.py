@@ -22,7 +22,7 @@ import pytest
 import small_jobs as jobs
 import torch
 
-from whyidle.probe.knobs import _memory
+from whyidle.probe.knobs import _free_memory
 
 KNOB = "checkpoint.asynchronous"
 EDIT = {KNOB: True}
@@ -285,7 +285,7 @@ def test_a_disk_that_fails_is_told_at_the_next_save(turn, capfd):
             torch.save({"fits": True}, "d.pt")
         torch.save({"fits": True}, "d.pt")
         assert torch.load("d.pt") == {"fits": True}
-        hand.back()
+        hand.undo_changes()
 
 
 def test_what_cannot_be_written_is_told_at_once(turn):
@@ -300,7 +300,7 @@ def test_what_cannot_be_written_is_told_at_once(turn):
 def test_without_memory_it_is_written_as_before(turn, monkeypatch):
     hand = turn(EDIT)
     monkeypatch.setattr(
-        _memory, "GROUPS", ((str(Path("limit").absolute()), str(Path("use").absolute())),)
+        _free_memory, "GROUPS", ((str(Path("limit").absolute()), str(Path("use").absolute())),)
     )
     Path("limit").write_text("1000")
     Path("use").write_text("990")
@@ -409,7 +409,7 @@ def test_ranks_meet_after_it_is_whole(slow, turn):
         torch.save([1], "c.pt")
         slow()
         torch.distributed.barrier()
-        hand.back()
+        hand.undo_changes()
     assert seen[0] > 0
 
 
@@ -451,8 +451,8 @@ def test_files_of_one_folder_do_not_wait_for_each_other(slow, turn):
 JOB = """
 import os, signal, sys, torch
 from whyidle.probe import knobs
-hand = knobs.Hand(sys.argv[1], {"edits": {"checkpoint.asynchronous": True}})
-hand.turn()
+hand = knobs.KnobSession(sys.argv[1], {"edits": {"checkpoint.asynchronous": True}})
+hand.apply_knobs()
 torch.save({"a": torch.ones(1000, 1000), "n": 5}, "c.pt")
 if sys.argv[2] == "_exit":
     os._exit(0)

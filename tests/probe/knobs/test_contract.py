@@ -37,7 +37,7 @@ def test_it_has_a_form(turn, knob, monkeypatch):
     hand = turn({knob: setting(knob), **TOGETHER.get(knob, {})})
     assert not hand.declined
     assert hand.undo
-    hand.back()
+    hand.undo_changes()
 
 
 @pytest.mark.parametrize("knob", [name for name, knob in KNOBS.items() if knob.by_people])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, _utils
 
-from whyidle.probe.knobs._prefetch import PROVE
+from whyidle.probe.knobs._device_prefetch import PROVE
 
 PLAIN = torch.Tensor.to
 KNOB = "copy.non_blocking"
@@ -35,7 +35,7 @@ def asked(monkeypatch):
 def hand(asked, turn):
     made = turn({KNOB: True})
     yield made
-    made.back()
+    made.undo_changes()
 
 
 def collate(rows):

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
-from whyidle.probe.knobs import _memory, _sample_cache, dataset
-from whyidle.probe.knobs._chance import own
+from whyidle.probe.knobs import _free_memory, _sample_cache, dataset
+from whyidle.probe.knobs._random_state import find_generator
 from whyidle.probe.knobs._sample_cache import PROVE, SampleCache
-from whyidle.probe.knobs._shared import Index, Room
+from whyidle.probe.knobs._shared_samples import Index, Room
 
 EDIT = {"dataset.cache": True}
 MADE = torch.zeros(512, dtype=torch.int32).share_memory_()
@@ -86,7 +86,7 @@ def test_each_sample_is_made_once_and_some_again(turn, loading):
     assert same
     assert not hand.declined
     assert 64 + PROVE <= made < 2.2 * 64  # 256 without the knob
-    hand.back()
+    hand.undo_changes()
 
 
 def test_samples_are_copies_that_may_be_changed(turn):
@@ -370,7 +370,7 @@ def test_a_stream_has_no_index(turn):
 
 
 def test_memory_is_bounded(turn, monkeypatch):
-    monkeypatch.setattr(_memory, "free_bytes", lambda: 2 * 8000)
+    monkeypatch.setattr(_free_memory, "free_bytes", lambda: 2 * 8000)
     same, hand, made = both(turn, Slow)
     assert same
     assert not hand.declined
@@ -391,7 +391,15 @@ def test_a_sample_that_fails_fails_as_ever(turn):
         list(loader)
 
 
-FAULTS = ["states", "same", "encode", "decode", "hash_contents", "Room", "disturb"]
+FAULTS = [
+    "read_states",
+    "are_same",
+    "encode_sample",
+    "decode_sample",
+    "hash_contents",
+    "Room",
+    "disturb_states",
+]
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -455,12 +463,12 @@ class Transformed:
     "generator", [random.Random(1), np.random.default_rng(1), torch.Generator()]
 )
 def test_a_generator_of_the_datasets_own_is_found_wherever_it_is_held(generator):
-    told = own(Transformed(generator))
+    told = find_generator(Transformed(generator))
     assert told.startswith("dataset.transform.transforms[1].generator")
 
 
 def test_a_dataset_without_one_has_none():
-    assert own(Transformed([1, "two", {"three": torch.ones(3)}])) == ""
+    assert find_generator(Transformed([1, "two", {"three": torch.ones(3)}])) == ""
     circle = types.SimpleNamespace()
     circle.self = circle
-    assert own(circle) == ""
+    assert find_generator(circle) == ""

@@ -7,7 +7,7 @@ import pytest
 import small_jobs as jobs
 import torch
 
-from whyidle.engine import applied
+from whyidle.engine.recording import plan_channel
 from whyidle.probe.knobs.evaluation import ASKED, LATE, LEARNED, NEVER, NO_GRAPH, ONE_ONLY
 
 EDIT = {"evaluation.gradients": False}
@@ -283,8 +283,8 @@ def asking(net, grads):
 def test_what_took_no_hold_says_what_it_waited_for(turn, epochs, evaluate, why):
     hand = turn(EDIT)
     job(jobs.model(), epochs=epochs, evaluate=evaluate)
-    hand.tell()
-    told = applied.turned(Path(hand.folder)).declined
+    hand.write_state()
+    told = plan_channel.read_applied_knobs(Path(hand.folder)).declined
     assert set(told) == (set(EDIT) if why else set())
     assert why is None or why in told["evaluation.gradients"]
 
@@ -325,11 +325,17 @@ def test_that_none_are_recorded_is_told_when_it_is_seen(turn):
     """A trial may be killed before its end."""
     hand = turn(EDIT)
     job(jobs.model(), epochs=2, evaluate=no_graph)
-    assert NO_GRAPH in applied.turned(Path(hand.folder)).declined["evaluation.gradients"]
+    assert (
+        NO_GRAPH
+        in plan_channel.read_applied_knobs(Path(hand.folder)).declined["evaluation.gradients"]
+    )
 
 
 def test_it_is_told_when_an_evaluation_begins(turn):
     """A trial may be killed before its end."""
     hand = turn(EDIT)
     job(jobs.model(), epochs=1)
-    assert "too few" in applied.turned(Path(hand.folder)).declined["evaluation.gradients"]
+    assert (
+        "too few"
+        in plan_channel.read_applied_knobs(Path(hand.folder)).declined["evaluation.gradients"]
+    )

@@ -28,10 +28,10 @@ def test_variables_are_set_by_whoever_starts_the_command(turn):
 
 def test_a_fault_while_a_knob_is_turned_takes_back_what_it_did(turn, faults, monkeypatch):
     def broken(hand, edits):
-        hand.replace(torch, "save", knobs.nothing)
+        hand.replace_function(torch, "save", knobs.do_nothing)
         raise ZeroDivisionError("a planted fault")
 
-    monkeypatch.setattr(matmul, "turn", broken)
+    monkeypatch.setattr(matmul, "apply", broken)
     before = torch.save
     hand = turn({"matmul.precision": "high", "torch.deterministic": False})
     assert torch.save is before
@@ -44,7 +44,7 @@ FOREIGN = """
 import torch
 
 def apply(session, settings):
-    session.replace(torch, "save", lambda original: lambda *_: settings)
+    session.replace_function(torch, "save", lambda original: lambda *_: settings)
 """
 
 
@@ -90,7 +90,7 @@ def test_what_a_signal_handler_of_the_job_raises_passes(turn):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        turn({}).contained((), interrupted)
+        turn({}).run_contained((), interrupted)
 
 
 def test_steps_are_those_of_the_optimizer_that_steps_first(turn):
@@ -108,7 +108,7 @@ def test_it_counts_and_tells_seldom(turn):
         torch.use_deterministic_algorithms(True)
         assert hand.applied == {"torch.deterministic": times}
     assert told(hand)["applied"] == {"torch.deterministic": 4}  # a power of two
-    hand.tell()
+    hand.write_state()
     assert told(hand)["applied"] == {"torch.deterministic": 5}
     assert not list(Path(hand.folder).glob("*.draft"))
 
@@ -119,16 +119,16 @@ def test_a_forked_child_tells_of_itself(turn):
     child = os.fork()
     if not child:
         torch.use_deterministic_algorithms(True)
-        os._exit(0 if hand.child and hand.applied == {"torch.deterministic": 1} else 1)
+        os._exit(0 if hand.is_child and hand.applied == {"torch.deterministic": 1} else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert not hand.child
+    assert not hand.is_child
     assert told(hand, child) == told(hand)
 
 
 def test_a_folder_that_cannot_be_written_costs_the_telling_only(tmp_path):
-    hand = knobs.Hand(str(tmp_path / "nowhere"), {})
-    hand.took("gc.freeze")
-    hand.decline(["gc.freeze"], "because")
+    hand = knobs.KnobSession(str(tmp_path / "nowhere"), {})
+    hand.record_applied("gc.freeze")
+    hand.decline_knobs(["gc.freeze"], "because")
     assert hand.applied == {"gc.freeze": 1}
 
 

@@ -23,8 +23,8 @@ from torch.utils.data import (
     random_split,
 )
 
-from whyidle.probe.frameworks.torch.loader_facts import describe
-from whyidle.probe.knobs import NO_FORM, _forking
+from whyidle.probe.frameworks.torch.loader_facts import describe_loader
+from whyidle.probe.knobs import NO_FORM, _fork_safety
 from whyidle.probe.knobs import loader as knob
 
 WORKERS = {"loader.workers": 2}
@@ -51,7 +51,7 @@ def columns(loader):
 
 def waiting(hand):
     """What knobs that took no hold are said to wait for."""
-    hand.tell()
+    hand.write_state()
     (path,) = Path(hand.folder).glob("*.knobs.json")
     return json.loads(path.read_text())["waiting"]
 
@@ -212,38 +212,38 @@ def test_how_many_batches_an_epoch_has_is_told_by_loaders_that_need_not_draw_the
         DataLoader(data, batch_sampler=[[0], [1]]),
         DataLoader(Stream()),
     ]
-    assert [describe(one)["batches"] for one in told] == [5, 4, 9, None, None, None]
+    assert [describe_loader(one)["batches"] for one in told] == [5, 4, 9, None, None, None]
 
 
 @pytest.mark.parametrize(("workers", "told"), [(0, True), (2, False)])
 def test_a_watched_loader_tells_what_keeps_its_data_from_workers(workers, told):
     data = Numbers()
     data.connection = sqlite3.connect(":memory:")
-    unfit = describe(DataLoader(data, num_workers=workers))["unfit"]
+    unfit = describe_loader(DataLoader(data, num_workers=workers))["unfit"]
     assert ("dataset.connection is an open sqlite3 Connection" in unfit) == told
 
 
 def test_what_is_opened_by_the_first_sample_keeps_nothing_from_workers():
     data = Numbers()
     loader = DataLoader(data)
-    first = describe(loader)["unfit"]
+    first = describe_loader(loader)["unfit"]
     data.connection = sqlite3.connect(":memory:")
-    assert first == describe(loader)["unfit"] == ""
+    assert first == describe_loader(loader)["unfit"] == ""
 
 
 def test_a_generator_of_its_own_is_told_unless_workers_are_seeded():
     data = Numbers()
     data.random = random.Random(1)
-    assert "random generator" in describe(DataLoader(data))["unfit"]
-    assert not describe(DataLoader(data, worker_init_fn=print))["unfit"]
+    assert "random generator" in describe_loader(DataLoader(data))["unfit"]
+    assert not describe_loader(DataLoader(data, worker_init_fn=print))["unfit"]
 
 
 def test_a_watched_dataset_is_looked_at_for_a_short_time_only():
     data = Numbers()
     data.much = [[[[0.5 * i * k] for i in range(64)] for k in range(64)] for _ in range(64)]
-    seen = _forking._Seen(_forking.MOST)
-    _forking._look(data, "", 4, seen, lambda _: "")
-    assert len(seen) == _forking.MOST
+    seen = _fork_safety._VisitedObjects(_fork_safety.MOST)
+    _fork_safety._look_inside(data, "", 4, seen, lambda _: "")
+    assert len(seen) == _fork_safety.MOST
 
 
 class OnDevice:
@@ -322,7 +322,7 @@ def test_split_datasets_and_locks_are_no_obstacle(turn):
 
 
 def test_little_shared_memory(turn, monkeypatch):
-    monkeypatch.setattr(_forking, "SMALL_BYTES", 1 << 62)
+    monkeypatch.setattr(_fork_safety, "SMALL_BYTES", 1 << 62)
     hand = turn(WORKERS)
     assert DataLoader(Numbers()).num_workers == 0
     assert "/dev/shm" in hand.declined["loader.workers"]
@@ -349,10 +349,10 @@ def main(tmp_path, monkeypatch):
 def test_workers_that_are_no_copies(main, method, script, held, why):
     main.write_text(script)
     if why:
-        with pytest.raises(_forking.DeclinedError, match=why):
-            _forking._may_start_anew(Numbers(held=held), method)
+        with pytest.raises(_fork_safety.DeclinedError, match=why):
+            _fork_safety._may_start_anew(Numbers(held=held), method)
     else:
-        _forking._may_start_anew(range(3), method)
+        _fork_safety._may_start_anew(range(3), method)
 
 
 def test_the_context_that_the_script_gives_counts(turn):
@@ -399,7 +399,7 @@ def test_a_fault_in_the_knob_is_not_the_jobs(turn, faults, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("a planted fault")
 
-    monkeypatch.setattr(knob, "_changed", broken)
+    monkeypatch.setattr(knob, "_changed_arguments", broken)
     hand = turn(WORKERS)
     assert DataLoader(Numbers()).num_workers == 0
     assert "planted" in hand.declined["loader.workers"]

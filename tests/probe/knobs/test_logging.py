@@ -12,7 +12,7 @@ import pytest
 import small_jobs as jobs
 import torch
 
-from whyidle.probe.knobs import _background
+from whyidle.probe.knobs import _background_calls
 from whyidle.probe.knobs import logging as knob
 
 EDIT = {"logging.asynchronous": True}
@@ -148,7 +148,7 @@ def test_trackers_that_are_imported_later_are_seen_after_a_step(turn, client, mo
 
 
 def test_many_reports_wait_for_room(turn, client, monkeypatch):
-    monkeypatch.setattr(_background, "MOST", 2)
+    monkeypatch.setattr(_background_calls, "MOST", 2)
     turn(EDIT)
     for step in range(6):
         client.log_metric("run", "loss", float(step))
@@ -157,10 +157,10 @@ def test_many_reports_wait_for_room(turn, client, monkeypatch):
 
 
 def test_the_end_waits_for_them_and_tells_of_errors(client, capsys):
-    background = _background.Background()
-    background.later(client.log_metric, (), {"run_id": "run", "key": "one", "value": 1.0})
-    background.later(client.log_metric, (), {"run_id": "run", "key": "bad", "value": 1.0})
-    background.end()
+    background = _background_calls.BackgroundCalls()
+    background.enqueue_call(client.log_metric, (), {"run_id": "run", "key": "one", "value": 1.0})
+    background.enqueue_call(client.log_metric, (), {"run_id": "run", "key": "bad", "value": 1.0})
+    background.end_thread()
     assert len(client.sent) == 1
     assert "no such key" in capsys.readouterr().err
 
@@ -169,7 +169,7 @@ def test_a_fault_in_the_knob_is_not_the_jobs(turn, client, faults, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("a planted fault")
 
-    monkeypatch.setattr(knob, "copied", broken)
+    monkeypatch.setattr(knob, "copy_value", broken)
     hand = turn(EDIT)
     client.log_metric("run", "one", 1.0)
     client.log_metric("run", "two", 2.0)

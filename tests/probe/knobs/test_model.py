@@ -25,7 +25,7 @@ COMPILE = {"model.compile": True}
 def compiled(monkeypatch):
     """Which modules were compiled, and how; none is really."""
     seen = []
-    monkeypatch.setattr(knobs, "_compile", lambda model, **kw: seen.append((model, kw)))
+    monkeypatch.setattr(knobs, "_compile_in_place", lambda model, **kw: seen.append((model, kw)))
     before = torch._dynamo.config.suppress_errors
     yield seen
     torch._dynamo.config.suppress_errors = before
@@ -90,7 +90,7 @@ def test_what_the_script_compiles_serves_every_length(turn, how, asked, most):
     for rows, each in zip((3, 4, 5, 6), found, strict=True):
         assert torch.equal(each, plain(torch.ones(rows, 8)))
     assert (hand.applied.get("model.compile_dynamic", 0) > 0) == bool(asked)
-    hand.back()
+    hand.undo_changes()
     torch._dynamo.reset()
 
 
@@ -208,7 +208,7 @@ def test_the_layout_of_model_and_input(turn):
     assert net.layout == [False, True]  # the first call had begun
     assert net.conv.weight.is_contiguous(memory_format=torch.channels_last)
     assert hand.applied == {"model.memory_format": 1}
-    hand.back()
+    hand.undo_changes()
     torch.testing.assert_close(found, plain(data, scale=2.0))
 
 
@@ -264,7 +264,7 @@ def test_autocast_gives_back_what_losses_are_made_of(turn):
     assert found["out"][0].dtype == torch.float32
     assert found["same"][0].dtype == torch.long
     assert hand.applied == {"autocast.dtype": 1, "autocast.grad_scaler": 1}
-    hand.back()
+    hand.undo_changes()
     turn({"autocast.dtype": "bfloat16"})
     treated = jobs.train(jobs.model())
     assert treated != plain

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.probe.standin import Loop
-from whyidle.probe.frameworks.torch.checkpoints import Saving
+from whyidle.probe.frameworks.torch.checkpoints import CheckpointHooks
 
 EDIT = {"checkpoint.asynchronous": True}
 MODULE = """
@@ -64,7 +64,7 @@ def test_the_file_is_the_same_as_of_the_call(turn, flat, first):
     given["a"].fill_(7)
     assert Path("c").read_bytes() == Path("plain").read_bytes()
     assert hand.applied == {"checkpoint.asynchronous": 1}
-    hand.back()
+    hand.undo_changes()
     assert not hasattr(module.save_file, "__wrapped__")
 
 
@@ -86,7 +86,7 @@ class Saved(Loop):
 @pytest.mark.parametrize("first", [True, False])
 def test_the_watch_counts_it_once(flat, first):
     module, loop = flat() if first else None, Saved()
-    Saving(loop).install(torch)
+    CheckpointHooks(loop).install_hooks(torch)
     try:
         module = module or flat()
         module.save_model(torch.nn.Linear(2, 2), "c")
@@ -102,7 +102,7 @@ def test_the_watch_counts_it_once(flat, first):
 
 def test_watch_and_knob_wait_for_the_same_module(turn, flat):
     hand, loop = turn(EDIT), Saved()
-    Saving(loop).install(torch)
+    CheckpointHooks(loop).install_hooks(torch)
     try:
         flat().save_file(tensors(), "c")
         assert loop.spans == ["save_checkpoint"]

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from whyidle import catalog
-from whyidle.causes.interruption._generations import THINNED_STEPS, WHOLE_STEPS
+from whyidle.causes.interruption._gc_generations import THINNED_STEPS, WHOLE_STEPS
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InterruptionFacts
@@ -45,7 +45,7 @@ def test_the_collector_rests_after_warm_up_and_still_frees_cycles(turn, monkeypa
     assert [enabled for enabled, _ in seen] == [True] * 4 + [False] * 36
     assert gc.get_freeze_count() > 0
     assert max(alive for _, alive in seen) <= 2 * 4 + 5
-    hand.back()
+    hand.undo_changes()
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
 
@@ -59,7 +59,7 @@ def test_full_collections_come_as_often_as_is_foretold():
         (),
         facts=InterruptionFacts(),
     )
-    plan = catalog.fixes()["gc-freeze"].decide(proof)
+    plan = catalog.load_fixes()["gc-freeze"].decide(proof)
     edits = {edit.knob: edit.value for edit in plan.edits}
     assert edits["gc.collect_interval_steps"] * collector.WHOLE == WHOLE_STEPS
     asked = Proof(
@@ -70,7 +70,7 @@ def test_full_collections_come_as_often_as_is_foretold():
         (),
         facts=InterruptionFacts(explicit=True, thinned=proof.predicted),
     )
-    plan = catalog.fixes()["gc-thinned"].decide(asked)
+    plan = catalog.load_fixes()["gc-thinned"].decide(asked)
     assert [edit.value for edit in plan.edits] == [THINNED_STEPS]
 
 
@@ -101,7 +101,7 @@ def test_a_script_that_asks_for_collections_goes_on_asking_and_finds_what_is_new
     before, after = seen[0], seen[-1]
     assert before[0] == 0 < after[0]
     assert after[1] < 0.5 * before[1]
-    hand.back()
+    hand.undo_changes()
     assert gc.get_freeze_count() == 0
 
 
@@ -156,7 +156,7 @@ def test_the_precision_of_products_stands(turn):
     torch.set_float32_matmul_precision("highest")
     assert torch.get_float32_matmul_precision() == "high"
     assert hand.applied == {"matmul.precision": 1}
-    hand.back()
+    hand.undo_changes()
     assert torch.get_float32_matmul_precision() == before
 
 
@@ -167,7 +167,7 @@ def test_the_cache_is_emptied_now_and_then(turn):
         hand = turn({"memory.empty_cache_every": 3})
         for _ in range(7):
             torch.cuda.empty_cache()
-        hand.back()
+        hand.undo_changes()
     assert len(calls) == 3
     assert hand.applied == {"memory.empty_cache_every": 4}
 
@@ -177,7 +177,7 @@ def test_the_cache_is_never_emptied_where_that_is_asked_for(turn):
         planted.setattr(torch.cuda, "empty_cache", lambda: pytest.fail("emptied"))
         hand = turn({"memory.empty_cache_every": 0})
         torch.cuda.empty_cache()
-        hand.back()
+        hand.undo_changes()
     assert hand.applied == {"memory.empty_cache_every": 1}
 
 
@@ -228,7 +228,7 @@ def test_no_line_of_the_script_changes_whether_algorithms_are_searched_for(turn,
         with torch.backends.cudnn.flags(enabled=True, benchmark=not value):
             assert torch._C._get_cudnn_benchmark() is value
         assert hand.applied == {"torch.cudnn_benchmark": 1}
-        hand.back()
+        hand.undo_changes()
         assert torch.backends.cudnn.benchmark is not value
     finally:
         torch.backends.cudnn.benchmark = before

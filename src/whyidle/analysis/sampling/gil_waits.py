@@ -82,7 +82,7 @@ class SampledPython:
     unsure: Mask
     after: Mask
 
-    def take(self, rows: NDArray[np.int64]) -> SampledPython:
+    def take_rows(self, rows: NDArray[np.int64]) -> SampledPython:
         """The same for some of the samples, in this order."""
         return SampledPython(self.python[rows], self.unsure[rows], self.after[rows])
 

@@ -63,10 +63,10 @@ def interpret_samples(timeline: Timeline) -> Timeline:
     if found is not None:
         later = samples["time"] >= found.begin
         samples, taken = samples[later], taken[later]
-        inside = calls.take(calls.start >= found.begin)
-        calls = inside.join(found.calls(names, thread))
+        inside = calls.take_rows(calls.start >= found.begin)
+        calls = inside.join(found.host_events(names, thread))
         threads += [ident][: thread + 1 - len(threads)]
-    grows = _grows(timeline.process.memory)
+    grows = _memory_grows(timeline.process.memory)
     samples = subtract_wakeup(samples, taken)
     python = find_python(samples, taken, stacks)
     told = replace(
@@ -87,9 +87,9 @@ def _add_samples(
 ) -> Timeline:
     """A process with host events and looks of its samples, which wait as they did for the lock."""
     calls, names = timeline.host, timeline.names
-    phases = calls.take(timeline.playing(calls, *PHASES))
+    phases = calls.take_rows(timeline.playing(calls, *PHASES))
     order = np.argsort(samples["time"], kind="stable")
-    samples, found = samples[order], found.take(order)
+    samples, found = samples[order], found.take_rows(order)
     read = samples["time"] + samples["waited_us"] * 1000
     shown = samples["stack"]
     samples = date_samples(phases, samples, len(stacks), found.python)
@@ -97,9 +97,9 @@ def _add_samples(
     found = found.with_borrowed_stacks(borrowed)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
-    found, own = found.take(order), ~borrowed[order]
+    found, own = found.take_rows(order), ~borrowed[order]
     leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
-    idle = find_idle(samples, read, calls.take(timeline.playing(calls, *_MEETING)))
+    idle = find_idle(samples, read, calls.take_rows(timeline.playing(calls, *_MEETING)))
     kinds, blocked, stuck = classify_samples(
         samples,
         read,
@@ -126,15 +126,11 @@ def _add_samples(
     )
     details = [Detail(stack=stack, after=after) for after in (False, True) for stack in stacks]
     return replace(
-        timeline,
-        names=tuple(frames.names),
-        details=tuple(details),
-        host=host,
-        looks=looks,
+        timeline, names=tuple(frames.names), details=tuple(details), host=host, looks=looks
     )
 
 
-def _grows(reads: Sequence[tuple[int, int, int]]) -> bool:
+def _memory_grows(reads: Sequence[tuple[int, int, int]]) -> bool:
     """Whether the process's memory ended clearly above where its steps began."""
     rows = [row for row in reads if row[1]]
     return len(rows) > 1 and rows[-1][2] > GROWN * rows[0][2]

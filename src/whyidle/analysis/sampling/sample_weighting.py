@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.sampling.gil_waits import SampledPython, is_random
 from whyidle.model.roles import Role
-from whyidle.model.timeline import HostEvents, Looks
+from whyidle.model.timeline import HostEvents, StackSampleWeights
 
 I64 = NDArray[np.int64]
 
@@ -41,7 +41,7 @@ def weigh_samples(calls: HostEvents, samples: NDArray[Any]) -> tuple[I64, I64, I
     found = [(np.empty(0, np.int64),) * 3]
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, name = _merge_calls(calls.take(calls.thread == thread))
+        begin, end, name = _merge_calls(calls.take_rows(calls.thread == thread))
         time = samples["time"][rows]
         row, start, stop = _weigh_thread(time, begin, end, _number_stretches(name))
         found.append((rows[row], start, stop))
@@ -51,10 +51,7 @@ def weigh_samples(calls: HostEvents, samples: NDArray[Any]) -> tuple[I64, I64, I
 
 
 def date_samples(
-    calls: HostEvents,
-    samples: NDArray[Any],
-    unknown: int,
-    ran: NDArray[np.bool_],
+    calls: HostEvents, samples: NDArray[Any], unknown: int, ran: NDArray[np.bool_]
 ) -> NDArray[Any]:
     """Samples with the stack of the moment that they speak for.
 
@@ -72,7 +69,7 @@ def date_samples(
     phases = find_phases(calls, samples)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, _ = _merge_calls(calls.take(calls.thread == thread))
+        begin, end, _ = _merge_calls(calls.take_rows(calls.thread == thread))
         edges = np.sort(np.concatenate([begin, end]))
         over = np.searchsorted(edges, asked[rows]) != np.searchsorted(edges, got[rows])
         held = ran[rows]
@@ -111,7 +108,7 @@ def find_phases(calls: HostEvents, samples: NDArray[Any]) -> I64:
     found = np.zeros(len(samples), np.int64)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
-        begin, end, name = _merge_calls(calls.take(calls.thread == thread))
+        begin, end, name = _merge_calls(calls.take_rows(calls.thread == thread))
         time = samples["time"][rows]
         gap = np.searchsorted(begin, time, side="right")
         inside = (gap > 0) & (time < np.append(0, end)[gap])
@@ -134,14 +131,14 @@ def make_looks(
     spoken: tuple[I64, I64],
     found: SampledPython,
     own: NDArray[np.bool_],
-) -> Looks:
+) -> StackSampleWeights:
     """Samples as looks at random moments: not the stacks that were noted at calls. ``spoken`` are
     rows of them, and for how long each of these speaks, ns; ``own`` ones say what they themselves
     saw."""
     phases, weight = find_phases(calls, samples), np.zeros(len(samples))
     np.add.at(weight, *spoken)
     random = is_random(samples)
-    return Looks(
+    return StackSampleWeights(
         samples["time"][random],
         phases[random],
         weight[random],
@@ -154,7 +151,7 @@ def _merge_calls(calls: HostEvents) -> tuple[I64, I64, I64]:
     """Disjoint calls: begin, end, and the name of the one that ends each."""
     if not len(calls):
         return (np.empty(0, np.int64),) * 3
-    calls = calls.take(np.lexsort((calls.end, calls.start)))
+    calls = calls.take_rows(np.lexsort((calls.end, calls.start)))
     start, reach = calls.start, np.maximum.accumulate(calls.end)
     first = np.append(True, start[1:] > reach[:-1])
     group = np.cumsum(first) - 1

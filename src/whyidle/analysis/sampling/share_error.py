@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.spread import of_ratio
+from whyidle.analysis.sample_statistics import of_ratio
 from whyidle.model.roles import Role
 
 F64 = NDArray[np.float64]
@@ -18,7 +18,7 @@ Z: Final = 1.645
 """of a two-sided 90 % interval: one in ten shares may lie outside"""
 
 
-def bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
+def share_bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
     """Share of the scope that a set of time has, as told by stack samples: low and high.
 
     The lengths of the phases of a step are recorded; samples only tell what a phase consists of.
@@ -32,20 +32,24 @@ def bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
     one in each period, and such a sample errs at most as much as independent ones do.
 
     Not contained: what a look itself gets wrong, such as the ends of stretches of Python
-    (``unseen``).
+    (``unseen_python``).
     """
     share = facts.share_of(spans)
     looks = facts.timeline.looks
     if looks is None:
         return share, share
-    mine = facts.scope.covers(looks.time) & (looks.weight > 0)
-    hit, phase, weight = spans.covers(looks.time[mine]), looks.phase[mine], looks.weight[mine]
+    mine = facts.scope.contains_times(looks.time) & (looks.weight > 0)
+    hit, phase, weight = (
+        spans.contains_times(looks.time[mine]),
+        looks.phase[mine],
+        looks.weight[mine],
+    )
     total = max(facts.scope.total, 1)
     down = up = 0.0
     for each in np.unique(phase):
         here = phase == each
         whole = min(float(weight[here].sum()) / total, 1.0)
-        low, middle, high = wilson(hit[here], weight[here])
+        low, middle, high = wilson_interval(hit[here], weight[here])
         down += (whole * (middle - low)) ** 2
         up += (whole * (high - middle)) ** 2
     return max(0.0, share - down**0.5), min(1.0, share + up**0.5)
@@ -54,22 +58,22 @@ def bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
 def between_steps(facts: Facts, spans: Intervals) -> float:
     """How far the share of the scope that a set of time has may be from that of other steps of the
     same job: half an interval of 95 %."""
-    start, end = facts.steps.start[facts.chosen], facts.steps.end[facts.chosen]
-    return of_ratio(spans.inside(start, end).astype(float), (end - start).astype(float))
+    start, end = facts.steps.start[facts.steps_in_scope], facts.steps.end[facts.steps_in_scope]
+    return of_ratio(spans.length_inside(start, end).astype(float), (end - start).astype(float))
 
 
-def unseen(facts: Facts, share: float) -> float:
+def unseen_python(facts: Facts, share: float) -> float:
     """Share of the scope that looks may have missed of Python, of which they found ``share``: those
     that found the lock taken, and were not counted as the job's own Python."""
     looks = facts.timeline.looks
     if looks is None:
         return 0.0
-    mine = looks.unsure & facts.scope.covers(looks.time)
+    mine = looks.unsure & facts.scope.contains_times(looks.time)
     missed = float(looks.weight[mine].sum()) / max(facts.scope.total, 1)
     return min(missed, 1.0 - share)
 
 
-def wilson(hit: NDArray[np.bool_], weight: F64) -> tuple[float, float, float]:
+def wilson_interval(hit: NDArray[np.bool_], weight: F64) -> tuple[float, float, float]:
     """Low, value and high of a weighted share of looks."""
     n = float(weight.sum() ** 2 / np.square(weight).sum())
     p = float((weight * hit).sum() / weight.sum())
@@ -78,13 +82,13 @@ def wilson(hit: NDArray[np.bool_], weight: F64) -> tuple[float, float, float]:
     return min(max(0.0, centre - half), p), p, max(min(1.0, centre + half), p)
 
 
-def counted(facts: Facts) -> int | None:
+def sample_count(facts: Facts) -> int | None:
     """How many looks there were in scope; None where none were taken."""
     looks = facts.timeline.looks
-    return None if looks is None else int(facts.scope.covers(looks.time).sum())
+    return None if looks is None else int(facts.scope.contains_times(looks.time).sum())
 
 
-def sampled(facts: Facts, rows: NDArray[np.int64]) -> bool:
+def is_sampled(facts: Facts, rows: NDArray[np.int64]) -> bool:
     """Whether most of the time of these host events is told by stack samples of a watched process,
     and not by calls that were recorded."""
     host = facts.timeline.host

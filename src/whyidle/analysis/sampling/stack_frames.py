@@ -60,12 +60,14 @@ class StackFrames:
                     calls[number] = _split_calls(stacks[number])
                 frames = calls[number]
                 depth = _common_depth(open_, frames) if begin == last else 0
-                self._close(open_, depth, last, thread)
+                self._close_frames(open_, depth, last, thread)
                 open_ += [(name, begin, self.number_of(text)) for name, text in frames[depth:]]
             before, last = number, until
-        self._close(open_, 0, last, thread)
+        self._close_frames(open_, 0, last, thread)
 
-    def _close(self, open_: list[tuple[str, int, int]], depth: int, end: int, thread: int) -> None:
+    def _close_frames(
+        self, open_: list[tuple[str, int, int]], depth: int, end: int, thread: int
+    ) -> None:
         for _, begin, name in open_[depth:]:
             self.events.append((begin, end, name, thread))
         del open_[depth:]

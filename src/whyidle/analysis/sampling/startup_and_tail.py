@@ -42,7 +42,7 @@ class Surroundings:
     after: tuple[int, int] | None
     phases: LifePhases
 
-    def calls(self, names: list[str], thread: int) -> HostEvents:
+    def host_events(self, names: list[str], thread: int) -> HostEvents:
         """Start-up and end as host events; their names are added to ``names``."""
         found = [(STARTUP, self.startup), (AFTER, self.after)]
         rows = [(name, part) for name, part in found if part is not None]
@@ -64,17 +64,17 @@ def find_surroundings(
         thread: the training thread, as calls and samples number it.
     """
     calls, base_ns = timeline.host, timeline.base_ns
-    loop = calls.take(timeline.playing(calls, *_LOOP))
+    loop = calls.take_rows(timeline.playing(calls, *_LOOP))
     if not len(loop):
         return None
-    told = {name: _moment(getattr(timeline.process, name), base_ns) for name in _MOMENTS}
+    told = {name: _moment_ns(getattr(timeline.process, name), base_ns) for name in _MOMENTS}
     begin = int(loop.start.min())
     mine = samples[samples["thread"] == thread]
     mine = mine[np.argsort(mine["time"], kind="stable")]
     importing = _measure_imports(mine, stacks)
-    waits = loop.take(timeline.playing(loop, Role.BATCH_REQUEST))
+    waits = loop.take_rows(timeline.playing(loop, Role.BATCH_REQUEST))
     startup = _find_startup(waits, told, begin, importing)
-    after = _find_tail(calls.take(~timeline.playing(calls, Role.GC)), mine, told["ended"])
+    after = _find_tail(calls.take_rows(~timeline.playing(calls, Role.GC)), mine, told["ended"])
     ends = [int(part.max()) for part in (calls.end, samples["time"]) if len(part)]
     last = max(ends) if told["ended"] is None else told["ended"]
     return Surroundings(
@@ -82,16 +82,16 @@ def find_surroundings(
         startup=startup,
         after=after,
         phases=LifePhases(
-            import_s=_seconds(told["process_start"], told["imported"]),
-            startup_s=_seconds(*startup) if startup else None,
+            import_s=_elapsed_s(told["process_start"], told["imported"]),
+            startup_s=_elapsed_s(*startup) if startup else None,
             importing_s=importing(startup[1]) / 1e9 if startup else None,
-            after_s=_seconds(*after) if after else None,
-            life_s=_seconds(told["process_start"], last),
+            after_s=_elapsed_s(*after) if after else None,
+            life_s=_elapsed_s(told["process_start"], last),
         ),
     )
 
 
-def _moment(told: int | None, base_ns: int) -> int | None:
+def _moment_ns(told: int | None, base_ns: int) -> int | None:
     """A moment of the process's facts on the timeline's clock; None where it was not told."""
     return told - base_ns if told else None
 
@@ -110,10 +110,7 @@ def _measure_imports(samples: NDArray[Any], stacks: Sequence[str]) -> Callable[[
 
 
 def _find_startup(
-    waits: HostEvents,
-    told: Mapping[str, int | None],
-    begin: int,
-    importing: Callable[[int], int],
+    waits: HostEvents, told: Mapping[str, int | None], begin: int, importing: Callable[[int], int]
 ) -> tuple[int, int] | None:
     imported, first = told["imported"], told["first_step"]
     if imported is None or first is None or begin > first:
@@ -139,5 +136,5 @@ def _find_tail(
     return (begin, end) if find_idle(later, later["time"]).mean() >= IDLE else None
 
 
-def _seconds(begin: int | None, end: int | None) -> float | None:
+def _elapsed_s(begin: int | None, end: int | None) -> float | None:
     return None if begin is None or end is None else max(0, end - begin) / 1e9

@@ -32,7 +32,7 @@ def find_idle(samples: NDArray[Any], read: I64, met: HostEvents | None = None) -
         return found
     took = np.diff(read[known])
     if met is not None:
-        mine = met.take(np.isin(met.thread, samples["thread"][known]))
+        mine = met.take_rows(np.isin(met.thread, samples["thread"][known]))
         took = took - np.diff(sum_before(mine, read[known]))
     ran = np.diff(samples["runnable_ns"][known])
     share = np.where(took < MOMENT_NS, 1.0, ran / np.maximum(took, MOMENT_NS))
@@ -45,7 +45,7 @@ def sum_before(calls: HostEvents, moments: I64) -> I64:
     """How much time of disjoint or nested calls lies before each moment, ns."""
     if not len(calls):
         return np.zeros(len(moments), np.int64)
-    calls = calls.take(np.argsort(calls.start, kind="stable"))
+    calls = calls.take_rows(np.argsort(calls.start, kind="stable"))
     start, end = calls.start, calls.end
     start = np.maximum(start, np.append(start[:1], np.maximum.accumulate(end)[:-1]))
     length = np.maximum(end - start, 0)

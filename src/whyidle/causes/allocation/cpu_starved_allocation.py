@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.cores import kept_waiting, on_cores, usable
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.core_capacity import kept_waiting, on_cores, usable_cores
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, remove
-from whyidle.analysis.loading_alone import loading_alone
-from whyidle.analysis.outside import Outside
+from whyidle.analysis.forecast import from_gains, predict_removal
+from whyidle.analysis.inline_loading import loading_alone
+from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import AllocationFacts
@@ -85,12 +85,12 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021 (cores per GPU
     that hide preparation); Linux, cgroup v2 ``cpu.max`` and ``cpu.stat``.
     """
-    outside, waited = facts.outside, facts.share("input")
-    if outside is not None and facts.stepless:
-        return _held(facts, outside)
-    if outside is None or waited < LEAST_SHARE or facts.workers.kind == "crowd":
+    outside, waited = facts.telemetry, facts.bucket_share("input")
+    if outside is not None and facts.has_no_steps:
+        return _prove_throttling(facts, outside)
+    if outside is None or waited < LEAST_SHARE or facts.workers.wait_kind == "crowd":
         return None
-    cores, used, held = _cores(facts, outside)
+    cores, used, held = _core_usage(facts, outside)
     processes = max(facts.timeline.world_size or 1, 1)
     if cores is None or cores > FEW * processes:
         return None
@@ -99,10 +99,10 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     missed = waited if alone is None else alone.lacking
     if max(missed, kept) < LEAST_SHARE:
         return None
-    crowd = outside.mean("job_running") or 0.0
+    crowd = outside.mean_value("job_running") or 0.0
     spun = alone.beside * processes if alone else 0.0
     used_up = used is not None and used - spun >= FULL * cores
-    restricted = crowd >= CROWDED * cores and (_machine(outside) or 0.0) >= RESTRICTED * cores
+    restricted = crowd >= CROWDED * cores and (_machine_cores(outside) or 0.0) >= RESTRICTED * cores
     if not (used_up or held >= HELD or crowd >= CROWDED * cores):
         return None
     computing = kept > missed
@@ -111,68 +111,68 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         f"use, and waits for {'them' if computing or alone else 'data'}",
         low=0.0,
         high=max(missed, kept),
-        predicted=_given(facts, cores, missed),
+        predicted=_predict_more_cores(facts, cores, missed),
         evidence=(
-            *_shown(cores, used, held),
-            measured("its processes that run or wait for a core", crowd, None, source="/proc"),
-            measured("waiting for the next batch, share of step", waited, "ratio"),
-            *([measured("of it waiting for a core", missed, "ratio")] if alone else []),
-            *([measured("training thread waits for a core", kept, "ratio")] if kept else []),
+            *_core_evidence(cores, used, held),
+            make_evidence("its processes that run or wait for a core", crowd, None, source="/proc"),
+            make_evidence("waiting for the next batch, share of step", waited, "ratio"),
+            *([make_evidence("of it waiting for a core", missed, "ratio")] if alone else []),
+            *([make_evidence("training thread waits for a core", kept, "ratio")] if kept else []),
         ),
         confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
-        facts=AllocationFacts(threads=_threads(facts)),
+        facts=AllocationFacts(threads=_worker_threads(facts)),
         bucket="compute" if computing else "input",
     )
 
 
-def _threads(facts: Facts) -> int:
+def _worker_threads(facts: Facts) -> int:
     """Threads of a loader worker, of the one with most of them; 1 where there are no workers."""
     return max((worker.threads for worker in facts.timeline.loading.workers), default=1)
 
 
-def _given(facts: Facts, cores: float, waited: float) -> Predicted:
+def _predict_more_cores(facts: Facts, cores: float, waited: float) -> Predicted:
     """What twice the cores bring."""
     method, granted = "P1: loading hidden behind computing", 2.0 * cores
     gains = on_cores(facts, granted, waited)
     if gains is None:
-        return remove(0.0, waited, f"{method}, given the cores")
+        return predict_removal(0.0, waited, f"{method}, given the cores")
     return from_gains((0.0, *gains[1:]), f"{method}, on {granted:g} cores")
 
 
-def _machine(outside: Outside) -> float | None:
+def _machine_cores(outside: TelemetryWindow) -> float | None:
     """How many cores the machine has: time of all kinds per second. Waiting for storage is a part
     of having nothing to do."""
     kinds = ("user", "system", "idle", "stolen")
-    return outside.summed(*(f"machine_cpu_{kind}_s" for kind in kinds))
+    return outside.summed_rate(*(f"machine_cpu_{kind}_s" for kind in kinds))
 
 
-def _held(facts: Facts, outside: Outside) -> Proof | None:
+def _prove_throttling(facts: Facts, outside: TelemetryWindow) -> Proof | None:
     """A command without steps: its quota holds it back. At best all of that time comes back."""
-    cores, used, held = _cores(facts, outside)
-    high = min(held, facts.share("unknown"))
+    cores, used, held = _core_usage(facts, outside)
+    high = min(held, facts.bucket_share("unknown"))
     if cores is None or high < HELD:
         return None
     return Proof(
         headline=f"A quota of {cores:g} cores holds the command back {held:.0%} of the time",
         low=0.0,
         high=high,
-        predicted=remove(0.0, high, "the time held back by the quota"),
-        evidence=_shown(cores, used, held),
+        predicted=predict_removal(0.0, high, "the time held back by the quota"),
+        evidence=_core_evidence(cores, used, held),
         confidence=0.8,
         bucket="unknown",
     )
 
 
-def _cores(facts: Facts, outside: Outside) -> tuple[float | None, float | None, float]:
+def _core_usage(facts: Facts, outside: TelemetryWindow) -> tuple[float | None, float | None, float]:
     """Granted, used, and the share of the time that the quota held the job back."""
-    granted = usable(facts)
-    used = outside.summed("job_cpu_user_s", "job_cpu_system_s")
-    return granted, used, min(1.0, outside.rate("throttled_s") or 0.0)
+    granted = usable_cores(facts)
+    used = outside.summed_rate("job_cpu_user_s", "job_cpu_system_s")
+    return granted, used, min(1.0, outside.counter_rate("throttled_s") or 0.0)
 
 
-def _shown(cores: float, used: float | None, held: float) -> tuple[Evidence, ...]:
+def _core_evidence(cores: float, used: float | None, held: float) -> tuple[Evidence, ...]:
     return (
-        measured("cores that the job may use", cores, None, source="affinity and quota"),
-        measured("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
-        measured("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
+        make_evidence("cores that the job may use", cores, None, source="affinity and quota"),
+        make_evidence("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
+        make_evidence("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.gpu_work import work_of
-from whyidle.analysis.outside import Outside
+from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.05
@@ -48,10 +48,10 @@ def gpu_contention(facts: Facts) -> Proof | None:
     ----------
     NVIDIA, "Multi-Process Service"; NVML, ``nvmlDeviceGetProcessUtilization``.
     """
-    outside = facts.outside
+    outside = facts.telemetry
     if outside is None:
         return None
-    found = {gpu: others(outside, gpu) for gpu in outside.own_gpus}
+    found = {gpu: find_other_processes(outside, gpu) for gpu in outside.own_gpus}
     gpu = max(found, key=lambda name: found[name][1], default="")
     if not gpu or found[gpu][1] < LEAST_SHARE:
         return None
@@ -64,26 +64,28 @@ def gpu_contention(facts: Facts) -> Proof | None:
         f"GPU {share:.0%} of the time",
         low=low,
         high=high,
-        predicted=remove(low, high, "the time that others' kernels run"),
+        predicted=predict_removal(low, high, "the time that others' kernels run"),
         evidence=(
-            measured("time that kernels of other processes run", share, "ratio", source="NVML"),
-            measured("other processes with kernels", count, None, source="NVML"),
+            make_evidence(
+                "time that kernels of other processes run", share, "ratio", source="NVML"
+            ),
+            make_evidence("other processes with kernels", count, None, source="NVML"),
         ),
         confidence=0.7,
         bucket=work.bucket,
     )
 
 
-def others(outside: Outside, gpu: str) -> tuple[int, float]:
+def find_other_processes(outside: TelemetryWindow, gpu: str) -> tuple[int, float]:
     """Processes that are not the job's, and the share of the time that their kernels ran; none
     where the job's own cannot be told from them."""
-    pids = outside.pids(gpu)
-    if not outside.members & set(pids):
+    pids = outside.memory_by_process(gpu)
+    if not outside.job_processes & set(pids):
         return 0, 0.0
     busy = [
-        outside.mean("process_busy_ratio", f"{gpu}.pid{pid}") or 0.0
+        outside.mean_value("process_busy_ratio", f"{gpu}.pid{pid}") or 0.0
         for pid in pids
-        if pid not in outside.members
+        if pid not in outside.job_processes
     ]
     running = [share for share in busy if share > 0]
     return len(running), min(1.0, sum(running))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.gpu_work import work_of
 from whyidle.model.cause import Proof, cause
@@ -54,15 +54,18 @@ def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     Strati et al., "Orion: Interference-aware, Fine-grained GPU Sharing for ML Applications",
     EuroSys 2024; NVIDIA, "Multi-Instance GPU User Guide".
     """
-    outside = facts.outside
+    outside = facts.telemetry
     if outside is None or len(outside.own_gpus) != 1:
         return None
     gpu = outside.own_gpus[0]
     work = work_of(facts, gpu)
     if work.share < WELL_FED:
         return None
-    active = outside.mean("sm_active_ratio", gpu)
-    used, whole = outside.most("memory_used_bytes", gpu), outside.mean("memory_total_bytes", gpu)
+    active = outside.mean_value("sm_active_ratio", gpu)
+    used, whole = (
+        outside.highest_value("memory_used_bytes", gpu),
+        outside.mean_value("memory_total_bytes", gpu),
+    )
     if active is None or used is None or not whole or active >= ACTIVE or used >= FULL * whole:
         return None
     return Proof(
@@ -72,9 +75,9 @@ def gpu_too_big_for_job(facts: Facts) -> Proof | None:
         high=0.0,
         predicted=Predicted(speedup=1.0, low=1.0, high=1.0, method="frees hardware, same speed"),
         evidence=(
-            measured("multiprocessors active", active, "ratio", source="GPM"),
-            measured("memory in use at most", used / whole, "ratio", source="NVML"),
-            measured("kernels running, share of step", work.share, "ratio"),
+            make_evidence("multiprocessors active", active, "ratio", source="GPM"),
+            make_evidence("memory in use at most", used / whole, "ratio", source="NVML"),
+            make_evidence("kernels running, share of step", work.share, "ratio"),
         ),
         confidence=0.6 if work.told else 0.5,
         bucket=work.bucket,

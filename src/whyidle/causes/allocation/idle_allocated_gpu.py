@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.job import Job
-from whyidle.analysis.outside import Outside
+from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import AllocationFacts
@@ -54,14 +54,14 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
     Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE 2024;
     PyTorch, ``torchrun --nproc-per-node``.
     """
-    outside = job.lead.outside
-    stepless = job.lead.stepless
+    outside = job.lead_rank.telemetry
+    stepless = job.lead_rank.has_no_steps
     if outside is not None and len(outside.gpus) > (0 if stepless else 1):
-        return _read(outside, stepless=stepless)
-    return _listed(job)
+        return _prove_from_telemetry(outside, stepless=stepless)
+    return _prove_from_recordings(job)
 
 
-def _listed(job: Job) -> Proof | None:
+def _prove_from_recordings(job: Job) -> Proof | None:
     """From what recordings say of devices and processes."""
     listed = min(facts.timeline.info.count for facts in job.ranks)
     world = max(facts.timeline.world_size or 0 for facts in job.ranks)
@@ -70,11 +70,11 @@ def _listed(job: Job) -> Proof | None:
     if not 0 < used < listed:
         return None
     evidence = (
-        measured("visible devices", listed, None, source="deviceProperties"),
-        measured("processes of the job", world, None, source="distributedInfo"),
-        measured("devices with work in a recorded process", each, None, source="kernels"),
+        make_evidence("visible devices", listed, None, source="deviceProperties"),
+        make_evidence("processes of the job", world, None, source="distributedInfo"),
+        make_evidence("devices with work in a recorded process", each, None, source="kernels"),
     )
-    return _proof(used, listed, evidence)
+    return _make_proof(used, listed, evidence)
 
 
 def _none_used(count: int, evidence: tuple[Evidence, ...]) -> Proof:
@@ -84,31 +84,31 @@ def _none_used(count: int, evidence: tuple[Evidence, ...]) -> Proof:
         headline=f"{each} that the command can see {'ran no' if count == 1 else 'ran a'} kernel",
         low=0.0,
         high=1.0,
-        predicted=remove(0.0, 1.0, "the time for which the GPUs would be free"),
+        predicted=predict_removal(0.0, 1.0, "the time for which the GPUs would be free"),
         evidence=evidence,
         confidence=0.6,
         bucket="unknown",
     )
 
 
-def _read(outside: Outside, *, stepless: bool) -> Proof | None:
+def _prove_from_telemetry(outside: TelemetryWindow, *, stepless: bool) -> Proof | None:
     """From what NVML told of every GPU that the job sees."""
-    busy = {gpu: outside.mean("busy_ratio", gpu) for gpu in outside.gpus}
-    most = {gpu: outside.most("processes", gpu) for gpu in outside.gpus}
+    busy = {gpu: outside.mean_value("busy_ratio", gpu) for gpu in outside.gpus}
+    most = {gpu: outside.highest_value("processes", gpu) for gpu in outside.gpus}
     idle = [gpu for gpu in outside.gpus if busy[gpu] == 0.0 and not (most[gpu] or 0)]
     used = len(outside.gpus) - len(idle)
     if not idle:
         return None
     evidence = (
-        measured("visible devices", len(outside.gpus), None, source="NVML"),
-        measured("of them without any kernel or process", len(idle), None, source="NVML"),
+        make_evidence("visible devices", len(outside.gpus), None, source="NVML"),
+        make_evidence("of them without any kernel or process", len(idle), None, source="NVML"),
     )
     if not used:
         return _none_used(len(idle), evidence) if stepless else None
-    return _proof(used, len(outside.gpus), evidence)
+    return _make_proof(used, len(outside.gpus), evidence)
 
 
-def _proof(used: int, listed: int, evidence: tuple[Evidence, ...]) -> Proof:
+def _make_proof(used: int, listed: int, evidence: tuple[Evidence, ...]) -> Proof:
     most = listed / used
     return Proof(
         headline=f"The job runs on {used} of {listed} GPUs that it can see",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.samples import lines, prompts, said
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.sampled_lines import describe_place, lines_with_share, prompt_waits
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.03
 """share of the time below which it is not worth a word"""
@@ -62,55 +62,59 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     ----------
     Gao et al., ICSE 2024 (interactive 2.1 %, unreleased 1.3 %, no deep learning 0.6 % of issues).
     """
-    if facts.stepless:
-        return _never(facts)
+    if facts.has_no_steps:
+        return _prove_never_trained(facts)
     phases = facts.timeline.phases
-    asking = prompts(facts) & facts.part("blocked")
+    asking = prompt_waits(facts) & facts.time_of("blocked")
     asked = facts.share_of(asking)
-    after, share = phases.after_s or 0.0, facts.share("after")
+    after, share = phases.after_s or 0.0, facts.bucket_share("after")
     if asked > max(share, LEAST_SHARE):
-        return _proof(facts, "It waits at a prompt or a debugger", asking, asked, ())
+        return _make_proof(facts, "It waits at a prompt or a debugger", asking, asked, ())
     if not after or after < LEAST_SHARE * (phases.life_s or after):
         return None
-    headline = f"The process waits for {lasting(after)} after its last step, and holds its device"
-    evidence = (measured("after the last step", after, "s", source="clock"),)
-    return _proof(facts, headline, facts.partition.parts["after"], share, evidence)
+    headline = (
+        f"The process waits for {format_duration(after)} after its last step, and holds its device"
+    )
+    evidence = (make_evidence("after the last step", after, "s", source="clock"),)
+    return _make_proof(facts, headline, facts.partition.parts["after"], share, evidence)
 
 
-def _never(facts: Facts) -> Proof | None:
+def _prove_never_trained(facts: Facts) -> Proof | None:
     """A process that never trained."""
-    waited = _waited(facts)
+    waited = _waiting_time(facts)
     share = facts.share_of(waited)
     if share < MOSTLY or waited.total < LEAST_NS:
         return None
-    return _proof(
+    return _make_proof(
         facts, f"The process never trains, and waits {share:.0%} of the time", waited, share, ()
     )
 
 
-def _proof(
+def _make_proof(
     facts: Facts, headline: str, spans: Intervals, share: float, more: tuple[Evidence, ...]
 ) -> Proof:
-    found = lines(facts, spans)
-    at = f", {said(found[0][0])}" if found else ""
+    found = lines_with_share(facts, spans)
+    at = f", {describe_place(found[0][0])}" if found else ""
     return Proof(
         headline=f"{headline}{at}",
         low=SURE * share,
         high=share,
-        predicted=remove(SURE * share, share, "the time for which its device would be free"),
+        predicted=predict_removal(
+            SURE * share, share, "the time for which its device would be free"
+        ),
         evidence=(
-            measured(
+            make_evidence(
                 "training thread waiting, share of the time", share, "ratio", source="samples"
             ),
             *more,
         ),
         confidence=0.9 if found else 0.6,
         where=tuple(place for place, _ in found[:3]),
-        bucket="unknown" if facts.stepless else None,
+        bucket="unknown" if facts.has_no_steps else None,
     )
 
 
-def _waited(facts: Facts) -> Intervals:
+def _waiting_time(facts: Facts) -> Intervals:
     host = facts.timeline.host
     rows = facts.timeline.rows_of(Role.BLOCKED)
-    return union(host.start[rows], host.end[rows])
+    return union_of(host.start[rows], host.end[rows])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.intervals import union
-from whyidle.analysis.samples import lines
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.sampled_lines import lines_with_share
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.process_facts import ProcessFacts
@@ -57,53 +57,59 @@ def training_on_cpu(facts: Facts) -> Proof | None:
     if len(facts.device) or len(facts.timeline.rows_of(Role.LAUNCH_CALL)):
         return None
     if "own_settings" in facts.signals:
-        return _told(facts)
+        return _prove_from_facts(facts)
     host = facts.timeline.host
     rows = facts.rows_of(Role.CPU_KERNEL)
-    share = facts.share_of(union(host.start[rows], host.end[rows]))
+    share = facts.share_of(union_of(host.start[rows], host.end[rows]))
     if share < LEAST_SHARE:
         return None
     ops = facts.ops[0]
-    work = facts.share_of(union(host.start[ops], host.end[ops]))
+    work = facts.share_of(union_of(host.start[ops], host.end[ops]))
     return Proof(
         headline=f"The work runs on the CPU, and {facts.timeline.info.name} has nothing to do",
         low=0.5 * work,
         high=0.95 * work,
-        predicted=remove(0.5 * work, 0.95 * work, "class of devices: operators 2 to 20 x faster"),
+        predicted=predict_removal(
+            0.5 * work, 0.95 * work, "class of devices: operators 2 to 20 x faster"
+        ),
         evidence=(
-            measured("time in operators that exist only on the CPU", share, "ratio", source="ops"),
-            measured("time in operators", work, "ratio", source="ops"),
-            measured("device events", 0, None, source="kernels"),
+            make_evidence(
+                "time in operators that exist only on the CPU", share, "ratio", source="ops"
+            ),
+            make_evidence("time in operators", work, "ratio", source="ops"),
+            make_evidence("device events", 0, None, source="kernels"),
         ),
         confidence=0.8,
-        where=tuple(place for place in [facts.places.of(int(rows[0]))] if place),
+        where=tuple(place for place in [facts.places.place_of(int(rows[0]))] if place),
     )
 
 
-def _told(facts: Facts) -> Proof | None:
+def _prove_from_facts(facts: Facts) -> Proof | None:
     """A watched process that says that its parameters are on the CPU."""
-    process, outside, work = facts.timeline.process, facts.outside, facts.share("compute")
+    process, outside, work = facts.timeline.process, facts.telemetry, facts.bucket_share("compute")
     gpus = max(len(process.gpus), len(outside.gpus) if outside else 0)
     if process.device != "cpu" or not facts.on_cpu or not gpus or work < LEAST_SHARE:
         return None
     return Proof(
         headline=f"The model trains on the CPU, beside {gpus} GPU{'s' if gpus > 1 else ''}: "
-        f"{_why(process)}",
+        f"{_explain_device_choice(process)}",
         low=0.5 * work,
         high=0.95 * work,
-        predicted=remove(0.5 * work, 0.95 * work, "class of devices: operators 2 to 20 x faster"),
+        predicted=predict_removal(
+            0.5 * work, 0.95 * work, "class of devices: operators 2 to 20 x faster"
+        ),
         evidence=(
-            measured("GPUs of the host", gpus, None, source="driver, NVML"),
-            measured("device of the parameters", "cpu", None, source="optimizer"),
-            measured("time in operators", work, "ratio", source="samples"),
+            make_evidence("GPUs of the host", gpus, None, source="driver, NVML"),
+            make_evidence("device of the parameters", "cpu", None, source="optimizer"),
+            make_evidence("time in operators", work, "ratio", source="samples"),
         ),
         confidence=0.8,
-        where=_busiest(facts),
+        where=_busiest_places(facts),
         bucket="compute",
     )
 
 
-def _why(process: ProcessFacts) -> str:
+def _explain_device_choice(process: ProcessFacts) -> str:
     """What keeps the process from its GPU, as far as it says."""
     visible = process.environment.get("CUDA_VISIBLE_DEVICES")
     if process.cuda_built == "":
@@ -113,6 +119,8 @@ def _why(process: ProcessFacts) -> str:
     return "nothing was moved to them"
 
 
-def _busiest(facts: Facts) -> tuple[Place, ...]:
+def _busiest_places(facts: Facts) -> tuple[Place, ...]:
     """Where the operators are called that take most of the step."""
-    return tuple(place for place, _ in lines(facts, facts.part("compute"), HostKind.OP)[:1])
+    return tuple(
+        place for place, _ in lines_with_share(facts, facts.time_of("compute"), HostKind.OP)[:1]
+    )

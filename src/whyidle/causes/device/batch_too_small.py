@@ -6,9 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.analysis.batch import Grown, grown, passes, size
+from whyidle.analysis.batch_size import (
+    LargerBatch,
+    backward_passes,
+    find_batch_size,
+    predict_larger_batch,
+)
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device import _busy
+from whyidle.causes.device import _kernel_savings
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DeviceFacts
@@ -68,65 +73,70 @@ def batch_too_small(facts: Facts) -> Proof | None:
     ----------
     Gao et al., An Empirical Study on Low GPU Utilization of Deep Learning Jobs (ICSE 2024).
     """
-    used = _busy.memory_used(facts)
-    grows = facts.share("input") + facts.share("transfer") + facts.share("communication")
+    used = _kernel_savings.memory_used(facts)
+    grows = (
+        facts.bucket_share("input")
+        + facts.bucket_share("transfer")
+        + facts.bucket_share("communication")
+    )
     if grows > ELSEWHERE or facts.cold_start or (used is not None and used > MEMORY):
         return None
-    if (facts.busy_ratio or 0.0) > BUSY or facts.share("host") < HOST:
+    if (facts.busy_ratio or 0.0) > BUSY or facts.bucket_share("host") < HOST:
         return None
-    twice = grown(facts, 2.0)
-    if twice is None or twice.throughput(twice.worst_s) < LEAST_GAIN:
+    twice = predict_larger_batch(facts, 2.0)
+    if twice is None or twice.relative_throughput(twice.worst_s) < LEAST_GAIN:
         return None
-    best = _raised(facts, twice, used)
-    low, high = best.throughput(best.worst_s), best.throughput(best.best_s)
-    host = facts.share("host")
+    best = _largest_useful_batch(facts, twice, used)
+    low, high = best.relative_throughput(best.worst_s), best.relative_throughput(best.best_s)
+    host = facts.bucket_share("host")
     return Proof(
-        headline=f"A batch {best.times:.3g} times as large would {_longer(best)}: the device is "
+        headline=f"A batch {best.times:.3g} times as large would "
+        f"{_describe_longer_step(best)}: the device is "
         "not filled",
         low=min(host, 1 - 1 / low) * 0.5,
         high=min(host, 1 - 1 / high),
-        predicted=_predicted(best),
-        evidence=_evidence(facts, best, used),
+        predicted=_predict_gain(best),
+        evidence=_batch_evidence(facts, best, used),
         confidence=0.55 if used is None else 0.65,
         facts=DeviceFacts(
             times=int(best.times),
-            batch=size(facts),
+            batch=find_batch_size(facts),
             ranks=max(facts.timeline.world_size or 1, 1),
             most_times=None if not used else max(int(ROOM / used), int(best.times)),
-            passes=passes(facts),
-            microbatch=_microbatch(facts, best),
+            passes=backward_passes(facts),
+            microbatch=_larger_microbatch(facts, best),
         ),
     )
 
 
-def _predicted(found: Grown) -> Predicted:
+def _predict_gain(found: LargerBatch) -> Predicted:
     return Predicted(
-        speedup=found.throughput(found.step_s),
-        low=found.throughput(found.worst_s),
-        high=found.throughput(found.best_s),
+        speedup=found.relative_throughput(found.step_s),
+        low=found.relative_throughput(found.worst_s),
+        high=found.relative_throughput(found.best_s),
         method=f"P6 from one size: samples per second at {found.times:.3g} times the batch",
     )
 
 
-def _microbatch(facts: Facts, best: Grown) -> tuple[int, Predicted] | None:
+def _larger_microbatch(facts: Facts, best: LargerBatch) -> tuple[int, Predicted] | None:
     """So many of a step's passes can be made one, within what is predicted; None without several
     that are alike."""
-    count = passes(facts) or 1
+    count = backward_passes(facts) or 1
     times = max(n for n in range(1, int(best.times) + 1) if count % n == 0)
-    joined = grown(facts, float(times)) if times > 1 else None
-    return None if joined is None else (times, _predicted(joined))
+    joined = predict_larger_batch(facts, float(times)) if times > 1 else None
+    return None if joined is None else (times, _predict_gain(joined))
 
 
-def _longer(best: Grown) -> str:
+def _describe_longer_step(best: LargerBatch) -> str:
     more = best.step_s / best.now_s - 1.0
     return f"take only {more:.0%} longer" if more >= 0.01 else "take no longer"
 
 
-def _raised(facts: Facts, twice: Grown, used: float | None) -> Grown:
+def _largest_useful_batch(facts: Facts, twice: LargerBatch, used: float | None) -> LargerBatch:
     """The largest batch for which the step is still nearly as long as now, and memory is there."""
     best = twice
     for times in STEPS[1:]:
-        more = grown(facts, float(times))
+        more = predict_larger_batch(facts, float(times))
         if more is None or more.step_s > NEARLY_FLAT * more.now_s:
             break
         if used is not None and used * times > ROOM:
@@ -135,11 +145,11 @@ def _raised(facts: Facts, twice: Grown, used: float | None) -> Grown:
     return best
 
 
-def _evidence(facts: Facts, best: Grown, used: float | None) -> tuple[Evidence, ...]:
+def _batch_evidence(facts: Facts, best: LargerBatch, used: float | None) -> tuple[Evidence, ...]:
     rows = facts.kernels
     occupancy = facts.device.occupancy[rows]
     known = ~np.isnan(occupancy)
-    seconds = facts.seconds(rows)
+    seconds = facts.durations_s(rows)
     found = [
         Evidence(
             quantity="step predicted at the larger batch",
@@ -149,11 +159,13 @@ def _evidence(facts: Facts, best: Grown, used: float | None) -> tuple[Evidence, 
             samples=facts.step_count,
             source="replay",
         ),
-        _busy.share_evidence("device busy", facts.busy_ratio or 0.0, rows, "attribution"),
+        _kernel_savings.share_evidence("device busy", facts.busy_ratio or 0.0, rows, "attribution"),
     ]
     if known.any():
         mean = float(np.average(occupancy[known], weights=np.maximum(seconds[known], 1e-12)))
-        found.append(_busy.share_evidence("estimated occupancy", mean, rows[known], "profiler"))
+        found.append(
+            _kernel_savings.share_evidence("estimated occupancy", mean, rows[known], "profiler")
+        )
     if used is not None:
-        found.append(_busy.share_evidence("peak memory in use", used, rows, "allocator"))
+        found.append(_kernel_savings.share_evidence("peak memory in use", used, rows, "allocator"))
     return tuple(found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.intervals import Intervals, union
-from whyidle.causes.device import _busy
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.causes.device import _kernel_savings
 from whyidle.model.cause import Proof, cause
 from whyidle.model.process_facts import Switches
 from whyidle.model.proof_facts import DeviceFacts
@@ -75,18 +75,18 @@ def cudnn_autotune_mismatch(facts: Facts) -> Proof | None:
     23 ms became 600 to 2340 ms with images of random size); speechbrain/speechbrain#294 (17 to
     12 min on a V100 with it, shapes fixed).
     """
-    return _searching(facts) or _never(facts)
+    return _prove_repeated_search(facts) or _prove_switched_off(facts)
 
 
-def _searching(facts: Facts) -> Proof | None:
+def _prove_repeated_search(facts: Facts) -> Proof | None:
     """Shapes that are new in step after step."""
-    host, waits = facts.timeline.host, facts.waits.searching
+    host, waits = facts.timeline.host, facts.waits.search_waits
     if facts.cold_start or not len(waits):
         return None
     begin = host.start[[facts.waits.operator_row(int(row)) for row in waits]]
-    steps, recorded = _steps(facts)
-    spent = union(begin, host.end[waits])
-    gains = _gains(facts, waits, spent)
+    steps, recorded = _searching_steps(facts)
+    spent = union_of(begin, host.end[waits])
+    gains = _search_gains(facts, waits, spent)
     if steps < LEAST_STEPS or gains[1] < LEAST_SHARE:
         return None
     return Proof(
@@ -96,69 +96,78 @@ def _searching(facts: Facts) -> Proof | None:
         high=max(gains),
         predicted=from_gains(gains, "recorded steps replayed without the searches"),
         evidence=(
-            measured("steps that search", steps, None, samples=recorded),
-            measured("time in searches, share of step", facts.share_of(spent), "ratio"),
-            measured("waits inside of convolutions, per step", len(waits) / facts.step_count, None),
+            make_evidence("steps that search", steps, None, samples=recorded),
+            make_evidence("time in searches, share of step", facts.share_of(spent), "ratio"),
+            make_evidence(
+                "waits inside of convolutions, per step", len(waits) / facts.step_count, None
+            ),
         ),
         confidence=0.85,
-        where=tuple(p for p in [facts.places.of(facts.waits.operator_row(int(waits[0])))] if p),
+        where=tuple(
+            p for p in [facts.places.place_of(facts.waits.operator_row(int(waits[0])))] if p
+        ),
         facts=DeviceFacts(benchmark=True),
     )
 
 
-def _steps(facts: Facts) -> tuple[int, int]:
+def _searching_steps(facts: Facts) -> tuple[int, int]:
     """In how many steps of how many something is searched for. Of a burst all count: it was taken
     behind the warm-up, and only its figures leave out steps that recording may have made longer."""
     host, whole = facts.timeline.host, facts.timeline.burst is not None
-    waits = facts.waits.searching
+    waits = facts.waits.search_waits
     if whole:
-        waits = facts.waits.in_convolutions(facts.host.rows(Role.SYNC))
+        waits = facts.waits.in_convolutions(facts.host.rows_of(Role.SYNC))
     found = np.unique(np.searchsorted(facts.steps.on_host[0], host.start[waits], side="right"))
     return len(found), len(facts.steps) if whole else facts.step_count
 
 
-def _gains(facts: Facts, waits: I64, spent: Intervals) -> tuple[float, float, float]:
+def _search_gains(facts: Facts, waits: I64, spent: Intervals) -> tuple[float, float, float]:
     """Careful, expected, hopeful: without what is launched and waited for in the searches."""
     host, calls, replay = facts.timeline.host, facts.launches.call, facts.replay
     rows = np.flatnonzero(calls >= 0)
-    rows = rows[spent.covers(host.start[calls[rows]])]
-    careful, expected, hopeful = _busy.unchanged(facts)
-    _busy.scale((careful, expected, hopeful), rows, KEPT)
+    rows = rows[spent.contains_times(host.start[calls[rows]])]
+    careful, expected, hopeful = _kernel_savings.unit_factors(facts)
+    _kernel_savings.scale_times((careful, expected, hopeful), rows, KEPT)
     found = []
     for kept, factor in zip(KEPT, (careful, expected, hopeful), strict=True):
-        less = replay.less(spent, 1.0 - kept)
-        then = replay.run(less, without=waits, factor=factor, fewer=True)
+        less = replay.reduce_host_time(spent, 1.0 - kept)
+        then = replay.replayed_length(less, without=waits, factor=factor, fewer=True)
         found.append(max(0.0, 1.0 - then / replay.base_ns))
     return found[0], found[1], found[2]
 
 
-def _never(facts: Facts) -> Proof | None:
+def _prove_switched_off(facts: Facts) -> Proof | None:
     """The same shapes in every step, and the switch is off."""
     switches = facts.timeline.process.switches or Switches()
     off = switches.cudnn_benchmark is False
     strict = switches.cudnn_deterministic or switches.deterministic
     rows = facts.kernels[facts.group[facts.kernels] == "convolution"]
-    if not off or strict or facts.timeline.info.kind != "cuda" or not _settled(facts, rows):
+    if (
+        not off
+        or strict
+        or facts.timeline.info.kind != "cuda"
+        or not _has_constant_shapes(facts, rows)
+    ):
         return None
-    share = _busy.busy_share(facts, rows)
+    share = _kernel_savings.busy_share(facts, rows)
     if share < MANY:
         return None
-    factors = _busy.unchanged(facts)
-    _busy.scale(factors, rows, FOUND)
-    return _busy.proof(
+    factors = _kernel_savings.unit_factors(facts)
+    _kernel_savings.scale_times(factors, rows, FOUND)
+    return _kernel_savings.make_proof(
         facts,
         rows,
         factors,
         headline=f"{share:.0%} of the busy time is convolutions of the same shapes in every step, "
         "whose fastest algorithms nobody has searched for",
         method="class figure: what a search has found at best; a trial tells",
-        evidence=(_busy.share_evidence("convolutions, share of busy time", share, rows),),
+        evidence=(_kernel_savings.share_evidence("convolutions, share of busy time", share, rows),),
         confidence=0.5,
         told=DeviceFacts(benchmark=False),
     )
 
 
-def _settled(facts: Facts, rows: I64) -> bool:
+def _has_constant_shapes(facts: Facts, rows: I64) -> bool:
     """Whether convolutions have the same shapes in every recorded step, as far as these tell."""
     host = facts.timeline.host
     ops = np.unique(facts.launching_op[rows])

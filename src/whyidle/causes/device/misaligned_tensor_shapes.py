@@ -6,8 +6,8 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
-from whyidle.causes.device import _busy
-from whyidle.causes.device._attention import written_out
+from whyidle.causes.device import _kernel_savings
+from whyidle.causes.device._unfused_attention import written_out
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -17,9 +17,7 @@ with dimensions that are no multiples of 8 and a modern library; often there is 
 
 
 @cause(
-    "Matrix dimensions are not aligned for tensor cores",
-    bucket="compute",
-    needs=("device_events",),
+    "Matrix dimensions are not aligned for tensor cores", bucket="compute", needs=("device_events",)
 )
 def misaligned_tensor_shapes(facts: Facts) -> Proof | None:
     """What it means
@@ -51,30 +49,33 @@ def misaligned_tensor_shapes(facts: Facts) -> Proof | None:
     ----------
     NVIDIA, Deep Learning Performance: Matrix Multiplication Background.
     """
-    rows = np.intersect1d(_busy.named(facts, r"align[12]\b|align[12]>"), _busy.multiplying(facts))
-    rows = rows[facts.tensor[rows]]
-    rows = rows[~np.isin(rows, written_out(facts).rows)]
+    rows = np.intersect1d(
+        _kernel_savings.kernels_named(facts, r"align[12]\b|align[12]>"),
+        _kernel_savings.matrix_kernels(facts),
+    )
+    rows = rows[facts.uses_tensor_cores[rows]]
+    rows = rows[~np.isin(rows, written_out(facts).all_rows)]
     if not len(rows):
         return None
-    share = _busy.busy_share(facts, rows)
-    factors = _busy.unchanged(facts)
-    _busy.scale(factors, rows, ALIGNED)
-    return _busy.proof(
+    share = _kernel_savings.busy_share(facts, rows)
+    factors = _kernel_savings.unit_factors(facts)
+    _kernel_savings.scale_times(factors, rows, ALIGNED)
+    return _kernel_savings.make_proof(
         facts,
         rows,
         factors,
         headline=f"{share:.0%} of the busy time is matrix products of unaligned shapes",
         method="P5: aligned variants at 1 to 2 times the speed, replayed",
         evidence=(
-            _busy.share_evidence("unaligned products, share of busy time", share, rows),
-            *_shapes(facts, rows),
+            _kernel_savings.share_evidence("unaligned products, share of busy time", share, rows),
+            *_shape_evidence(facts, rows),
         ),
         confidence=0.5,
     )
 
 
-def _shapes(facts: Facts, rows: _busy.I64) -> tuple[Evidence, ...]:
-    longest = rows[np.argmax(facts.seconds(rows))]
+def _shape_evidence(facts: Facts, rows: _kernel_savings.I64) -> tuple[Evidence, ...]:
+    longest = rows[np.argmax(facts.durations_s(rows))]
     operator = int(facts.launching_op[longest])
     shapes = (
         shapes_of(facts.timeline, int(facts.timeline.host.detail[operator]))

@@ -6,10 +6,10 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
-from whyidle.causes.device import _busy
-from whyidle.causes.device._attending import libraries
-from whyidle.causes.device._attention import Written, written_out
-from whyidle.causes.device._attention_cpu import written_out_on_cpu
+from whyidle.causes.device import _kernel_savings
+from whyidle.causes.device._attention_source import attention_libraries
+from whyidle.causes.device._unfused_attention import UnfusedAttention, written_out
+from whyidle.causes.device._unfused_attention_cpu import written_out_on_cpu
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.proof_facts import DeviceFacts
@@ -78,18 +78,18 @@ def naive_attention(facts: Facts) -> Proof | None:
     found = written_out(facts)
     if not len(found.softmax):
         return None
-    factors = _busy.unchanged(facts)
+    factors = _kernel_savings.unit_factors(facts)
     fused = _fused_time(facts, found)
     if fused is None:
-        _busy.scale(factors, found.products, PRODUCTS)
-        _busy.scale(factors, found.between, BETWEEN)
+        _kernel_savings.scale_times(factors, found.products, PRODUCTS)
+        _kernel_savings.scale_times(factors, found.between, BETWEEN)
     else:
-        now = float(facts.seconds(found.rows).sum())
+        now = float(facts.durations_s(found.all_rows).sum())
         left = [min(1.0, fused / reached / now) for reached in REACHED]
-        _busy.scale(factors, found.rows, (left[0], left[1], left[2]))
-    share = _busy.busy_share(facts, found.rows)
-    softmax = _busy.busy_share(facts, found.between)
-    return _busy.proof(
+        _kernel_savings.scale_times(factors, found.all_rows, (left[0], left[1], left[2]))
+    share = _kernel_savings.busy_share(facts, found.all_rows)
+    softmax = _kernel_savings.busy_share(facts, found.between)
+    return _kernel_savings.make_proof(
         facts,
         found.softmax,
         factors,
@@ -98,27 +98,29 @@ def naive_attention(facts: Facts) -> Proof | None:
         if fused is not None
         else "P5: kernels between the products removed, replayed",
         evidence=(
-            _busy.share_evidence("written-out attention, share of busy time", share, found.rows),
-            _busy.share_evidence(
+            _kernel_savings.share_evidence(
+                "written-out attention, share of busy time", share, found.all_rows
+            ),
+            _kernel_savings.share_evidence(
                 "softmax and mask alone, share of busy time", softmax, found.between
             ),
-            *_sequence(facts, found),
+            *_sequence_evidence(facts, found),
         ),
         confidence=0.85 if fused is not None else 0.65,
-        told=DeviceFacts(attention=True, libraries=libraries(facts)),
+        told=DeviceFacts(attention=True, libraries=attention_libraries(facts)),
     )
 
 
-def _fused_time(facts: Facts, found: Written) -> float | None:
+def _fused_time(facts: Facts, found: UnfusedAttention) -> float | None:
     """Seconds that the products' FLOPs take at the device's peak for their precision; None where
     shapes or the device are unknown."""
     flops = facts.work.flops[found.products]
     if facts.peak is None or np.isnan(flops).any():
         return None
     peaks = [
-        facts.peak.flops(str(precision) or None, tensor=bool(tensor))
+        facts.peak.peak_flops(str(precision) or None, tensor=bool(tensor))
         for precision, tensor in zip(
-            facts.precision[found.products], facts.tensor[found.products], strict=True
+            facts.precision[found.products], facts.uses_tensor_cores[found.products], strict=True
         )
     ]
     if any(peak is None for peak in peaks):
@@ -126,8 +128,8 @@ def _fused_time(facts: Facts, found: Written) -> float | None:
     return float(np.sum(flops / np.array(peaks, dtype=np.float64)))
 
 
-def _sequence(facts: Facts, found: Written) -> tuple[Evidence, ...]:
-    operator = facts.launching_op[found.softmax[np.argmax(facts.seconds(found.softmax))]]
+def _sequence_evidence(facts: Facts, found: UnfusedAttention) -> tuple[Evidence, ...]:
+    operator = facts.launching_op[found.softmax[np.argmax(facts.durations_s(found.softmax))]]
     shapes = (
         shapes_of(facts.timeline, int(facts.timeline.host.detail[operator]))
         if operator >= 0

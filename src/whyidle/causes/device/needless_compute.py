@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.gaps import picked
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.idle_gaps import pick_rows
+from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.pauses import RECORDED, RECORDING
-from whyidle.causes.device import _busy
-from whyidle.causes.device._recomputed import recomputed
+from whyidle.causes.device import _kernel_savings
+from whyidle.causes.device._recomputation import prove_recomputation
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
@@ -69,65 +69,70 @@ def needless_compute(facts: Facts) -> Proof | None:
     a single GPU" (about 20 % slower with gradient checkpointing).
     """
     if facts.on_cpu:
-        found = [one for one in (recomputed(facts), _gradients_in_evaluation(facts)) if one]
+        found = [
+            one for one in (prove_recomputation(facts), _gradients_in_evaluation(facts)) if one
+        ]
         return max(found, key=lambda one: one.high, default=None)
-    used = _busy.memory_used(facts)
-    windows = _recomputing(facts)
+    used = _kernel_savings.memory_used(facts)
+    windows = _recomputation_time(facts)
     if not len(windows) or (used is not None and used > ROOM):
         return None
     calls = facts.launches.call[facts.kernels]
-    begun = picked(facts.timeline.host.start, calls, 0)
-    rows = facts.kernels[(calls >= 0) & windows.covers(begun)]
+    begun = pick_rows(facts.timeline.host.start, calls, 0)
+    rows = facts.kernels[(calls >= 0) & windows.contains_times(begun)]
     if not len(rows):
         return None
-    share = _busy.busy_share(facts, rows)
-    factors = _busy.unchanged(facts)
-    _busy.scale(factors, rows, LEFT)
+    share = _kernel_savings.busy_share(facts, rows)
+    factors = _kernel_savings.unit_factors(facts)
+    _kernel_savings.scale_times(factors, rows, LEFT)
     memory = (
         ()
         if used is None
-        else (_busy.share_evidence("peak memory in use", used, rows, "allocator"),)
+        else (_kernel_savings.share_evidence("peak memory in use", used, rows, "allocator"),)
     )
-    return _busy.proof(
+    return _kernel_savings.make_proof(
         facts,
         rows,
         factors,
         headline=f"{share:.0%} of the busy time recomputes activations"
         + ("" if used is None else f" while {1 - used:.0%} of the memory is free"),
         method="P5: recomputation removed, replayed against the recorded launches",
-        evidence=(_busy.share_evidence("recomputation, share of busy time", share, rows), *memory),
+        evidence=(
+            _kernel_savings.share_evidence("recomputation, share of busy time", share, rows),
+            *memory,
+        ),
         confidence=0.8 if used is not None else 0.45,
     )
 
 
-def _recomputing(facts: Facts) -> Intervals:
+def _recomputation_time(facts: Facts) -> Intervals:
     """When the host was launching forward work again, inside the backward pass."""
     host = facts.timeline.host
     rows = facts.rows_of(Role.RECOMPUTATION)
-    outer = union(host.start[rows], host.end[rows])
+    outer = union_of(host.start[rows], host.end[rows])
     inner = facts.rows_of(Role.OPERATOR_GRADIENT)
-    inner = inner[outer.covers(host.start[inner])]
-    return outer - union(host.start[inner], host.end[inner])
+    inner = inner[outer.contains_times(host.start[inner])]
+    return outer - union_of(host.start[inner], host.end[inner])
 
 
 def _gradients_in_evaluation(facts: Facts) -> Proof | None:
     """Evaluation of a watched process that never switched gradients off."""
     host = facts.timeline.host
     rows = facts.rows_of(Role.EVALUATION_WITH_GRADIENTS)
-    spans = union(host.start[rows], host.end[rows])
-    share = facts.share_of(spans & _working(facts))
+    spans = union_of(host.start[rows], host.end[rows])
+    share = facts.share_of(spans & _operator_time(facts))
     if share < LEAST_SHARE:
         return None
     gains = (RECORDING[0] * share, RECORDING[1] * share, RECORDING[2] * share)
-    place = facts.places.within(int(rows[0]))
+    place = facts.places.place_of_samples(int(rows[0]))
     return Proof(
         headline=f"Evaluation computes for {share:.0%} of the time with gradients on",
         low=gains[0],
         high=gains[2],
         predicted=from_gains(gains, RECORDED),
         evidence=(
-            measured("work in evaluations with gradients on", share, "ratio", source="calls"),
-            measured("such evaluations", len(rows), None, source="Module.eval"),
+            make_evidence("work in evaluations with gradients on", share, "ratio", source="calls"),
+            make_evidence("such evaluations", len(rows), None, source="Module.eval"),
         ),
         confidence=0.7,
         where=(place,) if place else (),
@@ -136,8 +141,8 @@ def _gradients_in_evaluation(facts: Facts) -> Proof | None:
     )
 
 
-def _working(facts: Facts) -> Intervals:
+def _operator_time(facts: Facts) -> Intervals:
     """When operators ran, in evaluations too."""
     host = facts.timeline.host
     rows = np.flatnonzero(host.kind == HostKind.OP)
-    return union(host.start[rows], host.end[rows])
+    return union_of(host.start[rows], host.end[rows])

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.replay import nothing
-from whyidle.causes.device import _busy
-from whyidle.causes.device._narrower import casts, launched_casts, narrower
+from whyidle.analysis.step_replay import no_change
+from whyidle.causes.device import _kernel_savings
+from whyidle.causes.device._lower_precision import (
+    cast_time,
+    launched_casts,
+    lower_precision_factors,
+)
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import DeviceFacts
 
@@ -31,11 +35,7 @@ TF32_RATIO = 2.0
 """peak in 16 bits per peak in TF32, of every device in the vendors' data sheets"""
 
 
-@cause(
-    "Matrix work runs in 32 bits",
-    bucket="compute",
-    needs=("device_events",),
-)
+@cause("Matrix work runs in 32 bits", bucket="compute", needs=("device_events",))
 def no_mixed_precision(facts: Facts) -> Proof | None:
     """What it means
     ----------------
@@ -72,38 +72,42 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
     PyTorch, Automatic Mixed Precision package; Zhu et al., Daydream, USENIX ATC 2020.
     """
     dtype = _sixteen_bits(facts)
-    rows = _busy.multiplying(facts)
+    rows = _kernel_savings.matrix_kernels(facts)
     if dtype is None or not len(rows):
         return None
-    time, precision = facts.seconds(rows), facts.precision[rows]
+    time, precision = facts.durations_s(rows), facts.precision[rows]
     whole = float(time.sum()) or 1.0
     wide = np.isin(precision, ("fp32", "tf32"))
     share = float(time[wide].sum()) / whole
     narrow = float(time[np.isin(precision, ("fp16", "bf16", "fp8", "int8"))].sum()) / whole
     if share < MOSTLY or narrow > SOME:
         return None
-    factors = _busy.unchanged(facts)
+    factors = _kernel_savings.unit_factors(facts)
     for kind, usual in (("fp32", FROM_FP32), ("tf32", _from_tf32(facts))):
         these = rows[precision == kind]
-        _busy.scale(factors, these, _times(facts, these, dtype, usual))
-    _busy.scale(factors, _memory_bound(facts), MEMORY_BOUND)
-    added = casts(facts) / whole
+        _kernel_savings.scale_times(
+            factors, these, _half_precision_factors(facts, these, dtype, usual)
+        )
+    _kernel_savings.scale_times(factors, _memory_bound(facts), MEMORY_BOUND)
+    added = cast_time(facts) / whole
     careful, expected = (launched_casts(facts, times) for times in BOOKKEPT)
     for factor in factors[:2]:
         factor[rows] += added
-    return _busy.proof(
+    return _kernel_savings.make_proof(
         facts,
         rows[wide],
         factors,
         headline=f"Matrix work runs in 32 bits ({share:.0%} of its time)",
         method="P5: 16-bit kernel times, replayed against the recorded launches",
         evidence=(
-            _busy.share_evidence("32-bit share of matrix time", share, rows[wide]),
-            _busy.share_evidence("matrix share of busy time", _busy.busy_share(facts, rows), rows),
+            _kernel_savings.share_evidence("32-bit share of matrix time", share, rows[wide]),
+            _kernel_savings.share_evidence(
+                "matrix share of busy time", _kernel_savings.busy_share(facts, rows), rows
+            ),
         ),
         confidence=0.7,
         told=DeviceFacts(dtype=dtype),
-        besides=(careful, expected, nothing),
+        besides=(careful, expected, no_change),
     )
 
 
@@ -112,7 +116,7 @@ def _sixteen_bits(facts: Facts) -> str | None:
     info = facts.timeline.info
     if info.kind == "rocm":
         return "bfloat16" if facts.peak and facts.peak.bf16 else None
-    capability = _busy.cuda_capability(facts)
+    capability = _kernel_savings.cuda_capability(facts)
     if capability is None or capability < (7, 0):
         return None
     return "bfloat16" if capability >= (8, 0) else "float16"
@@ -125,19 +129,21 @@ def _from_tf32(facts: Facts) -> tuple[float, float, float]:
     return 1.0, 1.0 / max(LIKELY * ratio, 1.0), 1.0 / max(ratio, 1.0)
 
 
-def _times(
-    facts: Facts, rows: _busy.I64, dtype: str, usual: tuple[float, float, float]
-) -> tuple[_busy.F64, _busy.F64, _busy.F64]:
+def _half_precision_factors(
+    facts: Facts, rows: _kernel_savings.I64, dtype: str, usual: tuple[float, float, float]
+) -> tuple[_kernel_savings.F64, _kernel_savings.F64, _kernel_savings.F64]:
     """Time in 16 bits per time now of every kernel (careful, expected, hopeful); the ``usual``
     ones where its work is not known."""
     peak = facts.peak
     rate = (peak.bf16 if dtype == "bfloat16" else peak.fp16) if peak else None
-    likely = narrower(facts, rows, rate, size=0.5) if rate else np.full(len(rows), np.nan)
+    likely = (
+        lower_precision_factors(facts, rows, rate, size=0.5) if rate else np.full(len(rows), np.nan)
+    )
     likely = np.where(np.isnan(likely), usual[1], likely)
     return np.maximum(likely, usual[0]), likely, np.minimum(likely, usual[2])
 
 
-def _memory_bound(facts: Facts) -> _busy.I64:
+def _memory_bound(facts: Facts) -> _kernel_savings.I64:
     rows = facts.kernels
     groups = ("elementwise", "reduction", "normalisation", "copy", "layout")
     return rows[np.isin(facts.group[rows], groups) & (facts.precision[rows] == "fp32")]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.padding import Padding, padding
-from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.padding import Padding, find_padding
+from whyidle.analysis.source_places import frame_place, in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import DeviceFacts
@@ -83,7 +83,7 @@ def padding_waste(facts: Facts) -> Proof | None:
     allenai/open-instruct#1445 (padding to the maximum took 2.5 times as long);
     Lightning-AI/lit-llama#103; Hugging Face, "Padding and truncation".
     """
-    found = padding(facts)
+    found = find_padding(facts)
     if found is None or found.skipped or found.share < LEAST_PADDING or found.batches < FEWEST:
         return None
     careful, expected, hopeful = found.cost or _of_share(facts, found)
@@ -92,25 +92,25 @@ def padding_waste(facts: Facts) -> Proof | None:
     fitted = found.cost is not None or found.paid is not None
     method = "share of padding" if found.cost is None else STEPS
     return Proof(
-        headline=f"{found.share:.0%} of each batch is padding{_paid(found)}",
+        headline=f"{found.share:.0%} of each batch is padding{_describe_cost(found)}",
         low=careful,
         high=hopeful,
         predicted=from_gains((careful, expected, hopeful), f"{method}, without the padding"),
-        evidence=_evidence(found),
+        evidence=_padding_evidence(found),
         confidence=SURE[found.told_by] if fitted else 0.5,
-        where=_places(facts),
+        where=_padding_places(facts),
         facts=DeviceFacts(beyond_longest=found.beyond_longest / found.share, expected=expected),
     )
 
 
 def _of_share(facts: Facts, found: Padding) -> tuple[float, float, float]:
     """Share of the step that padding costs by its share of positions alone."""
-    work = facts.share("compute")
+    work = facts.bucket_share("compute")
     if not found.constant:
         careful, expected, hopeful = (part * found.share * work for part in UNFITTED)
         return careful, expected, hopeful
     if facts.on_cpu:
-        work -= facts.share_of(facts.launching.optimizer & facts.part("compute"))
+        work -= facts.share_of(facts.launching.optimizer & facts.time_of("compute"))
     least, likely = found.paid or (LENGTHS[1] if found.told_by == LENGTHS[0] else UNKNOWN)
     squared = 1.0 - (1.0 - found.share) ** 2
     expected, hopeful = (part * squared + (1.0 - part) * found.share for part in SQUARED)
@@ -121,7 +121,7 @@ def _of_share(facts: Facts, found: Padding) -> tuple[float, float, float]:
     )
 
 
-def _paid(found: Padding) -> str:
+def _describe_cost(found: Padding) -> str:
     if found.cost is None:
         return ""
     if not found.cost[1]:
@@ -129,14 +129,14 @@ def _paid(found: Padding) -> str:
     return f", on which {found.cost[1]:.0%} of the step is spent"
 
 
-def _evidence(found: Padding) -> tuple[Evidence, ...]:
+def _padding_evidence(found: Padding) -> tuple[Evidence, ...]:
     source = TOLD_BY[found.told_by]
     rows = [
-        measured(
+        make_evidence(
             "padding, share of positions", found.share, "ratio", samples=found.batches,
             source=source,
         ),
-        measured(
+        make_evidence(
             "of it beyond the longest of each batch", found.beyond_longest / found.share, "ratio",
             samples=found.batches, source=source,
         ),
@@ -144,13 +144,13 @@ def _evidence(found: Padding) -> tuple[Evidence, ...]:
     if found.cost is not None:
         low, middle, high = found.cost
         rows += [
-            measured("what padding costs, share of step", middle, "ratio", source="fit"),
-            measured("its standard error", (high - low) / 4, "ratio", source="fit"),
+            make_evidence("what padding costs, share of step", middle, "ratio", source="fit"),
+            make_evidence("its standard error", (high - low) / 4, "ratio", source="fit"),
         ]
     return tuple(rows)
 
 
-def _places(facts: Facts) -> tuple[Place, ...]:
+def _padding_places(facts: Facts) -> tuple[Place, ...]:
     """Where batches are padded: the user's collate function, else the dataset, else the loop."""
     loaders = facts.timeline.loading.loaders
     told = [one.collating for one in loaders] + [one.making for one in loaders]

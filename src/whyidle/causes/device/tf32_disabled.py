@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device import _busy
-from whyidle.causes.device._narrower import narrower
+from whyidle.causes.device import _kernel_savings
+from whyidle.causes.device._lower_precision import lower_precision_factors
 from whyidle.model.cause import Proof, cause
 
 LIKELY, HOPED = 0.45, 0.75
@@ -17,11 +17,7 @@ LEAST_RATIO = 1.3
 """below this ratio of peaks (GeForce cards of the 30 and 40 series) TF32 is not worth a finding"""
 
 
-@cause(
-    "TF32 is off for matrix products",
-    bucket="compute",
-    needs=("device_events", "gpu_model"),
-)
+@cause("TF32 is off for matrix products", bucket="compute", needs=("device_events", "gpu_model"))
 def tf32_disabled(facts: Facts) -> Proof | None:
     """What it means
     ----------------
@@ -53,7 +49,7 @@ def tf32_disabled(facts: Facts) -> Proof | None:
     ----------
     PyTorch, CUDA semantics, "TensorFloat-32 (TF32) on Ampere (and later) devices".
     """
-    capability = _busy.cuda_capability(facts)
+    capability = _kernel_savings.cuda_capability(facts)
     peak = facts.peak
     if capability is None or capability < (8, 0) or peak is None or not peak.tf32:
         return None
@@ -62,30 +58,34 @@ def tf32_disabled(facts: Facts) -> Proof | None:
     if ratio < LEAST_RATIO or (facts.precision[rows] == "tf32").any():
         return None
     rows = rows[facts.precision[rows] == "fp32"]
-    vector = np.intersect1d(rows, _busy.named(facts, r"sgemm|ffma"))
+    vector = np.intersect1d(rows, _kernel_savings.kernels_named(facts, r"sgemm|ffma"))
     if not len(vector):
         return None
-    share = _busy.busy_share(facts, vector)
-    factors = _busy.unchanged(facts)
-    _busy.scale(factors, vector, _times(facts, vector, ratio))
-    return _busy.proof(
+    share = _kernel_savings.busy_share(facts, vector)
+    factors = _kernel_savings.unit_factors(facts)
+    _kernel_savings.scale_times(factors, vector, _tf32_factors(facts, vector, ratio))
+    return _kernel_savings.make_proof(
         facts,
         vector,
         factors,
         headline=f"{share:.0%} of the busy time is FP32 matrix products with TF32 off",
         method=f"P5: TF32 times from a ratio of peaks of {ratio:.3g}, replayed",
         evidence=(
-            _busy.share_evidence("FP32 vector products, share of busy time", share, vector),
-            _busy.share_evidence("TF32 products", 0.0, rows),
+            _kernel_savings.share_evidence(
+                "FP32 vector products, share of busy time", share, vector
+            ),
+            _kernel_savings.share_evidence("TF32 products", 0.0, rows),
         ),
         confidence=0.75,
     )
 
 
-def _times(facts: Facts, rows: _busy.I64, ratio: float) -> tuple[_busy.F64, _busy.F64, _busy.F64]:
+def _tf32_factors(
+    facts: Facts, rows: _kernel_savings.I64, ratio: float
+) -> tuple[_kernel_savings.F64, _kernel_savings.F64, _kernel_savings.F64]:
     """Time in TF32 per time now of every kernel: careful, expected, hopeful."""
     peak = (facts.peak.tf32 if facts.peak else None) or 0.0
-    likely = narrower(facts, rows, peak)
+    likely = lower_precision_factors(facts, rows, peak)
     likely = np.where(np.isnan(likely), 1 / max(CAREFUL, LIKELY * ratio), likely)
     careful = np.maximum(likely, 1 / CAREFUL)
     hoped = 1 / max(CAREFUL, HOPED * ratio)

@@ -10,9 +10,9 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
-from whyidle.analysis.gaps import picked
-from whyidle.causes.device import _busy
-from whyidle.causes.device._attention import written_out
+from whyidle.analysis.idle_gaps import pick_rows
+from whyidle.causes.device import _kernel_savings
+from whyidle.causes.device._unfused_attention import written_out
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -28,11 +28,7 @@ WON = (0.3, 0.6, 1.0)
 and reductions over other dimensions break chains; careful, expected, hopeful"""
 
 
-@cause(
-    "Memory-bound operators run one by one",
-    bucket="compute",
-    needs=("device_events",),
-)
+@cause("Memory-bound operators run one by one", bucket="compute", needs=("device_events",))
 def unfused_memory_bound_ops(facts: Facts) -> Proof | None:
     """What it means
     ----------------
@@ -69,51 +65,55 @@ def unfused_memory_bound_ops(facts: Facts) -> Proof | None:
     ----------
     PyTorch, Performance Tuning Guide, "Fuse operations".
     """
-    rows, chain = _chains(facts)
+    rows, chain = _find_chains(facts)
     if not len(rows):
         return None
-    time = facts.seconds(rows)
+    time = facts.durations_s(rows)
     total = np.bincount(chain, weights=time)
     longest = np.zeros(len(total))
     np.maximum.at(longest, chain, time)
     saved = (1.0 - longest / np.maximum(total, 1e-12))[chain]
-    factors = _busy.unchanged(facts)
-    _busy.scale(factors, rows, (1 - WON[0] * saved, 1 - WON[1] * saved, 1 - WON[2] * saved))
-    share = _busy.busy_share(facts, rows)
+    factors = _kernel_savings.unit_factors(facts)
+    _kernel_savings.scale_times(
+        factors, rows, (1 - WON[0] * saved, 1 - WON[1] * saved, 1 - WON[2] * saved)
+    )
+    share = _kernel_savings.busy_share(facts, rows)
     length = len(rows) / len(total)
-    return _busy.proof(
+    return _kernel_savings.make_proof(
         facts,
         rows,
         factors,
         headline=f"{share:.0%} of the busy time is chains of unfused memory-bound kernels",
         method="P5: each chain as long as its longest kernel, 30 to 100 % of it won, replayed",
         evidence=(
-            _busy.share_evidence("chains, share of busy time", share, rows),
-            _busy.count_evidence("kernels per chain", length, len(total)),
-            *_rate(facts, rows),
+            _kernel_savings.share_evidence("chains, share of busy time", share, rows),
+            _kernel_savings.count_evidence("kernels per chain", length, len(total)),
+            *_rate_evidence(facts, rows),
         ),
         confidence=0.6,
     )
 
 
-def _chains(facts: Facts) -> tuple[_busy.I64, _busy.I64]:
+def _find_chains(facts: Facts) -> tuple[_kernel_savings.I64, _kernel_savings.I64]:
     """Kernels in chains of at least two, and the number of each one's chain."""
     kernels = facts.kernels
     order = kernels[np.argsort(facts.device.stream[kernels], kind="stable")]
-    fusable = np.isin(facts.group[order], FUSABLE) & ~np.isin(order, written_out(facts).rows)
-    fused = [i for i in facts.classes if FUSED.search(facts.timeline.names[i])]
+    fusable = np.isin(facts.group[order], FUSABLE) & ~np.isin(order, written_out(facts).all_rows)
+    fused = [i for i in facts.kernel_classes if FUSED.search(facts.timeline.names[i])]
     fusable &= ~np.isin(facts.device.name[order], fused)
     if facts.optimizer is not None:
         fusable &= ~np.isin(order, facts.optimizer.kernels)
     stream = facts.device.stream[order]
     starts = np.concatenate([[True], (stream[1:] != stream[:-1]) | ~fusable[1:] | ~fusable[:-1]])
-    starts = starts[: len(order)] | _another(facts, order, starts[: len(order)])
+    starts = starts[: len(order)] | _shares_tensor(facts, order, starts[: len(order)])
     chain = np.cumsum(starts) - 1 if len(order) else np.empty(0, np.int64)
     long = fusable & (np.bincount(chain)[chain] >= 2) if len(order) else fusable
     return order[long], np.unique(chain[long], return_inverse=True)[1]
 
 
-def _another(facts: Facts, order: _busy.I64, starts: _busy.Mask) -> _busy.Mask:
+def _shares_tensor(
+    facts: Facts, order: _kernel_savings.I64, starts: _kernel_savings.Mask
+) -> _kernel_savings.Mask:
     """Which kernels work on a tensor that the one before, of the same chain, cannot have made:
     it has another number of elements, and none that a reduction explains. What a reduction left
     is spread to the old size again by operators of two tensors; one of a single tensor takes what
@@ -121,7 +121,7 @@ def _another(facts: Facts, order: _busy.I64, starts: _busy.Mask) -> _busy.Mask:
     found = np.zeros(len(order), dtype=bool)
     reduces = facts.group[order] == "reduction"
     widest, last, reduced = UNKNOWN, UNKNOWN, False
-    sizes, tensors = _inputs(facts, order)
+    sizes, tensors = _input_sizes(facts, order)
     for i, (size, many) in enumerate(zip(sizes, tensors, strict=True)):
         known = UNKNOWN not in (size, widest, last)
         smaller = known and reduced and size < widest and widest % size == 0
@@ -133,10 +133,12 @@ def _another(facts: Facts, order: _busy.I64, starts: _busy.Mask) -> _busy.Mask:
     return found
 
 
-def _inputs(facts: Facts, rows: _busy.I64) -> tuple[_busy.I64, _busy.I64]:
+def _input_sizes(
+    facts: Facts, rows: _kernel_savings.I64
+) -> tuple[_kernel_savings.I64, _kernel_savings.I64]:
     """Of each kernel's operator: elements of its largest input, ``UNKNOWN`` where shapes do not
     tell, and how many tensors it takes."""
-    details = picked(facts.timeline.host.detail, facts.launching_op[rows], -1)
+    details = pick_rows(facts.timeline.host.detail, facts.launching_op[rows], -1)
     kinds, index = np.unique(details, return_inverse=True)
     told = [shapes_of(facts.timeline, int(kind)) for kind in kinds]
     counts = [
@@ -147,15 +149,15 @@ def _inputs(facts: Facts, rows: _busy.I64) -> tuple[_busy.I64, _busy.I64]:
     return largest[index], np.array([len(each) for each in counts], np.int64)[index]
 
 
-def _rate(facts: Facts, rows: _busy.I64) -> tuple[Evidence, ...]:
+def _rate_evidence(facts: Facts, rows: _kernel_savings.I64) -> tuple[Evidence, ...]:
     """How fast the chains move bytes, where shapes tell."""
     known = rows[~np.isnan(facts.work.bytes[rows])]
-    seconds = float(facts.seconds(known).sum())
+    seconds = float(facts.durations_s(known).sum())
     if not len(known) or facts.peak is None or seconds <= 0:
         return ()
     rate = float(facts.work.bytes[known].sum()) / seconds
     return (
-        _busy.share_evidence(
+        _kernel_savings.share_evidence(
             "memory bandwidth reached", rate / facts.peak.bandwidth, known, "operator shapes"
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device import _busy
+from whyidle.causes.device import _kernel_savings
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import DeviceFacts
 
@@ -18,9 +18,7 @@ LEFT_ROCM = (1.0, 0.75, 0.0)
 
 
 @cause(
-    "Convolutions convert the layout of their tensors",
-    bucket="compute",
-    needs=("device_events",),
+    "Convolutions convert the layout of their tensors", bucket="compute", needs=("device_events",)
 )
 def wrong_memory_format(facts: Facts) -> Proof | None:
     """What it means
@@ -55,24 +53,26 @@ def wrong_memory_format(facts: Facts) -> Proof | None:
     convolutions = facts.kernels[facts.group[facts.kernels] == "convolution"]
     if not len(rows) or not len(convolutions):
         return None
-    launchers = _busy.launcher_names(facts, rows)
+    launchers = _kernel_savings.launcher_names(facts, rows)
     rows = rows[np.array([not name or "conv" in name or "Conv" in name for name in launchers])]
     if not len(rows):
         return None
-    share = _busy.busy_share(facts, rows)
-    factors = _busy.unchanged(facts)
-    _busy.scale(factors, rows, LEFT_ROCM if facts.timeline.info.kind == "rocm" else LEFT)
-    return _busy.proof(
+    share = _kernel_savings.busy_share(facts, rows)
+    factors = _kernel_savings.unit_factors(facts)
+    _kernel_savings.scale_times(
+        factors, rows, LEFT_ROCM if facts.timeline.info.kind == "rocm" else LEFT
+    )
+    return _kernel_savings.make_proof(
         facts,
         rows,
         factors,
         headline=f"{share:.0%} of the busy time converts tensor layouts around convolutions",
         method="P5: conversions removed, replayed against the recorded launches",
         evidence=(
-            _busy.share_evidence("layout conversions, share of busy time", share, rows),
-            _busy.share_evidence(
+            _kernel_savings.share_evidence("layout conversions, share of busy time", share, rows),
+            _kernel_savings.share_evidence(
                 "convolutions, share of busy time",
-                _busy.busy_share(facts, convolutions),
+                _kernel_savings.busy_share(facts, convolutions),
                 convolutions,
             ),
         ),

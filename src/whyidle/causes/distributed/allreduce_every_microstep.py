@@ -6,13 +6,13 @@ from collections import Counter
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
-from whyidle.analysis.exchanges import handled, rhythm_of
-from whyidle.analysis.exposure import held_share
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.exposed_communication import held_share
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.gradient_exchanges import copy_shares, rhythm_of
 from whyidle.analysis.job import Job
-from whyidle.analysis.places import in_library
+from whyidle.analysis.source_places import in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import DistributedFacts
@@ -68,46 +68,46 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
     PyTorch, Performance Tuning Guide, "Skip unnecessary all-reduce if training with
     DistributedDataParallel and gradient accumulation".
     """
-    rhythm = rhythm_of(job.lead)
-    exposed = max(0.0, _exposed(job) - job.imbalance.lost[0])
+    rhythm = rhythm_of(job.lead_rank)
+    exposed = max(0.0, _exposed_share(job) - job.imbalance.loss_interval[0])
     if rhythm is None or rhythm.per_update < 2 or exposed < LEAST_SHARE:
         return None
     needless = 1.0 - 1.0 / rhythm.per_update
-    handling = np.mean([handled(facts) for facts in job.ranks], axis=0).tolist()
+    handling = np.mean([copy_shares(facts) for facts in job.ranks], axis=0).tolist()
     low, likely, high = (
         needless * min(part * exposed + beside, 1.0)
         for part, beside in zip(HIDDEN_LESS, handling, strict=True)
     )
     return Proof(
         headline=f"Gradients are exchanged {rhythm.per_update} times per optimizer step; once is "
-        f"enough{_besides(needless * handling[1])}",
+        f"enough{_describe_side_gain(needless * handling[1])}",
         low=needless * exposed * HIDDEN_LESS[0],
         high=needless * exposed,
-        predicted=remove(low, high, _method(handling[1]), likely),
+        predicted=predict_removal(low, high, _prediction_method(handling[1]), likely),
         evidence=(
-            measured(
+            make_evidence(
                 "exchanges of gradients per optimizer step",
                 rhythm.per_update,
                 "1",
                 samples=rhythm.exchanges,
                 source="host spans",
             ),
-            *_handling(handling[1]),
-            measured(
+            *_handling_evidence(handling[1]),
+            make_evidence(
                 "communication that holds up work, without waiting for a rank that is always late, "
                 "share of step",
                 exposed,
                 "ratio",
             ),
-            measured("all-reduces per exchange", rhythm.calls, "1", source="host spans"),
+            make_evidence("all-reduces per exchange", rhythm.calls, "1", source="host spans"),
         ),
-        where=_where(job.lead),
+        where=_backward_lines(job.lead_rank),
         confidence=0.9,
         facts=DistributedFacts(micro_batches=rhythm.per_update),
     )
 
 
-def _besides(share: float) -> str:
+def _describe_side_gain(share: float) -> str:
     """What fewer exchanges win beside the waiting that is this finding's cost: it lies in another
     bucket, so a fix may bring more than the finding costs."""
     if share < LEAST_SHARE:
@@ -115,25 +115,25 @@ def _besides(share: float) -> str:
     return f", and saves copying gradients, too: about {share:.0%} of the step, told as computing"
 
 
-def _method(handling: float) -> str:
+def _prediction_method(handling: float) -> str:
     copies = ", and of copying gradients for them, which is told as computing" if handling else ""
     return f"P7: (N - 1) / N of the exchanges{copies}"
 
 
-def _handling(share: float) -> tuple[Evidence, ...]:
+def _handling_evidence(share: float) -> tuple[Evidence, ...]:
     if not share:
         return ()
     what = "copying gradients to exchange them, share of step"
-    return (measured(what, share, "ratio", source="bytes, at memory speed"),)
+    return (make_evidence(what, share, "ratio", source="bytes, at memory speed"),)
 
 
-def _exposed(job: Job) -> float:
+def _exposed_share(job: Job) -> float:
     return float(np.mean([held_share(facts) for facts in job.ranks]))
 
 
-def _where(facts: Facts) -> tuple[Place, ...]:
+def _backward_lines(facts: Facts) -> tuple[Place, ...]:
     """The user's line that most stack samples in backward passes show; none without samples."""
     rows = facts.rows_of(Role.BACKWARD)[:MOST_LOOKED]
-    found = Counter(facts.places.within(int(row)) for row in rows)
+    found = Counter(facts.places.place_of_samples(int(row)) for row in rows)
     places = [place for place, _ in found.most_common() if place and not in_library(place)]
     return tuple(places[:1])

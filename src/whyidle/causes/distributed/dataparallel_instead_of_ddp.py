@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.intervals import union
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.intervals import union_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
@@ -54,11 +54,13 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
     PyTorch, Performance Tuning Guide, "Use DistributedDataParallel instead of DataParallel".
     """
     rows = facts.rows_of(Role.REPLICATION)
-    busy = _busy(facts)
+    busy = _busy_by_device(facts)
     if not len(rows) or len(busy) < 2:
         return None
-    kept = sum(facts.share(b) for b in ("input", "transfer", "interruption", "communication"))
-    lost = min(1.0 - max(busy.values()) - kept, facts.share("host"))
+    kept = sum(
+        facts.bucket_share(b) for b in ("input", "transfer", "interruption", "communication")
+    )
+    lost = min(1.0 - max(busy.values()) - kept, facts.bucket_share("host"))
     if lost < LEAST_SHARE:
         return None
     return Proof(
@@ -66,40 +68,42 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
         f"{max(busy.values()):.0%} of the step",
         low=lost * 0.5,
         high=lost,
-        predicted=remove(lost * 0.5, lost, "ideal step of one replica, all else kept"),
+        predicted=predict_removal(lost * 0.5, lost, "ideal step of one replica, all else kept"),
         evidence=(
-            measured("devices with kernels in one process", len(busy), "1", source="device events"),
-            measured(
+            make_evidence(
+                "devices with kernels in one process", len(busy), "1", source="device events"
+            ),
+            make_evidence(
                 "useful time of the busiest device, share of step",
                 max(busy.values()),
                 "ratio",
                 source="device events",
             ),
-            measured(
+            make_evidence(
                 "useful time of the idlest device, share of step",
                 min(busy.values()),
                 "ratio",
                 source="device events",
             ),
-            measured(
+            make_evidence(
                 "scatter, broadcast and gather calls per step",
                 len(rows) / facts.step_count,
                 "1",
                 source="host spans",
             ),
         ),
-        where=tuple(place for place in [facts.places.of(int(rows[0]))] if place),
+        where=tuple(place for place in [facts.places.place_of(int(rows[0]))] if place),
         confidence=0.85,
         facts=DistributedFacts(devices=len(busy)),
     )
 
 
-def _busy(facts: Facts) -> dict[int, float]:
+def _busy_by_device(facts: Facts) -> dict[int, float]:
     """Share of the step with useful kernels, per device."""
     rows = facts.kernels[facts.group[facts.kernels] != "communication"]
     device = facts.device
     found = {}
     for number in np.unique(device.device[rows]):
         mine = rows[device.device[rows] == number]
-        found[int(number)] = facts.share_of(union(device.start[mine], device.end[mine]))
+        found[int(number)] = facts.share_of(union_of(device.start[mine], device.end[mine]))
     return found

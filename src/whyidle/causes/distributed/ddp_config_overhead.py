@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.gaps import picked
-from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.places import frame_place, in_library
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.idle_gaps import pick_rows
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.source_places import frame_place, in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place, Predicted
 from whyidle.model.process_facts import ExchangeFacts
@@ -34,9 +34,11 @@ class Shares(NamedTuple):
     likely: float
     high: float
 
-    def spared(self) -> Predicted:
+    def predict_removal(self) -> Predicted:
         """What leaving it out makes of the step."""
-        return remove(self.low, self.high, "P4: host time of what is left out", self.likely)
+        return predict_removal(
+            self.low, self.high, "P4: host time of what is left out", self.likely
+        )
 
 
 @cause(
@@ -84,65 +86,66 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     PyTorch documentation of ``torch.nn.parallel.DistributedDataParallel``.
     huggingface/transformers#45519 (one detection instead of a walk per step).
     """
-    walk, copy = _during(facts, Role.GRADIENT_SEARCH), _during(facts, Role.GRADIENT_COPY)
-    idle = facts.scope if facts.on_cpu else facts.part("host")
+    walk, copy = _time_during(facts, Role.GRADIENT_SEARCH), _time_during(facts, Role.GRADIENT_COPY)
+    idle = facts.scope if facts.on_cpu else facts.time_of("host")
     walked, copied = facts.share_of(walk & idle), facts.share_of(copy & idle)
     marked = _marking_s(facts) / facts.step_s if facts.on_cpu and walked else 0.0
     lost = min(facts.share_of((walk | copy) & idle) + marked, 1.0)
-    if lost < LEAST_SHARE or _used(facts):
+    if lost < LEAST_SHARE or _has_unused_parameters(facts):
         return None
     steps, marking = facts.step_count, lost - min(facts.share_of((walk | copy) & idle), lost)
-    searching = _searching(facts, min(walked + marking, 1.0), bool(walked))
-    copying = Shares(copied * 0.5, copied * 0.75, copied + _copying(facts, copy))
+    searching = _search_shares(facts, min(walked + marking, 1.0), bool(walked))
+    copying = Shares(copied * 0.5, copied * 0.75, copied + _copying_share(facts, copy))
     both = Shares(lost * 0.5, copying.likely + searching.likely, copying.high + searching.high)
     return Proof(
-        headline=f"DistributedDataParallel's {_what(walked, copied)} {_costs(facts)} "
+        headline=f"DistributedDataParallel's {_describe_overhead(walked, copied)} "
+        f"{_describe_costs(facts)} "
         f"{lost:.1%} of the step",
         low=lost * 0.5,
         high=lost,
-        predicted=both.spared(),
+        predicted=both.predict_removal(),
         evidence=(
-            measured(
+            make_evidence(
                 "gradients copied out of their bucket per step",
                 len(facts.rows_of(Role.GRADIENT_COPY)) / steps,
                 "1",
                 source="host spans",
             ),
-            measured("device idle meanwhile, share of step", copied, "ratio"),
-            measured(
+            make_evidence("device idle meanwhile, share of step", copied, "ratio"),
+            make_evidence(
                 "walks of the graph for unused parameters per step",
                 len(facts.rows_of(Role.GRADIENT_SEARCH)) / steps,
                 "1",
                 source="host spans",
             ),
-            measured("device idle during the walks, share of step", walked, "ratio"),
-            measured(
+            make_evidence("device idle during the walks, share of step", walked, "ratio"),
+            make_evidence(
                 "noting which parameters were used, share of step",
                 marked,
                 "ratio",
                 source="parameters x cost of one note in this process",
             ),
-            measured(
+            make_evidence(
                 "gradients scaled into their bucket per step",
                 len(facts.rows_of(Role.GRADIENT_SCALE)) / steps,
                 "1",
                 source="host spans",
             ),
         ),
-        where=_made(facts),
+        where=_wrapping_places(facts),
         bucket="compute" if facts.on_cpu else None,
         confidence=0.85,
         facts=DistributedFacts(
             walks=bool(len(facts.rows_of(Role.GRADIENT_SEARCH))),
             copies=bool(len(facts.rows_of(Role.GRADIENT_COPY))),
-            all_used=_told(facts).unused_parameter_size == 0,
-            predicted_walks=searching.spared(),
-            predicted_copies=copying.spared(),
+            all_used=_ddp_settings(facts).unused_parameter_size == 0,
+            predicted_walks=searching.predict_removal(),
+            predicted_copies=copying.predict_removal(),
         ),
     )
 
 
-def _searching(facts: Facts, lost: float, searches: bool) -> Shares:
+def _search_shares(facts: Facts, lost: float, searches: bool) -> Shares:
     """What a search takes, with the exchange that goes with it where the device is the CPU."""
     host, rows = facts.timeline.host, facts.rows_of(Role.HOST_ALL_REDUCE)
     if not (searches and facts.on_cpu and len(rows)):
@@ -152,47 +155,47 @@ def _searching(facts: Facts, lost: float, searches: bool) -> Shares:
     return Shares(lost * 0.5, min(lost + quick, 1.0), min(lost + half, 1.0))
 
 
-def _used(facts: Facts) -> bool:
+def _has_unused_parameters(facts: Facts) -> bool:
     """Whether a watched run says that parameters stay unused, so that somebody must look."""
-    return bool(_told(facts).unused_parameter_size)
+    return bool(_ddp_settings(facts).unused_parameter_size)
 
 
-def _told(facts: Facts) -> ExchangeFacts:
+def _ddp_settings(facts: Facts) -> ExchangeFacts:
     return facts.timeline.process.ddp or ExchangeFacts()
 
 
 def _marking_s(facts: Facts) -> float:
     """What noting the use of every parameter takes per step, s; 0 where it is not known."""
-    told = _told(facts)
+    told = _ddp_settings(facts)
     walks = len(facts.rows_of(Role.GRADIENT_SEARCH)) / max(facts.step_count, 1)
     return told.mark_ns * told.num_parameter_tensors * walks / 1e9
 
 
-def _made(facts: Facts) -> tuple[Place, ...]:
+def _wrapping_places(facts: Facts) -> tuple[Place, ...]:
     """Where the model was wrapped, where a watched run noted it."""
-    places = [frame_place(text, facts.rank) for text in _told(facts).made.split(";")]
+    places = [frame_place(text, facts.rank) for text in _ddp_settings(facts).made.split(";")]
     found = [place for place in places if place is not None]
     own = [place for place in found if not in_library(place)]
     return tuple((own or found)[:1])
 
 
-def _what(walked: float, copied: float) -> str:
+def _describe_overhead(walked: float, copied: float) -> str:
     if walked and copied:
         return "copying of gradients and search for unused parameters"
     return "search for unused parameters" if walked else "copying of gradients out of buckets"
 
 
-def _costs(facts: Facts) -> str:
-    return "takes" if facts.on_cpu else f"keeps the {facts.noun} waiting"
+def _describe_costs(facts: Facts) -> str:
+    return "takes" if facts.on_cpu else f"keeps the {facts.device_noun} waiting"
 
 
-def _copying(facts: Facts, spans: Intervals) -> float:
+def _copying_share(facts: Facts, spans: Intervals) -> float:
     """Share of the step in which the device works on what was launched in some spans."""
     device, call = facts.device, facts.launches.call
-    launched = spans.covers(picked(facts.timeline.host.start, call, 0)) & (call >= 0)
-    return facts.share_of(union(device.start[launched], device.end[launched]))
+    launched = spans.contains_times(pick_rows(facts.timeline.host.start, call, 0)) & (call >= 0)
+    return facts.share_of(union_of(device.start[launched], device.end[launched]))
 
 
-def _during(facts: Facts, role: Role) -> Intervals:
+def _time_during(facts: Facts, role: Role) -> Intervals:
     rows = facts.rows_of(role)
-    return union(facts.timeline.host.start[rows], facts.timeline.host.end[rows])
+    return union_of(facts.timeline.host.start[rows], facts.timeline.host.end[rows])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
-from whyidle.analysis.exchanges import handled, needed, updates
-from whyidle.analysis.exposure import Exposure
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.exposed_communication import Exposure
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.gradient_exchanges import copy_shares, needed_share, optimizer_updates
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
@@ -79,18 +79,18 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     seen = job.exposure
     if seen is None or seen.transfer < LEAST_SHARE:
         return None
-    kept = float(np.mean([needed(facts) for facts in job.ranks]))
-    low, hidden = (share * kept for share in seen.hideable)
-    half, high = seen.compressed(2.0) * kept, seen.transfer * kept
+    kept = float(np.mean([needed_share(facts) for facts in job.ranks]))
+    low, hidden = (share * kept for share in seen.overlap_gain)
+    half, high = seen.compression_gain(2.0) * kept, seen.transfer * kept
     expected = max(hidden, half * FROM_FEWER_BYTES) if seen.told else hidden
     return Proof(
-        headline=_headline(seen, high),
+        headline=_make_headline(seen, high),
         low=low,
         high=high,
-        predicted=remove(
+        predicted=predict_removal(
             low, high, "P7: exchanges as far beside the backward pass as that is long", expected
         ),
-        evidence=_evidence(seen),
+        evidence=_communication_evidence(seen),
         confidence=0.9 if seen.told else 0.75,
         facts=DistributedFacts(
             calls=seen.calls,
@@ -98,27 +98,31 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
             median_s=seen.median_s,
             kinds=seen.kinds,
             hidden=seen.hidden_ratio >= LITTLE_HIDDEN,
-            on_cpu=job.lead.on_cpu,
-            compressed=remove(0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES),
-            fewer=_fewer(job, half, kept),
+            on_cpu=job.lead_rank.on_cpu,
+            compressed=predict_removal(
+                0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES
+            ),
+            fewer=_predict_fewer_exchanges(job, half, kept),
         ),
     )
 
 
-def _fewer(job: Job, half: float, kept: float) -> Predicted:
+def _predict_fewer_exchanges(job: Job, half: float, kept: float) -> Predicted:
     """P7 with half of the exchanges of gradients, of which ``kept`` is needed, on a CPU: copies of
     gradients and the optimizer come half as often, too. These make no finding by themselves."""
     likely, high = half * FROM_FEWER_BYTES, half
     if likely >= WORTH:
-        copied = np.mean([handled(facts) for facts in job.ranks], axis=0) * kept / 2.0
-        updated = float(np.mean([facts.share_of(updates(facts)) for facts in job.ranks])) / 2.0
+        copied = np.mean([copy_shares(facts) for facts in job.ranks], axis=0) * kept / 2.0
+        updated = (
+            float(np.mean([facts.share_of(optimizer_updates(facts)) for facts in job.ranks])) / 2.0
+        )
         likely = half * FROM_FEWER_EXCHANGES + copied[1] + updated
         high += copied[2] + updated
     high = min(float(high), 0.5)  # the rest of a batch is as long as ever
-    return remove(0.0, high, "P7 with half of the exchanges", min(float(likely), high))
+    return predict_removal(0.0, high, "P7 with half of the exchanges", min(float(likely), high))
 
 
-def _headline(seen: Exposure, held: float) -> str:
+def _make_headline(seen: Exposure, held: float) -> str:
     kind = max(seen.kinds, key=lambda name: seen.kinds[name]).replace("_", "-")
     count = f"{seen.calls:.3g} collective{'' if round(seen.calls) == 1 else 's'} per step"
     mostly = "mostly " if len(seen.kinds) > 1 else ""
@@ -130,23 +134,33 @@ def _headline(seen: Exposure, held: float) -> str:
     )
 
 
-def _evidence(seen: Exposure) -> tuple[Evidence, ...]:
+def _communication_evidence(seen: Exposure) -> tuple[Evidence, ...]:
     source = "collectives"
     told = [
-        measured("exposed communication, share of step", seen.exposed, "ratio"),
-        measured("of it, with the next work already queued", seen.held, "ratio", source=source),
-        measured("collective time beside useful work", seen.hidden_ratio, "ratio", source=source),
-        measured("collectives per step", seen.calls, "1", source=source),
-        measured("median time in a collective", seen.median_s, "s", source=source),
+        make_evidence("exposed communication, share of step", seen.exposed, "ratio"),
+        make_evidence(
+            "of it, with the next work already queued", seen.held, "ratio", source=source
+        ),
+        make_evidence(
+            "collective time beside useful work", seen.hidden_ratio, "ratio", source=source
+        ),
+        make_evidence("collectives per step", seen.calls, "1", source=source),
+        make_evidence("median time in a collective", seen.median_s, "s", source=source),
     ]
     if seen.waiting > 0.0:
         told.append(
-            measured("of it, waiting for late ranks", seen.waiting, "ratio", source="matched ranks")
+            make_evidence(
+                "of it, waiting for late ranks", seen.waiting, "ratio", source="matched ranks"
+            )
         )
     if seen.stalled > 0.0:
         told.append(
-            measured("of it, beyond what they usually take", seen.stalled, "ratio", source=source)
+            make_evidence(
+                "of it, beyond what they usually take", seen.stalled, "ratio", source=source
+            )
         )
     if seen.mean_bytes is not None:
-        told.append(measured("mean size of a collective", seen.mean_bytes, "bytes", source=source))
+        told.append(
+            make_evidence("mean size of a collective", seen.mean_bytes, "bytes", source=source)
+        )
     return tuple(told)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whyidle.analysis.job import Job
-from whyidle.causes.distributed import _waiting
+from whyidle.causes.distributed import _rank_waiting
 from whyidle.model.cause import Proof, cause
+from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import DistributedFacts
-from whyidle.model.units import lasting
 
 
 @cause(
@@ -55,26 +55,27 @@ def late_rank(job: Job) -> Proof | None:
     Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI
     2025 (Python's garbage collector among the main causes).
     """
-    late = _waiting.laggard(job)
+    late = _rank_waiting.find_late_rank(job)
     if late is None or late.reason == "compute":
         return None
-    doing, relieved = _waiting.DOING[late.reason], _waiting.relieved(job, late)
-    usual = _waiting.freed if late.constant else _waiting.even
-    if late.constant:
+    doing, relieved = _rank_waiting.DOING[late.reason], _rank_waiting.predict_relief(job, late)
+    usual = _rank_waiting.predict_as_fast if late.is_constant else _rank_waiting.predict_even_work
+    if late.is_constant:
         headline = (
-            f"Rank {late.rank} makes the others wait {lasting(_waiting.waited_s(job, late))} per "
+            f"Rank {late.rank} makes the others wait "
+            f"{format_duration(_rank_waiting.waited_s(job, late))} per "
             f"step, held up by {doing}"
         )
     elif relieved is not None:
         headline = f"Rank {late.rank} is late most often, held up by {doing}"
     else:
         headline = f"Ranks take turns being late (rank {late.rank} most often), held up by {doing}"
-    proof = _waiting.proof(
+    proof = _rank_waiting.make_proof(
         job, late, headline, predicted=relieved or usual(job, late), confidence=0.8
     )
     if relieved is None:
         return proof
-    high = max(proof.high, min(job.imbalance.lost[1], 1.0 - 1.0 / relieved.high))
+    high = max(proof.high, min(job.imbalance.loss_interval[1], 1.0 - 1.0 / relieved.high))
     return replace(
         proof, high=high, facts=replace(proof.get_facts(DistributedFacts), constant=True)
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.job import Job
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import DistributedFacts
@@ -64,16 +64,16 @@ def nccl_transport_fallback(job: Job) -> Proof | None:
     ----------
     NVIDIA nccl-tests, PERFORMANCE.md (bus bandwidth). NCCL user guide, environment variables.
     """
-    return _gloo(job) or _slow_bus(job)
+    return _prove_gloo(job) or _slow_bus(job)
 
 
-def _gloo(job: Job) -> Proof | None:
-    facts = job.lead
+def _prove_gloo(job: Job) -> Proof | None:
+    facts = job.lead_rank
     host = facts.timeline.host
     rows = facts.rows_of(Role.HOST_EXCHANGE)
     if facts.timeline.backend not in (None, "gloo") or not len(rows):
         return None
-    blocked = facts.share("collective_wait")
+    blocked = facts.bucket_share("collective_wait")
     if blocked < LEAST_SHARE:
         return None
     took = float((host.end[rows] - host.start[rows]).sum()) / 1e9 / facts.step_count
@@ -81,16 +81,18 @@ def _gloo(job: Job) -> Proof | None:
         headline="GPU tensors are exchanged by gloo, over the host, not by NCCL",
         low=blocked * 0.5,
         high=blocked,
-        predicted=remove(blocked * 0.5, blocked, "P7 with NCCL's bandwidth", blocked * 0.8),
+        predicted=predict_removal(
+            blocked * 0.5, blocked, "P7 with NCCL's bandwidth", blocked * 0.8
+        ),
         evidence=(
-            measured(
+            make_evidence(
                 "time in gloo collectives per step",
                 took,
                 "s",
                 samples=len(rows),
                 source="host spans",
             ),
-            measured("device idle meanwhile, share of step", blocked, "ratio"),
+            make_evidence("device idle meanwhile, share of step", blocked, "ratio"),
         ),
         confidence=0.85,
         facts=DistributedFacts(backend="gloo"),
@@ -108,11 +110,11 @@ def _slow_bus(job: Job) -> Proof | None:
     if large.sum() < LEAST_SAMPLES:
         return None
     moved = meetings.bytes[large] * factor[large] * (ranks - 1) / ranks
-    rate = moved / np.maximum(meetings.transfer[large] / 1e9, 1e-9)
+    rate = moved / np.maximum(meetings.transfer_ns[large] / 1e9, 1e-9)
     reached = float(np.median(rate))
     if reached >= SLOW_BYTES_PER_S:
         return None
-    share = float(meetings.transfer[large].sum() / max(meetings.transfer.sum(), 1))
+    share = float(meetings.transfer_ns[large].sum() / max(meetings.transfer_ns.sum(), 1))
     lost = seen.transfer * share * (1.0 - reached / EXPECTED_BYTES_PER_S)
     if lost < LEAST_SHARE:
         return None
@@ -120,16 +122,16 @@ def _slow_bus(job: Job) -> Proof | None:
         headline=f"Large collectives inside one machine reach only {reached / 1e9:.2g} GB/s",
         low=lost * 0.7,
         high=lost,
-        predicted=remove(lost * 0.7, lost, "P7 at the bandwidth of PCIe 3.0", lost * 0.9),
+        predicted=predict_removal(lost * 0.7, lost, "P7 at the bandwidth of PCIe 3.0", lost * 0.9),
         evidence=(
-            measured(
+            make_evidence(
                 "median bus bandwidth of large collectives",
                 reached,
                 "bytes/s",
                 samples=int(large.sum()),
                 source="matched collectives",
             ),
-            measured("exposed transfer, share of step", seen.transfer, "ratio"),
+            make_evidence("exposed transfer, share of step", seen.transfer, "ratio"),
         ),
         confidence=0.8,
         facts=DistributedFacts(backend="nccl"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from whyidle.analysis.job import Job
-from whyidle.causes.distributed import _waiting
+from whyidle.causes.distributed import _rank_waiting
 from whyidle.model.cause import Proof, cause
-from whyidle.model.units import lasting
+from whyidle.model.number_text import format_duration
 
 
 @cause(
@@ -56,23 +56,23 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI
     2025 (the ideal with every rank at the mean; sequence lengths and last stages lead).
     """
-    late = _waiting.laggard(job)
+    late = _rank_waiting.find_late_rank(job)
     if late is None or late.reason != "compute":
         return None
     excess = late.excess_s["compute"]
-    if late.constant:
+    if late.is_constant:
         headline = (
-            f"Rank {late.rank} computes {lasting(excess)} longer per step than the others, "
+            f"Rank {late.rank} computes {format_duration(excess)} longer per step than the others, "
             "which wait for it"
         )
     else:
         headline = (
             f"Ranks take turns computing longest (rank {late.rank} most often), and the others wait"
         )
-    return _waiting.proof(
+    return _rank_waiting.make_proof(
         job,
         late,
         headline,
-        predicted=_waiting.even(job, late),
+        predicted=_rank_waiting.predict_even_work(job, late),
         confidence=0.85 if late.slower is not None else 0.75,
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.imbalance import Laggard
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.job import Job
-from whyidle.analysis.stopping import Stops
+from whyidle.analysis.process_stops import ProcessStops
+from whyidle.analysis.rank_imbalance import LateRank
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HardwareFacts
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step that ranks wait below which it is not worth a word"""
@@ -66,38 +66,40 @@ def fail_slow_device(job: Job) -> Proof | None:
     Wu et al., "Greyhound: Hunting Fail-Slows in Hybrid-Parallel Training at Scale", USENIX ATC
     2025.
     """
-    imbalance, late = job.imbalance, job.imbalance.laggard
-    if imbalance.stopped.max() >= LEAST_SHARE:
-        return _stopped(job)
+    imbalance, late = job.imbalance, job.imbalance.late_rank
+    if imbalance.stopped_share.max() >= LEAST_SHARE:
+        return _prove_stopped_rank(job)
     if late is None or not late.slow_device:
         return None
     short = late.short_of_cpu
     part = late.contended if short else 1.0
-    low, high = (share * part for share in imbalance.lost)
+    low, high = (share * part for share in imbalance.loss_interval)
     if high < LEAST_SHARE:
         return None
-    freed, most = (share * part for share in imbalance.freed(late.index))
+    freed, most = (share * part for share in imbalance.gain_if_as_fast(late.index))
     return Proof(
-        headline=_headline(job, late),
+        headline=_make_headline(job, late),
         low=low * 0.9,
         high=high,
-        predicted=remove(freed * 0.8, most, "P8: that device as fast as the slowest other", freed),
+        predicted=predict_removal(
+            freed * 0.8, most, "P8: that device as fast as the slowest other", freed
+        ),
         evidence=(
-            *(_cores(job) if short else _kernels(job, late)),
-            measured(
+            *(_core_evidence(job) if short else _kernel_evidence(job, late)),
+            make_evidence(
                 f"the others wait for rank {late.rank}, per step",
                 late.lateness_s,
                 "s",
                 samples=len(job.meetings),
                 source="matched collectives",
             ),
-            measured(
+            make_evidence(
                 "steps in which it is the late one",
                 late.steps_ratio,
                 "ratio",
                 source="matched collectives",
             ),
-            measured(
+            make_evidence(
                 "clock error between ranks",
                 job.meetings.clock_error_s or 0.0,
                 "s",
@@ -110,13 +112,13 @@ def fail_slow_device(job: Job) -> Proof | None:
     )
 
 
-def _stopped(job: Job) -> Proof | None:
+def _prove_stopped_rank(job: Job) -> Proof | None:
     """A rank whose process does not run for part of the time, and does not want to either."""
-    held = job.imbalance.held
+    held = job.imbalance.stopped_rank
     if held is None:
         return None
     rank, stops = job.ranks[held.index].rank, held.stops
-    others = (f.share("communication") for i, f in enumerate(job.ranks) if i != held.index)
+    others = (f.bucket_share("communication") for i, f in enumerate(job.ranks) if i != held.index)
     most, beyond = min(others, default=0.0), held.beyond - stops.share
     low, likely, high = (
         min(max(0.0, each + beyond), most) for each in (stops.low, stops.share, stops.high)
@@ -126,10 +128,10 @@ def _stopped(job: Job) -> Proof | None:
         "others wait for it",
         low=low,
         high=high,
-        predicted=remove(low / 2, high, "P8: that process never stopped", likely),
+        predicted=predict_removal(low / 2, high, "P8: that process never stopped", likely),
         evidence=(
-            *_told(rank, stops),
-            measured("the others' exposed communication, at least", most, "ratio"),
+            *_stop_evidence(rank, stops),
+            make_evidence("the others' exposed communication, at least", most, "ratio"),
         ),
         confidence=0.85,
         where=(Place(file=None, line=None, function=None, rank=rank),),
@@ -137,32 +139,33 @@ def _stopped(job: Job) -> Proof | None:
     )
 
 
-def _told(rank: int | None, stops: Stops) -> tuple[Evidence, ...]:
+def _stop_evidence(rank: int | None, stops: ProcessStops) -> tuple[Evidence, ...]:
     """How often it was found stopped, and how long its thread stood still where that is known."""
     found = f"reads that find rank {rank} stopped"
-    told = [measured(found, stops.found, "ratio", samples=stops.reads, source="/proc")]
+    told = [make_evidence(found, stops.found, "ratio", samples=stops.reads, source="/proc")]
     if stops.slept is not None:
         still = f"rank {rank}'s thread stood still outside of exchanges, beyond the others, share"
-        told.append(measured(still, stops.slept, "ratio", source="schedstat"))
+        told.append(make_evidence(still, stops.slept, "ratio", source="schedstat"))
     return tuple(told)
 
 
-def _headline(job: Job, late: Laggard) -> str:
+def _make_headline(job: Job, late: LateRank) -> str:
     if not late.short_of_cpu or job.imbalance.paces is None:
         return (
             f"The device of rank {late.rank} takes {(late.slower or 1.0) - 1.0:.0%} longer for the "
             "same kernels, and the others wait for it"
         )
-    _, queued = job.imbalance.paces.of(late.index)
+    _, queued = job.imbalance.paces.pace_of(late.index)
     return (
-        f"Rank {late.rank} waits {lasting(queued)} of each step for a CPU core, and the others "
+        f"Rank {late.rank} waits {format_duration(queued)} of each step for a CPU core, and the "
+        "others "
         "wait for it"
     )
 
 
-def _kernels(job: Job, late: Laggard) -> tuple[Evidence, ...]:
+def _kernel_evidence(job: Job, late: LateRank) -> tuple[Evidence, ...]:
     return (
-        measured(
+        make_evidence(
             "time of the same kernels against the other ranks",
             late.slower or 1.0,
             "ratio",
@@ -172,15 +175,15 @@ def _kernels(job: Job, late: Laggard) -> tuple[Evidence, ...]:
     )
 
 
-def _cores(job: Job) -> tuple[Evidence, ...]:
+def _core_evidence(job: Job) -> tuple[Evidence, ...]:
     """How long each rank's training thread ran, and waited for a core."""
     paces = job.imbalance.paces
     if paces is None:
         return ()
     told = []
     for index, facts in enumerate(job.ranks):
-        for what, spent in zip(("runs", "waits for a core"), paces.of(index), strict=True):
+        for what, spent in zip(("runs", "waits for a core"), paces.pace_of(index), strict=True):
             told.append(
-                measured(f"rank {facts.rank} {what}, per step", spent, "s", source="schedstat")
+                make_evidence(f"rank {facts.rank} {what}, per step", spent, "s", source="schedstat")
             )
     return tuple(told[:SHOWN])

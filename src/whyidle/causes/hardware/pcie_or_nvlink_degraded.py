@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.copies import copies, link_gbs
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.copies import find_copies, link_gbs
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.outside import Outside
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -62,25 +62,27 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     if not len(facts.device):
         return _by_traffic(facts)
     rate, known = link_gbs(facts.timeline.info.name)
-    found = copies(facts, "pinned")
+    found = find_copies(facts, "pinned")
     large = found.sizes >= LARGE_BYTES
     if not known or large.sum() < ENOUGH or found.exposed <= 0.0:
         return None
     seen = float(np.median(found.sizes[large] / found.seconds[large])) / 1e9
     if seen > DEGRADED * rate:
         return None
-    link = _link(facts)
+    link = _link_evidence(facts)
     high = found.exposed * (1.0 - seen / rate)
     low = found.exposed * (1.0 - 2 * seen / rate)
     return Proof(
         headline=f"Pinned copies reach {seen:.2g} GB/s where {rate:.0f} are usual",
         low=low,
         high=high,
-        predicted=remove(low, high, "bytes x (1/seen - 1/class) x exposed share"),
+        predicted=predict_removal(low, high, "bytes x (1/seen - 1/class) x exposed share"),
         evidence=(
-            measured("rate of large pinned copies", seen * 1e9, "B/s", samples=int(large.sum())),
-            measured("usual rate of the board", rate * 1e9, "B/s", source="PCIe generation"),
-            measured("copies with nothing beside them, share of step", found.exposed, "ratio"),
+            make_evidence(
+                "rate of large pinned copies", seen * 1e9, "B/s", samples=int(large.sum())
+            ),
+            make_evidence("usual rate of the board", rate * 1e9, "B/s", source="PCIe generation"),
+            make_evidence("copies with nothing beside them, share of step", found.exposed, "ratio"),
             *link,
         ),
         confidence=0.9 if link else 0.6,
@@ -89,39 +91,39 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
 
 def _by_traffic(facts: Facts) -> Proof | None:
     """A watched job without recorded copies: lanes or generation below the best, and traffic."""
-    outside = facts.outside
+    outside = facts.telemetry
     if outside is None:
         return None
-    slowed = {gpu: _slowed(outside, gpu) for gpu in outside.own_gpus}
+    slowed = {gpu: _slowdown_share(outside, gpu) for gpu in outside.own_gpus}
     gpu = max(slowed, key=lambda name: slowed[name][0], default="")
     if not gpu or slowed[gpu][0] < LEAST_SHARE:
         return None
-    high, rate = min(slowed[gpu][0], facts.share("unknown")), slowed[gpu][1]
+    high, rate = min(slowed[gpu][0], facts.bucket_share("unknown")), slowed[gpu][1]
     return Proof(
         headline="The link to the GPU has come up below what card and slot allow, and is in use",
         low=0.0,
         high=high,
-        predicted=remove(0.0, high, "bytes x (1/now - 1/best), if nothing hides them"),
+        predicted=predict_removal(0.0, high, "bytes x (1/now - 1/best), if nothing hides them"),
         evidence=(
-            measured("traffic over the link", rate, "B/s", source="NVML"),
-            *_link(facts),
+            make_evidence("traffic over the link", rate, "B/s", source="NVML"),
+            *_link_evidence(facts),
         ),
         confidence=0.6,
         bucket="unknown",
     )
 
 
-def _slowed(outside: Outside, gpu: str) -> tuple[float, float]:
+def _slowdown_share(outside: TelemetryWindow, gpu: str) -> tuple[float, float]:
     """Time that the bytes take longer than on the best link, per second, and their rate (B/s)."""
     names = ("lanes", "generation")
     now = [outside.under_load(f"pcie_{name}", gpu) for name in names]
-    best = [outside.most(f"pcie_{name}_max", gpu) for name in names]
+    best = [outside.highest_value(f"pcie_{name}_max", gpu) for name in names]
     if None in (*now, *best):
         return 0.0, 0.0
     present, possible = (_link_rate(*map(int, map(float, two))) for two in (now, best))  # type: ignore[arg-type]
     each = [
-        outside.rate(f"pcie_{way}_bytes", gpu)
-        or outside.mean(f"pcie_{way}_bytes_per_s", gpu)
+        outside.counter_rate(f"pcie_{way}_bytes", gpu)
+        or outside.mean_value(f"pcie_{way}_bytes_per_s", gpu)
         or 0.0
         for way in ("sent", "received")
     ]
@@ -134,17 +136,19 @@ def _link_rate(lanes: int, generation: int) -> float:
     return max(lanes, 1) * 0.25e9 * 2.0 ** (max(generation, 1) - 1)
 
 
-def _link(facts: Facts) -> tuple[Evidence, ...]:
+def _link_evidence(facts: Facts) -> tuple[Evidence, ...]:
     """The link's lanes and generation while it was watched, where they are below what card and slot
     allow. Idle links lower their generation, so its highest read under load counts."""
-    outside = facts.outside
+    outside = facts.telemetry
     told: list[Evidence] = []
     if outside is None:
         return ()
     for gpu in outside.own_gpus:
         for signal in ("pcie_lanes", "pcie_generation"):
-            now, best = outside.under_load(signal, gpu), outside.most(f"{signal}_max", gpu)
+            now, best = outside.under_load(signal, gpu), outside.highest_value(f"{signal}_max", gpu)
             if now and best and now < best:
                 name = signal.replace("_", " ").replace("pcie", "PCIe")
-                told.append(measured(f"{name} under load, of {best:.0f}", now, None, source="NVML"))
+                told.append(
+                    make_evidence(f"{name} under load, of {best:.0f}", now, None, source="NVML")
+                )
     return tuple(told)

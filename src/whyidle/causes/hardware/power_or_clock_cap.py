@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.gpu_work import work_of
-from whyidle.analysis.outside import Outside
-from whyidle.causes.hardware._clocks import Lowered, bound_by_clock, worst
+from whyidle.analysis.telemetry_window import TelemetryWindow
+from whyidle.causes.hardware._lowered_clocks import LoweredClocks, bound_by_clock, find_worst
 from whyidle.model.cause import Proof, cause
 
 POWER, APPLICATION, BRAKE = 0x004, 0x002, 0x080
@@ -59,47 +59,52 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
     NVIDIA, NVML, "nvmlClocksEventReasons"; Chung et al., "Perseus: Removing Energy Bloat from
     Large Model Training", SOSP 2024 (limits on purpose).
     """
-    outside = facts.outside
+    outside = facts.telemetry
     if outside is None:
         return None
-    limited = min((_limit(outside, gpu) for gpu in outside.own_gpus), default=1.0)
+    limited = min((_power_limit_ratio(outside, gpu) for gpu in outside.own_gpus), default=1.0)
     reasons = APPLICATION | BRAKE | (POWER if limited < LOWERED else 0)
-    found = worst(outside, reasons, unless=HEAT)
+    found = find_worst(outside, reasons, unless=HEAT)
     if found is None:
         return None
     work = work_of(facts, found.gpu)
     high = found.share * found.slower * work.share
     if high < LEAST_SHARE:
         return None
-    likely = _raised(found, limited) * bound_by_clock(outside, found.gpu, USUAL)
+    likely = _gain_without_limit(found, limited) * bound_by_clock(outside, found.gpu, USUAL)
     return Proof(
         headline=f"A limit keeps the GPU at {1 - found.slower:.0%} of its clock {found.share:.0%} "
         "of the time",
         low=0.0,
         high=high,
-        predicted=remove(
+        predicted=predict_removal(
             0.0, high, "P11: clocks at their maximum", found.share * likely * work.share
         ),
         evidence=(
-            measured(
+            make_evidence(
                 "time under a limit", found.share, "ratio", samples=found.reads, source="NVML"
             ),
-            measured("clock then, against its maximum", 1 - found.slower, "ratio", source="NVML"),
-            measured("power limit against the default", limited, "ratio", source="NVML"),
+            make_evidence(
+                "clock then, against its maximum", 1 - found.slower, "ratio", source="NVML"
+            ),
+            make_evidence("power limit against the default", limited, "ratio", source="NVML"),
         ),
         confidence=0.6,
         bucket=work.bucket,
     )
 
 
-def _raised(found: Lowered, limited: float) -> float:
+def _gain_without_limit(found: LoweredClocks, limited: float) -> float:
     """What the clock that is likely without the limit saves of the time now: with a lowered limit
     of power what the default one allows, its maximum at most; else its maximum."""
     allowed = 1.0 - limited ** (1.0 / CUBIC) if limited < LOWERED else 1.0
     return min(found.slower, allowed)
 
 
-def _limit(outside: Outside, gpu: str) -> float:
+def _power_limit_ratio(outside: TelemetryWindow, gpu: str) -> float:
     """The power limit in force, as share of the default; 1 where it is not known."""
-    now, default = outside.mean("power_limit_w", gpu), outside.mean("power_limit_default_w", gpu)
+    now, default = (
+        outside.mean_value("power_limit_w", gpu),
+        outside.mean_value("power_limit_default_w", gpu),
+    )
     return now / default if now and default else 1.0

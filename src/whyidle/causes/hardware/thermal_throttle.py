@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.gpu_work import work_of
-from whyidle.causes.hardware._clocks import bound_by_clock, worst
+from whyidle.causes.hardware._lowered_clocks import bound_by_clock, find_worst
 from whyidle.model.cause import Proof, cause
 
 HEAT = 0x020 | 0x040
@@ -54,8 +54,8 @@ def thermal_throttle(facts: Facts) -> Proof | None:
     ----------
     NVIDIA, NVML, "nvmlClocksEventReasons".
     """
-    outside = facts.outside
-    found = worst(outside, HEAT) if outside else None
+    outside = facts.telemetry
+    found = find_worst(outside, HEAT) if outside else None
     if outside is None or found is None:
         return None
     work = work_of(facts, found.gpu)
@@ -63,19 +63,23 @@ def thermal_throttle(facts: Facts) -> Proof | None:
     if high < LEAST_SHARE:
         return None
     likely = max(CAREFUL, bound_by_clock(outside, found.gpu, USUAL))
-    hottest = outside.most("temperature_c", found.gpu)
+    hottest = outside.highest_value("temperature_c", found.gpu)
     return Proof(
         headline=f"The GPU is slowed down by heat {found.share:.0%} of the time, to "
         f"{1 - found.slower:.0%} of its clock",
         low=high * CAREFUL,
         high=high,
-        predicted=remove(high * CAREFUL, high, "P11: clocks at their maximum", high * likely),
+        predicted=predict_removal(
+            high * CAREFUL, high, "P11: clocks at their maximum", high * likely
+        ),
         evidence=(
-            measured(
+            make_evidence(
                 "time slowed down by heat", found.share, "ratio", samples=found.reads, source="NVML"
             ),
-            measured("clock then, against its maximum", 1 - found.slower, "ratio", source="NVML"),
-            measured("highest temperature read", hottest or 0.0, "°C", source="NVML"),
+            make_evidence(
+                "clock then, against its maximum", 1 - found.slower, "ratio", source="NVML"
+            ),
+            make_evidence("highest temperature read", hottest or 0.0, "°C", source="NVML"),
         ),
         confidence=0.8,
         bucket=work.bucket,

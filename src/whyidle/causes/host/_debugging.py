@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whyidle.analysis.codes import among
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.codes import is_among
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.intervals import EMPTY, Intervals, union
-from whyidle.analysis.places import frame_place, in_library
-from whyidle.analysis.sampling.share_error import bounds
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.sampling.share_error import share_bounds
+from whyidle.analysis.source_places import frame_place, in_library
 from whyidle.causes.host._modes import MODES, Mode, seen_on
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof
@@ -36,11 +36,12 @@ def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
     if gains[2] < LEAST_SHARE:
         return None
     evidence = [
-        measured(_state(each), share, "ratio", source="the process itself") for each, share in on
+        make_evidence(_state(each), share, "ratio", source="the process itself")
+        for each, share in on
     ]
     if mode.frames is not None:
         seen = facts.share_of(seen_of(facts, mode))
-        evidence.append(measured("samples inside it, share of step", seen, "ratio"))
+        evidence.append(make_evidence("samples inside it, share of step", seen, "ratio"))
     return Proof(
         headline=mode.headline,
         low=gains[0],
@@ -69,9 +70,9 @@ def _gains(facts: Facts, mode: Mode, on: float) -> tuple[float, float, float]:
     """Share of the step (careful, expected, hopeful) that a mode takes which was on in so many
     looks: of work and Python, or of a device the part in which it waits for these."""
     own = mode.within or ("host" if not facts.on_cpu else None)
-    work = facts.share(own) if own else facts.share_of(facts.part("compute", "python"))
+    work = facts.bucket_share(own) if own else facts.share_of(facts.time_of("compute", "python"))
     spans = seen_of(facts, mode)
-    least, most = bounds(facts, spans) if len(spans) else (0.0, 0.0)
+    least, most = share_bounds(facts, spans) if len(spans) else (0.0, 0.0)
     seen = (least, facts.share_of(spans), most)
     # all that samples show of it goes, and of the other work no more than the class figure
     careful, expected, hopeful = (
@@ -90,8 +91,8 @@ def seen_of(facts: Facts, *modes: Mode) -> Intervals:
     plays = facts.timeline.vocabulary.plays
     texts = [any(plays(role, detail.stack) for role in roles) for detail in details]
     wanted = np.flatnonzero(np.array(texts, dtype=bool))
-    rows = np.flatnonzero((host.detail >= 0) & among(host.detail, wanted.tolist()))
-    return union(host.start[rows], host.end[rows]) & facts.scope
+    rows = np.flatnonzero((host.detail >= 0) & is_among(host.detail, wanted.tolist()))
+    return union_of(host.start[rows], host.end[rows]) & facts.scope
 
 
 def debugging(facts: Facts) -> Intervals:
@@ -101,8 +102,8 @@ def debugging(facts: Facts) -> Intervals:
 
 def _bucket(facts: Facts, gain: float) -> Bucket:
     """The one that holds what is expected to be won, or most of it."""
-    compute = facts.share("compute") if facts.on_cpu else 0.0
-    return "compute" if compute >= min(gain, facts.share("host")) else "host"
+    compute = facts.bucket_share("compute") if facts.on_cpu else 0.0
+    return "compute" if compute >= min(gain, facts.bucket_share("host")) else "host"
 
 
 def _where(facts: Facts, mode: Mode) -> tuple[Place, ...]:

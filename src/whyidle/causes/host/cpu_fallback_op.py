@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
@@ -70,12 +70,12 @@ def cpu_fallback_op(facts: Facts) -> Proof | None:
     TensorFlow, "Optimize TensorFlow GPU performance with the TensorFlow Profiler" (op placement);
     Nerogar/OneTrainer#1608.
     """
-    spans = facts.waits.fallbacks
+    spans = facts.waits.cpu_fallbacks
     if not spans:
         return None
     host = facts.timeline.host
     rows = np.concatenate(spans)
-    work = union(
+    work = union_of(
         np.array([host.end[span[0]] for span in spans]),
         np.array([host.start[span[-1]] for span in spans]),
     )
@@ -83,18 +83,22 @@ def cpu_fallback_op(facts: Facts) -> Proof | None:
     work = work - replay.waiting
     copies = np.where(np.isin(facts.launches.call, rows), 0.0, 1.0)
     runs = [
-        replay.run(replay.less(work, ratio), without=rows, factor=copies if ratio > STAYS else None)
+        replay.replayed_length(
+            replay.reduce_host_time(work, ratio),
+            without=rows,
+            factor=copies if ratio > STAYS else None,
+        )
         for ratio in REMOVED
     ]
     gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
     if gains[2] < LEAST_GAIN:
         return None
-    held = _windows(facts, spans)
+    held = _fallback_windows(facts, spans)
     each: dict[Bucket, float] = {
-        bucket: facts.share_of(facts.part(bucket) & held) for bucket in BUCKETS
+        bucket: facts.share_of(facts.time_of(bucket) & held) for bucket in BUCKETS
     }
     exposed, longest = sum(each.values()), max(BUCKETS, key=lambda bucket: each[bucket])
-    names = _operators(facts, work)
+    names = _slowest_operators(facts, work)
     who = f"The operator {names[0]}" if names else "Something outside PyTorch"
     low, middle, high = sorted(gains)
     lost = max(exposed, middle)
@@ -124,27 +128,27 @@ def cpu_fallback_op(facts: Facts) -> Proof | None:
         ),
         confidence=0.8,
         bucket=longest,
-        where=tuple(place for place in [_place(facts, int(spans[0][0]))] if place),
+        where=tuple(place for place in [_fallback_place(facts, int(spans[0][0]))] if place),
         facts=HostFacts(operators=tuple(names)),
     )
 
 
-def _windows(facts: Facts, spans: list[NDArray[np.int64]]) -> Intervals:
+def _fallback_windows(facts: Facts, spans: list[NDArray[np.int64]]) -> Intervals:
     host = facts.timeline.host
-    return union(
+    return union_of(
         np.array([host.start[span[0]] for span in spans]),
         np.array([host.end[span[-1]] for span in spans]),
     )
 
 
-def _place(facts: Facts, row: int) -> Place | None:
-    return facts.places.of(facts.waits.operator_row(row))
+def _fallback_place(facts: Facts, row: int) -> Place | None:
+    return facts.places.place_of(facts.waits.operator_row(row))
 
 
-def _operators(facts: Facts, work: Intervals) -> list[str]:
+def _slowest_operators(facts: Facts, work: Intervals) -> list[str]:
     """The operators that took longest on the CPU."""
     host, names = facts.timeline.host, facts.timeline.names
-    rows = np.flatnonzero((host.kind == HostKind.OP) & work.covers(host.start))
+    rows = np.flatnonzero((host.kind == HostKind.OP) & work.contains_times(host.start))
     spent: Counter[str] = Counter()
     for row in np.setdiff1d(rows, facts.timeline.rows_of(Role.DATA_MOVEMENT)):
         spent[names[host.name[row]]] += int(host.end[row] - host.start[row])

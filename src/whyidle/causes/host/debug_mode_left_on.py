@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.launching import replay_of
+from whyidle.analysis.kernel_launches import replay_of
 from whyidle.causes.host import _debugging
 from whyidle.causes.host._modes import SWITCHED
 from whyidle.model.cause import Proof, cause
@@ -80,7 +80,7 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     if len(facts.launching.kernels) < LEAST_KERNELS:
         return _debugging.debug_mode(facts, SWITCHED)
     checks, waits = _nan_checks(facts)
-    if facts.launching.blocking >= BLOCKING:
+    if facts.launching.blocking_share >= BLOCKING:
         mode, waits = "CUDA_LAUNCH_BLOCKING", facts.launching.calls
         headline = "Every launch waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
         replay = replay_of(facts, waits)
@@ -89,7 +89,7 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
         headline = "Autograd's anomaly mode searches every gradient for NaN"
     else:
         return _debugging.debug_mode(facts, SWITCHED)
-    gain = max(0.0, 1.0 - replay.run(without=waits) / replay.base_ns)
+    gain = max(0.0, 1.0 - replay.replayed_length(without=waits) / replay.base_ns)
     gains = (0.7 * gain, gain, min(0.99, gain + 0.1 * (1.0 - gain)))
     kernels = len(facts.launching.kernels)
     return Proof(
@@ -98,14 +98,14 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
         high=gain,
         predicted=from_gains(gains, "P3: recorded steps replayed without the waits"),
         evidence=(
-            measured(
+            make_evidence(
                 "kernels that end before their launch call returns",
-                facts.launching.blocking,
+                facts.launching.blocking_share,
                 "ratio",
                 samples=kernels,
                 source="runtime",
             ),
-            measured(
+            make_evidence(
                 "searches for NaN in the backward pass, per step",
                 len(checks) / facts.step_count,
                 None,

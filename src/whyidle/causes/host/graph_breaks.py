@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.intervals import Intervals, union
-from whyidle.causes.host import _compiled
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.causes.host import _graph_breaks_cpu
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which the breaks are not worth a word"""
@@ -65,21 +65,21 @@ def graph_breaks(facts: Facts) -> Proof | None:
     PyTorch, "torch.compile troubleshooting"; pytorch/torchtitan#2823.
     """
     if facts.on_cpu:
-        return _compiled.graph_breaks(facts)
-    rows, frames = _regions(facts)
+        return _graph_breaks_cpu.graph_breaks(facts)
+    rows, frames = _compiled_regions(facts)
     if len(np.unique(frames)) < 2:
         return None
-    between = _between(facts, rows)
-    exposed = facts.launching.exposed(between)
+    between = _time_between_regions(facts, rows)
+    exposed = facts.launching.exposed_share(between)
     if exposed < LEAST_SHARE:
         return None
     replay = facts.replay
-    runs = [replay.run(replay.less(between, ratio)) for ratio in REMOVED]
+    runs = [replay.replayed_length(replay.reduce_host_time(between, ratio)) for ratio in REMOVED]
     gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
     count = len(np.unique(frames))
     return Proof(
         headline=f"{count} compiled pieces per step, with eager code between them that keeps the "
-        f"GPU waiting {lasting(exposed * facts.step_s)}",
+        f"GPU waiting {format_duration(exposed * facts.step_s)}",
         low=min(gains[0], exposed),
         high=exposed,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P4 between compiled regions"),
@@ -105,13 +105,13 @@ def graph_breaks(facts: Facts) -> Proof | None:
     )
 
 
-def _regions(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _compiled_regions(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     rows, timeline = facts.rows_of(Role.COMPILED_REGION), facts.timeline
     numbers = [timeline.label(Role.COMPILED_REGION, int(name)) for name in timeline.host.name[rows]]
     return rows, np.array([int(number) for number in numbers], dtype=np.int64)
 
 
-def _between(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
+def _time_between_regions(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
     """From the first to the last region of each step, outside the regions."""
     host, steps = facts.timeline.host, facts.steps
     step = np.searchsorted(steps.start, host.start[rows], side="right")
@@ -120,5 +120,5 @@ def _between(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
         mine = rows[step == number]
         starts.append(host.start[mine].min())
         ends.append(host.start[mine].max())
-    spans = union(np.array(starts), np.array(ends))
-    return spans - union(host.start[rows], host.end[rows])
+    spans = union_of(np.array(starts), np.array(ends))
+    return spans - union_of(host.start[rows], host.end[rows])

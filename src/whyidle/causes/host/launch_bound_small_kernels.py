@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.batch import bounded, grown
+from whyidle.analysis.batch_size import bound_larger_batch, predict_larger_batch
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.launching import RECORDING
-from whyidle.analysis.replay import added
+from whyidle.analysis.kernel_launches import RECORDING
+from whyidle.analysis.step_replay import combine_changes
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which exposed launching is not worth a word"""
@@ -73,44 +73,44 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
     Trace Analysis, CUDA kernel launch statistics (launches usually take 5 to 20 us).
     """
     launching = facts.launching
-    if not len(launching.calls) or launching.sampled or launching.blocking >= BLOCKING:
+    if not len(launching.calls) or launching.is_sampled or launching.blocking_share >= BLOCKING:
         return None
-    dispatch = launching.dispatch - facts.optimizer_loop
-    exposed = launching.exposed(dispatch)
+    dispatch = launching.dispatch_time - facts.optimizer_loop
+    exposed = launching.exposed_share(dispatch)
     if exposed < LEAST_SHARE:
         return None
-    gains = _gains(facts, dispatch, exposed)
-    lost = max(exposed - _recording(facts), gains[1])
+    gains = _launch_gains(facts, dispatch, exposed)
+    lost = max(exposed - _recording_share(facts), gains[1])
     if gains[1] <= 0.0:
         return None
-    kernel_s = float(np.median(facts.seconds(facts.kernels)))
+    kernel_s = float(np.median(facts.durations_s(facts.kernels)))
     return Proof(
-        headline=f"The CPU needs {lasting(exposed * facts.step_s)} per step to launch "
+        headline=f"The CPU needs {format_duration(exposed * facts.step_s)} per step to launch "
         f"{launching.per_step:.0f} kernels that the GPU was waiting for",
         low=min(gains[0], lost),
         high=lost,
         predicted=from_gains(gains, "P4: recorded steps replayed with fewer, shorter launches"),
-        evidence=_evidence(facts, kernel_s, exposed),
-        confidence=0.9 if launching.starved > 0.5 else 0.7,
-        facts=HostFacts(launches=launching.per_step, larger=_larger(facts)),
+        evidence=_launch_evidence(facts, kernel_s, exposed),
+        confidence=0.9 if launching.starved_share > 0.5 else 0.7,
+        facts=HostFacts(launches=launching.per_step, larger=_predict_larger_batch(facts)),
     )
 
 
-def _larger(facts: Facts) -> Predicted | None:
+def _predict_larger_batch(facts: Facts) -> Predicted | None:
     """Samples per second with a larger batch in as many launches; None of a start, which more
     samples do not shorten."""
     if facts.cold_start:
         return None
-    found = grown(facts, LARGER) or bounded(facts, LARGER)
+    found = predict_larger_batch(facts, LARGER) or bound_larger_batch(facts, LARGER)
     return Predicted(
-        speedup=found.throughput(found.step_s),
-        low=found.throughput(found.worst_s),
-        high=found.throughput(found.best_s),
+        speedup=found.relative_throughput(found.step_s),
+        low=found.relative_throughput(found.worst_s),
+        high=found.relative_throughput(found.best_s),
         method=f"P6 from one size: samples per second at {LARGER:.3g} times the batch",
     )
 
 
-def _gains(facts: Facts, dispatch: Intervals, exposed: float) -> tuple[float, float, float]:
+def _launch_gains(facts: Facts, dispatch: Intervals, exposed: float) -> tuple[float, float, float]:
     """What removing time between launches gains, as share of the step: careful, expected, hopeful;
     each against the step without the recording's own cost. Only the hopeful one may exceed its
     part of the exposed time: what else the host then waits less for belongs to other causes."""
@@ -125,30 +125,32 @@ def _gains(facts: Facts, dispatch: Intervals, exposed: float) -> tuple[float, fl
     gains = []
     for raw, scale in zip(removed, RECORDING[::-1], strict=True):
         ratio = min(max(raw, 0.0), 1.0)
-        now = replay.run(launching.recording(scale))
-        rest = launching.recording(scale * (1.0 - ratio))
-        then = replay.run(added(replay.less(dispatch, ratio), rest))
+        now = replay.replayed_length(launching.without_recording(scale))
+        rest = launching.without_recording(scale * (1.0 - ratio))
+        then = replay.replayed_length(
+            combine_changes(replay.reduce_host_time(dispatch, ratio), rest)
+        )
         gains.append((max(0.0, 1.0 - then / now), exposed * ratio))
     (low, most), (middle, share), (high, _) = gains
     middle = min(middle, share)
     return min(low, most, middle), middle, max(high, middle)
 
 
-def _recording(facts: Facts) -> float:
+def _recording_share(facts: Facts) -> float:
     """The share of the step that is the recording's own cost."""
     replay = facts.replay
-    alone = replay.run(facts.launching.recording(RECORDING[1]))
+    alone = replay.replayed_length(facts.launching.without_recording(RECORDING[1]))
     return 1.0 - alone / max(replay.base_ns, 1.0)
 
 
-def _evidence(facts: Facts, kernel_s: float, exposed: float) -> tuple[Evidence, ...]:
+def _launch_evidence(facts: Facts, kernel_s: float, exposed: float) -> tuple[Evidence, ...]:
     launching = facts.launching
     listed = (
         ("median kernel", kernel_s, "s", len(facts.kernels), "device"),
         ("launches per step", launching.per_step, None, facts.step_count, "runtime"),
         ("median delay from launch to start", launching.delay_s, "s", len(launching.kernels),
          "device"),
-        ("launches that found the queue empty", launching.starved, "ratio",
+        ("launches that found the queue empty", launching.starved_share, "ratio",
          len(launching.calls), "device"),
         ("device idle for want of launches, share of step", exposed, "ratio", facts.step_count,
          "attribution"),

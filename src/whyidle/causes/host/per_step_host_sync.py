@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.launching import RECORDING, replay_of
+from whyidle.analysis.kernel_launches import RECORDING, replay_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import HostFacts
@@ -64,57 +64,57 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
     PyTorch, Performance Tuning Guide, "Avoid unnecessary CPU-GPU synchronization";
     lnccbrown/LANfactory#120 (4 % won where 85 % was expected).
     """
-    rows = facts.waits.avoidable
+    rows = facts.waits.avoidable_waits
     if not len(rows):
         return None
-    gains = _gains(facts, rows)
+    gains = _sync_gains(facts, rows)
     if gains[2] < LEAST_GAIN:
         return None
     host = facts.timeline.host
-    lost = facts.share("sync_refill")
+    lost = facts.bucket_share("sync_refill")
     blocked = float((host.end[rows] - host.start[rows]).sum() / 1e9) / facts.scope_s
-    operators = _operators(facts, rows)
+    operators = _waiting_operators(facts, rows)
     per_step = len(rows) / facts.step_count
     return Proof(
-        headline=f"The CPU waits for the GPU {_times(per_step)} per step"
+        headline=f"The CPU waits for the GPU {_format_count(per_step)} per step"
         + (f" in {operators[0]}" if operators else "")
         + ", and the GPU then for the CPU",
         low=min(gains[0], max(lost, gains[1])),
         high=max(lost, gains[1]),
         predicted=from_gains(gains, "P3: recorded steps replayed without the waits"),
-        evidence=_evidence(facts, len(rows), blocked, lost, operators),
+        evidence=_sync_evidence(facts, len(rows), blocked, lost, operators),
         confidence=0.85,
-        where=_places(facts, rows),
+        where=_sync_places(facts, rows),
         facts=HostFacts(scalar=_reads_scalars(facts, operators)),
     )
 
 
-def _times(count: float) -> str:
+def _format_count(count: float) -> str:
     return f"{count:.0f} times" if count >= 1.5 else "once"
 
 
-def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
+def _sync_gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
     """Careful, expected, hopeful. Recording slows the host down, which can hide or show a wait:
     what it costs is expected to go where it was measured. A batch that takes long may be waited
     for, or only handed over."""
     replays, gains, expected = [facts.replay], [], []
-    usual = 1.0 if facts.launching.timed else 0.0
+    usual = 1.0 if facts.launching.is_cost_measured else 0.0
     if len(facts.rows_of(Role.BATCH_FROM_WORKERS)):
         replays.append(replay_of(facts, patient=True))
     for replay in replays:
         for scale in (0.0, *RECORDING):
-            saved = facts.launching.recording(scale)
-            now, then = replay.run(saved), replay.run(saved, without=rows)
+            saved = facts.launching.without_recording(scale)
+            now, then = replay.replayed_length(saved), replay.replayed_length(saved, without=rows)
             gains.append(max(0.0, 1.0 - then / now))
             expected += [gains[-1]] if scale == usual else []
     return min(gains) * CAREFUL, sum(expected) / len(expected), max(gains)
 
 
-def _operators(facts: Facts, rows: NDArray[np.int64]) -> list[str]:
+def _waiting_operators(facts: Facts, rows: NDArray[np.int64]) -> list[str]:
     """Operators, else runtime calls, that wait; the most frequent first."""
     names, host = facts.timeline.names, facts.timeline.host
     found = Counter(
-        facts.waits.operator(int(row)) or names[host.name[row]] for row in rows[:LOOKED_UP]
+        facts.waits.operator_around(int(row)) or names[host.name[row]] for row in rows[:LOOKED_UP]
     )
     return [name for name, _ in found.most_common()]
 
@@ -125,10 +125,10 @@ def _reads_scalars(facts: Facts, operators: list[str]) -> bool:
     return bool(operators) and all(plays(Role.SCALAR_OPERATOR, name) for name in operators)
 
 
-def _places(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:
+def _sync_places(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:
     found: Counter[tuple[str | None, int | None, str | None]] = Counter()
     for row in rows[:LOOKED_UP]:
-        place = facts.places.of(facts.waits.operator_row(int(row)))
+        place = facts.places.place_of(facts.waits.operator_row(int(row)))
         if place is not None:
             found[place.file, place.line, place.function] += 1
     return tuple(
@@ -137,7 +137,7 @@ def _places(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:
     )
 
 
-def _evidence(
+def _sync_evidence(
     facts: Facts, count: int, blocked: float, lost: float, operators: list[str]
 ) -> tuple[Evidence, ...]:
     listed = (

@@ -6,19 +6,19 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
-from whyidle.analysis.exchanges import searches
+from whyidle.analysis.batch_freeing import freeing_share
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.freeing import freeing
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.places import called_at, package
+from whyidle.analysis.source_places import called_at, package_of
 from whyidle.causes.host._debugging import debugging
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which pauses are not worth a word"""
@@ -71,23 +71,26 @@ def python_between_operators(facts: Facts) -> Proof | None:
     """
     if not facts.on_cpu or facts.timeline.looks is not None:
         return None
-    spent = facts.part("python") - debugging(facts) - searches(facts)
+    spent = facts.time_of("python") - debugging(facts) - unused_parameter_searches(facts)
     long = spent.length >= PAUSE_NS
     pauses = Intervals(spent.start[long], spent.end[long])
-    share = facts.share_of(pauses) * (1.0 - freeing(facts, spent))
+    share = facts.share_of(pauses) * (1.0 - freeing_share(facts, spent))
     if share < LEAST_SHARE:
         return None
-    where, library = _places(facts, pauses)
+    where, library = _costliest_places(facts, pauses)
     low, expected, high = (share * removed for removed in REMOVED)
     at = called_at(where, library)
     return Proof(
-        headline=f"Python{at} takes {lasting(share * facts.step_s)} per step between operators",
+        headline=f"Python{at} takes {format_duration(share * facts.step_s)} per step between "
+        "operators",
         low=low,
         high=high,
-        predicted=remove(low, high, "the step without these stretches", expected),
+        predicted=predict_removal(low, high, "the step without these stretches", expected),
         evidence=(
-            measured("Python without an operator, share of step", share, "ratio", source="stacks"),
-            *_longest(facts, pauses),
+            make_evidence(
+                "Python without an operator, share of step", share, "ratio", source="stacks"
+            ),
+            *_longest_stretch(facts, pauses),
         ),
         confidence=0.85 if where else 0.5,
         where=where,
@@ -95,7 +98,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     )
 
 
-def _longest(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
+def _longest_stretch(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
     """The longest stretch, and what ran in it, a built-in function too. A line of the framework is
     the call of an operator, at which a look may have come late: such a stretch is no example."""
     for row in np.argsort(-pauses.length, kind="stable")[:MOST_TRIED].tolist():
@@ -104,12 +107,14 @@ def _longest(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
         name = next((name for name in names if name), "")
         if not facts.timeline.vocabulary.plays(Role.FRAMEWORK_FRAME, name):
             length = float(pauses.length[row]) / 1e9
-            found = measured("longest stretch", length, "s", samples=len(pauses))
-            return (found, measured("which is in", name, None, source="stacks"))[: 1 + bool(name)]
+            found = make_evidence("longest stretch", length, "s", samples=len(pauses))
+            return (found, make_evidence("which is in", name, None, source="stacks"))[
+                : 1 + bool(name)
+            ]
     return ()
 
 
-def _places(facts: Facts, pauses: Intervals) -> tuple[tuple[Place, ...], str]:
+def _costliest_places(facts: Facts, pauses: Intervals) -> tuple[tuple[Place, ...], str]:
     """Where most of the time was spent, the user's own code first; and the library that is called
     at the first place, if it is in there mostly."""
     spent: Counter[Place] = Counter()
@@ -117,10 +122,10 @@ def _places(facts: Facts, pauses: Intervals) -> tuple[tuple[Place, ...], str]:
     for start, end in zip(pauses.start.tolist(), pauses.end.tolist(), strict=True):
         middle = (start + end) // 2
         for thread in map(int, facts.host.drivers):
-            if (place := facts.places.at(thread, middle)) is not None:
+            if (place := facts.places.place_at(thread, middle)) is not None:
                 spent[place] += end - start
                 inner = facts.places.function_at(thread, middle) or ""
-                within[place][package(inner)] += end - start
+                within[place][package_of(inner)] += end - start
                 break
     where = tuple(place for place, _ in spent.most_common(MOST_PLACES))
     return where, within[where[0]].most_common(1)[0][0] if where else ""

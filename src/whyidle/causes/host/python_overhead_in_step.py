@@ -9,12 +9,12 @@ import numpy as np
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.places import at_place
-from whyidle.causes.host import _watched as watched
-from whyidle.causes.host._calling import one_by_one
+from whyidle.analysis.source_places import at_place
+from whyidle.causes.host import _cpu_jobs as watched
+from whyidle.causes.host._tiny_op_proof import one_by_one
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
-from whyidle.model.units import lasting
+from whyidle.model.number_text import format_duration
 
 LEAST_SHARE = 0.01
 """share of the step below which pauses are not worth a word"""
@@ -92,17 +92,17 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
         found = (watched.python_overhead(facts), one_by_one(facts))
         return max(filter(None, found), key=lambda proof: proof.predicted.speedup, default=None)
     pauses = facts.launching.pauses
-    exposed = facts.launching.exposed(pauses, "launch", "python")
-    if exposed < LEAST_SHARE or facts.launching.sampled:
+    exposed = facts.launching.exposed_share(pauses, "launch", "python")
+    if exposed < LEAST_SHARE or facts.launching.is_sampled:
         return None
     replay = facts.replay
-    runs = [replay.run(replay.less(pauses, ratio)) for ratio in REMOVED]
+    runs = [replay.replayed_length(replay.reduce_host_time(pauses, ratio)) for ratio in REMOVED]
     gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
-    where = _places(facts, pauses)
+    where = _costliest_places(facts, pauses)
     lost_s = exposed * facts.step_s
     at = at_place(where)
     return Proof(
-        headline=f"Python{at} keeps the GPU waiting for {lasting(lost_s)} per step",
+        headline=f"Python{at} keeps the GPU waiting for {format_duration(lost_s)} per step",
         low=min(gains[0], exposed),
         high=exposed,
         predicted=from_gains((gains[0], gains[1], gains[2]), "recorded steps replayed without it"),
@@ -129,12 +129,12 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     )
 
 
-def _places(facts: Facts, pauses: Intervals) -> tuple[Place, ...]:
+def _costliest_places(facts: Facts, pauses: Intervals) -> tuple[Place, ...]:
     """Where most of the paused time was spent."""
     spent: Counter[tuple[str | None, int | None, str | None]] = Counter()
     for row in np.argsort(-pauses.length)[:LOOKED_UP]:
         middle = int(pauses.start[row] + pauses.end[row]) // 2
-        found = (facts.places.at(int(thread), middle) for thread in facts.host.drivers)
+        found = (facts.places.place_at(int(thread), middle) for thread in facts.host.drivers)
         place = next((place for place in found if place), None)
         if place is not None:
             spent[place.file, place.line, place.function] += int(pauses.length[row])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis import compiling
-from whyidle.analysis.evidence import measured
+from whyidle.analysis import compilation
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, interruptions
-from whyidle.analysis.intervals import EMPTY, Intervals, union
+from whyidle.analysis.forecast import from_gains, predict_interruptions
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import HostFacts
@@ -68,12 +68,12 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "torch.compile, recompilation"; allenai/open-instruct#1445; pytorch/pytorch#188150.
     """
-    spent, steps, calls = _compiling(facts)
-    lost = facts.share_of(facts.part("interruption") & spent)
-    if steps < LEAST_STEPS or lost < LEAST_SHARE or compiling.handed_on(facts):
+    spent, steps, calls = _compile_time(facts)
+    lost = facts.share_of(facts.time_of("interruption") & spent)
+    if steps < LEAST_STEPS or lost < LEAST_SHARE or compilation.handed_on(facts):
         return None
-    gains = [interruptions(lost, residual) for residual in RESIDUAL]
-    careful, expected, hopeful = (interruptions(lost, residual) for residual in DYNAMIC)
+    gains = [predict_interruptions(lost, residual) for residual in RESIDUAL]
+    careful, expected, hopeful = (predict_interruptions(lost, residual) for residual in DYNAMIC)
     return Proof(
         headline=f"The model was compiled anew in {steps} of {facts.step_count} "
         f"{'' if facts.cold_start else 'steady '}steps",
@@ -81,33 +81,35 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         high=lost,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P9: share of compiling"),
         evidence=(
-            *compiling.reasons(facts),
-            measured("steps that compile anew", steps, None, samples=facts.step_count),
-            measured("device idle while compiling, share of step", lost, "ratio", samples=calls),
+            *compilation.recompile_reasons(facts),
+            make_evidence("steps that compile anew", steps, None, samples=facts.step_count),
+            make_evidence(
+                "device idle while compiling, share of step", lost, "ratio", samples=calls
+            ),
         ),
-        confidence=0.9 if compiling.told(facts) else 0.85,
-        where=_where(facts),
+        confidence=0.9 if compilation.compiler_facts(facts) else 0.85,
+        where=_compile_places(facts),
         facts=HostFacts(
             dynamic=from_gains((careful, expected, hopeful), "P9: compiled once for all lengths")
         ),
     )
 
 
-def _compiling(facts: Facts) -> tuple[Intervals, int, int]:
+def _compile_time(facts: Facts) -> tuple[Intervals, int, int]:
     """When it compiled anew, in how many steps, in how many recorded calls."""
-    if compiling.told(facts):
-        spent, steps = compiling.habit(facts)
+    if compilation.compiler_facts(facts):
+        spent, steps = compilation.recompilations(facts)
         return spent, steps, len(spent)
     rows = facts.rows_of(Role.COMPILER_CALL)
     if facts.cold_start or not len(rows):
         return EMPTY, 0, 0
     host = facts.timeline.host
     steps = len(np.unique(np.searchsorted(facts.steps.start, host.start[rows], side="right")))
-    return union(host.start[rows], host.end[rows]), steps, len(rows)
+    return union_of(host.start[rows], host.end[rows]), steps, len(rows)
 
 
-def _where(facts: Facts) -> tuple[Place, ...]:
-    if compiling.told(facts):
-        return compiling.compiled(facts, again=True)
-    place = facts.places.of(int(facts.rows_of(Role.COMPILER_CALL)[0]))
+def _compile_places(facts: Facts) -> tuple[Place, ...]:
+    if compilation.compiler_facts(facts):
+        return compilation.compiled_functions(facts, again=True)
+    place = facts.places.place_of(int(facts.rows_of(Role.COMPILER_CALL)[0]))
     return (place,) if place else ()

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.optimizers import FUSED, TRAFFIC, OptimizerWork
-from whyidle.analysis.replay import added
-from whyidle.causes.host import _watched as watched
+from whyidle.analysis.optimizer_work import FUSED, TRAFFIC, OptimizerWork
+from whyidle.analysis.step_replay import combine_changes
+from whyidle.causes.host import _cpu_jobs as watched
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
@@ -80,78 +80,87 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     if facts.on_cpu:
         return watched.optimizer_loop(facts)
     work = facts.optimizer
-    if work is None or not work.replaceable:
+    if work is None or not work.is_replaceable:
         return None
-    exposed = facts.launching.exposed(facts.launching.optimizer)
-    device = float(facts.seconds(work.kernels).sum()) / max(facts.scope_s, 1e-9)
-    gains = _gains(facts, work)
+    exposed = facts.launching.exposed_share(facts.launching.optimizer)
+    device = float(facts.durations_s(work.kernels).sum()) / max(facts.scope_s, 1e-9)
+    gains = _fusion_gains(facts, work)
     if gains[2] < LEAST_GAIN:
         return None
     lost = max(exposed, gains[1])
     how = {"loop": "one parameter after the other", "foreach": "operator by operator"}
     return Proof(
-        headline=f"{work.name} updates {how[work.implementation]}: {work.launches:.0f} launches "
+        headline=f"{work.name} updates {how[work.implementation]}: "
+        f"{work.launches_per_step:.0f} launches "
         "per optimizer step",
         low=min(gains[0], lost),
         high=lost,
         predicted=from_gains(gains, "P4 and P5: recorded steps replayed with a fused update"),
-        evidence=_evidence(work, exposed, device),
+        evidence=_optimizer_evidence(work, exposed, device),
         confidence=0.9 if work.implementation == "loop" else 0.7,
         where=tuple(
-            place for place in [facts.places.of(int(facts.rows_of(Role.OPTIMIZER)[0]))] if place
+            place
+            for place in [facts.places.place_of(int(facts.rows_of(Role.OPTIMIZER)[0]))]
+            if place
         ),
-        facts=HostFacts(optimizer=work.name, implementation=work.implementation, noun=facts.noun),
-        bucket=_bucket(facts, work),
+        facts=HostFacts(
+            optimizer=work.name, implementation=work.implementation, noun=facts.device_noun
+        ),
+        bucket=_choose_bucket(facts, work),
     )
 
 
-def _gains(facts: Facts, work: OptimizerWork) -> tuple[float, float, float]:
+def _fusion_gains(facts: Facts, work: OptimizerWork) -> tuple[float, float, float]:
     """Share of the step won: careful, expected, hopeful. The careful one takes what the recording
     cost for the job's own; the hopeful one compares steps without it, and so does the expected
     one where that cost was measured."""
     launching, replay = facts.launching, facts.replay
-    scales = (0.0, 1.0 if launching.timed else 0.0, 1.0)
+    scales = (0.0, 1.0 if launching.is_cost_measured else 0.0, 1.0)
     gains = []
     for kept, ratio, scale in zip(
-        KEPT_HOST[work.implementation], _ratios(facts, work), scales, strict=True
+        KEPT_HOST[work.implementation], _fused_time_ratios(facts, work), scales, strict=True
     ):
         factor = np.ones(len(facts.device))
         factor[work.kernels] = ratio
-        now = replay.run(launching.recording(scale))
-        rest = launching.recording(scale, launching.optimizer)
-        saved = added(replay.less(launching.optimizer, 1.0 - kept), rest)
-        gains.append(max(0.0, 1.0 - replay.run(saved, factor=factor, fewer=True) / now))
+        now = replay.replayed_length(launching.without_recording(scale))
+        rest = launching.without_recording(scale, launching.optimizer)
+        saved = combine_changes(replay.reduce_host_time(launching.optimizer, 1.0 - kept), rest)
+        gains.append(max(0.0, 1.0 - replay.replayed_length(saved, factor=factor, fewer=True) / now))
     low, middle, high = sorted(gains)
     return low, middle, high
 
 
-def _ratios(facts: Facts, work: OptimizerWork) -> tuple[F64, F64, F64]:
+def _fused_time_ratios(facts: Facts, work: OptimizerWork) -> tuple[F64, F64, F64]:
     """Time fused per time now of the optimizer's kernels: careful, expected, hopeful. One launch
     pays once what each pays for its start, which is at most what the shortest kernel takes."""
     fused = TRAFFIC.get(work.name, 1.0) if work.name in FUSED else 1.0
-    took = np.maximum(facts.seconds(work.kernels), 1e-9)
-    starts = np.minimum(float(facts.seconds(facts.kernels).min(initial=np.inf)), took)
-    likely = (starts / max(work.launches, 1.0) + (1.0 + fused) / 2 * (took - starts)) / took
+    took = np.maximum(facts.durations_s(work.kernels), 1e-9)
+    starts = np.minimum(float(facts.durations_s(facts.kernels).min(initial=np.inf)), took)
+    likely = (
+        starts / max(work.launches_per_step, 1.0) + (1.0 + fused) / 2 * (took - starts)
+    ) / took
     best = fused * np.maximum(took - LATENCY_S, 0.0) / took
     return np.ones_like(took), likely, np.minimum(best, likely)
 
 
-def _bucket(facts: Facts, work: OptimizerWork) -> Bucket:
+def _choose_bucket(facts: Facts, work: OptimizerWork) -> Bucket:
     """Where most of the gain lies: in launching, or in what the kernels take."""
     launching, replay = facts.launching, facts.replay
-    scale = 1.0 if launching.timed else 0.0
+    scale = 1.0 if launching.is_cost_measured else 0.0
     factor = np.ones(len(facts.device))
-    factor[work.kernels] = _ratios(facts, work)[1]
-    less = replay.less(launching.optimizer, 1.0 - KEPT_HOST[work.implementation][1])
-    host = replay.run(added(less, launching.recording(scale, launching.optimizer)))
-    device = replay.run(launching.recording(scale), factor=factor, fewer=True)
+    factor[work.kernels] = _fused_time_ratios(facts, work)[1]
+    less = replay.reduce_host_time(launching.optimizer, 1.0 - KEPT_HOST[work.implementation][1])
+    host = replay.replayed_length(
+        combine_changes(less, launching.without_recording(scale, launching.optimizer))
+    )
+    device = replay.replayed_length(launching.without_recording(scale), factor=factor, fewer=True)
     return "host" if host <= device else "compute"
 
 
-def _evidence(work: OptimizerWork, exposed: float, device: float) -> tuple[Evidence, ...]:
+def _optimizer_evidence(work: OptimizerWork, exposed: float, device: float) -> tuple[Evidence, ...]:
     listed = (
         ("implementation", work.implementation, None, work.regions, "operators"),
-        ("launches per optimizer step", work.launches, None, work.regions, "runtime"),
+        ("launches per optimizer step", work.launches_per_step, None, work.regions, "runtime"),
         ("device idle in the optimizer, share of step", exposed, "ratio", work.regions,
          "attribution"),
         ("optimizer kernels, share of step", device, "ratio", len(work.kernels), "device"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.fitting import most_waiting
-from whyidle.analysis.forecast import STALL_ERROR, remove
-from whyidle.analysis.workers import Workers
-from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.analysis.forecast import STALL_ERROR, predict_removal
+from whyidle.analysis.loader_workers import LoaderWorkers
+from whyidle.analysis.worker_capacity import most_waiting
+from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
+from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
-from whyidle.model.units import lasting
 
 FACTORS = (2, 4, 8)
 """how much deeper the queue is made, at least and at most"""
@@ -62,42 +62,44 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "burst")
     if workers is None:
         return None
-    low, expected, high = _gains(facts, workers)
-    costs = (workers.made["end"] - workers.made["start"]) / 1e9
+    low, expected, high = _queue_gains(facts, workers)
+    costs = (workers.batches_made["end"] - workers.batches_made["start"]) / 1e9
     return Proof(
-        headline=f"A few slow batches (up to {lasting(costs.max())} against "
-        f"{lasting(np.median(costs))}) empty a queue of {workers.depth}",
+        headline=f"A few slow batches (up to {format_duration(costs.max())} against "
+        f"{format_duration(np.median(costs))}) empty a queue of {workers.depth}",
         low=low,
         high=high,
-        predicted=remove(low, high, "P2: replay through a deeper queue", expected),
+        predicted=predict_removal(low, high, "P2: replay through a deeper queue", expected),
         evidence=(
-            *evidence(workers, "cpu"),
-            measured("longest batch", float(costs.max()), "s", source=SOURCE),
-            measured("median batch", float(np.median(costs)), "s", source=SOURCE),
-            measured("queue depth", workers.depth, None, source="DataLoader"),
+            *wait_evidence(workers, "cpu"),
+            make_evidence("longest batch", float(costs.max()), "s", source=SOURCE),
+            make_evidence("median batch", float(np.median(costs)), "s", source=SOURCE),
+            make_evidence("queue depth", workers.depth, None, source="DataLoader"),
         ),
         confidence=0.85,
-        where=(*workers.where, *workers.places("asked")),
+        where=(*workers.costliest_places, *workers.places_of("asked")),
         facts=InputFacts(
-            prefetch=4 * workers.ahead, was=workers.ahead, most_prefetch=_most(facts, workers)
+            prefetch=4 * workers.batches_ahead,
+            was=workers.batches_ahead,
+            most_prefetch=_deepest_queue(facts, workers),
         ),
     )
 
 
-def _most(facts: Facts, workers: Workers) -> int | None:
+def _deepest_queue(facts: Facts, workers: LoaderWorkers) -> int | None:
     """The deepest queue of each worker that fits."""
     batches = most_waiting(facts, workers.depth)
     return None if batches is None else batches // workers.count
 
 
-def _gains(facts: Facts, workers: Workers) -> tuple[float, float, float]:
+def _queue_gains(facts: Facts, workers: LoaderWorkers) -> tuple[float, float, float]:
     """Shares of the step that a deeper queue wins: careful, expected, hopeful."""
-    now = workers.replay(workers.depth)
-    said = now.total * workers.per_step / facts.step_s
+    now = workers.simulate_queue(workers.depth)
+    said = now.total_s * workers.per_step / facts.step_s
     won = sorted(
-        max(0.0, now.others - workers.replay(factor * workers.depth).others) / now.total
+        max(0.0, now.others - workers.simulate_queue(factor * workers.depth).others) / now.total_s
         for factor in FACTORS
     )
-    known = min(said, workers.waiting)
+    known = min(said, workers.waiting_share)
     low, expected = max(0.0, won[0] * known - STALL_ERROR), won[1] * known
-    return low, expected, max(expected, won[2] * workers.waiting)
+    return low, expected, max(expected, won[2] * workers.waiting_share)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.cores import BUSY_CORE
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.batch_waits import BatchWaits, find_batch_waits, waited_for_worker
+from whyidle.analysis.core_capacity import BUSY_CORE
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.fitting import most_workers
-from whyidle.analysis.forecast import STALL_ERROR, WORKERS, remove
-from whyidle.analysis.loader import Nexts, awaited, nexts
-from whyidle.causes.input._waiting import evidence, workers_of
+from whyidle.analysis.forecast import STALL_ERROR, WORKERS, predict_removal
+from whyidle.analysis.worker_capacity import most_workers
+from whyidle.causes.input._worker_evidence import wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which the loader is not worth a word"""
@@ -73,12 +73,12 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     ----------
     PyTorch Lightning, "Speed up model training: DataLoaders"; Mohan et al., VLDB 2021.
     """
-    if facts.workers.known:
+    if facts.workers.is_known:
         return _from_within(facts)
-    calls = nexts(facts, Role.BATCH_FROM_WORKERS)
+    calls = find_batch_waits(facts, Role.BATCH_FROM_WORKERS)
     if not len(calls):
         return None
-    waits = np.where(awaited(facts, calls), calls.exposed, 0.0)
+    waits = np.where(waited_for_worker(facts, calls), calls.exposed, 0.0)
     blocked = float(waits.sum()) / facts.scope_s
     if blocked < LEAST_SHARE or waits.max() > ONE_OFF * waits.sum():
         return None
@@ -87,39 +87,42 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     low = max(0.0, 1.0 - max(1.0 - blocked, now / (now + 1)) * (1.0 + STALL_ERROR))
     high = float(calls.exposed.sum()) / facts.scope_s
     return Proof(
-        headline=f"The DataLoader's workers do not keep up: {lasting(blocked * facts.step_s)} "
+        headline="The DataLoader's workers do not keep up: "
+        f"{format_duration(blocked * facts.step_s)} "
         "of waiting per step",
         low=low,
         high=high,
-        predicted=remove(low, high, "P1: one more worker up to no wait"),
-        evidence=_evidence(facts, calls, waits, blocked, workers),
+        predicted=predict_removal(low, high, "P1: one more worker up to no wait"),
+        evidence=_worker_evidence(facts, calls, waits, blocked, workers),
         confidence=0.85,
-        where=tuple(place for place in [facts.places.of(int(calls.rows[0]))] if place),
-        facts=InputFacts(workers=_enough(blocked, workers), was=workers),
+        where=tuple(place for place in [facts.places.place_of(int(calls.rows[0]))] if place),
+        facts=InputFacts(workers=_sufficient_workers(blocked, workers), was=workers),
     )
 
 
 def _from_within(facts: Facts) -> Proof | None:
     """The same from what the workers recorded."""
     workers = workers_of(facts, "work")
-    if workers is None or workers.best <= workers.count:
+    if workers is None or workers.best_workers <= workers.count:
         return None
-    one = workers.remaining(workers.stall(workers.count + 1, worth=BUSY_CORE[0]))
-    usual = workers.remaining(workers.stall(workers.best, worth=BUSY_CORE[1]))
-    best = workers.remaining(workers.stall(workers.best))
-    low = max(0.0, workers.waiting - one - STALL_ERROR)
-    high = max(low, workers.waiting - best)
+    one = workers.remaining_share(workers.predict_stall(workers.count + 1, worth=BUSY_CORE[0]))
+    usual = workers.remaining_share(workers.predict_stall(workers.best_workers, worth=BUSY_CORE[1]))
+    best = workers.remaining_share(workers.predict_stall(workers.best_workers))
+    low = max(0.0, workers.waiting_share - one - STALL_ERROR)
+    high = max(low, workers.waiting_share - best)
     return Proof(
         headline=f"{workers.count} DataLoader worker{'s do' if workers.count > 1 else ' does'} not "
-        f"keep up: {lasting(workers.waiting * facts.step_s)} of waiting per step",
+        f"keep up: {format_duration(workers.waiting_share * facts.step_s)} of waiting per step",
         low=low,
         high=high,
-        predicted=remove(low, high, f"P1: {workers.best} workers", workers.waiting - usual),
-        evidence=evidence(workers, "cpu", "delay"),
+        predicted=predict_removal(
+            low, high, f"P1: {workers.best_workers} workers", workers.waiting_share - usual
+        ),
+        evidence=wait_evidence(workers, "cpu", "delay"),
         confidence=0.9,
-        where=(*workers.places("asked"), *workers.where),
+        where=(*workers.places_of("asked"), *workers.costliest_places),
         facts=InputFacts(
-            workers=workers.best,
+            workers=workers.best_workers,
             was=workers.count,
             bound=workers.loads_bound,
             most_workers=most_workers(facts, workers.count, waits=workers.waits_for_storage),
@@ -127,7 +130,7 @@ def _from_within(facts: Facts) -> Proof | None:
     )
 
 
-def _enough(blocked: float, workers: int | None) -> int | None:
+def _sufficient_workers(blocked: float, workers: int | None) -> int | None:
     """Workers that would keep up: each makes ``1/n`` of a batch per step now."""
     if workers is None:
         return None
@@ -144,19 +147,21 @@ def round_length(waits: NDArray[np.float64]) -> int | None:
     return int(distance[0])
 
 
-def _evidence(
-    facts: Facts, calls: Nexts, waits: NDArray[np.float64], blocked: float, workers: int | None
+def _worker_evidence(
+    facts: Facts, calls: BatchWaits, waits: NDArray[np.float64], blocked: float, workers: int | None
 ) -> tuple[Evidence, ...]:
     found = [
-        measured(
+        make_evidence(
             "device idle while a worker was awaited, share of step",
             blocked,
             "ratio",
             samples=facts.step_count,
         ),
-        measured("batches that were not ready", int((waits > 0).sum()), None, samples=len(calls)),
-        measured("longest wait", float(calls.seconds.max()), "s", source="annotation"),
+        make_evidence(
+            "batches that were not ready", int((waits > 0).sum()), None, samples=len(calls)
+        ),
+        make_evidence("longest wait", float(calls.durations_s.max()), "s", source="annotation"),
     ]
     if workers:
-        found.append(measured("steps between long waits, hence workers", workers, None))
+        found.append(make_evidence("steps between long waits, hence workers", workers, None))
     return tuple(found)

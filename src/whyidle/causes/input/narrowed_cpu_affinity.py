@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.cores import on_cores
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.core_capacity import on_cores
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.causes.input._waiting import evidence, workers_of
+from whyidle.causes.input._worker_evidence import wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import InputFacts
 
@@ -63,27 +63,29 @@ def narrowed_cpu_affinity(facts: Facts) -> Proof | None:
     if workers is None or workers.own_cores is None:
         return None
     own, given = workers.own_cores, facts.timeline.process.cores_given or 0.0
-    gains = on_cores(facts, given, workers.waiting)
+    gains = on_cores(facts, given, workers.waiting_share)
     if gains is None:
         return None
     told = facts.timeline.process.environment
-    by = [f"{name}={told[name]}" for name in BINDING if _binds(told.get(name))]
+    by = [f"{name}={told[name]}" for name in BINDING if _binds_cores(told.get(name))]
     return Proof(
         headline=f"Loader workers may use {own:g} of the {given:g} cores that the command was given"
         + (f": {' and '.join(by)} binds them" if by else ""),
         low=0.0,
-        high=workers.waiting,
+        high=workers.waiting_share,
         predicted=from_gains(gains, f"P1: loading hidden behind computing, on {given:g} cores"),
         evidence=(
-            *evidence(workers, "cpu", "delay"),
-            measured("cores that a worker may use", own, None, source="affinity and quota"),
-            measured("cores when the command started", given, None, source="affinity and quota"),
+            *wait_evidence(workers, "cpu", "delay"),
+            make_evidence("cores that a worker may use", own, None, source="affinity and quota"),
+            make_evidence(
+                "cores when the command started", given, None, source="affinity and quota"
+            ),
         ),
         confidence=0.95,
-        where=workers.places("asked"),
+        where=workers.places_of("asked"),
         facts=InputFacts(variables=tuple(one.partition("=")[0] for one in by)),
     )
 
 
-def _binds(value: str | None) -> bool:
+def _binds_cores(value: str | None) -> bool:
     return bool(value) and str(value).lower() not in UNBOUND

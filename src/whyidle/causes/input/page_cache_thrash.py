@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.causes.input._waiting import SOURCE, evidence, for_storage, workers_of
+from whyidle.causes.input._worker_evidence import SOURCE, for_storage, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
 
 REMOVED = (0.2, 0.6, 1.0)
@@ -52,14 +52,14 @@ def page_cache_thrash(facts: Facts) -> Proof | None:
         return None
     return for_storage(
         workers,
-        f"{workers.reread:.0%} of what workers read in later epochs comes from disk again",
+        f"{workers.reread_share:.0%} of what workers read in later epochs comes from disk again",
         removed=REMOVED,
         method="P1: what fits is kept in memory",
         evidence=(
-            *evidence(workers, "cpu", "chars", "read"),
-            measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
-            measured(
-                "read from disk again in later epochs", workers.reread, "ratio", source=SOURCE
+            *wait_evidence(workers, "cpu", "chars", "read"),
+            make_evidence("of it waiting, not working", workers.storage_wait, "s", source=SOURCE),
+            make_evidence(
+                "read from disk again in later epochs", workers.reread_share, "ratio", source=SOURCE
             ),
         ),
     )

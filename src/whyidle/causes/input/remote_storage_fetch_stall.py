@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.causes.input._waiting import SOURCE, at_hand, evidence, for_storage, workers_of
+from whyidle.causes.input._worker_evidence import (
+    SOURCE,
+    at_hand,
+    for_storage,
+    wait_evidence,
+    workers_of,
+)
 from whyidle.model.cause import Proof, cause
 
 CAREFUL = 0.5
@@ -59,12 +65,13 @@ def remote_storage_fetch_stall(facts: Facts) -> Proof | None:
         return None
     return for_storage(
         workers,
-        f"Loader workers spend {workers.storage / workers.wall:.0%} of their time waiting "
+        f"Loader workers spend {workers.storage_wait / workers.batch_time:.0%} of their time "
+        "waiting "
         "for storage or the network",
         removed=at_hand(workers, LOCAL, CAREFUL),
         method="P1: samples at hand",
         evidence=(
-            *evidence(workers, "cpu", "delay", "chars", "read"),
-            measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
+            *wait_evidence(workers, "cpu", "delay", "chars", "read"),
+            make_evidence("of it waiting, not working", workers.storage_wait, "s", source=SOURCE),
         ),
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_stalls
-from whyidle.causes.input._waiting import KEPT, SOURCE, evidence, workers_of
+from whyidle.causes.input._worker_evidence import KEPT, SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
-from whyidle.model.units import lasting
+from whyidle.model.number_text import format_duration
 
 
 @cause(
@@ -52,24 +52,28 @@ def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "work")
     if workers is None or not workers.same_again:
         return None
-    same, again = workers.repeated
+    same, again = workers.repeated_samples
     gains = []
     for kept in KEPT:
-        saved = (1.0 - kept) * workers.mean("cpu")
-        made = max(workers.wall + workers.pickle - saved, 0.0)
-        work = max(workers.mean("process_cpu") - saved, 0.0)
-        gains.append(workers.waiting - workers.remaining(workers.stall(workers.count, made, work)))
+        saved = (1.0 - kept) * workers.mean_of("cpu")
+        made = max(workers.batch_time + workers.pickle_time - saved, 0.0)
+        work = max(workers.mean_of("process_cpu") - saved, 0.0)
+        gains.append(
+            workers.waiting_share
+            - workers.remaining_share(workers.predict_stall(workers.count, made, work))
+        )
     return Proof(
-        headline=f"Workers spend {lasting(workers.mean('cpu'))} of CPU on every batch to make "
+        headline=f"Workers spend {format_duration(workers.mean_of('cpu'))} of CPU on every "
+        "batch to make "
         "what they made in the epoch before",
         low=min(gains),
-        high=workers.waiting,
+        high=workers.waiting_share,
         predicted=from_stalls((gains[0], gains[1], gains[2]), "P1: prepared once"),
         evidence=(
-            *evidence(workers, "cpu", "delay"),
-            measured("samples made again", again, None, source=SOURCE),
-            measured("of them with the same result", same, None, source=SOURCE),
+            *wait_evidence(workers, "cpu", "delay"),
+            make_evidence("samples made again", again, None, source=SOURCE),
+            make_evidence("of them with the same result", same, None, source=SOURCE),
         ),
         confidence=0.9,
-        where=workers.where,
+        where=workers.costliest_places,
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.cores import idle_cores
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.core_capacity import idle_cores
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.places import at_place
-from whyidle.analysis.samples import busiest
-from whyidle.analysis.sampling.share_error import bounds, counted
+from whyidle.analysis.sampled_lines import busiest_lines
+from whyidle.analysis.sampling.share_error import sample_count, share_bounds
+from whyidle.analysis.source_places import at_place
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.03
@@ -59,12 +59,12 @@ def slow_producer(facts: Facts) -> Proof | None:
     ----------
     Python documentation, ``multiprocessing``: "Pipes and Queues"; Mohan et al., VLDB 2021.
     """
-    waits = facts.part("producer")
+    waits = facts.time_of("producer")
     share = facts.share_of(waits)
     if share < LEAST_SHARE:
         return None
-    _, most = bounds(facts, waits)
-    where = busiest(facts, waits)
+    _, most = share_bounds(facts, waits)
+    where = busiest_lines(facts, waits)
     idle = idle_cores(facts)
     gains = (0.0, min(share, 0.5), most)
     return Proof(
@@ -74,14 +74,14 @@ def slow_producer(facts: Facts) -> Proof | None:
         high=most,
         predicted=from_gains(gains, "P1: nothing, twice as many producers, no wait"),
         evidence=(
-            measured(
+            make_evidence(
                 "waiting for another process or thread of the job, share of step",
                 share,
                 "ratio",
-                samples=counted(facts),
+                samples=sample_count(facts),
                 source="samples",
             ),
-            *([] if idle is None else [measured("cores that nobody used", idle, None)]),
+            *([] if idle is None else [make_evidence("cores that nobody used", idle, None)]),
         ),
         confidence=0.85 if where else 0.5,
         where=where,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.causes.input._waiting import SOURCE, at_hand, evidence, for_storage, workers_of
+from whyidle.causes.input._worker_evidence import (
+    SOURCE,
+    at_hand,
+    for_storage,
+    wait_evidence,
+    workers_of,
+)
 from whyidle.model.cause import Proof, cause
-from whyidle.model.units import lasting
+from whyidle.model.number_text import format_duration
 
 REMOVED = (0.3, 0.8, 1.0)
 """share of the waiting that reading shards in sequence removes: careful, hopeful, and expected
@@ -59,12 +65,12 @@ def small_file_random_io(facts: Facts) -> Proof | None:
         return None
     return for_storage(
         workers,
-        f"Loader workers wait {lasting(workers.storage)} per batch for small files",
-        removed=at_hand(workers, SEQUENTIAL, REMOVED[0]) if workers.mean("chars") else REMOVED,
-        opens=workers.mean("opens"),
+        f"Loader workers wait {format_duration(workers.storage_wait)} per batch for small files",
+        removed=at_hand(workers, SEQUENTIAL, REMOVED[0]) if workers.mean_of("chars") else REMOVED,
+        opens=workers.mean_of("opens"),
         method="P1: sequential reads",
         evidence=(
-            *evidence(workers, "cpu", "delay", "opens", "chars"),
-            measured("of it waiting, not working", workers.storage, "s", source=SOURCE),
+            *wait_evidence(workers, "cpu", "delay", "opens", "chars"),
+            make_evidence("of it waiting, not working", workers.storage_wait, "s", source=SOURCE),
         ),
     )

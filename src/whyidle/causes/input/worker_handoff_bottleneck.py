@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.cores import BUSY_CORE
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.core_capacity import BUSY_CORE
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.workers import Workers
-from whyidle.causes.input._waiting import SOURCE, evidence, workers_of
+from whyidle.analysis.loader_workers import LoaderWorkers
+from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
-from whyidle.model.units import lasting
+from whyidle.model.number_text import format_duration
 
 LEFT = (0.5, 0.1, 0.0)
 """share of packing and unpacking that is left: careful, expected, hopeful"""
@@ -68,38 +68,48 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "handoff")
     if workers is None:
         return None
-    own = max(workers.wall - workers.others, workers.mean("cpu"))
-    gains, method = _leaner(workers, own), "P1: a leaner hand-off"
-    taking = workers.ready * facts.step_s / max(workers.per_step, 1e-9)
-    handing = workers.pickle + max(workers.unpickle, taking)
+    own = max(workers.batch_time - workers.other_threads_cpu, workers.mean_of("cpu"))
+    gains, method = _predict_smaller_batches(workers, own), "P1: a leaner hand-off"
+    taking = workers.ready_share * facts.step_s / max(workers.per_step, 1e-9)
+    handing = workers.pickle_time + max(workers.unpickle_time, taking)
     if not workers.costly_handoff:
-        gains = [0.0, workers.ready / 2, workers.ready]
+        gains = [0.0, workers.ready_share / 2, workers.ready_share]
         method = "half of the time in which ready batches are taken"
     return Proof(
-        headline=f"Handing a batch over takes {lasting(handing)}, making it {lasting(own)}",
+        headline=f"Handing a batch over takes {format_duration(handing)}, making it "
+        f"{format_duration(own)}",
         low=min(gains),
-        high=workers.waiting,
+        high=workers.waiting_share,
         predicted=from_gains((min(gains), sorted(gains)[1], max(gains)), method),
         evidence=(
-            *evidence(workers, "cpu", "collate"),
-            measured("packing a batch in the worker", workers.pickle, "s", source=SOURCE),
-            measured("unpacking it in the training process", workers.unpickle, "s", source=SOURCE),
-            measured("taking batches that were ready, share of step", workers.ready, "ratio"),
+            *wait_evidence(workers, "cpu", "collate"),
+            make_evidence("packing a batch in the worker", workers.pickle_time, "s", source=SOURCE),
+            make_evidence(
+                "unpacking it in the training process", workers.unpickle_time, "s", source=SOURCE
+            ),
+            make_evidence(
+                "taking batches that were ready, share of step", workers.ready_share, "ratio"
+            ),
         ),
         confidence=0.85,
-        where=workers.places("collating", "making"),
+        where=workers.places_of("collating", "making"),
     )
 
 
-def _leaner(workers: Workers, own: float) -> list[float]:
+def _predict_smaller_batches(workers: LoaderWorkers, own: float) -> list[float]:
     """What the step wins where half, a tenth or nothing of packing and unpacking is left: workers
     then make batches, and the cores do all the work, as fast as they can."""
-    exchange = max(0.0, workers.ready * workers.facts.step_s - workers.unpickle * workers.per_step)
+    exchange = max(
+        0.0, workers.ready_share * workers.facts.step_s - workers.unpickle_time * workers.per_step
+    )
     gains = []
     for left, fetched, worth in zip(LEFT, FETCHED, BUSY_CORE, strict=True):
-        packing, unpacking = left * workers.pickle, left * workers.unpickle * workers.per_step
-        work = workers.mean("cpu") + packing
-        stall = workers.stall(workers.count, own + packing, work, worth=worth)
+        packing, unpacking = (
+            left * workers.pickle_time,
+            left * workers.unpickle_time * workers.per_step,
+        )
+        work = workers.mean_of("cpu") + packing
+        stall = workers.predict_stall(workers.count, own + packing, work, worth=worth)
         waits = max(stall, fetched * exchange) + unpacking
-        gains.append(max(0.0, workers.waiting - waits / workers.facts.step_s))
+        gains.append(max(0.0, workers.waiting_share - waits / workers.facts.step_s))
     return gains

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import interruptions, remove
-from whyidle.analysis.intervals import union
-from whyidle.analysis.restarts import held_up, starts
+from whyidle.analysis.forecast import predict_interruptions, predict_removal
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.worker_restarts import held_up, worker_starts
 from whyidle.model.cause import Proof, cause
+from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which starting workers is not worth a word"""
@@ -60,59 +60,60 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     ----------
     PyTorch, ``torch.utils.data.DataLoader``; boreshkinai/delta-interpolator issue 3.
     """
-    if len(facts.workers.restarts):
+    if len(facts.workers.restart_time):
         return _from_within(facts)
     host = facts.timeline.host
     made = facts.rows_of(Role.LOADER_START)
     made = made[np.isin(host.thread[made], facts.host.drivers)]
     processes = host.start[facts.rows_of(Role.WORKER_START)]
-    windows = union(host.start[made], host.end[made])
-    if not len(windows) or not windows.covers(processes).any():
+    windows = union_of(host.start[made], host.end[made])
+    if not len(windows) or not windows.contains_times(processes).any():
         return None
-    share = facts.share_of(facts.part("loader") & windows)
+    share = facts.share_of(facts.time_of("loader") & windows)
     if share < LEAST_SHARE:
         return None
-    low = interruptions(share, 0.5) if len(windows) > 1 else 0.0
-    expected = interruptions(share, LEFT)
+    low = predict_interruptions(share, 0.5) if len(windows) > 1 else 0.0
+    expected = predict_interruptions(share, LEFT)
     return Proof(
-        headline=f"Starting loader workers holds up training for {lasting(windows.total / 1e9)}",
+        headline="Starting loader workers holds up training for "
+        f"{format_duration(windows.total / 1e9)}",
         low=low,
         high=share,
-        predicted=remove(
+        predicted=predict_removal(
             low, share, "P9: workers kept between epochs", expected if low else expected / 2
         ),
         evidence=(
-            measured("device idle while workers start, share of step", share, "ratio"),
-            measured("starts of workers", len(windows), None, source="stacks"),
+            make_evidence("device idle while workers start, share of step", share, "ratio"),
+            make_evidence("starts of workers", len(windows), None, source="stacks"),
         ),
         confidence=0.8,
-        where=tuple(place for place in [facts.places.of(int(made[0]))] if place),
+        where=tuple(place for place in [facts.places.place_of(int(made[0]))] if place),
     )
 
 
 def _from_within(facts: Facts) -> Proof | None:
     """The same from what the loader recorded."""
     workers = facts.workers
-    made, idle = starts(workers.loading, facts.scope), facts.part("loader")
-    count, cost = max(len(made), 1), 1e9 * workers.usual if workers.known else 0.0
+    made, idle = worker_starts(workers.loading, facts.scope), facts.time_of("loader")
+    count, cost = max(len(made), 1), 1e9 * workers.usual_batch_time if workers.is_known else 0.0
     share, expected = (
-        held_up(workers.restarts, idle, made, cost, left) / max(facts.scope.total, 1)
+        held_up(workers.restart_time, idle, made, cost, left) / max(facts.scope.total, 1)
         for left in (0.0, LEFT)
     )
     if share < LEAST_SHARE or workers.loader.persistent:
         return None
     took = [one.first - one.started for one in workers.loading.workers if one.started is not None]
-    low = interruptions(share, 0.5) if count > 1 else 0.0
+    low = predict_interruptions(share, 0.5) if count > 1 else 0.0
     return Proof(
         headline=f"Starting {workers.count} loader workers holds up every epoch for "
-        f"{lasting(share * facts.scope_s / count)}",
+        f"{format_duration(share * facts.scope_s / count)}",
         low=low,
         high=share,
-        predicted=remove(low, share, "P9: workers kept between epochs", expected),
+        predicted=predict_removal(low, share, "P9: workers kept between epochs", expected),
         evidence=(
-            measured("device idle while workers start, share of step", share, "ratio"),
-            measured("starts of workers", count, None, source="DataLoader"),
-            measured(
+            make_evidence("device idle while workers start, share of step", share, "ratio"),
+            make_evidence("starts of workers", count, None, source="DataLoader"),
+            make_evidence(
                 "from a worker's start to its first batch",
                 float(np.median(took)) / 1e9 if took else 0.0,
                 "s",
@@ -121,5 +122,5 @@ def _from_within(facts: Facts) -> Proof | None:
             ),
         ),
         confidence=0.9,
-        where=workers.places("asked"),
+        where=workers.places_of("asked"),
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import interruptions, remove
-from whyidle.analysis.intervals import union
-from whyidle.analysis.pauses import Pauses, pauses
-from whyidle.analysis.places import at_place
-from whyidle.analysis.samples import busiest, prompts
-from whyidle.analysis.sampling.share_error import bounds, counted
+from whyidle.analysis.forecast import predict_interruptions, predict_removal
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.pauses import Pauses, find_pauses
+from whyidle.analysis.sampled_lines import busiest_lines, prompt_waits
+from whyidle.analysis.sampling.share_error import sample_count, share_bounds
+from whyidle.analysis.source_places import at_place
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
@@ -70,47 +70,49 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     wandb issue 3701 ("watch" slows training as the run goes on); Gao et al., "An
     Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE 2024.
     """
-    if facts.share("blocked") > facts.share("logging"):
-        return _blocked(facts)
-    found = pauses(facts, Role.LOGGING)
+    if facts.bucket_share("blocked") > facts.bucket_share("logging"):
+        return _prove_blocked(facts)
+    found = find_pauses(facts, Role.LOGGING)
     if found is None or found.share < LEAST_SHARE:
         return None
     often = max(found.steps_hit, 1) / max(facts.step_count, 1)
-    high = interruptions(found.share, min(EVERY_FIFTIETH / often, LEFT_AT_WORST))
-    low = interruptions(found.least, LEFT_AT_WORST) if found.recurring else 0.0
+    high = predict_interruptions(found.share, min(EVERY_FIFTIETH / often, LEFT_AT_WORST))
+    low = predict_interruptions(found.least, LEFT_AT_WORST) if found.is_recurring else 0.0
     return Proof(
         headline=f"Logging holds the training loop for {found.share:.0%} of the step",
         low=low,
         high=found.most,
-        predicted=remove(low, found.most, "P9: reports thinned or in the background", high),
-        evidence=(
-            measured("device idle while logging, share of step", found.share, "ratio"),
-            measured("time spent logging", found.seconds, "s", samples=len(found.spans)),
-            measured(_counted(found), found.steps_hit, None, samples=facts.step_count),
-            measured("longest pause", found.longest_s, "s"),
+        predicted=predict_removal(
+            low, found.most, "P9: reports thinned or in the background", high
         ),
-        confidence=0.85 if found.recurring else 0.6,
+        evidence=(
+            make_evidence("device idle while logging, share of step", found.share, "ratio"),
+            make_evidence("time spent logging", found.total_s, "s", samples=len(found.spans)),
+            make_evidence(_describe_count(found), found.steps_hit, None, samples=facts.step_count),
+            make_evidence("longest pause", found.longest_s, "s"),
+        ),
+        confidence=0.85 if found.is_recurring else 0.6,
         where=(found.place,) if found.place else (),
         facts=InterruptionFacts(
             tracker=_known_tracker(facts, found),
-            mlflow=_mostly(facts, found, Role.TRACKER_SERVER),
-            plot=_plots(facts, found),
-            histograms=_mostly(facts, found, Role.HISTOGRAM),
-            beside=remove(low, found.most, "P9: encoded by a thread beside the training"),
+            mlflow=_is_mostly_in(facts, found, Role.TRACKER_SERVER),
+            plot=_makes_plots(facts, found),
+            histograms=_is_mostly_in(facts, found, Role.HISTOGRAM),
+            beside=predict_removal(low, found.most, "P9: encoded by a thread beside the training"),
         ),
     )
 
 
-def _counted(found: Pauses) -> str:
+def _describe_count(found: Pauses) -> str:
     """What the count of steps is of: looks see only some of those that log."""
     return "steps seen to log, at least" if found.looked else "steps with logging"
 
 
-def _mostly(facts: Facts, found: Pauses, role: Role) -> bool:
+def _is_mostly_in(facts: Facts, found: Pauses, role: Role) -> bool:
     """Whether most of it lies in calls of a role."""
     host = facts.timeline.host
     rows = np.intersect1d(found.rows, facts.timeline.rows_of(role))
-    return union(host.start[rows], host.end[rows]).total > found.spans.total / 2
+    return union_of(host.start[rows], host.end[rows]).total > found.spans.total / 2
 
 
 def _known_tracker(facts: Facts, found: Pauses) -> bool:
@@ -118,37 +120,37 @@ def _known_tracker(facts: Facts, found: Pauses) -> bool:
     return bool(np.isin(found.rows, facts.timeline.rows_of(Role.TRACKER)).any())
 
 
-def _plots(facts: Facts, found: Pauses) -> bool:
+def _makes_plots(facts: Facts, found: Pauses) -> bool:
     """Whether all of it makes pictures."""
     return bool(np.isin(found.rows, facts.timeline.rows_of(Role.PLOT)).all())
 
 
-def _blocked(facts: Facts) -> Proof | None:
+def _prove_blocked(facts: Facts) -> Proof | None:
     """Waits of a watched process in calls that no tracker is known for."""
-    waits = facts.part("blocked") - prompts(facts)  # somebody's pause is no upload
+    waits = facts.time_of("blocked") - prompt_waits(facts)  # somebody's pause is no upload
     share = facts.share_of(waits)
     if share < LEAST_BLOCKED:
         return None
-    where = busiest(facts, waits)
-    least, most = bounds(facts, waits)
-    low = interruptions(least, LEFT_AT_WORST)
+    where = busiest_lines(facts, waits)
+    least, most = share_bounds(facts, waits)
+    low = predict_interruptions(least, LEFT_AT_WORST)
     at = at_place(where)
     return Proof(
         headline=f"A blocking call{at} holds the training loop for {share:.0%} of the step",
         low=low,
         high=most,
-        predicted=remove(
+        predicted=predict_removal(
             low,
             most,
             "P9: made rarer or in the background",
-            interruptions(share, EVERY_FIFTIETH),
+            predict_interruptions(share, EVERY_FIFTIETH),
         ),
         evidence=(
-            measured(
+            make_evidence(
                 "training thread blocked, share of step",
                 share,
                 "ratio",
-                samples=counted(facts),
+                samples=sample_count(facts),
                 source="samples",
             ),
         ),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis import compiling
-from whyidle.analysis.evidence import measured
+from whyidle.analysis import compilation
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.intervals import Intervals, union
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
+from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the recording below which set-up is not worth a word"""
@@ -70,57 +70,58 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "Compile Time Caching in torch.compile"; torch.profiler, ``schedule(wait, warmup)``.
     """
-    setup = _setup(facts)
+    setup = _setup_time(facts)
     seconds, recorded = setup.total / 1e9, _of_recording(facts, setup)
     share = facts.share_of(setup)
     if max(share, recorded if facts.slow_start else 0.0) < LEAST_SHARE:
         return None
-    known = facts.share_of(setup & facts.part("compile"))
+    known = facts.share_of(setup & facts.time_of("compile"))
     low = min(known, share)
-    excess = _excess(facts)
+    excess = _cold_start_excess(facts)
     steady = _steady_s(facts)
     evidence = [
-        measured("one-off set-up, device idle", seconds, "s", samples=len(setup)),
-        measured("its share of the recording", recorded, "ratio"),
+        make_evidence("one-off set-up, device idle", seconds, "s", samples=len(setup)),
+        make_evidence("its share of the recording", recorded, "ratio"),
     ]
     if steady:
-        evidence.append(measured("a steady step", steady, "s", source="steps"))
-        evidence.append(measured("set-up in steady steps", seconds / steady, None))
-    if told := compiling.told(facts):
-        functions = measured("functions compiled", told.functions, None, source="torch._dynamo")
+        evidence.append(make_evidence("a steady step", steady, "s", source="steps"))
+        evidence.append(make_evidence("set-up in steady steps", seconds / steady, None))
+    if told := compilation.compiler_facts(facts):
+        functions = make_evidence(
+            "functions compiled", told.functions, None, source="torch._dynamo"
+        )
         evidence.append(functions)
     return Proof(
         headline=f"The recording {'is of' if share else 'begins with'} a cold start: "
-        f"{lasting(seconds)} of set-up happen once",
+        f"{format_duration(seconds)} of set-up happen once",
         low=low,
         high=share,
-        predicted=remove(
-            low,
-            max(share, excess),
-            "P10: this window without what happens once per start",
-            share,
+        predicted=predict_removal(
+            low, max(share, excess), "P10: this window without what happens once per start", share
         ),
         evidence=tuple(evidence),
         confidence=0.9 if facts.steps.found_by else 0.7,
-        where=compiling.compiled(facts, again=False),
+        where=compilation.compiled_functions(facts, again=False),
         facts=InterruptionFacts(
             compiler=len(facts.rows_of(Role.COMPILER)) > 0,
-            cached=_cached(share, known),
-            eager=_eager(recorded, _compiling(facts, setup)) if told else None,
+            cached=_predict_cached(share, known),
+            eager=_predict_eager(recorded, _compiling(facts, setup)) if told else None,
         ),
     )
 
 
-def _cached(share: float, compiling: float) -> Predicted:
+def _predict_cached(share: float, compiling: float) -> Predicted:
     """With compiled code on a disk; what else is set up is as it was."""
     careful, expected, hopeful = (compiling * (1.0 - left) for left in LOADED)
-    return remove(careful, max(hopeful, share), "P10: a start that finds it on disk", expected)
+    return predict_removal(
+        careful, max(hopeful, share), "P10: a start that finds it on disk", expected
+    )
 
 
-def _eager(share: float, compiling: float) -> Predicted:
+def _predict_eager(share: float, compiling: float) -> Predicted:
     """Without compiling anything: the rest of the window takes longer."""
     careful, expected, hopeful = (compiling - (slower - 1.0) * (1.0 - share) for slower in EAGER)
-    return remove(careful, hopeful, "P10: this window without compiling", expected)
+    return predict_removal(careful, hopeful, "P10: this window without compiling", expected)
 
 
 def _of_recording(facts: Facts, spans: Intervals) -> float:
@@ -133,23 +134,26 @@ def _compiling(facts: Facts, setup: Intervals) -> float:
     return _of_recording(facts, facts.partition.parts["compile"] & setup)
 
 
-def _setup(facts: Facts) -> Intervals:
+def _setup_time(facts: Facts) -> Intervals:
     """Set-up in scope: everything of the kind in leading steps of a cold start, else compiling
     that the first step in scope holds almost alone."""
-    recurring, _ = compiling.habit(facts)
+    recurring, _ = compilation.recompilations(facts)
     if facts.slow_start:
         parts = facts.partition.parts
         return ((parts["compile"] | parts["allocator"]) & facts.warm_up) - recurring
-    spent = facts.part("compile") - recurring
-    begin, end = facts.steps.start[facts.chosen][:1], facts.steps.end[facts.chosen][:1]
-    leading = spent & union(begin, end)
-    return leading if leading.total >= ONE_OFF * max(spent.total, 1) else spent.within(0, 0)
+    spent = facts.time_of("compile") - recurring
+    begin, end = (
+        facts.steps.start[facts.steps_in_scope][:1],
+        facts.steps.end[facts.steps_in_scope][:1],
+    )
+    leading = spent & union_of(begin, end)
+    return leading if leading.total >= ONE_OFF * max(spent.total, 1) else spent.clip_to(0, 0)
 
 
-def _excess(facts: Facts) -> float:
+def _cold_start_excess(facts: Facts) -> float:
     """Share of the scope by which the leading steps exceed steady ones; 0 without a cold start."""
     length = facts.steps.end - facts.steps.start
-    if not facts.cold_start or compiling.habit(facts)[1]:
+    if not facts.cold_start or compilation.recompilations(facts)[1]:
         return 0.0
     first = len(facts.warm_up_s)
     extra = length[:first].sum() - first * length[facts.steps.steady].mean()

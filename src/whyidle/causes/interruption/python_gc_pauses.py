@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.caches import FROM_MEMORY_S, at_most_s
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.cache_emptying import FROM_MEMORY_S, at_most_s
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.pauses import Pauses, pauses
-from whyidle.causes.interruption._generations import THINNED_STEPS, left, whole
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.pauses import Pauses, find_pauses
+from whyidle.causes.interruption._gc_generations import (
+    THINNED_STEPS,
+    full_collections,
+    remaining_after_freeze,
+)
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InterruptionFacts
@@ -74,58 +78,62 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     Python documentation, ``gc.freeze``; torchtitan issue 148; Lin et al., "Understanding
     Stragglers in Large Model Training Using What-if Analysis", OSDI 2025.
     """
-    found = pauses(facts, Role.GC)
+    found = find_pauses(facts, Role.GC)
     if found is None or found.share < LEAST_SHARE:
         return None
     explicit = _asked_for(facts, found)
     left_over = facts.step_count / (max(found.steps_hit, 1) * THINNED_STEPS)
-    gains = _gains(facts, found, None if explicit else left(facts, found))
+    gains = _collection_gains(
+        facts, found, None if explicit else remaining_after_freeze(facts, found)
+    )
     cause_of = "The program's own gc.collect()" if explicit else "Python's garbage collector"
     return Proof(
         headline=f"{cause_of} holds the training loop for {found.share:.0%} of the step",
         low=gains[0],
         high=found.share,
-        predicted=remove(gains[0], gains[2], "P9: collections off the step", gains[1]),
+        predicted=predict_removal(gains[0], gains[2], "P9: collections off the step", gains[1]),
         evidence=(
-            measured("device idle during collections, share of step", found.share, "ratio"),
-            measured("time collecting garbage", found.seconds, "s", samples=len(found.spans)),
-            measured("longest collection", found.longest_s, "s"),
-            measured("steps with a collection", found.steps_hit, None, samples=facts.step_count),
+            make_evidence("device idle during collections, share of step", found.share, "ratio"),
+            make_evidence("time collecting garbage", found.total_s, "s", samples=len(found.spans)),
+            make_evidence("longest collection", found.longest_s, "s"),
+            make_evidence(
+                "steps with a collection", found.steps_hit, None, samples=facts.step_count
+            ),
         ),
-        confidence=0.9 if found.recurring else 0.7,
+        confidence=0.9 if found.is_recurring else 0.7,
         where=(found.place,) if found.place else (),
         facts=InterruptionFacts(
             explicit=explicit,
             left_over=left_over,
-            thinned=_thinned(facts, found, left_over) if explicit else None,
+            thinned=_predict_rarer_calls(facts, found, left_over) if explicit else None,
         ),
     )
 
 
-def _gains(
+def _collection_gains(
     facts: Facts, found: Pauses, remaining: tuple[float, float, float] | None
 ) -> tuple[float, float, float]:
     """Shares of the step won: careful, expected, hopeful. Without collections caches stay warm,
     too, which only a CPU's step is known to gain by."""
-    if not found.recurring:
+    if not found.is_recurring:
         return 0.0, found.share / 2, found.share
     once_s = _once_s(found)
     recurring = found.share - min(once_s / facts.scope_s, found.share)
     kept = remaining or (recurring * LEFT_AT_WORST, 0.0, 0.0)
-    cold = _cold(facts, whole(facts, found), once_s)
+    cold = _cache_loss(facts, full_collections(facts, found), once_s)
     expected = (found.share + recurring) / 2 + cold[0] - kept[1]
     return max(recurring - kept[0], 0.0), expected, found.share + cold[1] - kept[2]
 
 
-def _thinned(facts: Facts, found: Pauses, left_over: float) -> Predicted | None:
+def _predict_rarer_calls(facts: Facts, found: Pauses, left_over: float) -> Predicted | None:
     """What rarer calls win. None where they are that rare already."""
     if left_over >= 1.0:
         return None
-    careful, expected, hopeful = _gains(facts, found, (left_over * found.share,) * 3)
-    return remove(careful, hopeful, "P9: collections in fewer steps", expected)
+    careful, expected, hopeful = _collection_gains(facts, found, (left_over * found.share,) * 3)
+    return predict_removal(careful, hopeful, "P9: collections in fewer steps", expected)
 
 
-def _cold(facts: Facts, found: Pauses | None, once_s: float) -> tuple[float, float]:
+def _cache_loss(facts: Facts, found: Pauses | None, once_s: float) -> tuple[float, float]:
     """What collections leave behind for the steps, as share: expected and at most."""
     if found is None:
         return 0.0, 0.0
@@ -153,7 +161,7 @@ def _cold_s(found: Pauses, once_s: float) -> tuple[float, float]:
     if min(len(hit), len(others)) >= FEW:
         cold = max(0.0, float(np.median(hit) - np.median(others)))
         return cold, cold
-    usual_s = max(found.seconds - once_s, 0.0) / found.steps_hit
+    usual_s = max(found.total_s - once_s, 0.0) / found.steps_hit
     most = at_most_s(FROM_MEMORY_S, usual_s, float(np.median(hit)))
     return most / 2, most
 
@@ -162,5 +170,5 @@ def _asked_for(facts: Facts, found: Pauses) -> bool:
     """Whether most of the time lies in calls of ``gc.collect`` that the program makes."""
     host = facts.timeline.host
     rows = facts.rows_of(Role.GC_CALL)
-    inside = found.spans.inside(host.start[rows], host.end[rows])
+    inside = found.spans.length_inside(host.start[rows], host.end[rows])
     return bool(np.sum(inside) > 0.5 * found.spans.total)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, remove
-from whyidle.analysis.samples import lines, said
+from whyidle.analysis.forecast import from_gains, predict_removal
+from whyidle.analysis.sampled_lines import describe_place, lines_with_share
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
-from whyidle.model.units import lasting
+from whyidle.model.number_text import format_duration
 
 LEAST_SHARE = 0.03
 """share of the process's life so far below which it is not worth a word"""
@@ -64,30 +64,35 @@ def slow_startup(facts: Facts) -> Proof | None:
     if not seconds or not life or seconds < LEAST_SHARE * life:
         return None
     spans = facts.partition.parts["startup"]
-    share = facts.share("startup")
-    found = lines(facts, spans)
-    most = _most(found)
-    at = f", {most:.0%} of it {said(found[0][0])}" if found else ""
+    share = facts.bucket_share("startup")
+    found = lines_with_share(facts, spans)
+    most = _costliest_share(found)
+    at = f", {most:.0%} of it {describe_place(found[0][0])}" if found else ""
     gains = (0.0, most * share, share)
     return Proof(
-        headline=f"The first step comes {lasting(seconds)} after the framework is imported{at}",
+        headline=f"The first step comes {format_duration(seconds)} after the framework is "
+        f"imported{at}",
         low=0.0,
         high=share,
         predicted=from_gains(gains, "P9: the recorded time without it")
         if share
-        else remove(0.0, 0.0, "P9: a remark while steps take most of the time"),
+        else predict_removal(0.0, 0.0, "P9: a remark while steps take most of the time"),
         evidence=(
-            measured("before the first step, the framework imported", seconds, "s", source="clock"),
-            measured("its share of the process's life", seconds / life, "ratio", source="clock"),
-            measured("importing", phases.importing_s or 0.0, "s", source="samples"),
-            *_before(phases.import_s),
+            make_evidence(
+                "before the first step, the framework imported", seconds, "s", source="clock"
+            ),
+            make_evidence(
+                "its share of the process's life", seconds / life, "ratio", source="clock"
+            ),
+            make_evidence("importing", phases.importing_s or 0.0, "s", source="samples"),
+            *_startup_evidence(phases.import_s),
         ),
         confidence=0.9 if found else 0.7,
         where=tuple(place for place, _ in found[:3]),
     )
 
 
-def _most(found: list[tuple[Place, float]]) -> float:
+def _costliest_share(found: list[tuple[Place, float]]) -> float:
     """Share of the samples that fall into the function with the line that takes most; of a module's
     own code, which does one thing after the other, into that line alone."""
     if not found:
@@ -99,7 +104,9 @@ def _most(found: list[tuple[Place, float]]) -> float:
     return sum(part for place, part in found if (place.file, place.function) == same)
 
 
-def _before(seconds: float | None) -> tuple[Evidence, ...]:
+def _startup_evidence(seconds: float | None) -> tuple[Evidence, ...]:
     if seconds is None:
         return ()
-    return (measured("from the process's start to the framework", seconds, "s", source="/proc"),)
+    return (
+        make_evidence("from the process's start to the framework", seconds, "s", source="/proc"),
+    )

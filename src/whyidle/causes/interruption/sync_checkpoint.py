@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import interruptions, remove
-from whyidle.analysis.intervals import union
-from whyidle.analysis.pauses import Pauses, pauses
-from whyidle.causes.interruption._checkpoints import beside, rarer
+from whyidle.analysis.forecast import predict_interruptions, predict_removal
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.pauses import Pauses, find_pauses
+from whyidle.causes.interruption._checkpoint_fixes import predict_background_write, predict_rarer
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
+from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
-from whyidle.model.units import lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which saving is not worth a word"""
@@ -65,45 +65,53 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     PyTorch, ``torch.distributed.checkpoint.async_save``; Mohan et al., "CheckFreq", FAST 2021;
     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974.
     """
-    found = pauses(facts, Role.CHECKPOINT)
+    found = find_pauses(facts, Role.CHECKPOINT)
     if found is None or found.share < LEAST_SHARE:
         return None
-    residual = min(_copied_s(facts, found) / max(found.seconds, 1e-9), 1.0)
-    expected = interruptions(found.share, residual) * (1.0 if found.recurring else 0.5)
-    high = interruptions(found.most, residual)
-    low = interruptions(found.least, max(residual, LEFT_AT_WORST)) if found.recurring else 0.0
+    residual = min(_copied_s(facts, found) / max(found.total_s, 1e-9), 1.0)
+    expected = predict_interruptions(found.share, residual) * (1.0 if found.is_recurring else 0.5)
+    high = predict_interruptions(found.most, residual)
+    low = (
+        predict_interruptions(found.least, max(residual, LEFT_AT_WORST))
+        if found.is_recurring
+        else 0.0
+    )
     return Proof(
-        headline=f"Training stands still for up to {lasting(found.longest_idle_s)} while a "
+        headline=f"Training stands still for up to {format_duration(found.longest_idle_s)} while a "
         "checkpoint is written",
         low=low,
         high=high,
-        predicted=remove(low, high, "P9: what is left is the copy from the device", expected),
-        evidence=(
-            measured("device idle while saving, share of the recording", found.share, "ratio"),
-            measured("time spent saving", found.seconds, "s", samples=len(found.spans)),
-            measured("steps with a save", found.steps_hit, None, samples=facts.step_count),
-            measured("share of a save that is the copy from the device", residual, "ratio"),
-            *_size(facts),
+        predicted=predict_removal(
+            low, high, "P9: what is left is the copy from the device", expected
         ),
-        confidence=0.9 if found.recurring else 0.7,
+        evidence=(
+            make_evidence("device idle while saving, share of the recording", found.share, "ratio"),
+            make_evidence("time spent saving", found.total_s, "s", samples=len(found.spans)),
+            make_evidence("steps with a save", found.steps_hit, None, samples=facts.step_count),
+            make_evidence("share of a save that is the copy from the device", residual, "ratio"),
+            *_size_evidence(facts),
+        ),
+        confidence=0.9 if found.is_recurring else 0.7,
         where=(found.place,) if found.place else (),
-        facts=replace(rarer(facts, found), beside=beside(facts, found)),
+        facts=replace(predict_rarer(facts, found), beside=predict_background_write(facts, found)),
     )
 
 
-def _size(facts: Facts) -> tuple[Evidence, ...]:
+def _size_evidence(facts: Facts) -> tuple[Evidence, ...]:
     """The largest file that a watched job saved."""
     sizes = [one.bytes for one in facts.timeline.process.saves if one.bytes]
     if not sizes:
         return ()
     largest = max(sizes)
     return (
-        measured("size of a checkpoint", largest, "bytes", samples=len(sizes), source="torch.save"),
+        make_evidence(
+            "size of a checkpoint", largest, "bytes", samples=len(sizes), source="torch.save"
+        ),
     )
 
 
 def _copied_s(facts: Facts, found: Pauses) -> float:
     device = facts.device
     rows = np.flatnonzero(facts.direction == "d2h")
-    copies = union(device.start[rows], device.end[rows])
+    copies = union_of(device.start[rows], device.end[rows])
     return (copies & found.spans).total / 1e9

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.intervals import union
+from whyidle.analysis.intervals import union_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.process_facts import AllocatorFacts
@@ -66,18 +66,18 @@ def allocator_thrash(facts: Facts) -> Proof | None:
     calls, peak memory 19.3 to 23.5 GB).
     """
     if not len(facts.device):
-        return _told(facts)
+        return _prove_from_facts(facts)
     calls = facts.rows_of(Role.DEVICE_ALLOCATION)
     if facts.cold_start or len(calls) < PER_STEP * facts.step_count:
         return None
     host = facts.timeline.host
-    spent = union(host.start[calls], host.end[calls])
-    rows = np.union1d(calls, facts.waits.allocator)
-    gains = _gains(facts, rows)
+    spent = union_of(host.start[calls], host.end[calls])
+    rows = np.union1d(calls, facts.waits.allocator_waits)
+    gains = _allocator_gains(facts, rows)
     if gains[2] < LEAST_GAIN:
         return None
-    lost = max(facts.share_of(facts.part("allocator") & spent), gains[0])
-    emptied, seen = _emptied(facts)
+    lost = max(facts.share_of(facts.time_of("allocator") & spent), gains[0])
+    emptied, seen = _find_cache_emptying(facts)
     per_step = len(calls) / facts.step_count
     return Proof(
         headline=f"{per_step:.3g} calls per step allocate or free device memory"
@@ -85,14 +85,14 @@ def allocator_thrash(facts: Facts) -> Proof | None:
         low=gains[0],
         high=max(lost, gains[1]),
         predicted=from_gains(gains, "recorded steps replayed without the calls"),
-        evidence=_evidence(facts, calls, len(emptied) / seen.step_count, lost),
+        evidence=_allocator_evidence(facts, calls, len(emptied) / seen.step_count, lost),
         confidence=0.9,
-        where=tuple(place for place in [_place(facts, calls, emptied, seen)] if place),
+        where=tuple(place for place in [_thrash_place(facts, calls, emptied, seen)] if place),
         facts=MemoryFacts(emptied=bool(len(emptied))),
     )
 
 
-def _emptied(facts: Facts) -> tuple[NDArray[np.int64], Facts]:
+def _find_cache_emptying(facts: Facts) -> tuple[NDArray[np.int64], Facts]:
     """Calls that empty the cache now and again, and whose rows they are: a burst holds operators
     and no Python, but of its run the probe told when it was called."""
     found, seen = facts.rows_of(Role.CACHE_RELEASE), facts
@@ -102,25 +102,29 @@ def _emptied(facts: Facts) -> tuple[NDArray[np.int64], Facts]:
     return found if often else found[:0], seen
 
 
-def _place(
+def _thrash_place(
     facts: Facts, calls: NDArray[np.int64], emptied: NDArray[np.int64], seen: Facts
 ) -> Place | None:
     """Where the cache is emptied, else where memory is asked for."""
-    return seen.places.of(int(emptied[0])) if len(emptied) else facts.places.of(int(calls[0]))
+    return (
+        seen.places.place_of(int(emptied[0]))
+        if len(emptied)
+        else facts.places.place_of(int(calls[0]))
+    )
 
 
-def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
+def _allocator_gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
     host, replay = facts.timeline.host, facts.replay
-    spent = union(host.start[rows], host.end[rows])
+    spent = union_of(host.start[rows], host.end[rows])
     gains = []
     for kept in KEPT:
-        then = replay.run(replay.less(spent, 1.0 - kept), without=rows)
+        then = replay.replayed_length(replay.reduce_host_time(spent, 1.0 - kept), without=rows)
         gains.append(max(0.0, 1.0 - then / replay.base_ns))
     low, middle, high = sorted(gains)
     return low * 0.9, middle, min(0.99, high + 0.05 * (1.0 - high))
 
 
-def _evidence(
+def _allocator_evidence(
     facts: Facts, calls: NDArray[np.int64], emptied: float, lost: float
 ) -> tuple[Evidence, ...]:
     listed = (
@@ -137,13 +141,13 @@ def _evidence(
     )  # fmt: skip
 
 
-def _told(facts: Facts) -> Proof | None:
+def _prove_from_facts(facts: Facts) -> Proof | None:
     """A watched job: how often its allocator had to flush the cache and ask again, per step. What
     that took is not told; it is at most the time in which NVML saw no kernel."""
-    told, outside = facts.timeline.process.allocator or AllocatorFacts(), facts.outside
+    told, outside = facts.timeline.process.allocator or AllocatorFacts(), facts.telemetry
     reads = np.array(told.reads, dtype=np.float64).reshape(-1, 3)  # time, step, retries
     gpu = outside.own_gpus[0] if outside and outside.own_gpus else ""
-    busy = outside.mean("busy_ratio", gpu) if outside else None
+    busy = outside.mean_value("busy_ratio", gpu) if outside else None
     if len(reads) < 2 or busy is None or outside is None:
         return None
     inside = reads[(reads[:, 0] >= outside.low_ns) & (reads[:, 0] <= outside.high_ns)]
@@ -151,7 +155,7 @@ def _told(facts: Facts) -> Proof | None:
         return None
     steps, retries = (inside[-1] - inside[0])[1:]
     each = float(retries / steps)
-    high = float(min(1.0 - busy, facts.share("unknown"))) * min(1.0, each)
+    high = float(min(1.0 - busy, facts.bucket_share("unknown"))) * min(1.0, each)
     if each < RETRIED or high < LEAST_GAIN:
         return None
     return Proof(
@@ -160,14 +164,14 @@ def _told(facts: Facts) -> Proof | None:
         high=high,
         predicted=from_gains((0.0, high / 2, high), "at most the time without any kernel"),
         evidence=(
-            measured(
+            make_evidence(
                 "flushes of the cache",
                 float(retries),
                 None,
                 samples=int(steps),
                 source="torch.cuda.memory_stats",
             ),
-            measured("time without any kernel", 1.0 - busy, "ratio", source="NVML"),
+            make_evidence("time without any kernel", 1.0 - busy, "ratio", source="NVML"),
         ),
         confidence=0.6,
         bucket="unknown",

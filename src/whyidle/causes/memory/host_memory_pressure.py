@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.outside import Outside
-from whyidle.analysis.pressure import LEAST, fills_its_group, memory_waits, read_again
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.memory_pressure import LEAST, fills_its_group, memory_waits, read_again
+from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
@@ -55,49 +55,55 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     ----------
     Linux, "PSI - Pressure Stall Information"; PyTorch, issue 13246 (memory of workers).
     """
-    outside = facts.outside
+    outside = facts.telemetry
     shares = memory_waits(outside)
     if outside is None or shares is None or shares[1] < LEAST:
         return None
-    waited = facts.share("unknown" if facts.stepless else "input")
+    waited = facts.bucket_share("unknown" if facts.has_no_steps else "input")
     high = min(shares[1], waited)
     low = min(shares[0], high)
     return Proof(
         headline=f"Processes wait for memory of the host {shares[1]:.0%} of the time",
         low=low,
         high=high,
-        predicted=remove(low, high, "PSI: without the time in which tasks waited for memory"),
-        evidence=_evidence(outside, shares),
+        predicted=predict_removal(
+            low, high, "PSI: without the time in which tasks waited for memory"
+        ),
+        evidence=_pressure_evidence(outside, shares),
         confidence=0.7,
-        bucket="unknown" if facts.stepless else None,
+        bucket="unknown" if facts.has_no_steps else None,
     )
 
 
-def _evidence(outside: Outside, shares: tuple[float, float]) -> tuple[Evidence, ...]:
-    kills = (outside.grown("group_out_of_memory_kills") or 0.0) + (
-        outside.grown("machine_out_of_memory_kills") or 0.0
+def _pressure_evidence(
+    outside: TelemetryWindow, shares: tuple[float, float]
+) -> tuple[Evidence, ...]:
+    kills = (outside.counter_growth("group_out_of_memory_kills") or 0.0) + (
+        outside.counter_growth("machine_out_of_memory_kills") or 0.0
     )
-    faults = outside.grown("job_faults_major") or 0.0
+    faults = outside.counter_growth("job_faults_major") or 0.0
     return (
-        measured("time in which some tasks waited for memory", shares[1], "ratio", source="PSI"),
-        measured("time in which all did", shares[0], "ratio", source="PSI"),
-        measured("page faults that waited for storage", faults, None, source="/proc"),
-        measured("processes killed for want of memory", kills, None, source="/proc, cgroup"),
-        *(_group(outside) if fills_its_group(outside) else ()),
+        make_evidence(
+            "time in which some tasks waited for memory", shares[1], "ratio", source="PSI"
+        ),
+        make_evidence("time in which all did", shares[0], "ratio", source="PSI"),
+        make_evidence("page faults that waited for storage", faults, None, source="/proc"),
+        make_evidence("processes killed for want of memory", kills, None, source="/proc, cgroup"),
+        *(_control_group_evidence(outside) if fills_its_group(outside) else ()),
     )
 
 
-def _group(outside: Outside) -> tuple[Evidence, ...]:
+def _control_group_evidence(outside: TelemetryWindow) -> tuple[Evidence, ...]:
     """How full the job's control group is, and what that does."""
     asked = {
         "memory of the job's control group": "group_memory_bytes",
         "of it, page cache": "group_memory_file_bytes",
         "its limit": "group_memory_limit_bytes",
     }
-    told = {quantity: outside.mean(signal) for quantity, signal in asked.items()}
-    again = measured(
+    told = {quantity: outside.mean_value(signal) for quantity, signal in asked.items()}
+    again = make_evidence(
         "share of what is read that was in memory before", read_again(outside), "ratio",
         source="cgroup, /proc",
     )  # fmt: skip
     known = ((quantity, value) for quantity, value in told.items() if value is not None)
-    return again, *(measured(name, value, "bytes", source="cgroup") for name, value in known)
+    return again, *(make_evidence(name, value, "bytes", source="cgroup") for name, value in known)

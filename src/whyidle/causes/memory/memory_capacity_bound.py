@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.model.cause import Proof, cause
@@ -57,10 +57,10 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
     "insufficient GPU memory".
     """
     if not len(facts.device):
-        return _told(facts)
+        return _prove_from_facts(facts)
     capacity = facts.timeline.info.memory_bytes
     peak = int(facts.timeline.memory.allocated.max(initial=0))
-    exposed = facts.launching.exposed(facts.launching.feeding)
+    exposed = facts.launching.exposed_share(facts.launching.feeding_time)
     if not capacity or peak < FULL * capacity or exposed < LEAST_EXPOSED:
         return None
     return Proof(
@@ -93,15 +93,15 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
     )
 
 
-def _told(facts: Facts) -> Proof | None:
+def _prove_from_facts(facts: Facts) -> Proof | None:
     """A watched job, from what its allocator says and NVML reads."""
-    told, outside = facts.timeline.process.allocator or AllocatorFacts(), facts.outside
+    told, outside = facts.timeline.process.allocator or AllocatorFacts(), facts.telemetry
     peak, whole = told.allocated_peak_bytes, told.device_bytes
     gpu = outside.own_gpus[0] if outside and outside.own_gpus else ""
-    busy = outside.mean("busy_ratio", gpu) if outside else None
+    busy = outside.mean_value("busy_ratio", gpu) if outside else None
     if not peak or not whole or busy is None or peak < FULL * whole:
         return None
-    idle = min(1.0 - busy, facts.share("unknown") + facts.share("host"))
+    idle = min(1.0 - busy, facts.bucket_share("unknown") + facts.bucket_share("host"))
     if idle < LEAST_EXPOSED:
         return None
     high = idle * DOUBLED
@@ -112,14 +112,14 @@ def _told(facts: Facts) -> Proof | None:
         high=high,
         predicted=from_gains((0.0, 0.0, high), "P6: the same launches, twice the batch"),
         evidence=(
-            measured(
+            make_evidence(
                 "peak allocated memory, share of the device's",
                 peak / whole,
                 "ratio",
                 source="torch.cuda.memory_stats",
             ),
-            measured("time without any kernel", 1.0 - busy, "ratio", source="NVML"),
+            make_evidence("time without any kernel", 1.0 - busy, "ratio", source="NVML"),
         ),
         confidence=0.4,
-        bucket="unknown" if facts.share("unknown") >= high else None,
+        bucket="unknown" if facts.bucket_share("unknown") >= high else None,
     )

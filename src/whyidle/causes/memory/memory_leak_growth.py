@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.outside import Outside
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
-from whyidle.model.units import digits
+from whyidle.model.number_text import format_digits
 
 LEAST_STEPS = 4
 """fewer step ends cannot tell a slope from a settling cache"""
@@ -85,10 +85,10 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
     left = round((capacity - ends[-1]) / slope) if capacity else None
     fate = f"; it is full in about {left} steps" if left is not None else ""
     return Proof(
-        headline=f"Memory in use grows by {digits(slope / 1e6)} MB per step{fate}",
+        headline=f"Memory in use grows by {format_digits(slope / 1e6)} MB per step{fate}",
         low=0.0,
         high=0.0,
-        predicted=remove(0.0, 0.0, "no gain before memory is full"),
+        predicted=predict_removal(0.0, 0.0, "no gain before memory is full"),
         evidence=(
             Evidence(
                 quantity="growth of allocated memory per step",
@@ -116,7 +116,7 @@ def _at_step_ends(facts: Facts) -> NDArray[np.float64]:
     memory, steps = facts.timeline.memory, facts.steps
     if not len(memory.time):
         return np.empty(0)
-    start, end = steps.start[facts.chosen], steps.end[facts.chosen]
+    start, end = steps.start[facts.steps_in_scope], steps.end[facts.steps_in_scope]
     last = np.searchsorted(memory.time, end, side="right") - 1
     known = (last >= 0) & (memory.time[np.maximum(last, 0)] >= start)
     return memory.allocated[last[known]].astype(float)
@@ -135,23 +135,25 @@ def _on_host(facts: Facts) -> Proof | None:
     straight = float(np.corrcoef(steps, used)[0, 1] ** 2) if np.ptp(used) else 0.0
     if used[-1] - used[0] < LEAST_BYTES or straight < STRAIGHT or late < STILL * slope:
         return None
-    room = _room(facts.outside)
+    room = _remaining_memory(facts.telemetry)
     left = round(room / slope) if room is not None else None
     seconds = f" ({left * facts.step_s:.2g} s)" if left is not None else ""
     fate = f"; the host is full in about {left} steps{seconds}" if left is not None else ""
-    high = min(slope / CLEARED_PER_S / max(facts.step_s, 1e-9), facts.share("compute"))
+    high = min(slope / CLEARED_PER_S / max(facts.step_s, 1e-9), facts.bucket_share("compute"))
     kept = facts.timeline.kept_losses
     blame = f": {kept[0].text} keeps each step's graph" if kept else ""
     return Proof(
-        headline=f"The process grows by {digits(slope / 1e6)} MB per step{fate}{blame}",
+        headline=f"The process grows by {format_digits(slope / 1e6)} MB per step{fate}{blame}",
         low=0.0,
         high=high,
-        predicted=remove(0.0, high, "fresh pages are cleared at 2 GB/s or more"),
+        predicted=predict_removal(0.0, high, "fresh pages are cleared at 2 GB/s or more"),
         evidence=(
-            measured("growth of the process per step", slope, "bytes", samples=len(reads)),
-            measured("memory of the process at the end", float(used[-1]), "bytes", source="/proc"),
-            measured("its process id", facts.timeline.process.pid or 0, None),
-            *([] if left is None else [measured("steps until the host is full", left, None)]),
+            make_evidence("growth of the process per step", slope, "bytes", samples=len(reads)),
+            make_evidence(
+                "memory of the process at the end", float(used[-1]), "bytes", source="/proc"
+            ),
+            make_evidence("its process id", facts.timeline.process.pid or 0, None),
+            *([] if left is None else [make_evidence("steps until the host is full", left, None)]),
         ),
         confidence=0.9 if kept else 0.7,
         bucket="compute",
@@ -162,12 +164,12 @@ def _on_host(facts: Facts) -> Proof | None:
     )
 
 
-def _room(outside: Outside | None) -> float | None:
+def _remaining_memory(outside: TelemetryWindow | None) -> float | None:
     """Bytes that the host, or the job's control group, still has at the end; None: unknown."""
     if outside is None:
         return None
-    free = outside.reads("machine_memory_available_bytes")
-    limit, used = (outside.reads(f"group_memory{name}_bytes") for name in ("_limit", ""))
+    free = outside.values_read("machine_memory_available_bytes")
+    limit, used = (outside.values_read(f"group_memory{name}_bytes") for name in ("_limit", ""))
     known = [float(free[-1])] if len(free) else []
     known += [float(limit[-1] - used[-1])] if len(limit) and len(used) else []
     return min(known, default=None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.copies import CALL_S, copies, copy_place
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.copies import CALL_S, copy_place, find_copies
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
+from whyidle.analysis.forecast import predict_removal
 from whyidle.model.cause import Proof, cause
+from whyidle.model.number_text import format_digits, format_duration
 from whyidle.model.proof_facts import TransferFacts
-from whyidle.model.units import digits, lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which the copies are not worth a word"""
@@ -51,27 +51,32 @@ def blocking_h2d_copy(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "A guide on good usage of non_blocking and pin_memory()".
     """
-    found = copies(facts, "other")
-    if not len(found) or found.total < LEAST_SHARE:
+    found = find_copies(facts, "other")
+    if not len(found) or found.total_share < LEAST_SHARE:
         return None
     calls = max(0.0, found.calls - len(found) * CALL_S / facts.scope_s)
-    hidden = min(found.exposed, facts.share("compute"))
+    hidden = min(found.exposed, facts.bucket_share("compute"))
     low = found.refill / 2
     high = hidden + calls + found.refill
     size = float(found.sizes.sum()) / facts.step_count
-    told = f"of {digits(size / 1e6)} MB " if size else ""
+    told = f"of {format_digits(size / 1e6)} MB " if size else ""
     return Proof(
-        headline=f"Copies {told}hold up each step for {lasting(found.total * facts.step_s)}, "
+        headline=f"Copies {told}hold up each step for "
+        f"{format_duration(found.total_share * facts.step_s)}, "
         "and nothing runs beside them",
         low=min(low, high),
         high=high,
-        predicted=remove(low, high, "P3: min(copying, computing), queue kept full"),
+        predicted=predict_removal(low, high, "P3: min(copying, computing), queue kept full"),
         evidence=(
-            measured("copies with nothing beside them, share of step", found.exposed, "ratio"),
-            measured("device idle in their calls, share of step", found.calls, "ratio"),
-            measured("device idle after waiting for them, share of step", found.refill, "ratio"),
-            measured("copies per step", len(found) / facts.step_count, None, samples=len(found)),
-            measured("bytes per step", size, "bytes", source="copies"),
+            make_evidence("copies with nothing beside them, share of step", found.exposed, "ratio"),
+            make_evidence("device idle in their calls, share of step", found.calls, "ratio"),
+            make_evidence(
+                "device idle after waiting for them, share of step", found.refill, "ratio"
+            ),
+            make_evidence(
+                "copies per step", len(found) / facts.step_count, None, samples=len(found)
+            ),
+            make_evidence("bytes per step", size, "bytes", source="copies"),
         ),
         confidence=0.8,
         where=tuple(place for place in [copy_place(facts, found.rows)] if place),

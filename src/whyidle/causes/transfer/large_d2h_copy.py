@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.copies import BIG_BYTES, COPY_S, copy_place, pinned_gbs
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.host import interrupting
-from whyidle.analysis.intervals import Intervals, union
-from whyidle.analysis.replay import nothing
+from whyidle.analysis.host_activity import interrupting_rows
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.step_replay import no_change
 from whyidle.model.cause import Proof, cause
+from whyidle.model.number_text import format_digits, format_duration
 from whyidle.model.roles import Role
-from whyidle.model.units import digits, lasting
 
 LEAST_SHARE = 0.01
 """share of the step below which reading back is not worth a word"""
@@ -63,68 +63,77 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "A guide on good usage of non_blocking and pin_memory()".
     """
-    rows = _large(facts)
-    exposed = facts.share_of(facts.part("copy", "copy_call") & _spans(facts, rows))
-    if exposed < LEAST_SHARE or facts.cold_start or _steps(facts, rows) < min(2, facts.step_count):
+    rows = _large_copies(facts)
+    exposed = facts.share_of(facts.time_of("copy", "copy_call") & _copy_spans(facts, rows))
+    if (
+        exposed < LEAST_SHARE
+        or facts.cold_start
+        or _steps_with_copies(facts, rows) < min(2, facts.step_count)
+    ):
         return None
-    gains = _gains(facts, rows)
+    gains = _copy_gains(facts, rows)
     size = float(facts.device.size[rows].sum()) / facts.step_count
-    took = float(facts.seconds(rows).sum()) / facts.step_count
+    took = float(facts.durations_s(rows).sum()) / facts.step_count
     return Proof(
-        headline=f"{digits(size / 1e6)} MB per step are read back from the device, which waits "
-        f"{lasting(exposed * facts.step_s)} for it",
+        headline=f"{format_digits(size / 1e6)} MB per step are read back from the device, "
+        "which waits "
+        f"{format_duration(exposed * facts.step_s)} for it",
         low=min(gains[0], exposed),
         high=exposed,
         predicted=from_gains(gains, "recorded steps replayed with fewer bytes and no wait"),
         evidence=(
-            measured("bytes read back per step", size, "bytes", samples=len(rows), source="copies"),
-            measured("their rate", size / max(took, 1e-9), "B/s", source="copies"),
-            measured("copies with nothing beside them, share of step", exposed, "ratio"),
+            make_evidence(
+                "bytes read back per step", size, "bytes", samples=len(rows), source="copies"
+            ),
+            make_evidence("their rate", size / max(took, 1e-9), "B/s", source="copies"),
+            make_evidence("copies with nothing beside them, share of step", exposed, "ratio"),
         ),
         confidence=0.85,
         where=tuple(place for place in [copy_place(facts, rows)] if place),
     )
 
 
-def _large(facts: Facts) -> NDArray[np.int64]:
+def _large_copies(facts: Facts) -> NDArray[np.int64]:
     """Large copies to the host, outside of pauses and of operators that run there."""
     host, rows = facts.timeline.host, facts.device_rows
     rows = rows[(facts.direction[rows] == "d2h") & (facts.device.size[rows] >= BIG_BYTES)]
     calls = facts.launches.call[rows]
     rows = rows[calls >= 0]
     calls = calls[calls >= 0]
-    fallbacks = np.concatenate([np.empty(0, np.int64), *facts.waits.fallbacks])
+    fallbacks = np.concatenate([np.empty(0, np.int64), *facts.waits.cpu_fallbacks])
     keep = ~np.isin(calls, fallbacks)
     for role in (Role.CHECKPOINT, Role.EVALUATION):
-        pauses = interrupting(facts.host, facts.steps, role)
-        keep &= ~union(host.start[pauses], host.end[pauses]).covers(host.start[calls])
+        pauses = interrupting_rows(facts.host, facts.steps, role)
+        keep &= ~union_of(host.start[pauses], host.end[pauses]).contains_times(host.start[calls])
     return rows[keep]
 
 
-def _spans(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
+def _copy_spans(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
     host, calls = facts.timeline.host, facts.launches.call[rows]
-    inside = union(host.start[calls], host.end[calls])
-    return inside | union(facts.device.start[rows], facts.device.end[rows])
+    inside = union_of(host.start[calls], host.end[calls])
+    return inside | union_of(facts.device.start[rows], facts.device.end[rows])
 
 
-def _steps(facts: Facts, rows: NDArray[np.int64]) -> int:
+def _steps_with_copies(facts: Facts, rows: NDArray[np.int64]) -> int:
     begins = facts.device.start[rows]
     return len(np.unique(np.searchsorted(facts.steps.start, begins, side="right")))
 
 
-def _gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
-    replay, waits = facts.replay, facts.waits.of(facts.launches.call[rows])
-    took = np.maximum(facts.seconds(rows), 1e-9)
+def _copy_gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
+    replay, waits = facts.replay, facts.waits.waits_in(facts.launches.call[rows])
+    took = np.maximum(facts.durations_s(rows), 1e-9)
     pace = float(facts.device.size[rows].sum()) / max(float(took.sum()), 1e-9) / 1e9
     rate = pinned_gbs(facts, pace)[1] * 1e9
     gains = []
-    recording = facts.launching.recording(1.0)
+    recording = facts.launching.without_recording(1.0)
     for kept in KEPT:
-        unrecorded = nothing if kept is None else recording
+        unrecorded = no_change if kept is None else recording
         faster = np.minimum((COPY_S + facts.device.size[rows] / rate) / took, 1.0)
         factor = np.ones(len(facts.device))
         factor[rows] = faster if kept is None else kept
-        then = replay.run(unrecorded, without=None if kept is None else waits, factor=factor)
-        gains.append(max(0.0, 1.0 - then / replay.run(unrecorded)))
+        then = replay.replayed_length(
+            unrecorded, without=None if kept is None else waits, factor=factor
+        )
+        gains.append(max(0.0, 1.0 - then / replay.replayed_length(unrecorded)))
     low, middle, high = sorted(gains)
     return low, middle, high

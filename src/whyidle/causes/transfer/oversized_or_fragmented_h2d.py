@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.copies import BIG_BYTES, Copies, copies, copy_place, pinned_gbs
-from whyidle.analysis.evidence import measured
+from whyidle.analysis.copies import BIG_BYTES, Copies, copy_place, find_copies, pinned_gbs
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import remove
-from whyidle.analysis.pacing import between_s, pace_s
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.rank_pacing import between_s, pace_s
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import TransferFacts
 from whyidle.model.timeline import Detail
@@ -72,10 +72,10 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
     ----------
     PyTorch, Performance Tuning Guide, "Create tensors directly on the target device".
     """
-    found = copies(facts, "any")
-    if not len(found) or found.total < LEAST_SHARE:
+    found = find_copies(facts, "any")
+    if not len(found) or found.total_share < LEAST_SHARE:
         return None
-    options = [_fragmented(facts, found), _oversized(facts, found)]
+    options = [_fragmented_option(facts, found), _oversized_option(facts, found)]
     best = max((o for o in options if o), key=lambda option: option.high, default=None)
     if best is None or best.high < LEAST_SHARE:
         return None
@@ -83,12 +83,14 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
         headline=best.headline,
         low=best.low,
         high=best.high,
-        predicted=remove(best.low, best.hopeful, best.method, best.expected),
+        predicted=predict_removal(best.low, best.hopeful, best.method, best.expected),
         evidence=(
-            measured("copies per step", len(found) / facts.step_count, None, samples=len(found)),
-            measured("bytes per step", float(found.sizes.sum()) / facts.step_count, "bytes"),
-            measured("held up by all copies, share of step", found.total, "ratio"),
-            measured("of that by these", best.high, "ratio"),
+            make_evidence(
+                "copies per step", len(found) / facts.step_count, None, samples=len(found)
+            ),
+            make_evidence("bytes per step", float(found.sizes.sum()) / facts.step_count, "bytes"),
+            make_evidence("held up by all copies, share of step", found.total_share, "ratio"),
+            make_evidence("of that by these", best.high, "ratio"),
         ),
         confidence=0.6,
         where=tuple(place for place in [copy_place(facts, best.rows)] if place),
@@ -109,7 +111,7 @@ class _Option:
     type: str = ""
 
 
-def _fragmented(facts: Facts, found: Copies) -> _Option | None:
+def _fragmented_option(facts: Facts, found: Copies) -> _Option | None:
     small = found.sizes <= SMALL_BYTES
     small &= found.sizes > 0
     count = int(small.sum())
@@ -121,7 +123,7 @@ def _fragmented(facts: Facts, found: Copies) -> _Option | None:
     took = float(found.sizes[small].sum()) / (pinned_gbs(facts)[0] * 1e9)
     packed = min(took, float(found.seconds[small].sum())) / facts.scope_s
     high = max(0.0, share * (1.0 - kept) - packed)
-    between = found.exposed * part + _between(facts, found.rows[small])
+    between = found.exposed * part + _idle_between_copies(facts, found.rows[small])
     hopeful = max(high, between * (1.0 - kept))
     expected = min((high + hopeful) / 2, _kept_up_with(facts, found.rows[small]))
     return _Option(
@@ -144,7 +146,7 @@ def _kept_up_with(facts: Facts, rows: NDArray[np.int64]) -> float:
     return max(0.0, 1.0 - max(pace_s(facts) - spared, 0.0) / facts.step_s)
 
 
-def _between(facts: Facts, rows: NDArray[np.int64]) -> float:
+def _idle_between_copies(facts: Facts, rows: NDArray[np.int64]) -> float:
     """Share of the step that the device idles between small copies that follow each other: the
     host prepares one after the other."""
     device = facts.device
@@ -153,17 +155,17 @@ def _between(facts: Facts, rows: NDArray[np.int64]) -> float:
     return float(np.maximum(between, 0).sum()) / max(facts.scope.total, 1)
 
 
-def _oversized(facts: Facts, found: Copies) -> _Option | None:
+def _oversized_option(facts: Facts, found: Copies) -> _Option | None:
     saved = np.zeros(len(found))
     types = [("", "")] * len(found)
     for i in np.flatnonzero(found.sizes >= BIG_BYTES):
-        saved[i], types[i] = _saving(facts, int(found.rows[i]))
+        saved[i], types[i] = _narrowing_saving(facts, int(found.rows[i]))
     if not saved.any():
         return None
     ratio = float((saved * found.seconds).sum() / found.seconds.sum())
     kind = types[int(np.argmax(saved * found.seconds))][0]
     high = found.exposed * ratio
-    converting = _converting(facts, {each for each in types if each[0] in FLOATS})
+    converting = _conversion_share(facts, {each for each in types if each[0] in FLOATS})
     hopeful = min(1.0, high + converting)
     return _Option(
         f"Batches go to the GPU as {kind}, wider than they may need to be",
@@ -178,46 +180,46 @@ def _oversized(facts: Facts, found: Copies) -> _Option | None:
     )
 
 
-def _converting(facts: Facts, sent: set[tuple[str, str]]) -> float:
+def _conversion_share(facts: Facts, sent: set[tuple[str, str]]) -> float:
     """Share of the step in which the device converts tensors of some types and shapes."""
     rows = facts.kernels[facts.group[facts.kernels] == "copy"]
     ops = facts.launching_op[rows]
     details = np.where(ops >= 0, facts.timeline.host.detail[np.maximum(ops, 0)], -1)
     every = facts.timeline.details
-    known = [int(i) for i in np.unique(details) if i >= 0 and _converts(every[i], sent)]
+    known = [int(i) for i in np.unique(details) if i >= 0 and _is_conversion(every[i], sent)]
     mine = rows[np.isin(details, known)]
-    return float(facts.seconds(mine).sum()) / max(facts.scope_s, 1e-12)
+    return float(facts.durations_s(mine).sum()) / max(facts.scope_s, 1e-12)
 
 
-def _converts(detail: Detail, sent: set[tuple[str, str]]) -> bool:
+def _is_conversion(detail: Detail, sent: set[tuple[str, str]]) -> bool:
     """Whether a copy on the device reads such a tensor, and does not write one of its type."""
-    given = list(zip(_decoded(detail.types), _decoded(detail.dims), strict=False))
+    given = list(zip(_decode_json(detail.types), _decode_json(detail.dims), strict=False))
     tensors = [(str(kind), json.dumps(shape)) for kind, shape in given if shape]
     if len(tensors) > 1:  # what a copy writes is named first
         return tensors[1] in sent and tensors[0][0] != tensors[1][0]
     return bool(tensors) and tensors[0] in sent
 
 
-def _saving(facts: Facts, row: int) -> tuple[float, tuple[str, str]]:
+def _narrowing_saving(facts: Facts, row: int) -> tuple[float, tuple[str, str]]:
     """The share of a copy's bytes that a narrower type would save, its type now and its shape."""
     op = facts.launching_op[row]
     detail = int(facts.timeline.host.detail[op]) if op >= 0 else -1
     if detail < 0:
         return 0.0, ("", "")
-    types = _decoded(facts.timeline.details[detail].types)
-    shapes = _decoded(facts.timeline.details[detail].dims)
+    types = _decode_json(facts.timeline.details[detail].types)
+    shapes = _decode_json(facts.timeline.details[detail].dims)
     for kind, shape in zip(types, shapes, strict=False):
         if kind in SMALLER:
             return SMALLER[kind], (str(kind), json.dumps(shape))
-        if kind == "float" and _image(shape):
+        if kind == "float" and _is_image(shape):
             return IMAGE, ("float images", json.dumps(shape))
     return 0.0, ("", "")
 
 
-def _image(shape: object) -> bool:
+def _is_image(shape: object) -> bool:
     return isinstance(shape, list) and len(shape) == 4 and shape[1] in (1, 3, 4) and shape[3] > 8
 
 
-def _decoded(text: str) -> list[object]:
+def _decode_json(text: str) -> list[object]:
     found = json.loads(text) if text else []
     return found if isinstance(found, list) else []

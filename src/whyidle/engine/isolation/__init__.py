@@ -1,9 +1,9 @@
 """Isolation of a trial's command: it can overwrite nothing and publish nothing."""
 
 from whyidle.engine.isolation.backend import LEVELS, Level
-from whyidle.engine.isolation.disk_space import Stock
+from whyidle.engine.isolation.disk_space import RoomWatch
 from whyidle.engine.isolation.session import Isolation, IsolationReport, Leak, isolate
-from whyidle.engine.isolation.stale_folders import mark
+from whyidle.engine.isolation.stale_folders import mark_folder
 
 __all__ = [
     "LEVELS",
@@ -11,7 +11,7 @@ __all__ = [
     "IsolationReport",
     "Leak",
     "Level",
-    "Stock",
+    "RoomWatch",
     "isolate",
-    "mark",
+    "mark_folder",
 ]

@@ -53,9 +53,9 @@ class IsolationRequest:
     real: tuple[Path, ...]
     closed: bool
 
-    def guest(self) -> dict[str, Any]:
+    def guest_request(self) -> dict[str, Any]:
         """What the guest's part is told, whatever the kind."""
-        return {"folder": str(self.notes), "local": network.names()}
+        return {"folder": str(self.notes), "local": network.host_names()}
 
 
 class Backend(Protocol):

@@ -27,25 +27,25 @@ MEMORY = ("ramfs", "tmpfs")
 MOUNTS = Path("/proc/self/mountinfo")
 
 
-class Room(NamedTuple):
+class DiskRoom(NamedTuple):
     """Of the disk that a folder is on."""
 
     free_bytes: int
     whole_bytes: int
 
 
-def room(place: str | Path) -> Room:
+def disk_room(place: str | Path) -> DiskRoom:
     """What there is now."""
     told = os.statvfs(place)
-    return Room(told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize)
+    return DiskRoom(told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize)
 
 
-def roomy() -> list[str]:
+def roomy_places() -> list[str]:
     """Places that can be written and have enough of it."""
     found = []
     for each in PLACES:
         with suppress(OSError):
-            if os.access(each, os.W_OK) and room(each).free_bytes >= ENOUGH_BYTES:
+            if os.access(each, os.W_OK) and disk_room(each).free_bytes >= ENOUGH_BYTES:
                 found.append(each)
     return found
 
@@ -53,21 +53,21 @@ def roomy() -> list[str]:
 def best_first(places: Sequence[Path]) -> list[Path]:
     """Disks before memory, and more room before less; those on one disk stay as they are."""
     device = {each: each.stat().st_dev for each in places}
-    free = {device[each]: room(each).free_bytes for each in places}
+    free = {device[each]: disk_room(each).free_bytes for each in places}
     return sorted(places, key=lambda each: (_in_memory(each), -free[device[each]]))
 
 
 def _in_memory(place: Path) -> bool:
     try:
-        found = mounts.read(MOUNTS.read_text(encoding="utf-8"))
+        found = mounts.read_mounts(MOUNTS.read_text(encoding="utf-8"))
     except OSError:
         return False  # another system
     path = str(place.resolve())
-    around = [each for each in found if mounts.inside(path, each.path)]
+    around = [each for each in found if mounts.is_inside(path, each.path)]
     return bool(around) and max(around, key=lambda each: len(each.path)).kind in MEMORY
 
 
-class Stock:
+class RoomWatch:
     """The room that a command has for what it writes, from its start on."""
 
     def __init__(self, places: Sequence[Path]) -> None:
@@ -75,22 +75,22 @@ class Stock:
         # of memory that is the second choice others may take their share: loaders of the job's own
         watched = best[:1] + [place for place in best[1:] if not _in_memory(place)]
         disks = {place.stat().st_dev: place for place in reversed(watched)}
-        self._begun = {place: room(place) for place in disks.values()}
+        self._begun = {place: disk_room(place) for place in disks.values()}
 
-    def short(self) -> str:
+    def describe_shortage(self) -> str:
         """That a disk is filling up, in half a sentence; empty where none is. Half of what was free
         may be taken wherever it is, and more where enough is left for others."""
         for place, (free, whole) in self._begun.items():
             with suppress(OSError):  # the job has removed it
-                left = room(place).free_bytes
+                left = disk_room(place).free_bytes
                 if left < min(max(ENOUGH_BYTES, SHARE * whole), free / 2):
                     return (
-                        f"what it writes in a trial is kept in {_name(place)}, where "
+                        f"what it writes in a trial is kept in {_place_name(place)}, where "
                         f"{left / 1e9:.1f} GB are left, {free / 1e9:.1f} when it began"
                     )
         return ""
 
 
-def _name(place: Path) -> str:
+def _place_name(place: Path) -> str:
     tops = (tempfile.gettempdir(), *PLACES)
-    return next((top for top in tops if mounts.inside(str(place), top)), str(place))
+    return next((top for top in tops if mounts.is_inside(str(place), top)), str(place))

@@ -19,12 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from whyidle.engine.isolation import disk_space, mounts, network, shared_memory, stale_folders
-from whyidle.engine.isolation.backend import (
-    GUEST,
-    IsolationRequest,
-    UnavailableError,
-    try_start,
-)
+from whyidle.engine.isolation.backend import GUEST, IsolationRequest, UnavailableError, try_start
 
 FENCE = Path(__file__).with_name("landlock_launcher.py")
 OPEN = "open"
@@ -47,34 +42,34 @@ class LandlockBackend:
         self.level: Literal["landlock", "python"] = level
         self._asked = asked
         self._commands = 0
-        self.made = [stale_folders.mark(tempfile.mkdtemp(prefix="whyidle-"))]
+        self.made = [stale_folders.mark_folder(tempfile.mkdtemp(prefix="whyidle-"))]
         """for temporary files: a short name, since sockets of loader workers are among them"""
-        self._shelf = self._best()
+        self._shelf = self._best_place()
         self.sends = asked.closed
-        self._leftovers: list[shared_memory.Leftovers] = []
+        self._leftovers: list[shared_memory.SharedMemoryLeftovers] = []
         if level == "landlock":
             try:
-                self._try()
+                self._try_landlock()
             except UnavailableError:
                 for folder in self.made:
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
 
-    def _best(self) -> Path:
+    def _best_place(self) -> Path:
         """Where the layers are kept."""
-        places = [self._asked.scratch, *map(Path, disk_space.roomy())]
+        places = [self._asked.scratch, *map(Path, disk_space.roomy_places())]
         best = disk_space.best_first(places)[0]
         if best == self._asked.scratch:
             return best
-        self.made.append(stale_folders.mark(tempfile.mkdtemp(prefix="whyidle-", dir=best)))
+        self.made.append(stale_folders.mark_folder(tempfile.mkdtemp(prefix="whyidle-", dir=best)))
         return self.made[-1]
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command, to be started with layers of its own."""
         self._commands += 1
-        return [*self._start(f"{self._commands}"), *words]
+        return [*self._launcher_words(f"{self._commands}"), *words]
 
-    def _start(self, name: str) -> list[str]:
+    def _launcher_words(self, name: str) -> list[str]:
         scratch = self._asked.scratch
         layers = self._shelf / name
         temporary = self.made[0] / name
@@ -84,10 +79,10 @@ class LandlockBackend:
         left = [str(each) for each in (scratch, self._shelf, temporary, *self._asked.real)]
         left += [each for each in mounts.SERVICES if Path(each).exists()]
         names = shared_memory.list_names()
-        self._leftovers.append(shared_memory.Leftovers(layers / "processes", names))
-        taken = network.taken(os.environ) if self._asked.closed else []
+        self._leftovers.append(shared_memory.SharedMemoryLeftovers(layers / "processes", names))
+        taken = network.taken_ports(os.environ) if self._asked.closed else []
         guest = {
-            **self._asked.guest(),
+            **self._asked.guest_request(),
             "layers": str(layers),
             "left": left,
             "taken": taken,
@@ -105,8 +100,8 @@ class LandlockBackend:
             "writable": [*left, shared_memory.SHARED, "/proc"]
             if self.level == "landlock"
             else None,
-            "existing": _devices(),
-            "ports": _ports(taken) if self._asked.closed else [],
+            "existing": _writable_devices(),
+            "ports": _free_port_ranges(taken) if self._asked.closed else [],
         }
         (scratch / f"{name}.plan").write_bytes(marshal.dumps(plan))
         return [sys.executable, "-I", "-S", str(FENCE), str(scratch / f"{name}.plan")]
@@ -114,12 +109,12 @@ class LandlockBackend:
     def close(self) -> None:
         """Shared memory that the commands made goes, too: nobody is left who would."""
         for each in self._leftovers:
-            each.remove()
+            each.remove_blocks()
 
-    def _try(self) -> None:
+    def _try_landlock(self) -> None:
         if not sys.platform.startswith("linux"):
             raise UnavailableError("Landlock is Linux's")
-        printed = try_start(self._start("try"))
+        printed = try_start(self._launcher_words("try"))
         self.sends = self._asked.closed and printed.decode() == OPEN
 
 
@@ -131,7 +126,7 @@ def _link_root(folder: Path) -> None:
         (folder / each.name).symlink_to(target)
 
 
-def _devices() -> list[str]:
+def _writable_devices() -> list[str]:
     """What a job opens for writing below ``/dev``: folders of devices, and devices that are no
     disks. None are made or removed there, and shared memory has rules of its own."""
     with os.scandir("/dev") as entries:
@@ -146,7 +141,7 @@ def _devices() -> list[str]:
         ]
 
 
-def _ports(taken: Sequence[int]) -> list[tuple[int, int]]:
+def _free_port_ranges(taken: Sequence[int]) -> list[tuple[int, int]]:
     """Ranges of ports at which no service is known, and nobody listens here."""
     refused = {port for port in (*SERVICES, *MORE_SERVICES, *taken) if port >= FIRST_PORT}
     edges = [FIRST_PORT - 1, *sorted(refused), LAST_PORT + 1]

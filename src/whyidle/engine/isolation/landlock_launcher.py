@@ -30,7 +30,7 @@ FAILED, OPEN = 125, "open"
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(number: int, *arguments: object) -> int:
+def system_call(number: int, *arguments: object) -> int:
     """A system call; what fails is an `OSError`."""
     found: int = libc.syscall(ctypes.c_long(number), *arguments)
     if found < 0:
@@ -39,29 +39,31 @@ def call(number: int, *arguments: object) -> int:
     return found
 
 
-def version() -> int:
+def landlock_version() -> int:
     """Of Landlock's interface here.
 
     Raises:
         OSError: there is none, or it is switched off.
     """
-    return call(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION))
+    return system_call(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION))
 
 
-def restrict(writable: list[str], ports: list[tuple[int, int]], existing: list[str]) -> bool:
+def restrict_process(
+    writable: list[str], ports: list[tuple[int, int]], existing: list[str]
+) -> bool:
     """From here on, for this process and all that it starts: write only below ``writable``, and to
     what is there below ``existing``; and, where any are given and the kernel can, connect only to
     ``ports`` (first, last). Whether it can."""
-    have = version()
+    have = landlock_version()
     files = WRITE_FILE | REMOVE | MAKE
     files |= (REFER if have >= 2 else 0) | (TRUNCATE if have >= 3 else 0)
     net = CONNECT_TCP if ports and have >= PORTS_SINCE else 0
     rules = struct.pack("=QQ", files, net) if have >= PORTS_SINCE else struct.pack("=Q", files)
-    ruleset = call(CREATE, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint32(0))
+    ruleset = system_call(CREATE, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint32(0))
     for path in writable:
-        _allow(ruleset, path, files)
+        _allow_path(ruleset, path, files)
     for path in existing:
-        _allow(ruleset, path, files & ON_FILES)
+        _allow_path(ruleset, path, files & ON_FILES)
     if net:
         rule = ctypes.create_string_buffer(16)
         words = (ctypes.c_long(ADD), ctypes.c_int(ruleset), ctypes.c_int(PORT), rule, 0)
@@ -72,12 +74,12 @@ def restrict(writable: list[str], ports: list[tuple[int, int]], existing: list[s
                     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    call(RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0))
+    system_call(RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     os.close(ruleset)
     return have >= PORTS_SINCE
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow_path(ruleset: int, path: str, rights: int) -> None:
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -85,7 +87,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         rights &= rights if os.path.isdir(path) else ON_FILES
         rule = struct.pack("=Qi", rights, handle)
-        call(ADD, ctypes.c_int(ruleset), ctypes.c_int(BENEATH), rule, ctypes.c_uint32(0))
+        system_call(ADD, ctypes.c_int(ruleset), ctypes.c_int(BENEATH), rule, ctypes.c_uint32(0))
     finally:
         os.close(handle)
 
@@ -106,7 +108,7 @@ def main(arguments: list[str]) -> int:
     refuses = False
     if plan["writable"] is not None:
         try:
-            refuses = restrict(plan["writable"], plan["ports"], plan["existing"])
+            refuses = restrict_process(plan["writable"], plan["ports"], plan["existing"])
         except OSError as error:
             sys.stderr.write(f"whyidle: the trial could not be isolated: {error.strerror}\n")
             return FAILED

@@ -42,7 +42,7 @@ class Mount:
 
 
 @dataclass(slots=True)
-class Layout:
+class MountLayout:
     """What to mount: ``overlays`` as (folder, its shelf's number), and what becomes read-only;
     ``sockets`` are services' that lie open beside the overlays."""
 
@@ -51,7 +51,7 @@ class Layout:
     sockets: list[str] = field(default_factory=list)
 
 
-def read(text: str) -> list[Mount]:
+def read_mounts(text: str) -> list[Mount]:
     """The visible mounts of a ``mountinfo``: of several at one place the last."""
     found: dict[str, Mount] = {}
     for line in text.splitlines():
@@ -70,23 +70,23 @@ def read(text: str) -> list[Mount]:
     return list(found.values())
 
 
-def inside(path: str, folder: str) -> bool:
+def is_inside(path: str, folder: str) -> bool:
     """Whether a path is a folder or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def plan(
+def plan_layout(
     mounts: Sequence[Mount], shelves: Sequence[str | None], refused: frozenset[str] = frozenset()
-) -> Layout:
+) -> MountLayout:
     """Cover every place that can be written with overlays; ``refused`` are folders of which no
     overlay can be made here."""
-    layout = Layout()
+    layout = MountLayout()
     paths = [mount.path for mount in mounts]
     for mount in mounts:
         if (
             not mount.writable
             or mount.kind in KERNEL.split()
-            or any(inside(mount.path, p) for p in LEFT)
+            or any(is_inside(mount.path, p) for p in LEFT)
         ):
             continue
         try:
@@ -96,36 +96,38 @@ def plan(
         if not folder or mount.path in refused:
             layout.read_only.append(mount.path)  # a file with a mount of its own, as containers do
             continue
-        above = [path for path in paths if path != mount.path and inside(path, mount.path)]
-        if not _cover(layout, mount.path, above, shelves, refused):
+        above = [path for path in paths if path != mount.path and is_inside(path, mount.path)]
+        if not _cover_folder(layout, mount.path, above, shelves, refused):
             layout.read_only.append(mount.path)
     return layout
 
 
-def _cover(
-    layout: Layout,
+def _cover_folder(
+    layout: MountLayout,
     folder: str,
     mounted: Sequence[str],
     shelves: Sequence[str | None],
     refused: frozenset[str],
 ) -> bool:
     """Cover one folder of a mount; whether all of it is covered."""
-    nested = [path for path in mounted if inside(path, folder)]
-    free = [number for number, shelf in enumerate(shelves) if shelf and not _overlap(shelf, folder)]
+    nested = [path for path in mounted if is_inside(path, folder)]
+    free = [
+        number for number, shelf in enumerate(shelves) if shelf and not _do_overlap(shelf, folder)
+    ]
     if free and not nested and folder not in refused and folder != "/":
         layout.overlays.append((folder, free[0]))
         return True
-    for child in _folders(folder):
+    for child in _list_folders(folder):
         if child not in nested and child not in LEFT and child not in shelves:
-            _cover(layout, child, nested, shelves, refused)
+            _cover_folder(layout, child, nested, shelves, refused)
     return False
 
 
-def _overlap(one: str, other: str) -> bool:
-    return inside(one, other) or inside(other, one)
+def _do_overlap(one: str, other: str) -> bool:
+    return is_inside(one, other) or is_inside(other, one)
 
 
-def _folders(folder: str) -> Iterator[str]:
+def _list_folders(folder: str) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             yield from sorted(each.path for each in entries if each.is_dir(follow_symlinks=False))

@@ -36,7 +36,7 @@ FAILED = 125
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(name: str, *arguments: object) -> None:
+def system_call(name: str, *arguments: object) -> None:
     """A system call by its C name; what fails is an `OSError` that names it."""
     if getattr(libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
@@ -45,7 +45,7 @@ def call(name: str, *arguments: object) -> None:
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
     """``mount(2)``."""
-    call(
+    system_call(
         "mount",
         os.fsencode(source),
         os.fsencode(target),
@@ -55,26 +55,26 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
     )
 
 
-def place(path: str) -> str:
+def stable_path(path: str) -> str:
     """A name for a folder as it is now, good after something was mounted over it."""
     handle = os.open(path, O_PLACE) if os.path.isdir(path) else os.open(path, os.O_PATH)
     return f"/proc/self/fd/{handle}"
 
 
-def unshare(user: bool, network: bool) -> None:
+def unshare_namespaces(user: bool, network: bool) -> None:
     """New namespaces; without the power to make them, inside a user namespace of our own where
     every id stays what it is."""
     flags = CLONE_NEWNS | (CLONE_NEWNET if network else 0)
     if not user:
-        call("unshare", flags)
+        system_call("unshare", flags)
         return
-    mapped = _mapper()
-    call("unshare", flags | CLONE_NEWUSER)
+    mapped = _id_mapper()
+    system_call("unshare", flags | CLONE_NEWUSER)
     if not mapped():
         _map_self()
 
 
-def _write(path: str, text: str) -> None:
+def _write_text(path: str, text: str) -> None:
     handle = os.open(path, os.O_WRONLY)
     try:
         os.write(handle, text.encode())
@@ -87,18 +87,18 @@ UID, GID = os.geteuid(), os.getegid()
 
 def _map_self() -> None:
     """Our own ids only, all that an ordinary user may map."""
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{UID} {UID} 1")
-    _write("/proc/self/gid_map", f"{GID} {GID} 1")
+    _write_text("/proc/self/setgroups", "deny")
+    _write_text("/proc/self/uid_map", f"{UID} {UID} 1")
+    _write_text("/proc/self/gid_map", f"{GID} {GID} 1")
 
 
-def _mapper() -> Callable[[], bool]:
+def _id_mapper() -> Callable[[], bool]:
     """Root without further powers (in a container) may map all ids, and reads others' files only
     then; but only from outside the new namespace, so a child stays there to do it."""
     if UID != 0:
         return lambda: False
     ask, told = os.pipe(), os.pipe()
-    whole = [_identity(f"/proc/self/{kind}_map") for kind in ("uid", "gid")]
+    whole = [_identity_map(f"/proc/self/{kind}_map") for kind in ("uid", "gid")]
     pid = os.fork()
     if pid == 0:
         os.close(ask[1])  # or its own end would keep it waiting for a parent that has failed
@@ -106,7 +106,7 @@ def _mapper() -> Callable[[], bool]:
             if os.read(ask[0], 1) != b"g":
                 os._exit(0)
             for kind, text in zip(("uid", "gid"), whole, strict=True):
-                _write(f"/proc/{os.getppid()}/{kind}_map", text)
+                _write_text(f"/proc/{os.getppid()}/{kind}_map", text)
             os.write(told[1], b"y")
         finally:
             os._exit(0)
@@ -123,7 +123,7 @@ def _mapper() -> Callable[[], bool]:
     return map_all
 
 
-def _identity(path: str) -> str:
+def _identity_map(path: str) -> str:
     """Every id that exists here, onto itself."""
     with open(path, encoding="ascii") as file:
         ranges = [line.split() for line in file]
@@ -134,8 +134,8 @@ def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str
     """Mount what is planned. What cannot be an overlay is returned with the reason, read-only."""
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     style = "userxattr" if user else "redirect_dir=on"
-    kept = [(place(source), target) for source, target in plan["bind"]]
-    refused = lay(plan["overlay"], style)
+    kept = [(stable_path(source), target) for source, target in plan["bind"]]
+    refused = mount_overlays(plan["overlay"], style)
     for path, kind in plan["memory"]:
         in_memory(path, style if kind == "overlay" else None)
     for source, target in kept:
@@ -151,14 +151,14 @@ def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str
     return refused
 
 
-def lay(overlays: list[tuple[str, ...]], style: str) -> list[tuple[str, str]]:
+def mount_overlays(overlays: list[tuple[str, ...]], style: str) -> list[tuple[str, str]]:
     """Mount the overlays; what refuses one is returned. A folder that has gone since it was planned
     needs none: whatever it was in is read-only, so that nobody makes it anew."""
     below = {}
     for path, _, _ in overlays:
         with suppress(FileNotFoundError):
-            below[path] = place(path)
-    shelves = {path: place(path) for _, *own in overlays for path in own}
+            below[path] = stable_path(path)
+    shelves = {path: stable_path(path) for _, *own in overlays for path in own}
     refused = []
     for path, upper, work in overlays:
         if path not in below:
@@ -178,14 +178,14 @@ def lay(overlays: list[tuple[str, ...]], style: str) -> list[tuple[str, str]]:
 def in_memory(path: str, style: str | None) -> None:
     """What is written here is kept in memory of our own, which goes with the last process. It has
     as much room as there was. Without a style for an overlay what is there can be read only."""
-    below, room = place(path), os.statvfs(path)
+    below, room = stable_path(path), os.statvfs(path)
     options = f"mode=1777,size={room.f_blocks * room.f_frsize}"
     mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)
     if style is None:
         for each in os.scandir(below):
-            show(each, os.path.join(path, each.name))
+            bind_mount(each, os.path.join(path, each.name))
         return
-    kept = place(path)
+    kept = stable_path(path)
     for name in ("upper", "work"):
         os.mkdir(f"{kept}/{name}")
     os.chmod(f"{kept}/upper", 0o1777)
@@ -193,7 +193,7 @@ def in_memory(path: str, style: str | None) -> None:
     mount("overlay", path, "overlay", 0, f"{layers},{style}")
 
 
-def show(entry: os.DirEntry[str], path: str) -> None:
+def bind_mount(entry: os.DirEntry[str], path: str) -> None:
     """A file or folder at another place, to be read."""
     if entry.is_dir(follow_symlinks=False):
         os.mkdir(path)
@@ -235,7 +235,7 @@ def bring_up(addresses: list[str]) -> None:
 def die_with(parent: int) -> None:
     """The command ends when whoever started it does, killed or not. To be asked for after ids and
     powers have changed, which takes it back."""
-    call("prctl", DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    system_call("prctl", DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(FAILED)
 
@@ -247,7 +247,7 @@ def main(arguments: list[str]) -> int:
         plan = marshal.load(file)
     folder = os.getcwd()
     try:
-        unshare(plan["user"], plan["network"] is not None)
+        unshare_namespaces(plan["user"], plan["network"] is not None)
         refused = put_up(plan, plan["user"])
         if plan["network"] is not None:
             bring_up(plan["network"])

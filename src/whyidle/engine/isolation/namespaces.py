@@ -22,12 +22,7 @@ from whyidle.engine.isolation import (
     shared_memory,
     stale_folders,
 )
-from whyidle.engine.isolation.backend import (
-    GUEST,
-    IsolationRequest,
-    UnavailableError,
-    try_start,
-)
+from whyidle.engine.isolation.backend import GUEST, IsolationRequest, UnavailableError, try_start
 
 ENTER = Path(__file__).with_name("namespace_launcher.py")
 SETTINGS = ("/proc/sys", "/sys")
@@ -50,21 +45,22 @@ class NamespaceBackend:
             raise UnavailableError("there are no such namespaces outside of Linux")
         self._asked, self._scratch = asked, asked.scratch
         self._commands = 0
-        roomy = disk_space.roomy()
+        roomy = disk_space.roomy_places()
         self.made = [
-            stale_folders.mark(tempfile.mkdtemp(prefix="whyidle-", dir=each)) for each in roomy
+            stale_folders.mark_folder(tempfile.mkdtemp(prefix="whyidle-", dir=each))
+            for each in roomy
         ]
         self._shelves = disk_space.best_first([self._scratch, *self.made])
         self._needed: list[Path] = []
-        self._mounts = mounts.read(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
-        self._network = network.addresses() if asked.closed else None
-        hosts = network.hosts() if asked.closed else None
+        self._mounts = mounts.read_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
+        self._network = network.own_addresses() if asked.closed else None
+        hosts = network.hosts_file() if asked.closed else None
         if hosts is not None:
             (self._scratch / "hosts").write_text(hosts, encoding="utf-8", errors="surrogateescape")
-        self._memory = shared_memory.kept()
+        self._memory = shared_memory.shared_memory_mounts()
         self._hosts = hosts is not None and network.HOSTS.is_file()
         try:
-            self._user, self._layout = self._find()
+            self._user, self._layout = self._find_layout()
         except (UnavailableError, OSError):
             for folder in self.made:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -72,21 +68,21 @@ class NamespaceBackend:
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command, to be started behind overlays of its own."""
-        path = self._prepare(self._user, self._layout)
+        path = self._prepare_command(self._user, self._layout)
         return [sys.executable, "-I", "-S", str(ENTER), str(path), *words]
 
     def close(self) -> None:
         """All of it went with the commands."""
 
-    def _find(self) -> tuple[bool, mounts.Layout]:
+    def _find_layout(self) -> tuple[bool, mounts.MountLayout]:
         """Root may mount as it is, or nobody may; everybody else is tried as their own root."""
         if os.geteuid() == 0:
             with suppress(UnavailableError):
-                return False, self._fit(user=False)
-        self._needed = overlay_folders.needed()
-        return True, self._fit(user=True)
+                return False, self._fit_layout(user=False)
+        self._needed = overlay_folders.folders_needed()
+        return True, self._fit_layout(user=True)
 
-    def _fit(self, user: bool) -> mounts.Layout:
+    def _fit_layout(self, user: bool) -> mounts.MountLayout:
         """The layout that can be mounted: what an overlay is refused for is planned around."""
         names = [str(each) for each in self._shelves]
         unfit: set[str] = set()
@@ -94,12 +90,12 @@ class NamespaceBackend:
         last = "nothing here can be written"
         for _ in range(MOST_TRIES):
             usable = [None if shelf in unfit else shelf for shelf in names]
-            layout = mounts.plan(self._mounts, usable, frozenset(refused))
+            layout = mounts.plan_layout(self._mounts, usable, frozenset(refused))
             if not layout.overlays:
                 break
             overlaid = [folder for folder, _ in layout.overlays]
-            layout.sockets = service_sockets.uncovered(self._mounts, overlaid)
-            failed = self._try(user, layout)
+            layout.sockets = service_sockets.uncovered_sockets(self._mounts, overlaid)
+            failed = self._try_layout(user, layout)
             if not failed:
                 self._check_reach(layout)
                 return layout
@@ -114,20 +110,20 @@ class NamespaceBackend:
             last = "; ".join(sorted(set(failed.values())))
         raise UnavailableError(f"no overlay can be mounted: {last}")
 
-    def _check_reach(self, layout: mounts.Layout) -> None:
+    def _check_reach(self, layout: mounts.MountLayout) -> None:
         here = str(Path.cwd())
-        covered = any(mounts.inside(here, folder) for folder, _ in layout.overlays)
+        covered = any(mounts.is_inside(here, folder) for folder, _ in layout.overlays)
         if not covered and os.access(here, os.W_OK):
             raise UnavailableError(f"no overlay can be made of the working folder {here}")
 
-    def _try(self, user: bool, layout: mounts.Layout) -> dict[str, str]:
+    def _try_layout(self, user: bool, layout: mounts.MountLayout) -> dict[str, str]:
         """Put it up around nothing: folder -> why it cannot have an overlay."""
-        path = self._prepare(user, layout)
+        path = self._prepare_command(user, layout)
         printed = try_start([sys.executable, "-I", "-S", str(ENTER), str(path)])
         told = os.fsdecode(printed).split("\0")[:-1]
         return dict(zip(told[::2], told[1::2], strict=True))
 
-    def _prepare(self, user: bool, layout: mounts.Layout) -> Path:
+    def _prepare_command(self, user: bool, layout: mounts.MountLayout) -> Path:
         """New shelves for one command, and the plan that its start reads."""
         self._commands += 1
         overlays = []
@@ -137,7 +133,7 @@ class NamespaceBackend:
             for each in (base, upper, work):
                 each.mkdir()
             try:
-                overlay_folders.build(upper, folder, self._needed)
+                overlay_folders.build_folders(upper, folder, self._needed)
             except FileNotFoundError:  # somebody's folder for temporary files, gone since the plan
                 continue
             overlays.append((folder, str(upper), str(work)))
@@ -146,9 +142,9 @@ class NamespaceBackend:
         bind += [(str(self._scratch / "hosts"), str(network.HOSTS))] if self._hosts else []
         settings = [each for each in SETTINGS if os.geteuid() == 0 and Path(each).is_dir()]
         told = {
-            **self._asked.guest(),
+            **self._asked.guest_request(),
             "closed": self._asked.closed,
-            "taken": network.taken(os.environ) if self._asked.closed else [],
+            "taken": network.taken_ports(os.environ) if self._asked.closed else [],
             "read_only": [*layout.read_only, *settings],
         }
         guest = self._scratch / "asked.json"

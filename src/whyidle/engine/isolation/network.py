@@ -20,7 +20,7 @@ MEETING = re.compile(r"MASTER_PORT|PMI_PORT|PMIX_SERVER_URI\d*")
 PROXY = re.compile(r"(http|https|ftp|all|socks|ws|wss|grpc)_proxy", re.IGNORECASE)
 
 
-def addresses() -> list[str]:
+def own_addresses() -> list[str]:
     """The machine's own addresses. In a trial they all are on the loopback device, so that ranks
     which meet under the machine's name, as launchers have it, do."""
     found = (
@@ -29,19 +29,19 @@ def addresses() -> list[str]:
         for each in every
         if each.family in (socket.AF_INET, socket.AF_INET6)
     )
-    return [each for each in dict.fromkeys(found) if "%" not in each and not _loopback(each)]
+    return [each for each in dict.fromkeys(found) if "%" not in each and not _is_loopback(each)]
 
 
-def _loopback(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-def names() -> list[str]:
+def host_names() -> list[str]:
     """What this machine is called, and its addresses: whoever connects to them stays on it."""
-    return [socket.gethostname().lower(), socket.getfqdn().lower(), *addresses()]
+    return [socket.gethostname().lower(), socket.getfqdn().lower(), *own_addresses()]
 
 
-def hosts(path: Path = HOSTS) -> str | None:
+def hosts_file(path: Path = HOSTS) -> str | None:
     """``/etc/hosts`` with this machine's name in it, where only a name server would know it."""
     try:
         before = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -51,24 +51,24 @@ def hosts(path: Path = HOSTS) -> str | None:
     name = socket.gethostname()
     if name in known:
         return None
-    mine = addresses()
+    mine = own_addresses()
     return f"{before.rstrip()}\n{mine[0] if mine else '127.0.0.1'} {name}\n"
 
 
-def taken(before: Mapping[str, str], tables: Sequence[Path] = TABLES) -> list[int]:
+def taken_ports(before: Mapping[str, str], tables: Sequence[Path] = TABLES) -> list[int]:
     """Ports of this machine at which somebody listens now: trackers, and tunnels and proxies to
     other machines. Those that ``before``, variables, names for ranks to meet are none."""
-    meeting = {int(port) for port in _meeting(before)}
-    return sorted({port for table in tables for port in _listening(table)} - meeting)
+    meeting = {int(port) for port in _rendezvous_hosts(before)}
+    return sorted({port for table in tables for port in _listening_ports(table)} - meeting)
 
 
-def _meeting(before: Mapping[str, str]) -> Iterator[str]:
+def _rendezvous_hosts(before: Mapping[str, str]) -> Iterator[str]:
     for name, value in before.items():
         if MEETING.fullmatch(name):
             yield from re.findall(r"(?:^|:)(\d+)$", value)
 
 
-def _listening(table: Path) -> Iterator[int]:
+def _listening_ports(table: Path) -> Iterator[int]:
     with suppress(OSError):  # another system
         for line in table.read_text(encoding="ascii").splitlines()[1:]:
             _, local, _, state = line.split()[:4]
@@ -76,13 +76,13 @@ def _listening(table: Path) -> Iterator[int]:
                 yield int(local.rpartition(":")[2], 16)
 
 
-def unproxied(before: Mapping[str, str]) -> dict[str, str]:
+def without_proxy(before: Mapping[str, str]) -> dict[str, str]:
     """What to set where a proxy may be reached: nobody uses it, and whom a job wants to reach is
     seen."""
     return {name: "" for name in before if PROXY.fullmatch(name)}
 
 
-def environment(before: Mapping[str, str]) -> dict[str, str]:
+def network_environment(before: Mapping[str, str]) -> dict[str, str]:
     """What to set where there is the loopback device alone: no rank finds another interface that
     somebody has named."""
     return {name: "lo" for name in INTERFACES if before.get(name)}

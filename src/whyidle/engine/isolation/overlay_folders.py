@@ -13,13 +13,13 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from whyidle.engine.isolation.mounts import inside
+from whyidle.engine.isolation.mounts import is_inside
 
 MOST_LOOKED_AT = 20_000
 """files and folders below the working folder"""
 
 
-def needed() -> list[Path]:
+def folders_needed() -> list[Path]:
     """The folders that a job most likely writes in, which come with all above them: the working
     folder, others' folders near the top of it, the home folder, and the one for temporary files."""
     here = Path.cwd()
@@ -44,16 +44,16 @@ def _of_others(top: Path) -> list[Path]:
     return found
 
 
-def build(upper: Path, folder: str, goals: list[Path]) -> None:
+def build_folders(upper: Path, folder: str, goals: list[Path]) -> None:
     """Make those of ``goals`` that lie in ``folder`` in its upper folder, and dress all of it."""
     for goal in goals:
-        if inside(str(goal), folder):
+        if is_inside(str(goal), folder):
             (upper / goal.relative_to(folder)).mkdir(parents=True, exist_ok=True)
     for made, _, _ in os.walk(upper, topdown=False):  # from within: some will be closed to us
-        dress(Path(made), Path(folder, Path(made).relative_to(upper)))
+        copy_ownership(Path(made), Path(folder, Path(made).relative_to(upper)))
 
 
-def dress(upper: Path, folder: Path) -> None:
+def copy_ownership(upper: Path, folder: Path) -> None:
     """An overlay's top folder is what the upper one is: give it the owner and the rights of the
     lower one, or, where the owner cannot be had, the rights that we have there."""
     told = folder.stat()

@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import islice
 
 from whyidle.engine.isolation import shared_memory
-from whyidle.engine.isolation.mounts import KERNEL, LEFT, SERVICES, Mount, inside
+from whyidle.engine.isolation.mounts import KERNEL, LEFT, SERVICES, Mount, is_inside
 
 MOST_LOOKED_AT = 20_000
 """entries of one mount, from its top down: it may be a data set, and services have their sockets
@@ -31,7 +31,7 @@ FAR = re.compile(
 service of this machine has its socket there"""
 
 
-def uncovered(mounts: Sequence[Mount], overlaid: Sequence[str]) -> list[str]:
+def uncovered_sockets(mounts: Sequence[Mount], overlaid: Sequence[str]) -> list[str]:
     """Those that could be reached in a trial, but those that only answer questions."""
     apart = {*overlaid, *LEFT, *(mount.path for mount in mounts)}
     name, usual = shared_memory.MPS
@@ -42,13 +42,13 @@ def uncovered(mounts: Sequence[Mount], overlaid: Sequence[str]) -> list[str]:
         if mount.path not in overlaid
         and mount.kind not in KERNEL.split()
         and not FAR.match(mount.kind)
-        and not any(inside(mount.path, each) for each in LEFT)
-        for path in _below(mount.path, apart)
-        if not any(inside(path, each) for each in kept)
+        and not any(is_inside(mount.path, each) for each in LEFT)
+        for path in _sockets_below(mount.path, apart)
+        if not any(is_inside(path, each) for each in kept)
     ]
 
 
-def _below(top: str, apart: set[str]) -> Iterator[str]:
+def _sockets_below(top: str, apart: set[str]) -> Iterator[str]:
     """The sockets of a mount, which may be one itself, outside of what is ``apart``."""
     with suppress(OSError):
         if stat.S_ISSOCK(os.lstat(top).st_mode):

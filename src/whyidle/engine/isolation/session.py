@@ -41,9 +41,9 @@ class Isolation:
     def __init__(
         self, scratch: Path, network: bool, real: Sequence[Path], best: Level = "namespaces"
     ) -> None:
-        for folder in stale_folders.left():
+        for folder in stale_folders.find_stale():
             with suppress(OSError):  # somebody else is about to do the same
-                _remove(folder)
+                _remove_tree(folder)
         self.network = network
         self._scratch = Path(scratch).resolve()
         self._notes = self._scratch / "notes"
@@ -52,10 +52,10 @@ class Isolation:
         asked = IsolationRequest(self._scratch, self._notes, folders, closed=not network)
         self.why = ""
         """why there is no better kind here"""
-        self._backend = self._best(asked, best)
+        self._backend = self._choose_backend(asked, best)
         self.level: Level = self._backend.level
 
-    def _best(self, asked: IsolationRequest, best: Level) -> Backend:
+    def _choose_backend(self, asked: IsolationRequest, best: Level) -> Backend:
         reasons = []
         if best == "namespaces":
             try:
@@ -79,14 +79,14 @@ class Isolation:
 
     def environment(self, before: Mapping[str, str] = os.environ) -> dict[str, str]:
         """What to add to the command's environment."""
-        told = tracker_settings.environment(self._scratch, before, self.network)
+        told = tracker_settings.tracker_environment(self._scratch, before, self.network)
         if not self.network:
             closed = self.level == "namespaces"
-            told |= network.environment(before) if closed else network.unproxied(before)
+            told |= network.network_environment(before) if closed else network.without_proxy(before)
         return {**told, "PYTHONDONTWRITEBYTECODE": "1"}
 
     @property
-    def sends(self) -> bool:
+    def can_send(self) -> bool:
         """Whether programs and C++ code reach the network, though the command has none."""
         return self._backend.sends
 
@@ -95,50 +95,47 @@ class Isolation:
         """Folders of ours that hold what is written, thrown away at the end."""
         return [self._scratch, *self._backend.made]
 
-    def leaks(self) -> list[Leak]:
+    def find_leaks(self) -> list[Leak]:
         """What was held back or could not be diverted, each once."""
         found = set()
-        for what, where in self._noted("notes"):
-            held = not (self.sends and what.startswith("program "))
+        for what, where in self._read_notes("notes"):
+            held = not (self.can_send and what.startswith("program "))
             found.add(Leak(what, where, held))
         sent = any(each.what.startswith(("connection", "look-up")) for each in found)
         if not sent and next(self._notes.glob("*.routes"), None):
             found.add(Leak("connection or look-up of a name, by code that is not Python", ""))
-        return sorted(found | self._unanswered())
+        return sorted(found | self._unanswered_connections())
 
-    def _unanswered(self) -> set[Leak]:
+    def _unanswered_connections(self) -> set[Leak]:
         """Connections to who listens on this machine, outside of the command's network. Where any
         of its processes was reached at that port, in the end, the port is one of its own."""
-        reached = {port for port, _ in self._noted("reached")}
+        reached = {port for port, _ in self._read_notes("reached")}
         return {
             Leak(what, where)
-            for what, where in self._noted("refused")
+            for what, where in self._read_notes("refused")
             if what.rpartition(":")[2] not in reached
         }
 
-    def _noted(self, kind: str) -> Iterator[tuple[str, str]]:
+    def _read_notes(self, kind: str) -> Iterator[tuple[str, str]]:
         for path in self._notes.glob(f"*.{kind}"):
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 what, _, where = line.partition("\t")
                 yield what, where
 
-    def behind(self) -> IsolationReport:
+    def make_report(self) -> IsolationReport:
         """What can be told of it once a command has ended."""
-        return IsolationReport(self.level, self.network, tuple(self.leaks()))
+        return IsolationReport(self.level, self.network, tuple(self.find_leaks()))
 
     def close(self) -> None:
         """Throw away what was written."""
         self._backend.close()
         for folder in self.places:
-            _remove(folder)
+            _remove_tree(folder)
 
 
 @contextmanager
 def isolate(
-    scratch: Path,
-    network: bool = False,
-    real: Sequence[Path] = (),
-    best: Level = "namespaces",
+    scratch: Path, network: bool = False, real: Sequence[Path] = (), best: Level = "namespaces"
 ) -> Iterator[Isolation]:
     """Isolation commands from here on: nothing they write outside of ``real`` stays, and without
     ``network`` nothing they send leaves this machine. ``scratch`` is a new, empty folder of ours,
@@ -154,7 +151,7 @@ def isolate(
         guard.close()
 
 
-def _remove(folder: Path) -> None:
+def _remove_tree(folder: Path) -> None:
     """Remove a tree, if it is there, whose folders may be closed to us: a job may have written them
     so, and an overlay's own is. What is above it keeps its rights."""
 

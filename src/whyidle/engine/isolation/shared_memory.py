@@ -26,21 +26,25 @@ TORCHS = re.compile(r"torch_(\d+)_")
 """what PyTorch shares between processes, with the id of the one that made it"""
 
 
-def kept() -> list[tuple[str, Literal["overlay", "tmpfs"]]]:
+def shared_memory_mounts() -> list[tuple[str, Literal["overlay", "tmpfs"]]]:
     """What to mount. Nothing where CUDA's multi-process service runs, whose clients and server
     share memory by name."""
-    if mps(os.environ) or not Path(SHARED).is_dir() or os.path.realpath(SHARED) != SHARED:
+    if (
+        is_mps_running(os.environ)
+        or not Path(SHARED).is_dir()
+        or os.path.realpath(SHARED) != SHARED
+    ):
         return []
-    return [(SHARED, "overlay" if libc() >= FIRST_LIBC else "tmpfs")]
+    return [(SHARED, "overlay" if glibc_version() >= FIRST_LIBC else "tmpfs")]
 
 
-def mps(variables: Mapping[str, str]) -> bool:
+def is_mps_running(variables: Mapping[str, str]) -> bool:
     """Whether the service listens here."""
     name, usual = MPS
     return Path(variables.get(name, usual), "control").exists()
 
 
-def libc() -> tuple[int, ...]:
+def glibc_version() -> tuple[int, ...]:
     """The version of glibc; that of any other library counts as new."""
     with suppress(ValueError, OSError):
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
@@ -57,14 +61,14 @@ def list_names() -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class SharedMemoryLeftovers:
     """Shared memory of PyTorch that a killed command may leave. In ``processes`` each of its Python
     processes leaves a file with its number for a name; ``before`` are names that were there."""
 
     processes: Path
     before: frozenset[str]
 
-    def remove(self) -> None:
+    def remove_blocks(self) -> None:
         """Remove what the command's processes made."""
         numbers = {path.name for path in self.processes.glob("*")}
         for name in list_names() - self.before:

@@ -14,7 +14,7 @@ SILENT = {"WANDB_MODE": {"disabled", "offline", "dryrun"}, "NEPTUNE_MODE": {"deb
 """what stays where somebody has set it: he wants no tracker, or less than we would leave"""
 
 
-def environment(scratch: Path, before: Mapping[str, str], network: bool) -> dict[str, str]:
+def tracker_environment(scratch: Path, before: Mapping[str, str], network: bool) -> dict[str, str]:
     """What to set for the command; ``before`` is what is set already."""
     asked = {
         "WANDB_MODE": "offline",

@@ -1,7 +1,7 @@
 """Where trials run: what an executor is told, and what it can do.
 
-Executors are plug-ins, a file each in ``executors``, with a function ``start`` from `Terms` to an
-`Executor`. Whatever the executor, an arm is an isolated process of its own, on a machine
+Executors are plug-ins, a file each in ``executors``, with a function ``start`` from `TrialTerms`
+to an `Executor`. Whatever the executor, an arm is an isolated process of its own, on a machine
 where the arms that it is compared with run as well.
 """
 
@@ -15,14 +15,14 @@ from typing import Protocol
 
 from whyidle import catalog
 from whyidle.engine.isolation import Level
-from whyidle.engine.trial.arm import Asked, Ran
+from whyidle.engine.trial.arms.arm import ArmRequest, ArmResult
 from whyidle.errors import UsageError
 
 FOLDER = "engine.trial.executors"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TrialTerms:
     """What holds for all arms: the command, as it is typed in ``here``, whether it may reach the
     ``network``, and whether somebody said ``yes`` to what cannot be held back. ``resources`` are
     what an arm holds of a cluster (``cpu``, ``gpu``, or names of the cluster's own); none: all of
@@ -40,7 +40,9 @@ class Terms:
 class Executor(Protocol):
     """Runs arms. To be closed in the end."""
 
-    def run(self, asked: Asked, folder: Path, slowest: Mapping[int, float] | None = None) -> Ran:
+    def run_arm(
+        self, asked: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
+    ) -> ArmResult:
         """Run one arm; ``folder`` (new, empty) gets its recording. In a race, ``slowest`` is the
         most seconds of a step by rung: an arm that takes longer is ended.
 
@@ -49,14 +51,14 @@ class Executor(Protocol):
             TrialError: the machine that it ran on was lost, or its isolation is not available.
         """
 
-    def notes(self) -> list[str]:
+    def executor_notes(self) -> list[str]:
         """What arms tried to write or send and could not, and where they ran, a sentence each."""
 
     def close(self) -> None:
         """Give back what it holds."""
 
 
-def start(name: str, terms: Terms) -> Executor:
+def start_executor(name: str, terms: TrialTerms) -> Executor:
     """The executor of that name, once it has seen that arms can be run there.
 
     Raises:
@@ -64,8 +66,8 @@ def start(name: str, terms: Terms) -> Executor:
         MissingExtraError: what it needs is not installed.
         TrialError: what the job does could not be held back there, and nobody said yes.
     """
-    known = catalog.names(FOLDER)
+    known = catalog.plugin_names(FOLDER)
     if name not in known:
         raise UsageError(f"There is no engine {name!r}.", why=f"Known: {', '.join(known)}.")
-    executor: Executor = catalog.module(FOLDER, name).start(terms)
+    executor: Executor = catalog.plugin_module(FOLDER, name).start(terms)
     return executor

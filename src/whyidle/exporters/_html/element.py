@@ -20,7 +20,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def e(name: str, /, *children: object, **attributes: str | float | bool | None) -> Markup:
+def element(name: str, /, *children: object, **attributes: str | float | bool | None) -> Markup:
     """One element.
 
     Args:
@@ -30,13 +30,13 @@ def e(name: str, /, *children: object, **attributes: str | float | bool | None) 
         attributes: written with ``-`` for ``_`` and without a trailing ``_``; True stands alone,
             None and False are left out.
     """
-    opening = f"<{name}{''.join(_attribute(k, v) for k, v in attributes.items())}>"
+    opening = f"<{name}{''.join(_format_attribute(k, v) for k, v in attributes.items())}>"
     if name in _EMPTY:
         return Markup(opening)
-    return Markup(f"{opening}{text(children)}</{name}>")
+    return Markup(f"{opening}{join_children(children)}</{name}>")
 
 
-def text(child: object) -> Markup:
+def join_children(child: object) -> Markup:
     """Children as markup."""
     if child is None:
         return Markup()
@@ -45,17 +45,17 @@ def text(child: object) -> Markup:
     if isinstance(child, str):
         return Markup(escape(_CONTROL.sub("\ufffd", child)))
     if isinstance(child, Iterable):
-        return Markup("".join(text(part) for part in child))
+        return Markup("".join(join_children(part) for part in child))
     return Markup(escape(str(child)))
 
 
-def _attribute(key: str, value: str | float | bool | None) -> str:
+def _format_attribute(key: str, value: str | float | bool | None) -> str:
     if value is None or value is False:
         return ""
     key = key.rstrip("_").replace("_", "-")
     if value is True:
         return f" {key}"
-    return f' {key}="{text(str(value))}"'
+    return f' {key}="{join_children(str(value))}"'
 
 
 def script_text(text: str) -> Markup:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from whyidle.exporters._html.element import Markup, e
+from whyidle.exporters._html.element import Markup, element
+from whyidle.exporters._number_format import format_percent, format_seconds
 from whyidle.exporters._palette import LOOKS
-from whyidle.exporters._words import percent, seconds
 from whyidle.model.diagnosis import Attribution, Diagnosis, RankRow
 
 WIDTH = 960
@@ -17,7 +17,7 @@ _CELLS_IN_FULL = 2_000
 LOST = tuple(bucket for bucket in LOOKS if bucket != "compute")
 
 
-def ranks(diagnosis: Diagnosis) -> Markup | None:
+def render_ranks(diagnosis: Diagnosis) -> Markup | None:
     """The section, or None for a single rank."""
     rows = diagnosis.detail.ranks
     if len(rows) < 2:
@@ -25,29 +25,33 @@ def ranks(diagnosis: Diagnosis) -> Markup | None:
     height = row_height(rows)
     columns = max(len(row.steps) for row in rows)
     steps = f"{columns} step{'s' if columns != 1 else ''}"
-    return e(
+    return element(
         "section",
-        e("h2", "All ranks", e("small", f"{len(rows)} ranks × {steps}")),
-        e(
+        element("h2", "All ranks", element("small", f"{len(rows)} ranks × {steps}")),
+        element(
             "p",
-            e(
+            element(
                 "label",
-                e("input", type="radio", name="heat", value="compute", checked=True),
+                element("input", type="radio", name="heat", value="compute", checked=True),
                 "compute",
             ),
-            e("label", e("input", type="radio", name="heat", value="lost"), "largest loss"),
-            e("span", "less ", e("i", class_="ramp"), " more useful compute", class_="key"),
+            element(
+                "label", element("input", type="radio", name="heat", value="lost"), "largest loss"
+            ),
+            element(
+                "span", "less ", element("i", class_="ramp"), " more useful compute", class_="key"
+            ),
             class_="controls",
         ),
-        e(
+        element(
             "div",
-            _map(rows, height, columns, "compute"),
-            _map(rows, height, columns, "lost"),
-            e("div", class_="tip", role="status", hidden=True),
+            _render_heat_map(rows, height, columns, "compute"),
+            _render_heat_map(rows, height, columns, "lost"),
+            element("div", class_="tip", role="status", hidden=True),
             id="heat",
             data_show="compute",
         ),
-        _table(rows),
+        _render_rank_table(rows),
         id="ranks",
     )
 
@@ -57,24 +61,24 @@ def row_height(rows: list[RankRow]) -> int:
     return max(6, min(26, 520 // len(rows)))
 
 
-def _map(rows: list[RankRow], height: int, columns: int, kind: str) -> Markup:
+def _render_heat_map(rows: list[RankRow], height: int, columns: int, kind: str) -> Markup:
     width = WIDTH / max(columns, 1)
     paths: dict[str, list[str]] = defaultdict(list)
     for y, row in enumerate(rows):
         for x, shares in enumerate(row.steps):
             left, wide = f"{x * width:.1f}", f"{max(width - 1, 0.5):.1f}"
             cell = f"M{left} {y * height}h{wide}v{height - 1}H{left}z"
-            paths[_shade(shares, kind)].append(cell)
+            paths[_cell_colour(shares, kind)].append(cell)
     every = max(1, -(-14 // height))
     names = [
-        e("text", name_of(row, y), x=-8, y=y * height + height / 2 + 4, text_anchor="end")
+        element("text", name_of(row, y), x=-8, y=y * height + height / 2 + 4, text_anchor="end")
         for y, row in enumerate(rows)
         if y % every == 0
     ]
-    return e(
+    return element(
         "svg",
         names,
-        [e("path", d="".join(cells), class_=shade) for shade, cells in sorted(paths.items())],
+        [element("path", d="".join(cells), class_=shade) for shade, cells in sorted(paths.items())],
         viewBox=f"-70 0 {WIDTH + 70} {len(rows) * height}",
         class_=kind,
         role="img",
@@ -82,13 +86,13 @@ def _map(rows: list[RankRow], height: int, columns: int, kind: str) -> Markup:
     )
 
 
-def _shade(shares: Attribution, kind: str) -> str:
+def _cell_colour(shares: Attribution, kind: str) -> str:
     if kind == "compute":
         return f"heat{min(LEVELS - 1, int(shares.compute * LEVELS))}"
-    return f"fill-{worst(shares)}"
+    return f"fill-{largest_loss(shares)}"
 
 
-def worst(shares: Attribution) -> str:
+def largest_loss(shares: Attribution) -> str:
     """The largest bucket beside compute."""
     return max(LOST, key=lambda bucket: getattr(shares, bucket))
 
@@ -98,18 +102,22 @@ def name_of(row: RankRow, index: int) -> str:
     return f"rank {row.rank}" if row.rank is not None else f"#{index}"
 
 
-def _table(rows: list[RankRow]) -> Markup:
+def _render_rank_table(rows: list[RankRow]) -> Markup:
     late = any(row.lateness_s is not None for row in rows)
     body = [
-        e(
+        element(
             "tr",
-            e("td", name_of(row, i)),
-            e("td", seconds(row.step_s), class_="n"),
-            e("td", percent(row.attribution.compute), class_="n"),
-            e("td", LOOKS[worst(row.attribution)].title),  # type: ignore[index]
-            e("td", percent(getattr(row.attribution, worst(row.attribution))), class_="n"),
-            e("td", seconds(row.lateness_s), class_="n") if late else None,
-            e("td", row.source.rsplit("/", 1)[-1]),
+            element("td", name_of(row, i)),
+            element("td", format_seconds(row.step_s), class_="n"),
+            element("td", format_percent(row.attribution.compute), class_="n"),
+            element("td", LOOKS[largest_loss(row.attribution)].title),  # type: ignore[index]
+            element(
+                "td",
+                format_percent(getattr(row.attribution, largest_loss(row.attribution))),
+                class_="n",
+            ),
+            element("td", format_seconds(row.lateness_s), class_="n") if late else None,
+            element("td", row.source.rsplit("/", 1)[-1]),
         )
         for i, row in enumerate(rows)
     ]
@@ -122,11 +130,17 @@ def _table(rows: list[RankRow]) -> Markup:
         *(["arrives late by"] if late else []),
         "file",
     ]
-    table = e("table", e("thead", e("tr", [e("th", head) for head in heads])), e("tbody", body))
-    return e("details", e("summary", "The numbers"), e("div", table, class_="scroll"))
+    table = element(
+        "table",
+        element("thead", element("tr", [element("th", head) for head in heads])),
+        element("tbody", body),
+    )
+    return element(
+        "details", element("summary", "The numbers"), element("div", table, class_="scroll")
+    )
 
 
-def data(diagnosis: Diagnosis) -> dict[str, Any] | None:
+def rank_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
     """The cells for the script: shares in per mille, in the order of the palette, or (compute,
     index of the largest loss, its share) where there are very many."""
     rows = diagnosis.detail.ranks
@@ -138,14 +152,14 @@ def data(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "full": full,
         "buckets": [look.title for look in LOOKS.values()],
         "names": [name_of(row, i) for i, row in enumerate(rows)],
-        "cells": [[_cell(shares, full) for shares in row.steps] for row in rows],
+        "cells": [[_encode_cell(shares, full) for shares in row.steps] for row in rows],
     }
 
 
-def _cell(shares: Attribution, full: bool) -> list[int]:
+def _encode_cell(shares: Attribution, full: bool) -> list[int]:
     if full:
         return [round(getattr(shares, bucket) * 1000) for bucket in LOOKS]
-    most = worst(shares)
+    most = largest_loss(shares)
     return [
         round(shares.compute * 1000),
         list(LOOKS).index(most),  # type: ignore[arg-type]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from whyidle.exporters._html.element import Markup, e
+from whyidle.exporters._html.element import Markup, element
+from whyidle.exporters._number_format import format_seconds
 from whyidle.exporters._palette import colour_of, title_of
-from whyidle.exporters._words import seconds
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.picture import Lane, Picture
 
@@ -24,7 +24,7 @@ _HELP = (
 )
 
 
-def timeline(diagnosis: Diagnosis) -> Markup | None:
+def render_timeline(diagnosis: Diagnosis) -> Markup | None:
     """The section, or None without a picture."""
     picture = diagnosis.detail.picture
     if picture is None or not picture.lanes:
@@ -34,26 +34,26 @@ def timeline(diagnosis: Diagnosis) -> Markup | None:
     )
     hidden = sum(lane.dropped for lane in picture.lanes)
     note = f"{hidden:,} bars too short to draw are joined with their neighbours. " if hidden else ""
-    return e(
+    return element(
         "section",
-        e(
+        element(
             "h2",
             "A typical step",
-            e("small", f"{picture.step}{rank}, {seconds(picture.duration_s)}"),
+            element("small", f"{picture.step}{rank}, {format_seconds(picture.duration_s)}"),
         ),
-        e("p", [_key(group) for group in _groups(picture)], class_="keys"),
-        e(
+        element("p", [_group_key(group) for group in _list_groups(picture)], class_="keys"),
+        element(
             "div",
-            _svg(picture),
-            e("div", id="tip", role="status", hidden=True),
+            _render_svg(picture),
+            element("div", id="tip", role="status", hidden=True),
             id="timeline",
             tabindex="0",
             role="group",
             aria_label=_HELP,
         ),
-        e(
+        element(
             "p",
-            e("span", _controls(), class_="controls"),
+            element("span", _render_controls(), class_="controls"),
             note,
             _every_event(diagnosis),
             class_="note",
@@ -66,22 +66,24 @@ def _every_event(diagnosis: Diagnosis) -> list[str | Markup]:
     """Where each event can be seen: nowhere of a watched command, which leaves no trace file."""
     if diagnosis.run.command is not None:
         return []
-    command = e("code", "whyidle explain TRACE --perfetto annotated.json.gz")
+    command = element("code", "whyidle explain TRACE --perfetto annotated.json.gz")
     return ["For every event, write the annotated trace: ", command]
 
 
-def _controls() -> list[Markup]:
+def _render_controls() -> list[Markup]:
     buttons = (("in", "+", "Zoom in"), ("out", "−", "Zoom out"), ("all", "all", "Show all"))
     return [
         *(
-            e("button", face, type="button", data_zoom=key, title=title, aria_label=title)
+            element("button", face, type="button", data_zoom=key, title=title, aria_label=title)
             for key, face, title in buttons
         ),
-        e("span", "drag to move · Ctrl + wheel to zoom · N / P next lost stretch", class_="hint"),
+        element(
+            "span", "drag to move · Ctrl + wheel to zoom · N / P next lost stretch", class_="hint"
+        ),
     ]
 
 
-def _groups(picture: Picture) -> list[str]:
+def _list_groups(picture: Picture) -> list[str]:
     """Groups on the lanes of lost time and of the device, those with the most time first."""
     time: dict[tuple[bool, str], float] = defaultdict(float)
     for lane in picture.lanes:
@@ -92,21 +94,23 @@ def _groups(picture: Picture) -> list[str]:
     return list(dict.fromkeys(group for _, group in ordered))
 
 
-def _key(group: str) -> Markup:
-    return e("span", e("i", class_="dot", style=f"background:{colour_of(group)}"), title_of(group))
+def _group_key(group: str) -> Markup:
+    return element(
+        "span", element("i", class_="dot", style=f"background:{colour_of(group)}"), title_of(group)
+    )
 
 
-def _svg(picture: Picture) -> Markup:
+def _render_svg(picture: Picture) -> Markup:
     """Every lane as one path per colour, so that the page stays small."""
     scale = WIDTH / (picture.duration_s or 1.0)
     parts, top = [], _AXIS
     for lane in picture.lanes:
-        parts.append(e("text", lane.name, x=0, y=top + 10))
-        parts += _paths(lane, scale, top + _NAME)
+        parts.append(element("text", lane.name, x=0, y=top + 10))
+        parts += _lane_paths(lane, scale, top + _NAME)
         top += _NAME + HEIGHTS[lane.kind] + _SPACE
-    return e(
+    return element(
         "svg",
-        e("g", [_tick(i, picture.duration_s, top) for i in range(5)], class_="axis"),
+        element("g", [_render_tick(i, picture.duration_s, top) for i in range(5)], class_="axis"),
         parts,
         viewBox=f"0 0 {WIDTH} {top}",
         role="img",
@@ -114,15 +118,15 @@ def _svg(picture: Picture) -> Markup:
     )
 
 
-def _tick(i: int, duration_s: float, bottom: int) -> Markup:
+def _render_tick(i: int, duration_s: float, bottom: int) -> Markup:
     x = i * WIDTH / 5
     return Markup(
-        e("line", x1=x, x2=x, y1=0, y2=bottom)
-        + e("text", seconds(duration_s * i / 5), x=x + 3, y=10)
+        element("line", x1=x, x2=x, y1=0, y2=bottom)
+        + element("text", format_seconds(duration_s * i / 5), x=x + 3, y=10)
     )
 
 
-def _paths(lane: Lane, scale: float, top: int) -> list[Markup]:
+def _lane_paths(lane: Lane, scale: float, top: int) -> list[Markup]:
     height = HEIGHTS[lane.kind]
     solid: dict[str, list[str]] = defaultdict(list)
     faint: dict[str, list[str]] = defaultdict(list)
@@ -135,13 +139,13 @@ def _paths(lane: Lane, scale: float, top: int) -> list[Markup]:
         if _FAINT <= bar.filled < 0.95:
             faint[bar.group].append(f"M{x:.1f} {top}h{width:.1f}v{height}h-{width:.1f}z")
     return [
-        e("path", d="".join(drawn), fill=colour_of(group), opacity=opacity)
+        element("path", d="".join(drawn), fill=colour_of(group), opacity=opacity)
         for paths, opacity in ((faint, 0.3), (solid, None))
         for group, drawn in paths.items()
     ]
 
 
-def data(picture: Picture | None) -> dict[str, Any] | None:
+def timeline_data(picture: Picture | None) -> dict[str, Any] | None:
     """The picture for the script: times in ns, texts by number, bars as
     ``[start, length, label, group, members, filled in %]``."""
     if picture is None:

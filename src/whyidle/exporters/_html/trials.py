@@ -4,94 +4,104 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whyidle.exporters._html.element import Markup, e
-from whyidle.exporters._html.summary import shares
-from whyidle.exporters._trials import (
+from whyidle.exporters._html.element import Markup, element
+from whyidle.exporters._html.summary import render_shares
+from whyidle.exporters._number_format import CONSENTS, NONE
+from whyidle.exporters._trials_page import (
     UNTRIED,
-    came,
-    foretold,
-    fruitless,
-    gained,
-    memory,
-    savings,
-    searched,
-    split,
+    explain_no_gain,
+    format_gain,
+    format_measurement,
+    format_memory,
+    format_prediction,
+    format_savings,
+    format_search,
+    split_by_run,
 )
-from whyidle.exporters._words import CONSENTS, NONE
 from whyidle.model.diagnosis import Diagnosis, FixedJob, Trial
 
 HEADS = ("fix", "consent", "predicted", "measured", "numbers", "kept")
 ASIDE = ("fix", "predicted", "why not")
 
 
-def trials(diagnosis: Diagnosis) -> Markup | None:
+def render_trials(diagnosis: Diagnosis) -> Markup | None:
     """The two bars where something was kept, and a table of what was tried and what was not."""
     if not diagnosis.trials:
         return None
     fixed = diagnosis.detail.fixed
-    tried, untried = split(diagnosis)
-    return e(
+    tried, untried = split_by_run(diagnosis)
+    return element(
         "section",
-        e("h2", "What was tried"),
-        e("p", f"{nothing}.") if (nothing := fruitless(diagnosis)) else None,
+        element("h2", "What was tried"),
+        element("p", f"{nothing}.") if (nothing := explain_no_gain(diagnosis)) else None,
         *(_fixed_job(diagnosis, fixed) if fixed else ()),
-        _table(HEADS, [_trial(trial) for trial in tried]) if tried else None,
-        e("p", "Not tried:", class_="note") if untried else None,
-        _table(ASIDE, [_aside(trial) for trial in untried]) if untried else None,
+        _render_table(HEADS, [_render_trial(trial) for trial in tried]) if tried else None,
+        element("p", "Not tried:", class_="note") if untried else None,
+        _render_table(ASIDE, [_render_aside(trial) for trial in untried]) if untried else None,
         id="trials",
     )
 
 
-def _table(heads: Sequence[str], rows: list[Markup]) -> Markup:
-    head = e("thead", e("tr", [e("th", name) for name in heads]))
-    return e("div", e("table", head, e("tbody", rows)), class_="scroll")
+def _render_table(heads: Sequence[str], rows: list[Markup]) -> Markup:
+    head = element("thead", element("tr", [element("th", name) for name in heads]))
+    return element("div", element("table", head, element("tbody", rows)), class_="scroll")
 
 
 def _fixed_job(diagnosis: Diagnosis, fixed: FixedJob) -> list[Markup | None]:
-    left = [e("li", sentence) for sentence in fixed.left]
-    gain = gained(fixed.speedup, fixed.low, fixed.high) or UNTRIED
+    left = [element("li", sentence) for sentence in fixed.left]
+    gain = format_gain(fixed.speedup, fixed.low, fixed.high) or UNTRIED
     return [
-        e("p", e("b", "All of it together: "), gain),
-        *(e("p", f"{sentence[:1].upper()}{sentence[1:]}.") for sentence in savings(fixed)),
-        e("p", "before", class_="note"),
-        shares(diagnosis.attribution),
-        e("p", "after", class_="note"),
-        shares(fixed.attribution),
-        e("p", "What is left:", class_="note") if left else None,
-        e("ul", left, class_="notes") if left else None,
+        element("p", element("b", "All of it together: "), gain),
+        *(
+            element("p", f"{sentence[:1].upper()}{sentence[1:]}.")
+            for sentence in format_savings(fixed)
+        ),
+        element("p", "before", class_="note"),
+        render_shares(diagnosis.attribution),
+        element("p", "after", class_="note"),
+        render_shares(fixed.attribution),
+        element("p", "What is left:", class_="note") if left else None,
+        element("ul", left, class_="notes") if left else None,
     ]
 
 
-def _name(trial: Trial) -> Markup:
-    cause = [" for ", e("code", trial.cause)] if trial.cause else []
-    tried = [e("br"), f"tried: {text}"] if (text := searched(trial)) else []
-    return e("td", e("code", trial.fix), *cause, e("br"), trial.summary, *tried)
+def _render_trial_name(trial: Trial) -> Markup:
+    cause = [" for ", element("code", trial.cause)] if trial.cause else []
+    tried = [element("br"), f"tried: {text}"] if (text := format_search(trial)) else []
+    return element("td", element("code", trial.fix), *cause, element("br"), trial.summary, *tried)
 
 
-def _trial(trial: Trial) -> Markup:
-    return e(
+def _render_trial(trial: Trial) -> Markup:
+    return element(
         "tr",
-        _name(trial),
-        e("td", CONSENTS[trial.consent]),
-        e("td", _predicted(trial)),
-        e("td", came(trial) or NONE),
-        e("td", trial.numerics or NONE),
-        e("td", e("b", "yes") if trial.kept else f"no: {trial.why}", *_seen(trial)),
+        _render_trial_name(trial),
+        element("td", CONSENTS[trial.consent]),
+        element("td", _format_predicted(trial)),
+        element("td", format_measurement(trial) or NONE),
+        element("td", trial.numerics or NONE),
+        element(
+            "td", element("b", "yes") if trial.kept else f"no: {trial.why}", *_trial_notes(trial)
+        ),
     )
 
 
-def _seen(trial: Trial) -> list[Markup | str]:
-    held = [f"memory: {told}"] if (told := memory(trial)) else []
-    return [part for note in (*held, *trial.notes) for part in (e("br"), note)]
+def _trial_notes(trial: Trial) -> list[Markup | str]:
+    held = [f"memory: {told}"] if (told := format_memory(trial)) else []
+    return [part for note in (*held, *trial.notes) for part in (element("br"), note)]
 
 
-def _aside(trial: Trial) -> Markup:
-    return e("tr", _name(trial), e("td", _predicted(trial)), e("td", trial.why))
+def _render_aside(trial: Trial) -> Markup:
+    return element(
+        "tr",
+        _render_trial_name(trial),
+        element("td", _format_predicted(trial)),
+        element("td", trial.why),
+    )
 
 
-def _predicted(trial: Trial) -> str:
-    return foretold(trial) or _alone(trial.predicted)
+def _format_predicted(trial: Trial) -> str:
+    return format_prediction(trial) or _format_single_speedup(trial.predicted)
 
 
-def _alone(speedup: float | None) -> str:
+def _format_single_speedup(speedup: float | None) -> str:
     return NONE if speedup is None else f"{speedup:.2f}×"

@@ -55,8 +55,7 @@ _COMPILER: Final = (
     Rule(Role.COMPILED_FRAME, r"torch/_functorch/_aot_autograd/|torch/_inductor/output_code\.py"),
     Rule(Role.COMPILED_FRAME, r"<eval_with_key>|/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call"),
     Rule(
-        Role.RESUMED_FRAME,
-        r"(?:^|\): )torch_dynamo_resume_in_(?P<function>[^;]+)_at_(?P<line>\d+)",
+        Role.RESUMED_FRAME, r"(?:^|\): )torch_dynamo_resume_in_(?P<function>[^;]+)_at_(?P<line>\d+)"
     ),
 )
 _EXCHANGE: Final = (

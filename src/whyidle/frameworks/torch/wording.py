@@ -109,7 +109,7 @@ PATCHED: Final[dict[str, str]] = {
         "from the second epoch on the patched files draw other random numbers, those that "
         "shuffle among them, as PyTorch seeds no workers anew that stay; the plan draws "
         "the same ones as before"
-    ),
+    )
 }
 """knob -> what is otherwise in a file that says so than in a process that it is applied to, as a
 sentence without full stop"""

@@ -47,7 +47,7 @@ def median(values: Sequence[float]) -> float:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def present(ends: Sequence[int]) -> list[float]:
+def present_lengths(ends: Sequence[int]) -> list[float]:
     """Lengths (s) of the present steps, from ends of steps in ns."""
     last = ends[-1] - int(RECENT_S * 1e9) if ends else 0
     kept = max(sum(end >= last for end in ends), RECENT_STEPS + 1)
@@ -55,7 +55,7 @@ def present(ends: Sequence[int]) -> list[float]:
     return [(b - a) / 1e9 for a, b in pairwise(tail)]
 
 
-def settled(lengths: Sequence[float]) -> bool:
+def is_steady(lengths: Sequence[float]) -> bool:
     """Whether both halves of the present steps are alike."""
     if len(lengths) < RECENT_STEPS:
         return False
@@ -64,13 +64,15 @@ def settled(lengths: Sequence[float]) -> bool:
     return max(first, second) <= SETTLED * max(min(first, second), 1e-9)
 
 
-def changed(before: tuple[float, float], now: tuple[float, float]) -> bool:
+def has_changed(before: tuple[float, float], now: tuple[float, float]) -> bool:
     """Whether (step time, share of data wait) is another picture than it was."""
     ratio = now[0] / max(before[0], 1e-9)
     return not 1 / CHANGED < ratio < CHANGED or abs(now[1] - before[1]) > CHANGED_WAIT
 
 
-def events(nodes: int, tensors: int, together: bool, per_node: int = EVENTS_PER_NODE) -> int:
+def estimate_events(
+    nodes: int, tensors: int, together: bool, per_node: int = EVENTS_PER_NODE
+) -> int:
     """Events of one step, at most: ``together`` where a GPU's is for-each, or any is fused."""
     return nodes * per_node + tensors * EVENTS_PER_TENSOR[together]
 
@@ -80,7 +82,7 @@ def price_s(recorded: int, cuda: bool) -> float:
     return START_S[cuda] + recorded * EVENT_S[cuda]
 
 
-def affordable(price: float, spent: float, elapsed_s: float, share: float = BUDGET) -> bool:
+def is_affordable(price: float, spent: float, elapsed_s: float, share: float = BUDGET) -> bool:
     """Whether a burst fits into the ``share`` that bursts may take of the run so far."""
     return needed_s(price, spent, share) <= elapsed_s
 

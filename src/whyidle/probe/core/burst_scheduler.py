@@ -16,7 +16,7 @@ from . import burst_budget
 from .burst_budget import median
 from .events import Events
 from .op_profiler import OpProfiler
-from .recorder import now
+from .recorder import clock_ns
 
 STEPS = 3
 """of a burst"""
@@ -58,7 +58,7 @@ class Recordings(Protocol):
         """Have the present state written down."""
 
 
-class Choice:
+class BurstSchedule:
     """What is known of the price and the picture of one process's steps."""
 
     def __init__(self, bursts: Recordings) -> None:
@@ -76,49 +76,49 @@ class Choice:
         self._odd = self._compiled = self._unsettled = 0
         self._waited = (0, 0)
 
-    def cost(self, seconds: float) -> None:
+    def note_cost(self, seconds: float) -> None:
         """What the burst that was planned has taken: the next one's price."""
         self._event_s = seconds / max(self._events, 1)
 
-    def again(self) -> None:
+    def allow_retry(self) -> None:
         """The burst that was planned came to nothing: another may show what it would have."""
         self.picture = None
 
-    def decide(self) -> None:
+    def plan_next(self) -> None:
         """Plan what the next boundary is for, or nothing."""
-        lengths = burst_budget.present(self.bursts.events.ends.copy())
-        elapsed = (now() - self.bursts.events.recorder.facts["first_step"]) / 1e9
-        compiled, before = self._compilations(), self._compiled
+        lengths = burst_budget.present_lengths(self.bursts.events.ends.copy())
+        elapsed = (clock_ns() - self.bursts.events.recorder.facts["first_step"]) / 1e9
+        compiled, before = self._compilation_count(), self._compiled
         self._compiled = compiled
         share = self._wait_share()
         least = burst_budget.LEAST_STEPS, burst_budget.LEAST_S
         if self.bursts.look:
             least = burst_budget.LOOK_STEPS, burst_budget.LOOK_S
         early = self.bursts.events.steps < least[0] or elapsed < least[1]
-        if early or compiled != before or not self._settled(lengths):
+        if early or compiled != before or not self._is_steady(lengths):
             self._odd = 0
             return
         if self.resumed:
-            self._compare()
+            self._compare_after_burst()
             return
         if self.picture is not None:
-            odd = burst_budget.changed(self.picture, (median(lengths), share))
+            odd = burst_budget.has_changed(self.picture, (median(lengths), share))
             self._odd = self._odd + 1 if odd else 0
             if self._odd < PATIENCE:
                 return
-        self._plan((median(lengths), share), elapsed)
+        self._plan_burst((median(lengths), share), elapsed)
 
-    def _settled(self, lengths: list[float]) -> bool:
+    def _is_steady(self, lengths: list[float]) -> bool:
         """Whether steps are steady, or have not been for so long that this is how they are: a host
         that runs ahead of its device makes many short ones, and then waits."""
         if len(lengths) < burst_budget.RECENT_STEPS:
             return False
-        self._unsettled = 0 if burst_budget.settled(lengths) else self._unsettled + 1
+        self._unsettled = 0 if burst_budget.is_steady(lengths) else self._unsettled + 1
         return not self._unsettled or self._unsettled > RESTLESS[self.bursts.look]
 
-    def _plan(self, picture: tuple[float, float], elapsed: float) -> None:
+    def _plan_burst(self, picture: tuple[float, float], elapsed: float) -> None:
         if self._nodes is None:
-            self.bursts.wanted = self._count
+            self.bursts.wanted = self._count_nodes
             return
         price = self._price_s()
         share = burst_budget.LOOK_BUDGET if self.bursts.look else burst_budget.BUDGET
@@ -126,7 +126,7 @@ class Choice:
             self.bursts.rest("a step has too many operators")
         elif self.attempts >= MOST_ATTEMPTS or len(self.bursts.recorded) >= MOST_BURSTS:
             self.bursts.rest("as many as a run may have")
-        elif burst_budget.affordable(price, self.bursts.spent_s, elapsed, share):
+        elif burst_budget.is_affordable(price, self.bursts.spent_s, elapsed, share):
             self.attempts += 1
             self.picture, self._odd, self._nodes = picture, 0, None
             self.bursts.wanted = self.bursts.start
@@ -141,18 +141,18 @@ class Choice:
         tensors = int(told.get("tensors") or 0)
         nodes = self._nodes or tensors
         likely = burst_budget.LIKELY_PER_NODE
-        self._most = STEPS * burst_budget.events(nodes, tensors, together)
-        self._events = STEPS * burst_budget.events(nodes, tensors, together, likely)
+        self._most = STEPS * burst_budget.estimate_events(nodes, tensors, together)
+        self._events = STEPS * burst_budget.estimate_events(nodes, tensors, together, likely)
         if self._event_s:
             return self._events * self._event_s
         return burst_budget.price_s(self._events, cuda)
 
     def _wait_share(self) -> float:
         """Share of the time since the last look that was waited for data."""
-        (waited, looked), self._waited = self._waited, (self.bursts.events.waited, now())
+        (waited, looked), self._waited = self._waited, (self.bursts.events.waited, clock_ns())
         return (self._waited[0] - waited) / max(self._waited[1] - looked, 1) if looked else 0.0
 
-    def _compare(self) -> None:
+    def _compare_after_burst(self) -> None:
         """Whether steps are as fast as before the burst; of unsteady ones nobody can tell."""
         if self._unsettled:
             self.resumed = 0
@@ -175,7 +175,7 @@ class Choice:
         else:
             self.bursts.tell()
 
-    def _compilations(self) -> int:
+    def _compilation_count(self) -> int:
         profiler = self.bursts.profiler
         return profiler.count_compilations() if profiler is not None else 0
 
@@ -185,11 +185,11 @@ class Choice:
 
     # -- on the training thread ---------------------------------------------------------------
 
-    def _count(self) -> None:
-        self._first_node, self._counting = self._nodes_made(), now()
-        self.bursts.wanted = self._counted
+    def _count_nodes(self) -> None:
+        self._first_node, self._counting = self._nodes_made(), clock_ns()
+        self.bursts.wanted = self._note_node_count
 
-    def _counted(self) -> None:
+    def _note_node_count(self) -> None:
         """How many nodes one step's autograd graph has tells how many events it will be."""
         self._nodes, self.bursts.wanted = self._nodes_made() - self._first_node, None
-        self.counted_s = self._nodes, (now() - self._counting) / 1e9
+        self.counted_s = self._nodes, (clock_ns() - self._counting) / 1e9

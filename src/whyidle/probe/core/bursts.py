@@ -23,11 +23,11 @@ from .. import wire
 from ..wire import ProcessFacts
 from . import burst_budget, containment
 from .burst_budget import median
-from .burst_scheduler import STEPS, Choice
+from .burst_scheduler import STEPS, BurstSchedule
 from .events import Events
 from .listener import Listener
 from .op_profiler import OpProfiler
-from .recorder import ANNOTATION, now
+from .recorder import ANNOTATION, clock_ns
 
 LATE, LATE_S = 3, 0.3
 """times the expected length, and seconds, after which a recording is taken down. Expected is the
@@ -54,10 +54,10 @@ class Bursts(Listener):
         self.events, self.make_profiler = events, make_profiler
         self.look = os.environ.get("WHYIDLE_PROFILE") == "look"
         """whether the run is only looked at: then a burst comes soon, whatever it costs"""
-        self._forget()
-        os.register_at_fork(before=self._forks, after_in_child=self._forget)
+        self._reset_after_fork()
+        os.register_at_fork(before=self._before_fork, after_in_child=self._reset_after_fork)
 
-    def _forget(self) -> None:
+    def _reset_after_fork(self) -> None:
         """A forked child begins anew."""
         self.profiler: OpProfiler | None = None
         self.off: str | None = None
@@ -69,7 +69,7 @@ class Bursts(Listener):
         self.spent_s = 0.0
         self.needs_s: float | None = None
         """how long the run must train before the next one is cheap enough; None where not known"""
-        self.choice = Choice(self)
+        self.choice = BurstSchedule(self)
         self.put_off: str | None = None
         """why the last one that was to begin did not: the job profiles or debugs itself"""
         self._begin, self._started, self._until = 0, 0, 0
@@ -89,7 +89,7 @@ class Bursts(Listener):
     def wanted(self, work: Callable[[], None] | None) -> None:
         self._wanted = work
         self.wants_steps = work is not None
-        self.events.alert()
+        self.events.be_careful()
 
     def on_step(self, optimizer: Any) -> None:
         """Do what is wanted where a step of the lead ends."""
@@ -104,32 +104,32 @@ class Bursts(Listener):
             self.tell()
         if profiler is None or not _on_main() or self.put_off or self.events.recorder.broken:
             return
-        self._begin = now()
+        self._begin = clock_ns()
         self.windows = [*self.windows, (self._begin, 0)]
         self.tell()
         profiler.start(f"ProfilerStep#{self.events.steps + 1}")
-        self._started = now()  # attaching to a GPU may take a second, and is no late step
+        self._started = clock_ns()  # attaching to a GPU may take a second, and is no late step
         self._until = self._started + int(1e9 * (LATE * STEPS * self._mean_s() + LATE_S))
         self._bounds = [self._started]
-        self.wanted = self._next
+        self.wanted = self._plan_next
 
-    def _next(self) -> None:
+    def _plan_next(self) -> None:
         if not _on_main() or self.profiler is None:
             return
-        self._bounds.append(now())
+        self._bounds.append(clock_ns())
         if len(self._bounds) <= STEPS:
             self.profiler.mark(f"ProfilerStep#{self.events.steps + 1}")
             return
-        self._stop("recorded")
+        self._stop_recording("recorded")
 
-    def _stop(self, state: str) -> None:
+    def _stop_recording(self, state: str) -> None:
         """Take the recording down, and keep it if it is one."""
         self.wanted, self._until = None, 0
         if self.profiler is None or not self.profiler.running:
             return
-        begin = now()
+        begin = clock_ns()
         result = self.profiler.stop()
-        end = now()
+        end = clock_ns()
         steps = [(b - a) / 1e9 for a, b in pairwise(self._bounds)]
         before = self._step_s()
         # the median: what one of the steps took more may be an evaluation or a checkpoint in it
@@ -153,68 +153,73 @@ class Bursts(Listener):
             },
         ]
         self.tell()
-        self.events.span(wire.PROFILING, SPAN, ANNOTATION, self._begin)
+        self.events.add_span(wire.PROFILING, SPAN, ANNOTATION, self._begin)
         if state != "recorded":
-            self.choice.again()
+            self.choice.allow_retry()
         elif not self.events.recorder.broken:
             self._result = result
 
-    def abandon(self, why: str) -> None:
+    def abandon_recording(self, why: str) -> None:
         """Take a recording down that is under way on this thread, and drop it."""
         if self.profiler is None or not self.is_running() or not _on_main():
             return
-        if self.profiler.capturing():  # to wait for the device now would spoil the job's graph
-            self._until = now() + LATER_NS
+        if self.profiler.is_capturing():  # to wait for the device now would spoil the job's graph
+            self._until = clock_ns() + LATER_NS
             return
-        self._stop(f"abandoned: {why}")
+        self._stop_recording(f"abandoned: {why}")
 
     def is_running(self) -> bool:
         """Whether every operator is being recorded at this moment."""
         return self.profiler is not None and self.profiler.running
 
-    def forbid(self, why: str) -> None:
+    def forbid_bursts(self, why: str) -> None:
         """No burst any more."""
         self.off, self.wanted = self.off or why, None
         if self.profiler is not None and self.is_running():
             self.profiler.stay()
-        self.abandon(why)
+        self.abandon_recording(why)
 
-    def close(self) -> None:
+    def stop_listening(self) -> None:
         """Take everything down, from any thread; what was recorded is kept."""
         self.closed, self.wanted, self.off = True, None, self.off or "closed"
         if self.is_running() and not _on_main():
-            self._interrupt("closed")
-        self.abandon("closed")
+            self._interrupt_main_thread("closed")
+        self.abandon_recording("closed")
         if self.windows and not self.windows[-1][1] and not self.is_running():
-            self.windows = [*self.windows[:-1], (self._begin, now())]  # a fault came in between
+            self.windows = [
+                *self.windows[:-1],
+                (self._begin, clock_ns()),
+            ]  # a fault came in between
             self.tell()
         if self._saving.acquire(timeout=PARTING_S):  # the sampler's thread may be at it
             self._saving.release()
-            self._keep()
+            self._keep_recording()
         if not self.told and self.events.recorder.facts:
             self.tell()
 
-    def _forks(self) -> None:
+    def _before_fork(self) -> None:
         """A child would go on recording, for nobody."""
-        containment.contained(self.events.recorder.folder, "burst", lambda: self.abandon("a fork"))
+        containment.run_contained(
+            self.events.recorder.folder, "burst", lambda: self.abandon_recording("a fork")
+        )
 
     # -- on the sampler's thread --------------------------------------------------------------
 
     def on_sample(self) -> None:
         """Take a recording down whose steps do not end: what follows may be anything."""
-        if self._until and now() > self._until:
+        if self._until and clock_ns() > self._until:
             self._until = 0
-            self._interrupt("a step took too long")
+            self._interrupt_main_thread("a step took too long")
 
-    def _interrupt(self, why: str) -> None:
+    def _interrupt_main_thread(self, why: str) -> None:
         """Have the main thread abandon the recording at its next line of Python."""
 
         def late(_: Any) -> int:
             try:
-                self.abandon(why)
+                self.abandon_recording(why)
             except BaseException as error:  # ctypes would print it, and drop a Ctrl-C
-                if not containment.again(error):
-                    containment.note(self.events.recorder.folder, "burst", error)
+                if not containment.repeat_signal(error):
+                    containment.note_fault(self.events.recorder.folder, "burst", error)
             return 0
 
         self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(late)
@@ -225,16 +230,16 @@ class Bursts(Listener):
         if self.closed or not self.events.recorder.facts:
             return
         if self._result is not None:
-            self._keep()
-        elif self.off is None and self.wanted is None and self._chosen():
-            self.choice.decide()
+            self._keep_recording()
+        elif self.off is None and self.wanted is None and self._is_chosen_process():
+            self.choice.plan_next()
 
-    def _chosen(self) -> bool:
+    def _is_chosen_process(self) -> bool:
         """Whether this process is one to record."""
         facts = self.events.recorder.facts
         if self.profiler is None:
             self.profiler = self.make_profiler(facts)
-            self.off = self.profiler.refused()
+            self.off = self.profiler.why_unavailable()
             if self.off is not None:
                 self.tell()
         return self.off is None and self._first_rank()
@@ -244,7 +249,7 @@ class Bursts(Listener):
         return str(rank) == "0"
 
     @property
-    def awaited(self) -> bool:
+    def is_first_awaited(self) -> bool:
         """Whether the first burst of this process is still to come or to end. Nobody waits for
         what the job itself stands in the way of."""
         to_come = self.off is None and not (self.told or self.put_off) and self._first_rank()
@@ -257,29 +262,31 @@ class Bursts(Listener):
 
     def _step_s(self) -> float:
         """Of the present steps before the recording, one like another."""
-        return median(self._present() or [0.0])
+        return median(self._present_lengths() or [0.0])
 
     def _mean_s(self) -> float:
         """Of the same steps, one with another."""
-        lengths = self._present()
+        lengths = self._present_lengths()
         return sum(lengths) / max(len(lengths), 1)
 
-    def _present(self) -> list[float]:
-        return burst_budget.present([end for end in self.events.ends.copy() if end <= self._begin])
+    def _present_lengths(self) -> list[float]:
+        return burst_budget.present_lengths(
+            [end for end in self.events.ends.copy() if end <= self._begin]
+        )
 
-    def _keep(self) -> None:
+    def _keep_recording(self) -> None:
         with self._saving:
             if self._result is not None:
-                self._save()
+                self._save_trace()
 
-    def _save(self) -> None:
+    def _save_trace(self) -> None:
         """Write the trace. Freeing it holds the interpreter's lock: that is a disturbance too."""
         if self.profiler is None:
             return
         result, self._result = self._result, None
         one, number = dict(self.told[-1]), len(self.recorded)
-        begin = now()
-        path = self.events.recorder.place(f"burst-{number}.json")
+        begin = clock_ns()
+        path = self.events.recorder.file_path(f"burst-{number}.json")
         try:
             one["bytes"] = self.profiler.save(result, path)
             one["file"] = os.path.basename(path)
@@ -287,10 +294,10 @@ class Bursts(Listener):
             one["state"] = f"not written: {error.strerror or error}"
             self.off = "a trace could not be written"
         del result
-        end = now()
+        end = clock_ns()
         one["cost_s"] += (end - begin) / 1e9
         self.spent_s += (end - begin) / 1e9
-        self.choice.cost(one["cost_s"])
+        self.choice.note_cost(one["cost_s"])
         self.windows = [*self.windows, (begin, end)]
         self.told = [*self.told[:-1], one]
         self.choice.resumed = end
@@ -321,13 +328,15 @@ class Bursts(Listener):
         }
 
 
-def install(events: Events, make_profiler: Callable[[ProcessFacts], OpProfiler]) -> Bursts | None:
+def install_bursts(
+    events: Events, make_profiler: Callable[[ProcessFacts], OpProfiler]
+) -> Bursts | None:
     """Be ready, unless it was asked not to."""
     if os.environ.get("WHYIDLE_PROFILE") == "off":
         return None
     bursts = Bursts(events, make_profiler)
     events.recording_operators = bursts.is_running
-    events.subscribe(bursts)
+    events.add_listener(bursts)
     return bursts
 
 

@@ -14,30 +14,30 @@ OF_A_FAULT = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SI
 """signals that a thread raises against itself"""
 
 
-def contain(folder: str, where: str, error: BaseException, undo: Callable[[], Any]) -> None:
+def contain_fault(folder: str, where: str, error: BaseException, undo: Callable[[], Any]) -> None:
     """Take the faulty wrapper off, note the fault once, and never raise.
 
     Except for what is not ours: an exception of the job's own signal handler (a time-out, say) that
     happened to run inside our code is raised again.
     """
-    if handling(error) is not None:
+    if signal_of_handler(error) is not None:
         raise error
     try:
         undo()
     except Exception as another:  # nothing of ours may reach the job
-        note(folder, f"{where} (taking it off)", another)
-    note(folder, where, error)
+        note_fault(folder, f"{where} (taking it off)", another)
+    note_fault(folder, where, error)
 
 
-def contained(folder: str, where: str, work: Callable[[], Any]) -> None:
+def run_contained(folder: str, where: str, work: Callable[[], Any]) -> None:
     """Do a piece of work outside any hook: in a thread of our own, or at the process's end."""
     try:
         work()
     except Exception as error:  # a traceback of ours in the job's output would be harm
-        note(folder, where, error)
+        note_fault(folder, where, error)
 
 
-def start(work: Callable[[], Any]) -> None:
+def start_thread(work: Callable[[], Any]) -> None:
     """Do it on a thread of our own, which the job's own count of threads does not see, and which
     takes none of the job's signals: one that the job holds back in all of its threads, to wait for
     it, would come to ours, and end the process. Held back before the thread begins."""
@@ -53,7 +53,7 @@ def _of_a_fault() -> set[signal.Signals]:
     return {getattr(signal, name) for name in OF_A_FAULT if hasattr(signal, name)}
 
 
-def note(folder: str, where: str, error: BaseException) -> None:
+def note_fault(folder: str, where: str, error: BaseException) -> None:
     """Write a fault down, once per place, for the diagnosis to report."""
     if where in seen:
         return
@@ -65,7 +65,7 @@ def note(folder: str, where: str, error: BaseException) -> None:
         pass
 
 
-def handling(error: BaseException) -> signal.Signals | None:
+def signal_of_handler(error: BaseException) -> signal.Signals | None:
     """The signal whose handler raised ``error``; None where no handler did."""
     codes = set()
     at: TracebackType | None = error.__traceback__
@@ -82,14 +82,14 @@ def handling(error: BaseException) -> signal.Signals | None:
     return None
 
 
-def again(error: BaseException) -> bool:
+def repeat_signal(error: BaseException) -> bool:
     """Whether a signal handler raised ``error``; if so the signal is repeated from outside.
 
     For callbacks whose exceptions Python drops, such as the collector's: without this, a Ctrl-C
     that arrives inside one would be lost.
     """
-    number = handling(error)
+    number = signal_of_handler(error)
     if number is None:
         return False
-    start(lambda: _thread.interrupt_main(number))
+    start_thread(lambda: _thread.interrupt_main(number))
     return True

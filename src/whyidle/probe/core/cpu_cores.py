@@ -12,12 +12,12 @@ from collections.abc import Collection
 _given: list[frozenset[int]] = []
 
 
-def note(given: Collection[int] | None) -> None:
+def remember_given_cores(given: Collection[int] | None) -> None:
     """Keep those that the process had before anything of its own ran; None: not known."""
     _given[:] = [] if given is None else [frozenset(given)]
 
 
-def given() -> frozenset[int] | None:
+def given_cores() -> frozenset[int] | None:
     """Their numbers; None where they are not known."""
     return _given[0] if _given else None
 
@@ -27,7 +27,7 @@ def given_count() -> float | None:
     return _within_quota(len(_given[0])) if _given else None
 
 
-def cores() -> float:
+def usable_cores() -> float:
     """Cores that the calling thread may use now: by affinity, and by the quota."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     return _within_quota(allowed or os.cpu_count() or 1)

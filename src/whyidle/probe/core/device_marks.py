@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 from ..wire import MARK
 from .events import Events
 from .listener import Listener
-from .recorder import now
+from .recorder import clock_ns
 
 STEPPED, BATCH, BACKWARD, BACKWARD_END, ASKED = 1, 2, 3, 4, 5
 NONE_BEFORE = 2
@@ -61,7 +61,7 @@ class DeviceClock(Protocol):
     def elapsed_ms(self, first: Any, last: Any) -> float:
         """Between two events that the device has come to."""
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """Whether work is being captured, rather than done: then nothing above may be called."""
 
 
@@ -92,10 +92,10 @@ class DeviceMarks(Listener):
         self._key = self._number = self._since = self._turn = 0
         look = os.environ.get("WHYIDLE_PROFILE") == "look"
         self._strides = LOOK_STRIDES if look else STRIDES
-        self._begun, self._due = now(), self._strides[0]
-        os.register_at_fork(after_in_child=self._forked)
+        self._begun, self._due = clock_ns(), self._strides[0]
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         """The device is the parent's, and so are its events: a child does not even drop them."""
         self.thread = -1
         self.events.undo.pop(self.listener, bool)()
@@ -108,80 +108,80 @@ class DeviceMarks(Listener):
     def on_batch_request(self) -> None:
         """A batch is asked for."""
         if self.open:
-            self.mark(ASKED, now())
+            self.add_mark(ASKED, clock_ns())
 
     def on_batch_ready(self, begin: int) -> None:
         """It was handed over."""
-        self.mark(BATCH, begin)
+        self.add_mark(BATCH, begin)
 
     def on_backward_begin(self, args: tuple[Any, ...]) -> None:
         """A backward pass begins."""
         if self.open:
-            self.mark(BACKWARD, now())
+            self.add_mark(BACKWARD, clock_ns())
 
     def on_backward_end(self, begin: int) -> None:
         """It is over."""
-        self.mark(BACKWARD_END, begin)
+        self.add_mark(BACKWARD_END, begin)
 
     def on_step(self, optimizer: Any) -> None:
         """An optimizer has stepped: a window ends, goes on, or begins."""
         self._since += 1
         if self.open:
-            self.mark(STEPPED, now())
-            if self.open and id(optimizer) == self._key and self._mine():
+            self.add_mark(STEPPED, clock_ns())
+            if self.open and id(optimizer) == self._key and self._is_own_thread():
                 self.waiting.append(self.open)
                 self.open = []
             return
-        moment = now()
+        moment = clock_ns()
         early = self._since < self._due and moment - self._begun < MOST_NS
-        if early or not self._mine() or self._recorded():
+        if early or not self._is_own_thread() or self._is_recorded():
             return
-        self._due = self._next((moment - self._begun) // self._since)
+        self._due = self._steps_until_window((moment - self._begun) // self._since)
         self._begun, self._since = moment, 0
-        if not self.clock.capturing():
-            self._read()
+        if not self.clock.is_capturing():
+            self._read_completed()
             if len(self.waiting) < MOST_WAITING:
                 self._key = id(optimizer)
-                self._number = self._add(STEPPED, moment, NONE_BEFORE)
+                self._number = self._record_mark(STEPPED, moment, NONE_BEFORE)
 
-    def _next(self, step_ns: int) -> int:
+    def _steps_until_window(self, step_ns: int) -> int:
         """Steps until the next window, where steps take this long."""
         self._turn = (self._turn + 1) % len(self._strides)
         stride = self._strides[self._turn]
         least = max(stride, stride * STEP_NS // max(step_ns, 1))
         return min(least, stride * LONG_STEP_NS // max(step_ns, 1)) | 1
 
-    def mark(self, kind: int, begin: int) -> None:
+    def add_mark(self, kind: int, begin: int) -> None:
         """Something of interest ends now, if a window is open."""
-        if not self.open or not self._mine():
+        if not self.open or not self._is_own_thread():
             return
-        if len(self.open) >= MOST_MARKS or self._recorded() or self.clock.capturing():
-            self._abandon()
+        if len(self.open) >= MOST_MARKS or self._is_recorded() or self.clock.is_capturing():
+            self._abandon_window()
             return
         before = self.clock.query(self.open[-1].event)
-        if self._add(kind, begin, int(before)) != self._number:
-            self._abandon()  # another stream: its order says nothing about the first
+        if self._record_mark(kind, begin, int(before)) != self._number:
+            self._abandon_window()  # another stream: its order says nothing about the first
 
-    def _mine(self) -> bool:
+    def _is_own_thread(self) -> bool:
         return threading.get_ident() == self.thread
 
-    def _recorded(self) -> bool:
+    def _is_recorded(self) -> bool:
         """A burst is to show the job's calls, not ours."""
         return self.events.recording_operators()
 
-    def _add(self, kind: int, begin: int, before: int) -> int:
+    def _record_mark(self, kind: int, begin: int, before: int) -> int:
         event = self.free.pop() if self.free else self.clock.event()
-        host = now()
+        host = clock_ns()
         number = self.clock.record(event)
         self.open.append(Mark(kind, begin, host, event, before))
         return number
 
-    def _abandon(self) -> None:
+    def _abandon_window(self) -> None:
         """An event may be recorded again whether it has completed or not."""
         self.free += [mark.event for mark in self.open]
         self.open = []
 
-    def _read(self) -> None:
+    def _read_completed(self) -> None:
         """Take what the device has come to."""
         while self.waiting and self.clock.query(self.waiting[0][-1].event):
             window = self.waiting.popleft()
@@ -189,6 +189,6 @@ class DeviceMarks(Listener):
             for mark in window:
                 ms = 0.0 if mark.event is first else self.clock.elapsed_ms(first, mark.event)
                 row = (mark.begin, mark.host, round(ms * 1e6), self.windows, mark.kind, mark.before)
-                self.events.recorder.row("device", MARK, (*row, 0))
+                self.events.recorder.add_row("device", MARK, (*row, 0))
             self.windows += 1
             self.free += [mark.event for mark in window]

@@ -15,11 +15,11 @@ EVERY_BYTES = 1 << 24
 """between looks at what is left; a recording as small as this is kept in any case"""
 
 
-class Enough(Exception):  # noqa: N818
+class QuotaReachedError(Exception):
     """No more is to be written."""
 
 
-class Room:
+class DiskQuota:
     """What one process has written, and may."""
 
     def __init__(self, folder: str) -> None:
@@ -27,17 +27,17 @@ class Room:
         self.written = 0
         self._next = EVERY_BYTES
 
-    def look(self) -> None:
+    def check_quota(self) -> None:
         """Now that so much is written: is it enough?
 
         Raises:
-            Enough: it is; with the reason.
+            QuotaReachedError: it is; with the reason.
         """
         if self.written >= MOST_BYTES:
-            raise Enough(f"{MOST_BYTES >> 20:,} MiB were recorded of one process")
+            raise QuotaReachedError(f"{MOST_BYTES >> 20:,} MiB were recorded of one process")
         if self.written >= self._next:
             self._next = self.written + EVERY_BYTES
             disk = os.statvfs(self.folder)
             left = disk.f_bavail * disk.f_frsize
             if left < LEFT_BYTES and disk.f_blocks:  # a store of objects may tell no sizes at all
-                raise Enough(f"the disk of the recording has {left >> 20:,} MiB left")
+                raise QuotaReachedError(f"the disk of the recording has {left >> 20:,} MiB left")

@@ -25,7 +25,7 @@ from .. import wire
 from ..wire import ProcessFacts
 from . import containment
 from .hook_registry import Framework, HookRegistry
-from .recorder import ANNOTATION, OP, STEP, Recorder, Short, now, tag
+from .recorder import ANNOTATION, OP, STEP, Recorder, Short, clock_ns, name_tag
 from .sampler import Sampler
 
 thread = threading.get_ident
@@ -62,7 +62,7 @@ class Events(HookRegistry):
 
     def __init__(self, recorder: Recorder, framework: Framework) -> None:
         super().__init__(recorder, framework)
-        self.imported = now()
+        self.imported = clock_ns()
         """when the framework had been imported, ns"""
         self.ends: deque[int] = deque(maxlen=512)
         """when the last steps of the lead ended, as far as they were written, ns"""
@@ -88,27 +88,29 @@ class Events(HookRegistry):
         self.recording_operators: Callable[[], bool] = bool
         """whether every operator is being recorded at this moment"""
         self.asks = None
-        self._begin()
-        os.register_at_fork(after_in_child=self._forked)
+        self._reset_state()
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
-    def _begin(self) -> None:
+    def _reset_state(self) -> None:
         """Nothing was seen yet."""
         self.add = self.recorder.short.extend
         self.steps = self.looks = self.backwards = self.batch = self.named = 0
-        self.backward = tag(self.recorder.number(self.framework.backward_label, wire.BACKWARD), OP)
+        self.backward = name_tag(
+            self.recorder.name_number(self.framework.backward_label, wire.BACKWARD), OP
+        )
         self.planned = 1
         self.lead, self.iterator, self.others = None, None, (0, 0, 0)
         self.home = 0
-        self.alert()
+        self.be_careful()
 
-    def _forked(self) -> None:
-        self._begin()
+    def _reset_after_fork(self) -> None:
+        self._reset_state()
         self.ends.clear()
         self.numbers.clear()
         self.batches.clear()
         self.sampler = None
 
-    def heed(self) -> None:
+    def update_careful(self) -> None:
         """Look whether there still is. On the thread that trains."""
         careful, often = not self.steps, False
         for one in self.listeners:
@@ -118,13 +120,19 @@ class Events(HookRegistry):
 
     # -- spans --------------------------------------------------------------------------------
 
-    def span(self, role: str, label: str, kind: int, begin: int) -> None:
+    def add_span(self, role: str, label: str, kind: int, begin: int) -> None:
         """Record what ends now."""
-        self._numbered(self.recorder.number(label, role), kind, begin)
+        self._add_numbered_span(self.recorder.name_number(label, role), kind, begin)
 
-    def _numbered(self, number: int, kind: int, begin: int) -> None:
+    def _add_numbered_span(self, number: int, kind: int, begin: int) -> None:
         """The same, where the number of the name is known."""
-        span = (begin, now(), thread(), number, kind)  # first: a flush in between takes ``add``
+        span = (
+            begin,
+            clock_ns(),
+            thread(),
+            number,
+            kind,
+        )  # first: a flush in between takes ``add``
         self.recorder.add(span)
 
     def _on_written(self, spans: list[Short]) -> None:
@@ -143,24 +151,24 @@ class Events(HookRegistry):
         number = self.numbers.get(kind)
         if number is None:
             role, label = self.framework.name_batch(kind)
-            number = self.numbers[kind] = self.recorder.number(label, role)
+            number = self.numbers[kind] = self.recorder.name_number(label, role)
         if thread() == self.home:
-            self.batch = tag(number, ANNOTATION)
+            self.batch = name_tag(number, ANNOTATION)
             self.batches.add(self.batch)
             self.iterator = kind
-            self.add((self.batch, begin, now()))
+            self.add((self.batch, begin, clock_ns()))
         else:
-            self._numbered(number, ANNOTATION, begin)
+            self._add_numbered_span(number, ANNOTATION, begin)
 
     def backward_ended(self, begin: int) -> None:
         """A backward pass ends now, and somebody may want to hear of it."""
-        self.span(wire.BACKWARD, self.framework.backward_label, OP, begin)
-        self.emit("on_backward_end", begin)
+        self.add_span(wire.BACKWARD, self.framework.backward_label, OP, begin)
+        self.notify("on_backward_end", begin)
         if not self.steps:
             self.backwards += 1
             if self.backwards == BACKWARDS:
-                self.trains(None)  # its optimizer is none of the framework's
-        self.heed()
+                self.start_reporting(None)  # its optimizer is none of the framework's
+        self.update_careful()
 
     def number_optimizer(self, optimizer: Any) -> int:
         """The number of the name of an optimizer's steps. Those that take turns are told apart."""
@@ -169,8 +177,8 @@ class Events(HookRegistry):
             kind = self.framework.name_optimizer(optimizer)
             same = sum(known.startswith(kind) for known in self.optimizers.values())
             label = self.optimizers[id(optimizer)] = f"{kind} ({same + 1})" if same else kind
-            self.emit("on_optimizer", label, optimizer)
-        number = self.recorder.number(label, wire.OPTIMIZER)
+            self.notify("on_optimizer", label, optimizer)
+        number = self.recorder.name_number(label, wire.OPTIMIZER)
         return self.numbers.setdefault(id(optimizer), number)
 
     def other_stepped(self, optimizer: Any, begin: int, end: int) -> None:
@@ -189,38 +197,38 @@ class Events(HookRegistry):
         count = count + 1 if of_lead == before else 1
         self.others = (others + 1, of_lead, count)
         if self.lead is None or count > MOST_OTHERS:  # the job has made a new one
-            self.named = tag(number, STEP)
+            self.named = name_tag(number, STEP)
             self.lead = id(optimizer)
 
     def step_skipped(self, optimizer: Any, begin: int) -> None:
         """A step of an optimizer that was left out ends now: a step all the same."""
-        self._numbered(self.number_optimizer(optimizer), ANNOTATION, begin)
+        self._add_numbered_span(self.number_optimizer(optimizer), ANNOTATION, begin)
         self.steps += 1
         if self.steps >= self.planned:
-            self._look(optimizer)
+            self._run_due_work(optimizer)
 
     def step_marked(self) -> None:
         """The user says that a step ends here."""
-        self.span(wire.STEP_MARKED, "whyidle.step", ANNOTATION, now())
+        self.add_span(wire.STEP_MARKED, "whyidle.step", ANNOTATION, clock_ns())
         self.steps += 1
-        self.trains(None)
-        self.emit("on_step", None)
-        self.heed()
+        self.start_reporting(None)
+        self.notify("on_step", None)
+        self.update_careful()
 
-    def attend(self, optimizer: Any) -> None:
+    def attend_step(self, optimizer: Any) -> None:
         """It has stepped, and there may be more to do than to record that."""
         if self.steps >= self.planned:
-            self._look(optimizer)
-        self.emit("on_step", optimizer)
-        self.heed()
+            self._run_due_work(optimizer)
+        self.notify("on_step", optimizer)
+        self.update_careful()
 
-    def _look(self, optimizer: Any) -> None:
+    def _run_due_work(self, optimizer: Any) -> None:
         """After the first step, and some later ones."""
         if self.steps >= LOOKS[self.looks]:
             self.looks += 1
             if self.steps == 1:
-                self.trains(optimizer)
-            self.emit("on_look")
+                self.start_reporting(optimizer)
+            self.notify("on_look")
         full, self.full = self.full, None
         self.planned = LOOKS[self.looks]
         if full is not None:
@@ -237,28 +245,28 @@ class Events(HookRegistry):
 
     # -- the life of the process --------------------------------------------------------------
 
-    def trains(self, optimizer: Any) -> None:
+    def start_reporting(self, optimizer: Any) -> None:
         """From now on this process reports."""
         if self.recorder.facts:
             return
-        self.watch()
+        self.watch_thread()
         self.home = thread()
         self.recorder.live_in(self.home)
         if self.sampler is not None:
             self.sampler.follow(self.home)
         self.recorder.facts = self.framework.describe_training(optimizer)
-        self.emit("on_training_begin", optimizer)
+        self.notify("on_training_begin", optimizer)
         if multiprocessing.parent_process() is not None:
             self.finish_with_child()
 
-    def watch(self) -> None:
+    def watch_thread(self) -> None:
         """Look at what this thread does from now on."""
         if self.sampler is None:
             # what another thread wants can be missed, but not for long
-            chores = (lambda: self.emit("on_chore"), self.alert)
+            chores = (lambda: self.notify("on_chore"), self.be_careful)
             self.sampler = Sampler(self.recorder, thread(), chores, self._tell_presence)
             if self.heard["on_sample"]:
-                self.sampler.looking = lambda: self.emit("on_sample")
+                self.sampler.looking = lambda: self.notify("on_sample")
             self.sampler.start()
 
     def _tell_presence(self) -> None:
@@ -269,40 +277,40 @@ class Events(HookRegistry):
         try:
             found = self.framework.describe_process()
         except Exception as error:  # contained: nothing is told of it
-            self.fault("presence", error)
+            self.remove_faulty("presence", error)
             return
         if found is not None:
             recorder.presence = {**found, "thread": threading.main_thread().ident}
 
-    def finish(self, *, dying: bool = True) -> None:
+    def finish_recording(self, *, dying: bool = True) -> None:
         """The process ends: nothing of ours may run while its interpreter falls apart. Or, where it
         is not ``dying``, the recording ends before it."""
-        containment.contained(self.recorder.folder, "the end", lambda: self._finish(dying))
+        containment.run_contained(self.recorder.folder, "the end", lambda: self._write_rest(dying))
 
-    def _finish(self, dying: bool) -> None:
+    def _write_rest(self, dying: bool) -> None:
         if "gc" in self.undo:
             self.undo.pop("gc")()
         if "burst" in self.undo:
-            containment.contained(self.recorder.folder, "burst", self.undo["burst"])
+            containment.run_contained(self.recorder.folder, "burst", self.undo["burst"])
         sampler, self.sampler = self.sampler, None
         if sampler is not None and not sampler.stop():
             return  # it hangs in a write, and so would we
         recorder = self.recorder
         if recorder.facts and not recorder.broken:
-            self.emit("on_process_end")
+            self.notify("on_process_end")
             died = _died_of() if dying else {}
-            recorder.facts = {**recorder.facts, "ended": now(), **died}
+            recorder.facts = {**recorder.facts, "ended": clock_ns(), **died}
         elif sampler is not None:
             self._tell_presence()
             if recorder.presence:
-                recorder.presence = {**recorder.presence, "ended": now(), **_died_of()}
+                recorder.presence = {**recorder.presence, "ended": clock_ns(), **_died_of()}
         if recorder.facts or recorder.documents or recorder.presence:
-            recorder.flush()
-        recorder.end()
+            recorder.flush_records()
+        recorder.end_recording()
 
     def finish_with_child(self) -> None:
         """Have a child of ``multiprocessing`` finish: forked ones run no ``atexit``."""
-        multiprocessing.util.Finalize(None, self.finish, exitpriority=10)
+        multiprocessing.util.Finalize(None, self.finish_recording, exitpriority=10)
 
 
 def _died_of() -> ProcessFacts:

@@ -9,7 +9,7 @@ from ..wire import ProcessFacts
 from . import containment
 from .listener import EVENTS, Heard, Listener
 from .patching import Wrap, replace_function
-from .recorder import Recorder, now
+from .recorder import Recorder, clock_ns
 
 
 class Framework(Protocol):
@@ -90,17 +90,17 @@ class HookRegistry(HotSlots):
 
     # -- listeners ----------------------------------------------------------------------------
 
-    def subscribe(self, listener: Listener) -> None:
+    def add_listener(self, listener: Listener) -> None:
         """Have a listener hear of what it overrides, until ``undo`` of its name is called."""
 
         def unsubscribe() -> None:
-            self._listen([one for one in self.listeners if one is not listener])
-            listener.close()
+            self._set_listeners([one for one in self.listeners if one is not listener])
+            listener.stop_listening()
 
-        self._listen([*self.listeners, listener])
+        self._set_listeners([*self.listeners, listener])
         self.undo[listener.listener] = unsubscribe
 
-    def _listen(self, listeners: list[Listener]) -> None:
+    def _set_listeners(self, listeners: list[Listener]) -> None:
         self.listeners = tuple(listeners)
         for event in EVENTS:
             silent = getattr(Listener, event)
@@ -109,35 +109,35 @@ class HookRegistry(HotSlots):
                 for one in listeners
                 if getattr(type(one), event) is not silent
             )
-        self.alert()
+        self.be_careful()
 
-    def emit(self, event: str, *args: Any) -> None:
+    def notify(self, event: str, *args: Any) -> None:
         """Tell the listeners of an event."""
         for where, hear in self.heard[event]:
-            self.contained(where, hear, *args)
+            self.run_contained(where, hear, *args)
 
-    def alert(self) -> None:
+    def be_careful(self) -> None:
         """There may be more to do in hooks than to record. From any thread."""
         self.careful, self.due = True, 0
 
     # -- faults and patches -------------------------------------------------------------------
 
-    def contained(self, where: str, work: Callable[..., Any], *args: Any) -> None:
+    def run_contained(self, where: str, work: Callable[..., Any], *args: Any) -> None:
         """A hook's work, none of whose faults reaches the job."""
         try:
             if where not in self.off:
                 work(*args)
         except Exception as error:  # contained, counted, and the hook taken off
-            self.failed(where, error)
+            self.report_failure(where, error)
 
-    def failed(self, where: str, error: Exception) -> None:
+    def report_failure(self, where: str, error: Exception) -> None:
         """A hook of ours failed: it comes off, unless the job is at its limit."""
         if not isinstance(error, (RecursionError, MemoryError)):
-            self.fault(where, error)
+            self.remove_faulty(where, error)
 
-    def fault(self, where: str, error: BaseException) -> None:
+    def remove_faulty(self, where: str, error: BaseException) -> None:
         """A hook of ours failed: it comes off."""
-        containment.contain(self.recorder.folder, where, error, lambda: self._take_off(where))
+        containment.contain_fault(self.recorder.folder, where, error, lambda: self._take_off(where))
 
     def _take_off(self, where: str) -> None:
         """Where a hook cannot come off, it shall not fail in every step."""
@@ -146,7 +146,7 @@ class HookRegistry(HotSlots):
             self.off.add(where)
             undo()
 
-    def patch(self, where: str, owner: Any, name: str, wrap: Wrap) -> None:
+    def patch_function(self, where: str, owner: Any, name: str, wrap: Wrap) -> None:
         """Replace ``owner.name`` by what ``wrap`` makes of it; ``where`` takes it off again."""
         self.undo[where] = replace_function(owner, name, wrap)
 
@@ -160,12 +160,12 @@ class HookRegistry(HotSlots):
             def wrapper(*args: Any, **kwargs: Any) -> Any:
                 if is_tracing():  # then there is nothing to see in here
                     return original(*args, **kwargs)
-                begin = now()
+                begin = clock_ns()
                 try:
                     return original(*args, **kwargs)
                 finally:
-                    self.contained(where, record, args[0] if args else None, begin)
+                    self.run_contained(where, record, args[0] if args else None, begin)
 
             return wrapper
 
-        self.patch(where, owner, name, recording)
+        self.patch_function(where, owner, name, recording)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Waiter:
+class ModuleWaiter:
     """A finder that finds nothing itself: it lets the others find a module, and calls ``wake`` with
     it once the job has imported it; with None where that cannot be waited for."""
 
@@ -28,12 +28,12 @@ class Waiter:
                 break
         loader = getattr(spec, "loader", None)
         if hasattr(loader, "exec_module") and hasattr(loader, "__dict__"):
-            self._afterwards(loader)
+            self._wrap_loader(loader)
         elif spec is not None:
             self.wake(None)  # it cannot be waited for
         return spec
 
-    def _afterwards(self, loader: Any) -> None:
+    def _wrap_loader(self, loader: Any) -> None:
         original = loader.exec_module
 
         def exec_module(module: Any) -> None:
@@ -61,6 +61,6 @@ def once_there(name: str, attribute: str, work: Callable[[Any], None]) -> Callab
         if hasattr(module, attribute):
             work(module)
 
-    waiter = Waiter(name, wake)
+    waiter = ModuleWaiter(name, wake)
     sys.meta_path.insert(0, waiter)
     return leave

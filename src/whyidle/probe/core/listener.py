@@ -58,7 +58,7 @@ class Listener:
     def on_process_end(self) -> None:
         """The process ends, before its last records are written."""
 
-    def close(self) -> None:
+    def stop_listening(self) -> None:
         """It hears of nothing any more."""
 
 

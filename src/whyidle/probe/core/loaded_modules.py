@@ -16,24 +16,26 @@ from .own_files import FOLDER
 INSTALLED = {"site-packages", "dist-packages"}
 
 
-def files() -> dict[str, list[str]]:
+def loaded_files() -> dict[str, list[str]]:
     """Whole path of each file, over links -> the folders that its name as a module starts from;
     none for a script, and for what is only seen to run."""
     found: dict[str, set[str]] = {}
-    named = [(module, path) for module in list(sys.modules.values()) if (path := _file(module))]
+    named = [
+        (module, path) for module in list(sys.modules.values()) if (path := _module_file(module))
+    ]
     for module, path in named:
         if not is_installed(path):
             real = os.path.realpath(path)
             name = getattr(vars(module).get("__spec__"), "name", None) or ""
-            starts = {start for each in (path, real) if (start := _start(each, name))}
+            starts = {start for each in (path, real) if (start := _module_root(each, name))}
             found.setdefault(real, set()).update(map(os.path.realpath, starts))
-    for path in _running():
+    for path in _executed_files():
         found.setdefault(os.path.realpath(path), set())
-    hiding = {start for starts in found.values() for start in starts if _hides(start)}
+    hiding = {start for starts in found.values() for start in starts if _hides_other_module(start)}
     return {path: sorted(starts - hiding) for path, starts in found.items()}
 
 
-def _file(module: Any) -> str:
+def _module_file(module: Any) -> str:
     """A module's; empty for what has none, and for what only stands in for one."""
     path = getattr(module, "__dict__", {}).get("__file__")
     ours = getattr(module, "__dict__", {}).get("__name__", "")
@@ -46,7 +48,7 @@ def is_installed(path: str) -> bool:
     return path.startswith((library, "<")) or bool(INSTALLED & set(path.split(os.sep)))
 
 
-def _running() -> Iterator[str]:
+def _executed_files() -> Iterator[str]:
     """What is executed at this moment: a script that a profiler started is nobody's module."""
     for top in sys._current_frames().values():
         frame: Any = top
@@ -57,7 +59,7 @@ def _running() -> Iterator[str]:
             frame = frame.f_back
 
 
-def _start(path: str, name: str) -> str:
+def _module_root(path: str, name: str) -> str:
     """The folder from which a file is a module of that name; empty where it is none."""
     base = os.path.splitext(path)[0]
     if os.path.basename(base) == "__init__":
@@ -66,12 +68,12 @@ def _start(path: str, name: str) -> str:
     return base[: -len(tail)] if name and base.endswith(tail) else ""
 
 
-def _hides(start: str) -> bool:
+def _hides_other_module(start: str) -> bool:
     """Whether a folder has a module of the same name as one that was loaded from elsewhere."""
     for name in os.listdir(start):
         whole = os.path.join(start, name)
         package = os.path.isfile(os.path.join(whole, "__init__.py"))
-        loaded = _file(sys.modules.get(name if package else name.removesuffix(".py")))
+        loaded = _module_file(sys.modules.get(name if package else name.removesuffix(".py")))
         if (package or name.endswith(".py")) and loaded:
             places = (loaded, os.path.realpath(loaded))
             real = os.path.realpath(whole)

@@ -12,13 +12,13 @@ class OpProfiler(Protocol):
     """whether a GPU's kernels are recorded, which is dearer"""
     running: bool
 
-    def refused(self) -> str | None:
+    def why_unavailable(self) -> str | None:
         """Why this process cannot be recorded at all."""
 
     def busy(self) -> str | None:
         """Why not right now, on this thread."""
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """Whether what this thread gives the device is captured, rather than done."""
 
     def stay(self) -> None:

@@ -13,7 +13,7 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 _NOTHING = object()
 
 
-def put(owner: Any, name: str, wrapper: Any) -> Callable[[], None]:
+def set_attribute(owner: Any, name: str, wrapper: Any) -> Callable[[], None]:
     """Set ``owner.name``; what is returned takes it off again. That leaves what somebody else has
     set since, or another hook of ours, with this one inside it: it finds nothing to write into or,
     having failed, only passes on (``Events.off``). What the owner holds itself is put back, not
@@ -40,7 +40,7 @@ def replace_function(owner: Any, name: str, wrap: Wrap) -> Callable[[], None]:
     owners = [owner]
     if home is not None and home is not owner and getattr(home, name, None) is original:
         owners.append(home)  # where it was defined, or it could not be pickled by its name
-    undoes = [put(each, name, wrapper) for each in owners]
+    undoes = [set_attribute(each, name, wrapper) for each in owners]
 
     def undo() -> None:
         for each in undoes:

@@ -15,14 +15,14 @@ from typing import Any
 
 from . import containment
 from .events import Events
-from .patching import put
+from .patching import set_attribute
 from .sampler import PARTING_S
 
 CALLS = ("_exit", "execv", "execve")
 """every other ``os.exec...`` calls one of them"""
 
 
-def install(events: Events) -> None:
+def install_exit_hooks(events: Events) -> None:
     """Write before any of ``CALLS``."""
     for name in CALLS:
         if hasattr(os, name):
@@ -35,11 +35,11 @@ def _wrap(events: Events, name: str) -> None:
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        events.contained(where, leave, events)
+        events.run_contained(where, leave, events)
         return original(*args, **kwargs)
 
     wrapper.__module__ = "os"  # by which it can be pickled
-    events.undo[where] = put(os, name, wrapper)
+    events.undo[where] = set_attribute(os, name, wrapper)
 
 
 def leave(events: Events) -> None:
@@ -52,9 +52,9 @@ def leave(events: Events) -> None:
 
     def write() -> None:
         try:
-            containment.contained(recorder.folder, "leaving", recorder.flush)
+            containment.run_contained(recorder.folder, "leaving", recorder.flush_records)
         finally:
             written.release()
 
-    containment.start(write)
+    containment.start_thread(write)
     written.acquire(timeout=PARTING_S)

@@ -24,7 +24,7 @@ from typing import Any
 from .. import wire
 from ..wire import MAGIC, SAMPLE, SPAN, ProcessFacts
 from . import containment
-from .disk_quota import Enough, Room
+from .disk_quota import DiskQuota, QuotaReachedError
 
 APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 """plain calls: a file object asks the job for the interpreter's lock twice as often"""
@@ -39,7 +39,7 @@ MOST_STACKS = 20_000
 MOST_EARLY = 1 << 12
 """stack samples kept of a process that tells nothing yet; they come ten times a second"""
 
-now = time.perf_counter_ns
+clock_ns = time.perf_counter_ns
 """the clock of every record, ns; shared by all processes of a host"""
 
 RUNTIME, OP, PYTHON, ANNOTATION, OVERHEAD = range(5)
@@ -49,7 +49,7 @@ STEP = 5
 OPTIMIZER = "whyidle::optimizer"
 
 
-def tag(number: int, kind: int) -> int:
+def name_tag(number: int, kind: int) -> int:
     """The number of a name and a kind in one. Negative, so that no time is taken for one."""
     return -1 - (number << 3 | kind)
 
@@ -66,14 +66,14 @@ class Recorder:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.short: deque[int] = deque(maxlen=MOST_SHORT)
-        self.heard: Callable[[list[Short]], None] = _nobody
+        self.heard: Callable[[list[Short]], None] = _ignore_spans
         """is told of the spans that were kept the short way, on the thread that writes them"""
-        self.ended: Callable[[], None] = _nothing
+        self.ended: Callable[[], None] = _ignore_end
         """is told that nothing is recorded any more"""
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)
+        self._reset_after_fork()
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
-    def _forget(self) -> None:
+    def _reset_after_fork(self) -> None:
         """A forked child records for itself, from nothing."""
         self.facts: ProcessFacts = {}
         self.presence: ProcessFacts = {}
@@ -91,7 +91,7 @@ class Recorder:
         self.dropped = 0
         """how often more spans waited than were kept"""
         self.broken = False
-        self.room = Room(self.folder)
+        self.room = DiskQuota(self.folder)
         self._key = str(os.getpid())
         self._written = {"names": 0, "stacks": 0}
         self._begun = self._keyed = False
@@ -100,26 +100,26 @@ class Recorder:
         self._lock, self._taking = threading.Lock(), threading.Lock()
         self._naming = threading.Lock()
 
-    def number(self, label: str, role: str = wire.NO_ROLE) -> int:
+    def name_number(self, label: str, role: str = wire.NO_ROLE) -> int:
         """The number of a name; the same name always has the same number."""
         name = wire.join_name(role, label)
         found = self.names.get(name)
-        return self._new(self.names, name) if found is None else found
+        return self._assign_number(self.names, name) if found is None else found
 
-    def stack(self, text: str) -> int:
+    def stack_number(self, text: str) -> int:
         """The number of a stack, written innermost frame first, ``file(line): function;...``;
         -1 where there are so many that no more are kept."""
         found = self.stacks.get(text, -1)
         if found < 0 and len(self.stacks) < MOST_STACKS:
-            found = self._new(self.stacks, text)
+            found = self._assign_number(self.stacks, text)
         return found
 
-    def _new(self, numbered: dict[str, int], text: str) -> int:
+    def _assign_number(self, numbered: dict[str, int], text: str) -> int:
         """Rare; two threads must not give one number to two texts."""
         with self._naming:
             return numbered.setdefault(text, len(numbered))
 
-    def row(self, suffix: str, layout: struct.Struct, row: tuple[int, ...]) -> None:
+    def add_row(self, suffix: str, layout: struct.Struct, row: tuple[int, ...]) -> None:
         """A record of any other kind, for ``PID.suffix``."""
         if self._rows < MOST_WAITING and not self.broken:
             found = self.tables.get(suffix)
@@ -128,7 +128,7 @@ class Recorder:
             found[1].append(row)
             self._rows += 1
 
-    def sample(self, row: Sample) -> None:
+    def add_sample(self, row: Sample) -> None:
         """A look at a stack, as in ``SAMPLE``, unless the stack has no number."""
         if row[3] >= 0 and len(self.samples) < MOST_WAITING and not self.broken:
             self.samples.append(row)
@@ -137,13 +137,13 @@ class Recorder:
         """What is kept the short way is this thread's from now on."""
         with self._taking:
             if thread != self.home:
-                self.spans.extend(_long(self._taken_short(), self.home))
+                self.spans.extend(_expand_spans(self._taken_short(), self.home))
                 self.home = thread
 
     def _taken_short(self) -> list[Short]:
-        return _spans([self.short.popleft() for _ in range(len(self.short))])
+        return _unpack_spans([self.short.popleft() for _ in range(len(self.short))])
 
-    def flush(self) -> None:
+    def flush_records(self) -> None:
         """Write what waits. May be called from any thread, at any time."""
         with self._lock:
             with self._taking:
@@ -151,40 +151,40 @@ class Recorder:
             self.heard(short)
             spans, self.spans = self.spans, deque(maxlen=0 if self.broken else MOST_WAITING)
             self.add = self.spans.append
-            samples = self._taken()
+            samples = self._take_samples()
             tables, self.tables = self.tables, {}
             self._rows = 0
             if self.broken:
                 return
             try:
-                self._write_spans(sorted([*spans, *_long(short, home)], key=_END))
+                self._write_spans(sorted([*spans, *_expand_spans(short, home)], key=_END))
                 self._write_rest(samples, tables)
-                self.room.look()
-            except (OSError, Enough) as error:
-                containment.note(self.folder, "writing", error)
-                self._end()
-                if isinstance(error, Enough) and self.facts:
+                self.room.check_quota()
+            except (OSError, QuotaReachedError) as error:
+                containment.note_fault(self.folder, "writing", error)
+                self._drop_records()
+                if isinstance(error, QuotaReachedError) and self.facts:
                     with suppress(OSError):  # no room for that either
-                        self._replace("facts.json", {**self.facts, "enough": str(error)})
+                        self._replace_document("facts.json", {**self.facts, "enough": str(error)})
             self.dropped += len(spans) == MOST_WAITING or 3 * len(short) >= MOST_SHORT - 3
 
     @property
-    def _telling(self) -> bool:
+    def _is_reporting(self) -> bool:
         return bool(self.facts or self.presence or "worker.json" in self.documents)
 
-    def _taken(self) -> list[Any]:
+    def _take_samples(self) -> list[Any]:
         """Samples to be written; those of a start-up wait until it is known whose they are."""
-        if not self._telling and len(self.samples) < MOST_EARLY and not self.broken:
+        if not self._is_reporting and len(self.samples) < MOST_EARLY and not self.broken:
             return []
         samples, self.samples = self.samples, []
         return samples
 
-    def end(self) -> None:
+    def end_recording(self) -> None:
         """Record nothing any more, and keep nothing in memory."""
         with self._lock:
-            self._end()
+            self._drop_records()
 
-    def _end(self) -> None:
+    def _drop_records(self) -> None:
         self.broken = True
         self.spans = deque(maxlen=0)
         self.add = self.spans.append
@@ -196,29 +196,29 @@ class Recorder:
         if "worker.json" in self.documents or not (self.facts or spans):
             return
         self._choose_key()
-        work = self.number(OPTIMIZER, wire.OPTIMIZER_OPERATORS)
-        self._texts("names", self.names)
+        work = self.name_number(OPTIMIZER, wire.OPTIMIZER_OPERATORS)
+        self._write_texts("names", self.names)
         magic = b"" if self._begun else MAGIC
-        self._append("spans", magic + b"".join(starmap(SPAN.pack, _rows(spans, work))))
+        self._append_bytes("spans", magic + b"".join(starmap(SPAN.pack, _pack_rows(spans, work))))
         self._begun = True
 
     def _write_rest(self, samples: list[Any], tables: dict[str, Any]) -> None:
-        if not self._telling:
+        if not self._is_reporting:
             return  # neither trains nor loads for a process that might, as far as is known
         if "worker.json" not in self.documents:
             self._choose_key()
-        self._texts("stacks", self.stacks)
-        self._append("samples", b"".join(SAMPLE.pack(*sample) for sample in samples))
+        self._write_texts("stacks", self.stacks)
+        self._append_bytes("samples", b"".join(SAMPLE.pack(*sample) for sample in samples))
         for suffix, (layout, rows) in tables.items():
-            self._append(suffix, b"".join(layout.pack(*row) for row in rows))
+            self._append_bytes(suffix, b"".join(layout.pack(*row) for row in rows))
         own = (("facts.json", self.facts), ("seen.json", self.presence))
         for suffix, document in (*own, *self.documents.items()):
             if document and self._told.get(suffix) != document:
                 self._told[suffix] = dict(document)
-                self._replace(suffix, document)
+                self._replace_document(suffix, document)
 
-    def _replace(self, suffix: str, document: Any) -> None:
-        place = self.place(suffix)
+    def _replace_document(self, suffix: str, document: Any) -> None:
+        place = self.file_path(suffix)
         text = json.dumps(document)  # at once, in C: ``dump`` is Python's, and the job waits for it
         with open(place + "~", "w", encoding="utf-8") as file:
             file.write(text)
@@ -230,20 +230,20 @@ class Recorder:
             return
         self._keyed = True
         turn = 1
-        while os.path.exists(self.place("spans")) or os.path.exists(self.place("samples")):
+        while os.path.exists(self.file_path("spans")) or os.path.exists(self.file_path("samples")):
             turn += 1
             self._key = f"{os.getpid()}-{turn}"
 
-    def _texts(self, suffix: str, numbered: dict[str, int]) -> None:
+    def _write_texts(self, suffix: str, numbered: dict[str, int]) -> None:
         done, texts = self._written[suffix], list(numbered)
         if len(texts) > done:
             lines = "".join(text.replace("\n", " ") + "\n" for text in texts[done:])
-            self._append(suffix, lines.encode("utf-8", "replace"))
+            self._append_bytes(suffix, lines.encode("utf-8", "replace"))
             self._written[suffix] = len(texts)
 
-    def _append(self, suffix: str, data: bytes) -> None:
+    def _append_bytes(self, suffix: str, data: bytes) -> None:
         if data:
-            file = os.open(self.place(suffix), APPENDING, 0o666)
+            file = os.open(self.file_path(suffix), APPENDING, 0o666)
             try:
                 while data:
                     written = os.write(file, data)
@@ -252,7 +252,7 @@ class Recorder:
             finally:
                 os.close(file)
 
-    def place(self, suffix: str) -> str:
+    def file_path(self, suffix: str) -> str:
         """The path of one of this process's files."""
         return os.path.join(self.folder, f"{self._key}.{suffix}")
 
@@ -260,15 +260,15 @@ class Recorder:
 _END = itemgetter(1)
 
 
-def _nobody(spans: list[Short]) -> None:
+def _ignore_spans(spans: list[Short]) -> None:
     """Nobody wants to hear of them."""
 
 
-def _nothing() -> None:
+def _ignore_end() -> None:
     """Nobody wants to hear of that."""
 
 
-def _spans(numbers: list[int]) -> list[Short]:
+def _unpack_spans(numbers: list[int]) -> list[Short]:
     """Three numbers each. Of one that was kept in part, as the queue was full or there was no
     memory, what is left is passed over."""
     tags, begins, ends = numbers[::3], numbers[1::3], numbers[2::3]
@@ -284,12 +284,12 @@ def _spans(numbers: list[int]) -> list[Short]:
     return found
 
 
-def _long(spans: list[Short], thread: int) -> list[tuple[int, int, int, int, int]]:
+def _expand_spans(spans: list[Short], thread: int) -> list[tuple[int, int, int, int, int]]:
     """Spans as ``Recorder.add`` takes them."""
     return [(begin, end, thread, -1 - tag >> 3, -1 - tag & 7) for tag, begin, end in spans]
 
 
-def _rows(spans: list[Any], work: int) -> list[Any]:
+def _pack_rows(spans: list[Any], work: int) -> list[Any]:
     """Rows as ``SPAN`` packs them; ``work`` is the number of the name of an optimizer's operators.
     All of it takes the job's interpreter from it, so nothing is called for each row."""
     rows = []

@@ -31,7 +31,7 @@ from typing import Any
 
 from . import containment
 from .own_files import FOLDER
-from .recorder import FLUSH_S, Recorder, now
+from .recorder import FLUSH_S, Recorder, clock_ns
 from .thread_stacks import frames_of
 
 PERIOD_S = 0.02
@@ -69,7 +69,7 @@ _OWN = (FOLDER, *(folder + os.sep for folder in (_DRIVER,) if folder))
 Python stands for a device's driver"""
 
 
-def _nothing() -> None:
+def _no_function() -> None:
     """No word is wanted of this process before it trains."""
 
 
@@ -82,7 +82,7 @@ class Sampler:
         recorder: Recorder,
         thread: int,
         chores: Sequence[Callable[[], Any]] = (),
-        seen: Callable[[], Any] = _nothing,
+        seen: Callable[[], Any] = _no_function,
     ) -> None:
         self.recorder = recorder
         self.seen = seen
@@ -93,13 +93,13 @@ class Sampler:
         self.period_s = PERIOD_S
         self.looks = 0
         self.spent_s = self.look_s = self.others_s = self.begun = 0.0
-        self.stacks = Stacks(recorder)
+        self.stacks = StackTable(recorder)
         self._first: tuple[int, int, int] | None = None
         self._due = 0
-        self._chance = now() & 0xFFFFFFFF
-        self._clock = _Clock(_native(thread))
+        self._chance = clock_ns() & 0xFFFFFFFF
+        self._clock = _ThreadClock(_native_id(thread))
         self._last = (0, 0)
-        self._own = _Clock(None)
+        self._own = _ThreadClock(None)
         self._asleep, self._running = _thread.allocate_lock(), _thread.allocate_lock()
         self._asleep.acquire()  # whoever releases it wakes the thread for the last time
 
@@ -107,16 +107,16 @@ class Sampler:
         """Watch another thread from now on."""
         if thread != self.watched:
             self._first = None
-            self.watched, self._clock, self._last = thread, _Clock(_native(thread)), (0, 0)
+            self.watched, self._clock, self._last = thread, _ThreadClock(_native_id(thread)), (0, 0)
 
     def start(self) -> None:
         """Begin."""
         self._running.acquire()
-        containment.start(self._contained)
+        containment.start_thread(self._contained)
 
     def _contained(self) -> None:
         try:
-            containment.contained(self.recorder.folder, "sampler", self.run)
+            containment.run_contained(self.recorder.folder, "sampler", self.run_loop)
         finally:
             self._running.release()
 
@@ -126,23 +126,23 @@ class Sampler:
         C++ code that must not be left."""
         with contextlib.suppress(RuntimeError):  # it was asked before
             self._asleep.release()
-        last, (before, _) = time.monotonic() + LAST_S, self._own.read()
+        last, (before, _) = time.monotonic() + LAST_S, self._own.read_clock()
         while not self._running.acquire(timeout=PARTING_S):
-            ran, _ = self._own.read()
+            ran, _ = self._own.read_clock()
             if ran <= before or time.monotonic() > last:
                 return False
             before = ran
         self._running.release()
         return True
 
-    def run(self) -> None:
+    def run_loop(self) -> None:
         """Look, and write now and then, until the process ends."""
-        self._own = _Clock(threading.get_native_id())
+        self._own = _ThreadClock(threading.get_native_id())
         written = done = begun = self.begun = time.monotonic()
         while not self.recorder.broken:
             training = bool(self.recorder.facts or self.recorder.documents)
             early = WAITING_S if time.monotonic() - begun < PATIENCE_S else RARELY_S
-            if self.look(self.period_s if training else early):
+            if self.take_sample(self.period_s if training else early):
                 return
             if self.looking is not None:
                 self.looking()
@@ -154,13 +154,13 @@ class Sampler:
                 self._do_chores()
             if moment - written > FLUSH_S * (1 if self.looks < EARLY_LOOKS else LATER):
                 written = moment
-                self.recorder.flush()
+                self.recorder.flush_records()
 
     def _do_chores(self) -> None:
         begin = time.thread_time()
-        ran, waited = self._clock.read()
+        ran, waited = self._clock.read_clock()
         if self._first is None or ran < self._first[0]:
-            self._first = (ran, waited, now())
+            self._first = (ran, waited, clock_ns())
         for chore in self.chores:
             chore()
         self.others_s += time.thread_time() - begin
@@ -172,41 +172,41 @@ class Sampler:
             "cpu_s": round(time.thread_time(), 6),
             "elapsed_s": round(time.monotonic() - self.begun, 6),
             "core_wait_s": (waited - self._first[1]) / 1e9 if ran >= 0 else None,
-            "core_seen_s": (now() - self._first[2]) / 1e9,
+            "core_seen_s": (clock_ns() - self._first[2]) / 1e9,
         }
         if self.recorder.facts:
             self.recorder.facts["sampler"] = told
 
-    def look(self, period_s: float) -> bool:
+    def take_sample(self, period_s: float) -> bool:
         """Wait, then record one sample of the watched thread, dated when the lock was asked for.
         Whether it was asked to stop, and recorded nothing."""
-        begin = now()
-        wanted = self._next(begin, int(period_s * 1e9))
-        _, before = self._own.read()
-        slept = _sleeps()
+        begin = clock_ns()
+        wanted = self._next_sample_time(begin, int(period_s * 1e9))
+        _, before = self._own.read_clock()
+        slept = _count_sleeps()
         if self._asleep.acquire(timeout=(wanted - begin) / 1e9):
             return True
-        got, begun, slept = now(), time.thread_time(), _sleeps() - slept
+        got, begun, slept = clock_ns(), time.thread_time(), _count_sleeps() - slept
         frames = frames_of(self.watched)
-        stack = self.stacks.number(frames) if frames else -1
+        stack = self.stacks.stack_number(frames) if frames else -1
         del frames  # the stack first: what follows lets go of the lock, and the job goes on
-        runnable, _ = self._clock.read()
-        awake = self._slept(got, runnable) and self._clock.awake()
-        _, after = self._own.read()
+        runnable, _ = self._clock.read_clock()
+        awake = self._has_slept(got, runnable) and self._clock.is_awake()
+        _, after = self._own.read_clock()
         if stack >= 0:
             held = min(max(0, got - wanted - max(0, after - before)) // 1000, LONGEST_US)
             asked = got - held * 1000  # later than wanted by what it waited for a core
             told = held | min(slept, MOST_SLEEPS) << HELD_BITS | (AWAKE if awake else 0)
-            self.recorder.sample((asked, runnable, self.watched, stack, told))
-        self._account(time.thread_time() - begun)
+            self.recorder.add_sample((asked, runnable, self.watched, stack, told))
+        self._adjust_period(time.thread_time() - begun)
         return False
 
-    def _slept(self, moment: int, runnable: int) -> bool:
+    def _has_slept(self, moment: int, runnable: int) -> bool:
         """Whether the watched thread slept since the last look."""
         (before, ran), self._last = self._last, (moment, runnable)
         return runnable - ran < (1.0 - SLEPT) * (moment - before)
 
-    def _next(self, moment: int, period: int) -> int:
+    def _next_sample_time(self, moment: int, period: int) -> int:
         """When the next look is due, ns: half to one and a half periods after the last one was."""
         self._chance = (1664525 * self._chance + 1013904223) & 0xFFFFFFFF
         after = period // 2 + (period * self._chance >> 32)
@@ -214,7 +214,7 @@ class Sampler:
         self._due = due if due > moment else moment + after
         return self._due
 
-    def _account(self, spent: float) -> None:
+    def _adjust_period(self, spent: float) -> None:
         """The next look comes the later, the dearer the last ones were."""
         self.looks += 1
         self.spent_s += spent
@@ -223,7 +223,7 @@ class Sampler:
         self.period_s = min(max(PERIOD_S, FELT * self.look_s / budget), RAREST_S)
 
 
-class Stacks:
+class StackTable:
     """Numbers stacks. Text is made once per stack: later looks compare code and position only."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -231,27 +231,27 @@ class Stacks:
         self._known: dict[tuple[int, ...], int] = {}
         self._alive: dict[int, CodeType] = {}
 
-    def number(self, frames: Sequence[FrameType]) -> int:
+    def stack_number(self, frames: Sequence[FrameType]) -> int:
         """The number of a stack, given innermost frame first; frames of our own are left out."""
         codes = tuple(map(_CODE, frames))
         key = (*map(id, codes), *map(_AT, frames))
         found = self._known.get(key)
         if found is None:
-            found = self._learn(key, codes, frames)
+            found = self._learn_stack(key, codes, frames)
         return found
 
-    def _learn(
+    def _learn_stack(
         self, key: tuple[int, ...], codes: Sequence[CodeType], frames: Sequence[FrameType]
     ) -> int:
         if len(self._known) >= MOST_KEYS:
             self._known.clear()
             self._alive.clear()
         self._alive.update(zip(map(id, codes), codes, strict=True))  # no other code gets its id
-        found = self._known[key] = self.recorder.stack(describe(frames))
+        found = self._known[key] = self.recorder.stack_number(describe_stack(frames))
         return found
 
 
-def describe(frames: Sequence[FrameType]) -> str:
+def describe_stack(frames: Sequence[FrameType]) -> str:
     """A stack as text, innermost frame first: ``file(line): function;...``."""
     parts: list[str] = []
     for frame in frames:
@@ -261,13 +261,13 @@ def describe(frames: Sequence[FrameType]) -> str:
     return ";".join(parts[:DEPTH])
 
 
-def _sleeps() -> int:
+def _count_sleeps() -> int:
     """How often this thread has let go of its core to wait for something; 0 where the kernel does
     not tell. Asked without letting go of the interpreter's lock."""
     return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw
 
 
-class _Clock:
+class _ThreadClock:
     """How long a thread of this process has run, or wanted to run, as the kernel counts it."""
 
     def __init__(self, native: int | None) -> None:
@@ -278,7 +278,7 @@ class _Clock:
                 self._file = os.open(f"/proc/self/task/{native}/schedstat", os.O_RDONLY)
                 self._state = os.open(f"/proc/self/task/{native}/stat", os.O_RDONLY)
 
-    def read(self) -> tuple[int, int]:
+    def read_clock(self) -> tuple[int, int]:
         """(ns on a CPU or waiting for one, -1: unknown; ns of it spent waiting for one)."""
         if self._file is None:
             return -1, 0
@@ -289,7 +289,7 @@ class _Clock:
             self._file = None
             return -1, 0
 
-    def awake(self) -> bool:
+    def is_awake(self) -> bool:
         """Whether the kernel knows it as running, or as waiting for a core. Asking lets go of the
         interpreter's lock, so that a thread which waits for that is awake, too."""
         if self._state is None:
@@ -301,7 +301,7 @@ class _Clock:
             return False
 
 
-def _native(ident: int) -> int | None:
+def _native_id(ident: int) -> int | None:
     for thread in threading.enumerate():
         if thread.ident == ident:
             return thread.native_id

@@ -18,31 +18,31 @@ class Session:
     def __init__(self, folder: str, adapter: Adapter) -> None:
         self.events = events = Events(Recorder(folder), adapter)
         adapter.install(events)
-        collector_pauses.install(events)
-        self.bursts = bursts.install(events, adapter.op_profiler)
+        collector_pauses.install_collector_hook(events)
+        self.bursts = bursts.install_bursts(events, adapter.op_profiler)
         if self.bursts is not None:
-            adapter.watch_profilers(events, self.bursts.forbid)
-        step_limits.install(events)
-        tracebacks.install(events)
-        process_exit.install(events)
+            adapter.watch_profilers(events, self.bursts.forbid_bursts)
+        step_limits.install_step_limits(events)
+        tracebacks.install_cleaner(events)
+        process_exit.install_exit_hooks(events)
         main = threading.current_thread() is threading.main_thread()
         if multiprocessing.parent_process() is None and main:
-            events.watch()
-        atexit.register(events.finish)
+            events.watch_thread()
+        atexit.register(events.finish_recording)
         adapter.hide(folder)
 
-    def awaited(self) -> bool:
+    def is_burst_awaited(self) -> bool:
         """Whether operators are still to be recorded for the first time."""
-        return self.bursts is not None and self.bursts.awaited
+        return self.bursts is not None and self.bursts.is_first_awaited
 
     def mark_step(self) -> None:
         """The user says that a step ends here."""
-        self.events.contained("step", self.events.step_marked)
+        self.events.run_contained("step", self.events.step_marked)
 
     def uninstall(self) -> None:
         """End the recording and take every hook off; the process goes on."""
         events = self.events
-        atexit.unregister(events.finish)
-        events.finish(dying=False)
+        atexit.unregister(events.finish_recording)
+        events.finish_recording(dying=False)
         while events.undo:
-            containment.contained(events.recorder.folder, *events.undo.popitem())
+            containment.run_contained(events.recorder.folder, *events.undo.popitem())

@@ -9,8 +9,8 @@ from typing import Any
 
 from .events import Events
 from .patching import Wrap
-from .recorder import now
-from .thread_stacks import outwards
+from .recorder import clock_ns
+from .thread_stacks import enclosing_frames
 
 
 def record_calls(events: Events, role: str, label: str, kind: int, where: str = "") -> Wrap:
@@ -19,12 +19,12 @@ def record_calls(events: Events, role: str, label: str, kind: int, where: str = 
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            begin = now()
-            events.contained(where or label, mark_place, events, begin)
+            begin = clock_ns()
+            events.run_contained(where or label, mark_place, events, begin)
             try:
                 return original(*args, **kwargs)
             finally:
-                events.contained(where or label, events.span, role, label, kind, begin)
+                events.run_contained(where or label, events.add_span, role, label, kind, begin)
 
         return wrapper
 
@@ -34,5 +34,5 @@ def record_calls(events: Events, role: str, label: str, kind: int, where: str = 
 def mark_place(events: Events, begin: int) -> None:
     """Note the stack of this thread as a sample, so that a rare span has its exact place."""
     if events.sampler is not None and threading.get_ident() == events.sampler.watched:
-        stack = events.sampler.stacks.number(outwards(sys._getframe(1)))
-        events.recorder.sample((begin, -1, threading.get_ident(), stack, 0))
+        stack = events.sampler.stacks.stack_number(enclosing_frames(sys._getframe(1)))
+        events.recorder.add_sample((begin, -1, threading.get_ident(), stack, 0))

@@ -31,9 +31,9 @@ class StepLimits(Listener):
         self.steps, self.stop_after = steps, stop_after
         self.first: int | None = None
         self.done = 0
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         self.first, self.done = None, 0
 
     def on_step(self, optimizer: Any) -> None:
@@ -48,9 +48,9 @@ class StepLimits(Listener):
         recorder = self.events.recorder
         reached = self.done == self.stop_after
         if self.done == self.steps:
-            containment.contained(recorder.folder, "ending to watch", self._stop_watching)
+            containment.run_contained(recorder.folder, "ending to watch", self._stop_watching)
         if reached:
-            containment.contained(recorder.folder, "ending the job", recorder.flush)
+            containment.run_contained(recorder.folder, "ending the job", recorder.flush_records)
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             # to this thread: what is sent to the process may reach another, which comes later
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
@@ -60,18 +60,18 @@ class StepLimits(Listener):
         events = self.events
         kept = KEPT if self.stop_after is None else (*KEPT, self.listener)
         for where in [name for name in reversed(events.undo) if name not in kept]:
-            containment.contained(events.recorder.folder, where, events.undo.pop(where))
-        events.recorder.flush()
-        events.recorder.end()
+            containment.run_contained(events.recorder.folder, where, events.undo.pop(where))
+        events.recorder.flush_records()
+        events.recorder.end_recording()
 
 
-def install(events: Events) -> None:
+def install_step_limits(events: Events) -> None:
     """Count, where something was asked for."""
-    steps, stop_after = _asked("WHYIDLE_STEPS"), _asked("WHYIDLE_STOP_AFTER")
+    steps, stop_after = _requested_limit("WHYIDLE_STEPS"), _requested_limit("WHYIDLE_STOP_AFTER")
     if steps is not None or stop_after is not None:
-        events.subscribe(StepLimits(events, steps, stop_after))
+        events.add_listener(StepLimits(events, steps, stop_after))
 
 
-def _asked(name: str) -> int | None:
+def _requested_limit(name: str) -> int | None:
     told = os.environ.get(name, "")
     return int(told) if told.isdigit() else None

@@ -37,10 +37,10 @@ _call: Any = getattr(operator, "call", None)
 def frames_of(thread: int) -> list[FrameType]:
     """Frames of a thread, the innermost first, ``DEEPEST`` at most; none where it has ended."""
     ask = sys._current_frames
-    return outwards((ask() if COLLECTS_AFTERWARDS else at_once(ask)).get(thread))
+    return enclosing_frames((ask() if COLLECTS_AFTERWARDS else at_once(ask)).get(thread))
 
 
-def outwards(frame: FrameType | None) -> list[FrameType]:
+def enclosing_frames(frame: FrameType | None) -> list[FrameType]:
     """A frame and those that it was called from, ``DEEPEST`` at most."""
     found: list[FrameType] = []
     if frame is not None:

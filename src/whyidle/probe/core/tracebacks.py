@@ -16,7 +16,7 @@ MOST_LINKS = 100
 """exceptions behind one another that are looked at"""
 
 
-def install(events: Events) -> None:
+def install_cleaner(events: Events) -> None:
     """Leave our frames out of what is printed when the job fails."""
     if sys.excepthook is not sys.__excepthook__:
         return
@@ -24,7 +24,7 @@ def install(events: Events) -> None:
     def excepthook(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        events.contained("traceback", clean, error)
+        events.run_contained("traceback", clean_exception, error)
         sys.__excepthook__(kind, error, error.__traceback__ or trace)
 
     def undo() -> None:
@@ -35,7 +35,7 @@ def install(events: Events) -> None:
     events.undo["traceback"] = undo
 
 
-def clean(error: BaseException) -> None:
+def clean_exception(error: BaseException) -> None:
     """Take our frames out of an exception and those behind it."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
@@ -44,21 +44,21 @@ def clean(error: BaseException) -> None:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        one.__traceback__ = without(one.__traceback__)
+        one.__traceback__ = without_own_frames(one.__traceback__)
         waiting += [one.__cause__, one.__context__]
 
 
-def without(trace: TracebackType | None) -> TracebackType | None:
+def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     """A traceback less the frames of the probe."""
-    while trace is not None and _ours(trace):
+    while trace is not None and _is_own_frame(trace):
         trace = trace.tb_next
     at = trace
     while at is not None:
-        while at.tb_next is not None and _ours(at.tb_next):
+        while at.tb_next is not None and _is_own_frame(at.tb_next):
             at.tb_next = at.tb_next.tb_next
         at = at.tb_next
     return trace
 
 
-def _ours(trace: TracebackType) -> bool:
+def _is_own_frame(trace: TracebackType) -> bool:
     return trace.tb_frame.f_code.co_filename.startswith(FOLDER)

@@ -26,7 +26,7 @@ class TrialDevice(NamedTuple):
         several = hasattr(self.module, "current_device")
         self.module.synchronize(*((self.number,) if several and self.number is not None else ()))
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """Whether what it is given is being recorded as a graph."""
         return bool(getattr(self.module, "is_current_stream_capturing", bool)())
 

@@ -17,7 +17,7 @@ from . import audit
 def install(path: str) -> None:
     """Watch this process from now on, and divert what it writes, as asked."""
     with open(path, encoding="utf-8") as file:
-        asked = audit.Asked(**json.load(file))
+        asked = audit.AuditRequest(**json.load(file))
     layers = asked.layers
     if layers is not None:
         from . import diversion, mirror, native_writers
@@ -25,9 +25,9 @@ def install(path: str) -> None:
         _leave_number(layers)
         os.register_at_fork(after_in_child=lambda: _leave_number(layers))
         divert = diversion.Diversion(mirror.Mirror(layers, asked.left))
-        divert.install()
+        divert.install_replacements()
         native_writers.install(divert)
-    audit.install(asked)
+    audit.install_audit(asked)
 
 
 def _leave_number(folder: str) -> None:

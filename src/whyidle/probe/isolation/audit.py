@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from .listening_ports import answers
+from .listening_ports import is_listening
 
 MOST = 200
 """different notes of one process"""
@@ -49,7 +49,7 @@ _INSTALLED = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 
 
 @dataclass
-class Asked:
+class AuditRequest:
     """What to watch for: ``folder`` takes the notes, ``local`` are this machine's names and
     addresses; ``refuse`` connections to others; ``programs`` are named that are no Python; in
     ``read_only`` folders nothing can be written; in a ``closed`` network nobody finds a way out.
@@ -68,33 +68,33 @@ class Asked:
     taken: list[int] = field(default_factory=list)
 
 
-class Notes:
+class AuditNotes:
     """What one process has noted."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: AuditRequest) -> None:
         self.asked = asked
         self.local = {*asked.local, "localhost", "localhost.localdomain", "ip6-localhost", ""}
         self.local |= {"::1", "0.0.0.0", "::"}
         self.seen: set[tuple[str, str]] = set()
         self.busy: set[int] = set()
         self.watched: dict[str, Callable[..., None]] = {
-            "socket.connect": self._connected,
-            "socket.sendto": self._connected,
-            "socket.sendmsg": self._connected,
+            "socket.connect": self._note_connection,
+            "socket.sendto": self._note_connection,
+            "socket.sendmsg": self._note_connection,
             "socket.getaddrinfo": self._looked_up,
         }
         if asked.programs:
             self.watched |= {
-                "subprocess.Popen": self._started,
-                "os.posix_spawn": self._started,
-                "os.exec": self._started,
-                "os.system": self._shell,
+                "subprocess.Popen": self._note_program,
+                "os.posix_spawn": self._note_program,
+                "os.exec": self._note_program,
+                "os.system": self._note_shell,
             }
         if asked.read_only:
-            self.watched["open"] = self._opened
-            self.denied = {_device(each) for each in asked.read_only}
+            self.watched["open"] = self._note_open
+            self.denied = {_device_number(each) for each in asked.read_only}
 
-    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def audit_hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         """What Python calls for every event; most are none of ours."""
         found = self.watched.get(event)
         if found is None:
@@ -108,9 +108,9 @@ class Notes:
         finally:
             self.busy.discard(thread)
 
-    def note(self, what: str, kind: str = "notes") -> None:
+    def write_note(self, what: str, kind: str = "notes") -> None:
         """Write it down, with the line of the user's that led here."""
-        key = (" ".join(what.split()), place())
+        key = (" ".join(what.split()), user_line())
         if key in self.seen or len(self.seen) >= MOST:
             return
         self.seen.add(key)
@@ -121,56 +121,56 @@ class Notes:
         except OSError:
             pass  # it cannot be told; the job goes on
 
-    def _connected(self, sock: Any, address: Any) -> None:
+    def _note_connection(self, sock: Any, address: Any) -> None:
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):
             return
         host, port = str(address[0]), address[1]
-        if self._away(host):
-            self.note(f"connection to {host}:{port}")
-            self._refuse()
+        if self._is_remote(host):
+            self.write_note(f"connection to {host}:{port}")
+            self._refuse_call()
         elif sock.type == socket.SOCK_STREAM and port in self.asked.taken:
-            self._taken(host, port)
+            self._note_taken_port(host, port)
 
-    def _taken(self, host: str, port: int) -> None:
+    def _note_taken_port(self, host: str, port: int) -> None:
         """A port at which somebody listened when this began. In a network of its own the job finds
         nobody there, unless that is one of its own, who may come later."""
         if not self.asked.closed:
-            self.note(f"connection to {host}:{port}")
-            self._refuse(errno.ECONNREFUSED)
-        elif answers(port):
-            self.note(f"{port}", "reached")
+            self.write_note(f"connection to {host}:{port}")
+            self._refuse_call(errno.ECONNREFUSED)
+        elif is_listening(port):
+            self.write_note(f"{port}", "reached")
         else:
-            self.note(f"connection to {host}:{port}", "refused")
+            self.write_note(f"connection to {host}:{port}", "refused")
 
     def _looked_up(self, host: Any, port: Any, *_: Any) -> None:
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-        if name is not None and self._away(str(name)):
-            self.note(f"connection to {name}:{port}" if port else f"look-up of {name}")
-            self._refuse()
+        if name is not None and self._is_remote(str(name)):
+            self.write_note(f"connection to {name}:{port}" if port else f"look-up of {name}")
+            self._refuse_call()
 
-    def _away(self, host: str) -> bool:
+    def _is_remote(self, host: str) -> bool:
         bare = host.strip("[]").partition("%")[0].lower()
         return not (
             bare in self.local or bare.startswith("127.") or bare in ("::1", "0.0.0.0", "::")
         )
 
-    def _refuse(self, number: int = errno.ENETUNREACH) -> None:
+    def _refuse_call(self, number: int = errno.ENETUNREACH) -> None:
         if self.asked.refuse:
             raise OSError(number, os.strerror(number))
 
-    def _started(self, program: Any, words: Any, *rest: Any) -> None:
+    def _note_program(self, program: Any, words: Any, *rest: Any) -> None:
         name = os.path.basename(os.fsdecode(program))
         if name in ("sh", "bash") and isinstance(words, (list, tuple)) and len(words) > 2:
-            self._shell(words[-1])
-        elif self._looks(name, words):
+            self._note_shell(words[-1])
+        elif self._only_looks(name, words):
             return
-        elif not self._python(os.fsdecode(program), name):
-            self.note(f"program {name}")
-        elif not self._reached(words, rest[-1] if rest else None):
-            self.note(f"program {name}, without the variables that keep it in")
+        elif not self._is_isolated_python(os.fsdecode(program), name):
+            self.write_note(f"program {name}")
+        elif not self._is_python_isolated(words, rest[-1] if rest else None):
+            self.write_note(f"program {name}, without the variables that keep it in")
 
     @staticmethod
-    def _reached(words: Any, environment: Any) -> bool:
+    def _is_python_isolated(words: Any, environment: Any) -> bool:
         """Whether a Python that is started will load this, too."""
         alone = {"-I", "-E", "-S", "-IS", "-SI", "-ES", "-SE"}
         if isinstance(words, (list, tuple)) and alone & {os.fsdecode(each) for each in words[1:4]}:
@@ -181,21 +181,21 @@ class Notes:
         return {"WHYIDLE_ISOLATION", "PYTHONPATH"} <= names
 
     @staticmethod
-    def _looks(name: str, words: Any) -> bool:
+    def _only_looks(name: str, words: Any) -> bool:
         """Whether a program only looks at the machine, which ``git push`` does not."""
         if name not in READERS:
             return False
         every = words if isinstance(words, (list, tuple)) else str(words).split()
         return name != "git" or "push" not in map(os.fsdecode, every)
 
-    def _shell(self, command: Any) -> None:
+    def _note_shell(self, command: Any) -> None:
         words = os.fsdecode(command).split()
         name = os.path.basename(words[0]) if words else "sh"
-        if not self._looks(name, words) and not name.startswith("python"):
-            self.note(f"program {name}")
+        if not self._only_looks(name, words) and not name.startswith("python"):
+            self.write_note(f"program {name}")
 
     @staticmethod
-    def _python(path: str, name: str) -> bool:
+    def _is_isolated_python(path: str, name: str) -> bool:
         if name.startswith("python") or path == sys.executable:
             return True
         try:
@@ -205,26 +205,26 @@ class Notes:
             return False
         return first.startswith(b"#!") and b"python" in first
 
-    def _opened(self, path: Any, _: Any, flags: Any) -> None:
+    def _note_open(self, path: Any, _: Any, flags: Any) -> None:
         writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         if isinstance(path, int) or not isinstance(flags, int) or not flags & writes:
             return
         try:
             above = os.path.dirname(os.path.realpath(path))
             if os.statvfs(above).f_flag & os.ST_RDONLY and os.stat(above).st_dev in self.denied:
-                self.note(f"write to {os.fsdecode(path)} refused")
+                self.write_note(f"write to {os.fsdecode(path)} refused")
         except OSError:
             pass  # there is no such folder, as the job will hear itself
 
 
-def _device(path: str) -> int:
+def _device_number(path: str) -> int:
     try:
         return os.stat(path).st_dev
     except OSError:
         return -1
 
 
-def place() -> str:
+def user_line() -> str:
     """The innermost line on the stack that is neither a library's nor ours."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -238,16 +238,16 @@ def place() -> str:
     return ""
 
 
-def install(asked: Asked) -> Notes:
+def install_audit(asked: AuditRequest) -> AuditNotes:
     """From here on; there is no way to take an audit hook off again."""
-    notes = Notes(asked)
-    sys.addaudithook(notes.hook)
+    notes = AuditNotes(asked)
+    sys.addaudithook(notes.audit_hook)
     if asked.closed:
-        atexit.register(_count, asked.folder)
+        atexit.register(_count_lookups, asked.folder)
     return notes
 
 
-def _count(folder: str) -> None:
+def _count_lookups(folder: str) -> None:
     """How often anybody in this network looked for a way out, programs and C code included: the
     system counts it."""
     total = 0

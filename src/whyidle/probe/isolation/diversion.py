@@ -17,7 +17,7 @@ from typing import Any
 
 from .listing import Listing
 from .mirror import Mirror
-from .patched import Patched
+from .patched_function import Patched
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 Where = Callable[..., "str | None"]
@@ -34,25 +34,31 @@ class Diversion:
         self.mirror = mirror
         self.replaced: dict[int, Patched] = {}
 
-    def install(self) -> None:
+    def install_replacements(self) -> None:
         """From here on the job sees the mirror."""
         for names, make in (
-            ("access getxattr listxattr pathconf stat statvfs listdir", self._one(self.read)),
-            ("lstat readlink", self._one(self.look)),
-            ("chmod chown removexattr setxattr truncate utime", self._one(self.change)),
-            ("lchown", self._one(self.change_link)),
-            ("mkdir mkfifo mknod", self._one(self.make)),
-            ("remove unlink rmdir", self._one(self.make)),
-            ("chdir", self._one(self.change_folder)),
-            ("open", self._one(self.open_descriptor)),
-            ("rename replace link symlink", self._two),
-            ("scandir", self._scan),
+            (
+                "access getxattr listxattr pathconf stat statvfs listdir",
+                self._wrap_one_path(self.path_to_read),
+            ),
+            ("lstat readlink", self._wrap_one_path(self.path_to_look)),
+            (
+                "chmod chown removexattr setxattr truncate utime",
+                self._wrap_one_path(self.path_to_change),
+            ),
+            ("lchown", self._wrap_one_path(self.change_link)),
+            ("mkdir mkfifo mknod", self._wrap_one_path(self.path_to_make)),
+            ("remove unlink rmdir", self._wrap_one_path(self.path_to_make)),
+            ("chdir", self._wrap_one_path(self.change_folder)),
+            ("open", self._wrap_one_path(self.open_descriptor)),
+            ("rename replace link symlink", self._wrap_two_paths),
+            ("scandir", self._wrap_scandir),
             ("getcwd", lambda _: self.mirror.current_folder),
         ):
             for name in names.split():
                 if hasattr(os, name):  # not every system has all
-                    self._patch(os, name, make)
-        divert = self._one(self.open_file)(io.open)
+                    self._patch_function(os, name, make)
+        divert = self._wrap_one_path(self.open_file)(io.open)
 
         def open_diverted(file: Any, *args: Any, **kwargs: Any) -> Any:
             return divert(file, *args, **kwargs)
@@ -61,7 +67,7 @@ class Diversion:
         import _io
 
         for module in (builtins, io, _io):
-            self._put(module, "open", opened)
+            self._put_function(module, "open", opened)
         for where, name in HOLDERS:
             holder = getattr(sys.modules.get(where), name, None)
             for each, value in list(vars(holder).items()) if holder else ():
@@ -73,19 +79,19 @@ class Diversion:
             shutil._use_fd_functions = False  # which name files within open folders
         with_shared_memory()
 
-    def _patch(self, owner: Any, name: str, make: Callable[..., Any]) -> None:
+    def _patch_function(self, owner: Any, name: str, make: Callable[..., Any]) -> None:
         original = getattr(owner, name)
         patched = Patched(original, make(original))
         for known in (os.supports_follow_symlinks, os.supports_fd, os.supports_effective_ids):
             if original in known:
                 known.add(patched)
-        self._put(owner, name, patched)
+        self._put_function(owner, name, patched)
 
-    def _put(self, owner: Any, name: str, patched: Patched) -> None:
+    def _put_function(self, owner: Any, name: str, patched: Patched) -> None:
         self.replaced[id(getattr(owner, name))] = patched
         setattr(owner, name, patched)
 
-    def _one(self, choose: Where) -> Callable[..., Callable[..., Any]]:
+    def _wrap_one_path(self, choose: Where) -> Callable[..., Callable[..., Any]]:
         """For a function whose first argument is a path."""
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,86 +99,86 @@ class Diversion:
                 if isinstance(path, int) or kwargs.get("dir_fd") is not None:
                     return original(path, *args, **kwargs)
                 where = None
-                if not self.mirror.enter():
+                if not self.mirror.enter_call():
                     return original(path, *args, **kwargs)
                 try:
-                    place = self.mirror.locate("." if path is None else path)
+                    place = self.mirror.locate_path("." if path is None else path)
                     if place is not None:
-                        where = _named(path, choose, place, *args, **kwargs)
+                        where = _call_with_path(path, choose, place, *args, **kwargs)
                 finally:
-                    self.mirror.leave()
+                    self.mirror.leave_call()
                 if where is None:
                     return original(path, *args, **kwargs)
                 instead = os.fsencode(where) if isinstance(path, bytes) else where
-                return _named(path, original, instead, *args, **kwargs)
+                return _call_with_path(path, original, instead, *args, **kwargs)
 
             return call
 
         return make
 
-    def read(self, place: str, *_: Any, **kwargs: Any) -> str | None:
+    def path_to_read(self, place: str, *_: Any, **kwargs: Any) -> str | None:
         """What looks at a file, over links unless it says otherwise."""
         if not kwargs.get("follow_symlinks", True):
-            return self.look(place)
-        return self._find(place)
+            return self.path_to_look(place)
+        return self._find_path(place)
 
-    def _find(self, place: str) -> str | None:
-        target = self.mirror.follow(place)
+    def _find_path(self, place: str) -> str | None:
+        target = self.mirror.follow_links(place)
         if target is None:
             return None
-        found = self.mirror.find(target)
+        found = self.mirror.find_path(target)
         return target if found is None and target != place else found
 
-    def look(self, place: str, *_: Any, **__: Any) -> str | None:
+    def path_to_look(self, place: str, *_: Any, **__: Any) -> str | None:
         """What looks at a link itself."""
-        return self.mirror.find(place)
+        return self.mirror.find_path(place)
 
-    def change(self, place: str, *_: Any, **kwargs: Any) -> str | None:
+    def path_to_change(self, place: str, *_: Any, **kwargs: Any) -> str | None:
         """What changes a file that is there."""
         if not kwargs.get("follow_symlinks", True):
             return self.change_link(place)
-        target = self.mirror.follow(place)
-        return None if target is None else self.mirror.copy(target)
+        target = self.mirror.follow_links(place)
+        return None if target is None else self.mirror.copy_path(target)
 
     def change_link(self, place: str, *_: Any, **__: Any) -> str | None:
         """What changes a link itself."""
-        return self.mirror.copy(place)
+        return self.mirror.copy_path(place)
 
-    def make(self, place: str, *_: Any, **__: Any) -> str:
+    def path_to_make(self, place: str, *_: Any, **__: Any) -> str:
         """What makes or removes a name."""
-        return self.mirror.prepare(place)
+        return self.mirror.prepare_path(place)
 
     def change_folder(self, place: str) -> str | None:
         """A folder that is only the job's is ours; into any other it goes itself."""
-        return self._find(place)
+        return self._find_path(place)
 
     def open_file(self, place: str, mode: str = "r", *_: Any, **kwargs: Any) -> str | None:
         """``open``."""
         if kwargs.get("opener") is not None:
             return None  # it calls ``os.open``
         if not set(mode) & set("wax+"):
-            return self._find(place)
-        return self.write(place, keep="w" not in mode, fresh="x" in mode)
+            return self._find_path(place)
+        return self.path_to_write(place, keep="w" not in mode, fresh="x" in mode)
 
     def open_descriptor(self, place: str, flags: int, *_: Any, **__: Any) -> str | None:
         """``os.open``."""
         unnamed = getattr(os, "O_TMPFILE", -1)
         if flags & unnamed == unnamed:
-            folder = self.mirror.follow(place)
-            return folder and os.path.dirname(self.mirror.prepare(os.path.join(folder, "x")))
+            folder = self.mirror.follow_links(place)
+            return folder and os.path.dirname(self.mirror.prepare_path(os.path.join(folder, "x")))
         if not flags & WRITES:
-            return self._find(place)
+            return self._find_path(place)
         fresh = flags & os.O_CREAT and flags & os.O_EXCL
-        return self.write(place, keep=not flags & os.O_TRUNC, fresh=bool(fresh))
+        return self.path_to_write(place, keep=not flags & os.O_TRUNC, fresh=bool(fresh))
 
-    def write(self, place: str, keep: bool, fresh: bool = False) -> str | None:
+    def path_to_write(self, place: str, keep: bool, fresh: bool = False) -> str | None:
         """Where to open a file for writing; ``fresh`` is whether it must not be there."""
         if fresh:
-            return self.mirror.prepare(place)
-        target = self.mirror.follow(place)
-        return None if target is None else self.mirror.copy(target, keep)
+            return self.mirror.prepare_path(place)
+        target = self.mirror.follow_links(place)
+        return None if target is None else self.mirror.copy_path(target, keep)
 
-    def _two(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_two_paths(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """For a function that makes its second argument of its first."""
         name = original.__name__
 
@@ -180,58 +186,58 @@ class Diversion:
             folders = [kwargs.get(each) for each in ("dir_fd", "src_dir_fd", "dst_dir_fd")]
             if name != "link" and any(each is not None for each in folders):
                 return original(src, dst, *args, **kwargs)
-            new = self.mirror.locate(dst)
-            old = None if name == "symlink" else self.mirror.locate(src)
+            new = self.mirror.locate_path(dst)
+            old = None if name == "symlink" else self.mirror.locate_path(src)
             source = src
             if old is not None:
-                source = self.mirror.prepare(old)
+                source = self.mirror.prepare_path(old)
                 if name == "link" or new is None:
                     # a second name of a link of ours would let the real file be written
-                    source = self.mirror.copy(old) or source
+                    source = self.mirror.copy_path(old) or source
             if name == "link" and old is not None:
                 kwargs["follow_symlinks"] = False
-            target = dst if new is None else self.mirror.prepare(new)
+            target = dst if new is None else self.mirror.prepare_path(new)
             try:
                 return original(source, target, *args, **kwargs)
             except OSError as error:
                 error.filename, error.filename2 = src, dst
                 raise
 
-        return self._guarded(original, call)
+        return self._run_guarded(original, call)
 
-    def _scan(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_scandir(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def scan(path: Any = None) -> Any:
             path = "." if path is None else path
-            place = None if isinstance(path, int) else self.mirror.locate(path)
-            target = None if place is None else self.mirror.follow(place)
+            place = None if isinstance(path, int) else self.mirror.locate_path(path)
+            target = None if place is None else self.mirror.follow_links(place)
             if target is None:
                 return original(path)
             own = self.mirror.upper + target
             if os.path.realpath(own) == target == place:
                 return original(path)
             if not os.path.isdir(own):
-                return _named(path, original, own)
+                return _call_with_path(path, original, own)
             return Listing(path, os.listdir(own))
 
-        return self._guarded(original, scan)
+        return self._run_guarded(original, scan)
 
-    def _guarded(
+    def _run_guarded(
         self, original: Callable[..., Any], work: Callable[..., Any]
     ) -> Callable[..., Any]:
         """``work``; what it calls itself goes to ``original``."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not self.mirror.enter():
+            if not self.mirror.enter_call():
                 return original(*args, **kwargs)
             try:
                 return work(*args, **kwargs)
             finally:
-                self.mirror.leave()
+                self.mirror.leave_call()
 
         return call
 
 
-def _named(path: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call_with_path(path: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call it; an error tells the name that the job gave."""
     try:
         return function(*args, **kwargs)

@@ -46,7 +46,7 @@ class Mirror:
         self.resolved: dict[str, str] = {}
         """folders without the user's links on the way: asked for every file that is opened"""
 
-    def enter(self) -> bool:
+    def enter_call(self) -> bool:
         """Begin to handle a call of the job's; False where this thread handles one already."""
         thread = _thread.get_ident()
         if thread in self.busy:
@@ -54,7 +54,7 @@ class Mirror:
         self.busy.add(thread)
         return True
 
-    def leave(self) -> None:
+    def leave_call(self) -> None:
         """The call is handled."""
         self.busy.discard(_thread.get_ident())
 
@@ -63,7 +63,7 @@ class Mirror:
         found = _getcwd()
         return found[len(self.upper) :] or "/" if found.startswith(self.upper) else found
 
-    def locate(self, path: Any) -> str | None:
+    def locate_path(self, path: Any) -> str | None:
         """A path as the job means it, absolute, the links above it resolved; None for one that is
         not diverted (a descriptor, a device, a place that is written for good)."""
         try:
@@ -76,7 +76,7 @@ class Mirror:
         if whole.startswith("//"):
             whole = whole[1:]
         above, name = os.path.split(whole)
-        place = os.path.join(self._resolve(above), name)
+        place = os.path.join(self._resolve_folder(above), name)
         return None if self._is_left(place) else place
 
     def _is_left(self, place: str) -> bool:
@@ -84,7 +84,7 @@ class Mirror:
             return True
         return place.startswith(LEFT) and not f"{place}/".startswith(SHARED)
 
-    def _resolve(self, folder: str, links: int = 0) -> str:
+    def _resolve_folder(self, folder: str, links: int = 0) -> str:
         """A folder without the user's links on the way."""
         if folder == "/":
             return folder
@@ -92,12 +92,12 @@ class Mirror:
         if known is not None:
             return known
         above, name = os.path.split(folder)
-        found = os.path.join(self._resolve(above, links), name)
+        found = os.path.join(self._resolve_folder(above, links), name)
         target = self._link_at(found)
         if target is None or links >= MOST_LINKS:
             self.resolved[folder] = found
             return found
-        return self._resolve(
+        return self._resolve_folder(
             os.path.normpath(os.path.join(os.path.dirname(found), target)), links + 1
         )
 
@@ -109,19 +109,19 @@ class Mirror:
             return None
         return None if target.startswith(OURS) else target
 
-    def follow(self, place: str) -> str | None:
+    def follow_links(self, place: str) -> str | None:
         """What a place leads to over the user's links; None where that is not diverted."""
         for _ in range(MOST_LINKS):
             target = self._link_at(place)
             if target is None:
                 return place
-            onward = self.locate(os.path.join(os.path.dirname(place), target))
+            onward = self.locate_path(os.path.join(os.path.dirname(place), target))
             if onward is None:
                 return None
             place = onward
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
 
-    def find(self, place: str) -> str | None:
+    def find_path(self, place: str) -> str | None:
         """Where to read what the job knows as ``place``; None where that is its own path."""
         above = os.path.dirname(place)
         try:
@@ -140,14 +140,14 @@ class Mirror:
             return None
         return target[len(OURS) - 1 :] if target.startswith(OURS) else None
 
-    def prepare(self, place: str) -> str:
+    def prepare_path(self, place: str) -> str:
         """Where to make, remove or rename: a folder of that name is a real one there."""
         self.resolved.clear()
         self._fill_above(place)
-        self._fill(place)
+        self._fill_folder(place)
         return self.upper + place
 
-    def copy(self, place: str, keep: bool = True) -> str | None:
+    def copy_path(self, place: str, keep: bool = True) -> str | None:
         """Where to change what is there, if anything is; with ``keep`` it holds what it did. None
         for a pipe, a socket or a device."""
         self._fill_above(place)
@@ -156,11 +156,11 @@ class Mirror:
             return copy
         kind = _stat(real).st_mode
         if stat.S_ISDIR(kind):
-            self._fill(place)
+            self._fill_folder(place)
         elif stat.S_ISREG(kind):
-            with self._locked():
+            with self._hold_lock():
                 if self._stand_in(place) == real:
-                    self._exchange(copy, lambda draft: _copy_file(real, draft, keep))
+                    self._exchange_link(copy, lambda draft: _copy_file(real, draft, keep))
         else:
             return None
         return copy
@@ -173,25 +173,25 @@ class Mirror:
                 since it was looked up.
         """
         above = os.path.dirname(place)
-        self._fill(above)
+        self._fill_folder(above)
         found = os.path.realpath(self.upper + above)
         if not f"{found}/".startswith(f"{self.upper}/"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
 
-    def _fill(self, folder: str) -> None:
+    def _fill_folder(self, folder: str) -> None:
         """Make a folder a real one that holds a link for every entry; what is no folder stays."""
         if folder == "/":
             return
-        self._fill(os.path.dirname(folder))
+        self._fill_folder(os.path.dirname(folder))
         real = self._stand_in(folder)
         if real is None or not stat.S_ISDIR(_stat(real).st_mode):
             return
-        with self._locked():
+        with self._hold_lock():
             if self._stand_in(folder) == real:
-                self._exchange(self.upper + folder, lambda draft: _fill_folder(real, draft))
+                self._exchange_link(self.upper + folder, lambda draft: _fill_folder(real, draft))
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         handle = _open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -200,7 +200,7 @@ class Mirror:
             fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has it, too
             _close(handle)
 
-    def _exchange(self, link: str, make: Callable[[str], None]) -> None:
+    def _exchange_link(self, link: str, make: Callable[[str], None]) -> None:
         """Put what ``make`` makes in the place of a link, such that nobody finds nothing there."""
         draft = f"{self.lock}.{os.getpid()}.{_thread.get_ident()}.{next(self.drafts)}"
         make(draft)

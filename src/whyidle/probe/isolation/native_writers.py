@@ -142,12 +142,16 @@ def _replace_path(
 
 def _find_path(diversion: Diversion, path: Any, use: Use) -> str | None:
     mirror = diversion.mirror
-    if not mirror.enter():
+    if not mirror.enter_call():
         return None
     try:
-        place = mirror.locate(path)
+        place = mirror.locate_path(path)
         if place is None:
             return None
-        return diversion.read(place) if use == "read" else diversion.write(place, use == "keep")
+        return (
+            diversion.path_to_read(place)
+            if use == "read"
+            else diversion.path_to_write(place, use == "keep")
+        )
     finally:
-        mirror.leave()
+        mirror.leave_call()

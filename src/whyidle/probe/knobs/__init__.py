@@ -23,17 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from ..core import containment as guard
-from ._line import line_of
+from ._source_line import line_of
 
 NO_FORM = "it has no form that could be applied while the script runs"
-Maker = Callable[[Callable[..., Any]], Callable[..., Any]]
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class DeclinedError(Exception):
     """A knob cannot be turned here; the message says why, for people."""
 
 
-class Hand:
+class KnobSession:
     """What turns the knobs of one process, and tells of it."""
 
     def __init__(self, folder: str, asked: dict[str, Any]) -> None:
@@ -56,19 +56,19 @@ class Hand:
         """what a knob that took no hold so far still waits for; empty: nothing worth telling"""
         self.undo: list[Callable[[], None]] = []
         self.owner = os.getpid()
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         """A child tells of what takes hold in it."""
         self.applied, self.declined = {}, {}
         self.waiting, self.made, self.multiplied = {}, {}, {}
 
     @property
-    def child(self) -> bool:
+    def is_child(self) -> bool:
         """Whether this is another process than the one that the knobs were turned in."""
         return os.getpid() != self.owner
 
-    def turn(self) -> None:
+    def apply_knobs(self) -> None:
         """Turn every knob that was asked for."""
         for place in dict.fromkeys(map(self._place, self.edits)):
             own = {knob: to for knob, to in self.edits.items() if self._place(knob) == place}
@@ -76,35 +76,35 @@ class Hand:
                 continue
             foreign = place in self.implementations.values()
             if not (Path(place) if foreign else Path(__file__).parent / f"{place}.py").is_file():
-                self.decline(own, f"there is no file {place} here" if foreign else NO_FORM)
+                self.decline_knobs(own, f"there is no file {place} here" if foreign else NO_FORM)
                 continue
             before = len(self.undo)
             try:
                 if foreign:
                     load_file(place).apply(self, own)
                 else:
-                    importlib.import_module(f"{__name__}.{place}").turn(self, own)
+                    importlib.import_module(f"{__name__}.{place}").apply(self, own)
             except DeclinedError as reason:
-                self.back(before)
-                self.decline(own, str(reason))
+                self.undo_changes(before)
+                self.decline_knobs(own, str(reason))
             except Exception as error:  # contained: the job goes on without it
-                self.back(before)
-                self.fault(own, error)
+                self.undo_changes(before)
+                self.report_fault(own, error)
 
     def _place(self, knob: str) -> str:
         """What sets a knob: a file of another package, or the one of its family here."""
         return self.implementations.get(knob, knob.partition(".")[0])
 
-    def took(self, *knobs: str) -> None:
+    def record_applied(self, *knobs: str) -> None:
         """These have taken hold, once more."""
         knobs = tuple(one for one in knobs if one not in self.let_go)
-        new = self._note(knobs)
+        new = self._note_lines(knobs)
         for knob in knobs:
             count = self.applied[knob] = self.applied.get(knob, 0) + 1
             if new or not count & (count - 1):  # seldom, and yet nearly right where it is killed
-                self.tell()
+                self.write_state()
 
-    def _note(self, knobs: Collection[str], why: str = "", line: str | None = None) -> bool:
+    def _note_lines(self, knobs: Collection[str], why: str = "", line: str | None = None) -> bool:
         """That these took hold on what is being made, or why not; whether that is news of its line.
         One that was left stands for all that its line makes."""
         line = line or self.line
@@ -116,49 +116,49 @@ class Hand:
             lines[line] = lines.get(line) or why
         return new
 
-    def multiplies(self, knob: str, found: int) -> None:
+    def note_multiplied(self, knob: str, found: int) -> None:
         """A knob has found this, and multiplies it."""
         if found not in (known := self.multiplied.setdefault(knob, [])):
             known.append(found)
-            self.tell()
+            self.write_state()
 
-    def decline(self, knobs: Collection[str], why: str, line: str | None = None) -> None:
+    def decline_knobs(self, knobs: Collection[str], why: str, line: str | None = None) -> None:
         """These cannot be turned. What took hold elsewhere stands. ``line`` has made what declines,
         where it is made already."""
-        self._note(knobs, why, line)
+        self._note_lines(knobs, why, line)
         for knob in knobs:
             if knob not in self.declined:
                 self.declined[knob] = why
-        self.tell()
+        self.write_state()
 
-    def release(self, knob: str, why: str) -> None:
+    def release_knob(self, knob: str, why: str) -> None:
         """It took hold, and the script should not be written so: that does not count any more."""
         self.let_go.add(knob)
         self.applied.pop(knob, None)
-        self.decline([knob], why)
+        self.decline_knobs([knob], why)
 
-    def waits(self, knobs: Collection[str], why: str | Callable[[], str]) -> None:
+    def wait_for(self, knobs: Collection[str], why: str | Callable[[], str]) -> None:
         """These take hold when something happens; why that has not been, should it never be."""
         for knob in knobs:
             self.waiting[knob] = why if callable(why) else lambda: why
 
-    def fault(self, knobs: Collection[str], error: BaseException) -> None:
+    def report_fault(self, knobs: Collection[str], error: BaseException) -> None:
         """A mistake of ours: told of as one, and these knobs are given up."""
-        guard.note(self.folder, f"knob {' '.join(knobs)}", error)
-        self.decline(knobs, f"{type(error).__name__}: {error}")
+        guard.note_fault(self.folder, f"knob {' '.join(knobs)}", error)
+        self.decline_knobs(knobs, f"{type(error).__name__}: {error}")
 
-    def contained(self, knobs: Collection[str], work: Callable[..., Any], *args: Any) -> Any:
+    def run_contained(self, knobs: Collection[str], work: Callable[..., Any], *args: Any) -> Any:
         """What ``work`` gives; None, and these knobs given up, where it fails. An exception of the
         job's own signal handlers passes."""
         try:
             return work(*args)
         except Exception as error:  # nothing of ours may reach the job
-            if guard.handling(error) is not None:
+            if guard.signal_of_handler(error) is not None:
                 raise
-            self.fault(knobs, error)
+            self.report_fault(knobs, error)
             return None
 
-    def tell(self) -> None:
+    def write_state(self) -> None:
         """Write down what has become of the knobs, whole or not at all."""
         told: dict[str, Any] = {"applied": self.applied, "declined": self.declined}
         told |= {"multiplied": self.multiplied, "made": self.made}
@@ -175,9 +175,9 @@ class Hand:
             draft.write_text(text, encoding="utf-8")
             draft.replace(path)
         except OSError as error:
-            guard.note(self.folder, "telling of the knobs", error)
+            guard.note_fault(self.folder, "telling of the knobs", error)
 
-    def replace(self, owner: Any, name: str, make: Maker) -> None:
+    def replace_function(self, owner: Any, name: str, make: Wrapper) -> None:
         """Put what ``make`` makes of ``owner.name`` in its place, until it is undone."""
         original = getattr(owner, name)
         own = name in vars(owner)
@@ -188,7 +188,7 @@ class Hand:
 
         self.undo.append(undo)
 
-    def replace_making(self, kind: type, make: Maker) -> None:
+    def replace_making(self, kind: type, make: Wrapper) -> None:
         """As ``replace`` of what makes the objects of a kind, and tell at which lines that is."""
 
         def noting(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,7 +197,7 @@ class Hand:
             def making(*args: Any, **named: Any) -> Any:
                 made = args[0] if args else named.get("self")
                 before = self.line
-                self.line = self.contained((), line_of, sys._getframe(1), made, self.start)
+                self.line = self.run_contained((), line_of, sys._getframe(1), made, self.start)
                 try:
                     return init(*args, **named)
                 finally:
@@ -205,7 +205,7 @@ class Hand:
 
             return making
 
-        self.replace(kind, "__init__", noting)
+        self.replace_function(kind, "__init__", noting)
 
     def after_steps(self, work: Callable[[int], None]) -> None:
         """Call ``work`` with their number after every step of the optimizer that steps first."""
@@ -220,17 +220,17 @@ class Hand:
                 first.append(id(optimizer))
             if first[0] == id(optimizer):
                 count += 1
-                self.contained(tuple(self.edits), work, count)
+                self.run_contained(tuple(self.edits), work, count)
 
         self.undo.append(register_optimizer_step_post_hook(after).remove)
 
-    def back(self, to: int = 0) -> None:
+    def undo_changes(self, to: int = 0) -> None:
         """Turn all back but the first so many changes, last first."""
         while len(self.undo) > to:
             self.undo.pop()()
 
 
-def install(folder: str) -> Hand | None:
+def install(folder: str) -> KnobSession | None:
     """Turn the knobs that ``WHYIDLE_PLAN`` asks for; None where it asks for nothing."""
     path = os.environ.get("WHYIDLE_PLAN")
     if not path:
@@ -238,13 +238,13 @@ def install(folder: str) -> Hand | None:
     try:
         asked = json.loads(Path(path).read_text(encoding="utf-8"))
         parts = {name: dict(asked[name]) for name in ("edits", "was")}
-        hand = Hand(folder, parts | {"implementations": asked.get("implementations", {})})
+        hand = KnobSession(folder, parts | {"implementations": asked.get("implementations", {})})
     except (OSError, ValueError, TypeError, LookupError) as error:
-        guard.note(folder, "reading the plan", error)
+        guard.note_fault(folder, "reading the plan", error)
         return None
-    hand.turn()
-    hand.tell()
-    atexit.register(hand.tell)
+    hand.apply_knobs()
+    hand.write_state()
+    atexit.register(hand.write_state)
     return hand
 
 
@@ -258,6 +258,6 @@ def load_file(path: str) -> Any:
     return module
 
 
-def nothing(_: Callable[..., Any]) -> Callable[..., Any]:
+def do_nothing(_: Callable[..., Any]) -> Callable[..., Any]:
     """In the place of a function that is to do nothing any more."""
     return lambda *_args, **_named: None

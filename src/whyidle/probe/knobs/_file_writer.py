@@ -42,7 +42,7 @@ class FileWriter:
         self._own = threading.local()
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether this thread has nothing to wait for."""
         if not self._queue or threading.current_thread() is self._thread:
             return True
@@ -58,7 +58,7 @@ class FileWriter:
         finally:
             self._own.use = before
 
-    def submit(self, path: str, write: Callable[[str], Any]) -> None:
+    def submit_write(self, path: str, write: Callable[[str], Any]) -> None:
         """Have ``write`` called with the path of a draft, which then takes its place."""
         if not self._listens:
             self._listens = True
@@ -66,7 +66,7 @@ class FileWriter:
         with self._changed:
             self._queue.append((path, write))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="whyidle file writer")
+                self._thread = threading.Thread(target=self._run_loop, name="whyidle file writer")
                 try:
                     self._thread.start()
                 except BaseException:
@@ -76,13 +76,13 @@ class FileWriter:
 
     def wait_all(self, *_: Any) -> None:
         """Wait until every file is complete."""
-        if not self.idle:
+        if not self.is_idle:
             with self._changed:
                 self._changed.wait_for(lambda: not self._queue)
 
     def wait_for(self, name: Any) -> None:
         """Wait until this file, or all in the folder of this name, are complete."""
-        if self.idle or not isinstance(name, (str, bytes, os.PathLike)):
+        if self.is_idle or not isinstance(name, (str, bytes, os.PathLike)):
             return
         try:
             with self.own_use():
@@ -95,7 +95,7 @@ class FileWriter:
                 lambda: not any(each == path or each.startswith(below) for each, _ in self._queue)
             )
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         while True:
             path, write = self._queue[0]
             try:
@@ -112,7 +112,7 @@ class FileWriter:
                     return
 
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
-        if self.idle:
+        if self.is_idle:
             return
         if event in PROCESS_EVENTS.split():
             self.wait_all()

@@ -12,7 +12,7 @@ import weakref
 from typing import Any
 
 from ..frameworks.torch.tracing import tracing_query
-from . import DeclinedError, Hand, _resizing
+from . import DeclinedError, KnobSession, _batch_resizing
 
 KNOB = "optimizer.scale_learning_rate"
 LINEAR = ("SGD", "ASGD")
@@ -23,33 +23,33 @@ ROOT = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SparseAdam", "RMSprop", "A
 class Rates:
     """What the optimizers of a process have, while they step with more."""
 
-    def __init__(self, hand: Hand, times: float) -> None:
+    def __init__(self, hand: KnobSession, times: float) -> None:
         self.hand, self.times = hand, times
         self.before: weakref.WeakKeyDictionary[Any, list[float]] = weakref.WeakKeyDictionary()
         self.is_compiling = tracing_query()
 
     def begins(self, optimizer: Any, *_: Any) -> None:
         """A step begins."""
-        larger = self.hand.applied.get(_resizing.KNOB)
+        larger = self.hand.applied.get(_batch_resizing.KNOB)
         if larger and KNOB not in self.hand.declined and not self.is_compiling():
-            self.hand.contained([KNOB], self._attempt, optimizer)
+            self.hand.run_contained([KNOB], self._attempt, optimizer)
 
     def _attempt(self, optimizer: Any) -> None:
         self.put_back(optimizer)  # a step that failed has left them
         try:
             factor = self.times ** power(optimizer)
         except DeclinedError as reason:
-            self.hand.decline([KNOB], str(reason))
+            self.hand.decline_knobs([KNOB], str(reason))
             return
         self.before[optimizer] = [group["lr"] for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             group["lr"] *= factor
-        self.hand.took(KNOB)
+        self.hand.record_applied(KNOB)
 
     def ends(self, optimizer: Any, *_: Any) -> None:
         """A step has ended."""
         if optimizer in self.before:
-            self.hand.contained([KNOB], self.put_back, optimizer)
+            self.hand.run_contained([KNOB], self.put_back, optimizer)
 
     def put_back(self, optimizer: Any) -> None:
         """What it had."""
@@ -58,7 +58,7 @@ class Rates:
             group["lr"] = rate
 
 
-def turn(hand: Hand) -> None:
+def turn(hand: KnobSession) -> None:
     """Scale the learning rate of each step by the size of its batch.
 
     Raises:
@@ -66,10 +66,10 @@ def turn(hand: Hand) -> None:
     """
     from torch.optim import optimizer as base
 
-    times = float(hand.edits.get(_resizing.KNOB) or 1.0)
+    times = float(hand.edits.get(_batch_resizing.KNOB) or 1.0)
     if times == 1.0:
         raise DeclinedError("batches stay as large as they are")
-    hand.waits([KNOB], "no loader was made with larger batches")
+    hand.wait_for([KNOB], "no loader was made with larger batches")
     rates = Rates(hand, times)
     hand.undo.append(base.register_optimizer_step_pre_hook(rates.begins).remove)
     hand.undo.append(base.register_optimizer_step_post_hook(rates.ends).remove)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import containment as guard
-from . import Hand
-from ._chance import disturb, own, restore, same, states
-from ._codec import UnknownError, decode, encode
+from . import KnobSession
 from ._dataset_hash import NoHashError, hash_contents
-from ._shared import EVERY, OFF, PROVEN, Index
+from ._random_state import are_same, disturb_states, find_generator, read_states, restore_states
+from ._sample_codec import UnknownError, decode_sample, encode_sample
+from ._shared_samples import EVERY, OFF, PROVEN, Index
 
 KNOB = "dataset.cache"
 PROVE = 32
@@ -32,7 +32,7 @@ Make = Callable[[list[Any]], Any]
 class SampleCache:
     """What is kept of one dataset, in all processes, and what this process knows of it."""
 
-    def __init__(self, hand: Hand, index: Index, gone: Any = None) -> None:
+    def __init__(self, hand: KnobSession, index: Index, gone: Any = None) -> None:
         self.hand = hand
         self.index = index
         self.gone = gone
@@ -53,16 +53,16 @@ class SampleCache:
         try:
             return work(*args)
         except Exception as error:  # contained: the job goes on without it
-            if guard.handling(error) is not None:
+            if guard.signal_of_handler(error) is not None:
                 raise
             self.index.state[OFF] = 1
-            self.hand.fault([KNOB], error)
+            self.hand.report_fault([KNOB], error)
             return None
 
     def stop(self, why: str) -> None:
         """Nothing is kept any more, in no process."""
         self.index.state[OFF] = 1
-        self.hand.decline([KNOB], why)
+        self.hand.decline_knobs([KNOB], why)
 
     def begin_epoch(self, dataset: Any) -> None:
         """Another one begins: see whether the script has changed the dataset."""
@@ -70,7 +70,7 @@ class SampleCache:
 
     def _begin_epoch(self, dataset: Any) -> None:
         self.looks = 0
-        if source := own(dataset):
+        if source := find_generator(dataset):
             self.stop(f"the dataset has random numbers of its own: {source}")
             return
         try:
@@ -111,7 +111,7 @@ class SampleCache:
         wanted = [i for i, one in zip(indices, known, strict=True) if one is None]
         if not wanted:
             return [one[0] for one in known]
-        before = self.safely(states)
+        before = self.safely(read_states)
         begin = time.perf_counter()
         result = make(wanted)
         took_s = time.perf_counter() - begin
@@ -122,7 +122,7 @@ class SampleCache:
             self.safely(self._learn, wanted, result, before, make, took_s)
         if len(wanted) < len(indices) and self.off:
             if before is not None:  # what is kept of the others is not to be trusted, either
-                self.safely(restore, before)
+                self.safely(restore_states, before)
             return make(indices)
         made = iter(result)
         return [next(made) if one is None else one[0] for one in known]
@@ -133,22 +133,22 @@ class SampleCache:
             return None
         if self.due():
             return None
-        found = (decode(data),)
-        self.hand.took(KNOB)
+        found = (decode_sample(data),)
+        self.hand.record_applied(KNOB)
         return found
 
     def _learn(
         self, indices: list[int], result: list[Any], before: Any, make: Make, took_s: float
     ) -> None:
         """Keep what was made, or see that it may not be kept."""
-        now = states()
+        now = read_states()
         if (before[2] is None) != (now[2] is None):
             return  # NumPy came in between: whether it was drawn from is not known
-        if not same(before, now):
+        if not are_same(before, now):
             self.stop("its samples draw random numbers")
             return
         try:
-            made = [encode(one) for one in result]
+            made = [encode_sample(one) for one in result]
         except UnknownError as error:
             self.stop(f"its samples hold {error}, which is not kept")
             return
@@ -164,20 +164,20 @@ class SampleCache:
 
     def _proven(self, indices: list[int], made: list[bytes], make: Make, took_s: float) -> bool:
         """Make them again, with other random numbers at hand."""
-        before = states()
+        before = read_states()
         try:
-            disturb()
-            other = states()
+            disturb_states()
+            other = read_states()
             again = make(indices)
-            drew = not same(other, states())
+            drew = not are_same(other, read_states())
         finally:
-            restore(before)
-        if drew or [encode(one) for one in again] != made:
+            restore_states(before)
+        if drew or [encode_sample(one) for one in again] != made:
             self.stop("its samples come out otherwise the second time")
             return False
         begin = time.perf_counter()
         for data in made:
-            decode(data)
+            decode_sample(data)
         read_s = time.perf_counter() - begin
         self.make_s = min(self.make_s, took_s / len(made))
         self.read_s = min(self.read_s, read_s / len(made))

@@ -7,11 +7,11 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import DeclinedError, Hand
-from .model import Call, outermost
+from . import DeclinedError, KnobSession
+from .model import Call, wrap_outermost
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Run the model under autocast with bfloat16. What it returns is float32 again, so that losses
     are summed up as before. Declines for float16, which needs a gradient scaler in the loop."""
     if edits.get("autocast.dtype") != "bfloat16":
@@ -21,39 +21,39 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         import torch
 
         kind = next((p.device.type for p in model.parameters()), "cpu")
-        hand.took(*edits)
+        hand.record_applied(*edits)
 
         def under(*args: Any, **kwargs: Any) -> Any:
             with torch.autocast(kind, dtype=torch.bfloat16):
                 found = call(*args, **kwargs)
-            return _full(found)
+            return _to_full(found)
 
         return under
 
-    outermost(hand, edits, wrap)
+    wrap_outermost(hand, edits, wrap)
 
 
-def _full(found: Any) -> Any:
+def _to_full(found: Any) -> Any:
     import torch
 
     if isinstance(found, torch.Tensor):
         return found.float() if found.dtype == torch.bfloat16 else found
     if type(found) in (list, tuple):
-        return type(found)(map(_full, found))
+        return type(found)(map(_to_full, found))
     if isinstance(found, tuple) and hasattr(found, "_fields"):  # a named one
-        return type(found)(*map(_full, found))
+        return type(found)(*map(_to_full, found))
     if isinstance(found, dict):
-        return _with(found, found, type(found).__setitem__)
+        return _with_full(found, found, type(found).__setitem__)
     if dataclasses.is_dataclass(found) and not isinstance(found, type):
         held = {each.name: getattr(found, each.name, None) for each in dataclasses.fields(found)}
-        return _with(found, held, object.__setattr__)
+        return _with_full(found, held, object.__setattr__)
     return found
 
 
-def _with(found: Any, held: Mapping[Any, Any], put: Callable[[Any, Any, Any], None]) -> Any:
+def _with_full(found: Any, held: Mapping[Any, Any], put: Callable[[Any, Any, Any], None]) -> Any:
     """The same with full values: a copy, since the model may keep what it gives. Dicts of Hugging
     Face set their attributes along with their items."""
-    full = {name: _full(value) for name, value in held.items()}
+    full = {name: _to_full(value) for name, value in held.items()}
     others = {name: value for name, value in full.items() if value is not held[name]}
     made = copy.copy(found) if others else found
     for name, value in others.items():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, Hand
+from . import DeclinedError, KnobSession
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Have it stay off, whoever asks."""
     import torch
 
@@ -18,9 +18,9 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def set_anomaly_enabled(mode: bool, *args: Any, **kwargs: Any) -> Any:
             if mode:
-                hand.took(*edits)
+                hand.record_applied(*edits)
             return original(False, *args, **kwargs)
 
         return set_anomaly_enabled
 
-    hand.replace(torch, "set_anomaly_enabled", make)
+    hand.replace_function(torch, "set_anomaly_enabled", make)

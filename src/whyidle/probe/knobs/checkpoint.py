@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.import_hooks import once_there
-from . import NO_FORM, Hand, _memory
+from . import NO_FORM, KnobSession, _free_memory
 from ._file_writer import FileWriter
 from ._host_snapshot import Snapshot, UnknownError, register_tags
 
@@ -35,24 +35,24 @@ ABILITIES = (os.supports_dir_fd, os.supports_effective_ids, os.supports_follow_s
 RESERVE_BYTES = 1 << 20
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Have ``torch.save`` to a file return before the file is complete."""
     import torch
 
-    hand.decline([knob for knob in edits if knob != KNOB], NO_FORM)
+    hand.decline_knobs([knob for knob in edits if knob != KNOB], NO_FORM)
     if not edits.get(KNOB):
         return
     register_tags()
-    saves = Saves(hand)
-    hand.waits([KNOB], saves.explain_absence)
-    hand.replace(torch, "save", saves.wrap_save)
-    adopt = functools.partial(hand.contained, [KNOB], saves.adopt_safetensors)
+    saves = BackgroundSaves(hand)
+    hand.wait_for([KNOB], saves.explain_absence)
+    hand.replace_function(torch, "save", saves.wrap_save)
+    adopt = functools.partial(hand.run_contained, [KNOB], saves.adopt_safetensors)
     hand.undo.append(once_there(*SAFETENSORS, adopt))
     for name in COLLECTIVES if torch.distributed.is_available() else ():
-        hand.replace(torch.distributed, name, saves.wrap_collective)
+        hand.replace_function(torch.distributed, name, saves.wrap_collective)
     for name in UNANNOUNCED:
         original = getattr(os, name)
-        hand.replace(os, name, saves.wrap_query)
+        hand.replace_function(os, name, saves.wrap_query)
         for known in ABILITIES:
             if original in known:
                 known.add(getattr(os, name))
@@ -60,10 +60,10 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     atexit.register(saves.writer.wait_all)
 
 
-class Saves:
+class BackgroundSaves:
     """The replacements of the functions that save, and of those that must wait."""
 
-    def __init__(self, hand: Hand) -> None:
+    def __init__(self, hand: KnobSession) -> None:
         self.hand = hand
         self.writer = FileWriter()
         self.in_memory = False
@@ -93,7 +93,7 @@ class Saves:
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
             def save_file(tensors: Any, filename: Any, metadata: Any = None, **more: Any) -> Any:
-                if not more and self.hand.contained([KNOB], _is_flat, tensors, metadata):
+                if not more and self.hand.run_contained([KNOB], _is_flat, tensors, metadata):
                     texts = metadata if metadata is None else dict(metadata)
                     if self._save_later(
                         functools.partial(original, metadata=texts), tensors, filename
@@ -103,7 +103,7 @@ class Saves:
 
             return save_file
 
-        self.hand.replace(module, SAFETENSORS[1], wrap)
+        self.hand.replace_function(module, SAFETENSORS[1], wrap)
 
     def wrap_collective(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A function before which all files must be complete."""
@@ -118,12 +118,12 @@ class Saves:
         """A function of ``os`` that looks at a file, or ends the process."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not self.writer.idle:
+            if not self.writer.is_idle:
                 path = args[0] if args else kwargs.get("path")
                 if kwargs.get("dir_fd") is not None or original.__name__ == "_exit":
                     self.writer.wait_all()
                 else:
-                    self.hand.contained([KNOB], self.writer.wait_for, path)
+                    self.hand.run_contained([KNOB], self.writer.wait_for, path)
             return original(*args, **kwargs)
 
         return call
@@ -134,23 +134,25 @@ class Saves:
         Raises:
             RuntimeError: a file that was saved before could not be written.
         """
-        if not isinstance(f, (str, os.PathLike)) or self.hand.child:
+        if not isinstance(f, (str, os.PathLike)) or self.hand.is_child:
             return False
         self.writer.wait_for(f)
         if self.writer.failure:
             failure, self.writer.failure = self.writer.failure, ""
             raise RuntimeError(failure)
         with self.writer.own_use():
-            return bool(self.hand.contained([KNOB], self._submit, write, obj, os.fspath(f)))
+            return bool(
+                self.hand.run_contained([KNOB], self._submit_save, write, obj, os.fspath(f))
+            )
 
-    def _submit(self, write: Callable[[Any, Any], Any], obj: Any, name: str) -> bool:
+    def _submit_save(self, write: Callable[[Any, Any], Any], obj: Any, name: str) -> bool:
         path = os.path.realpath(name)
         if threading.current_thread() is not threading.main_thread() or not _is_writable(path):
             return False
         try:
-            snapshot = Snapshot(obj, _memory.free_bytes() // 2)
+            snapshot = Snapshot(obj, _free_memory.free_bytes() // 2)
         except UnknownError as error:
-            self.hand.decline([KNOB], str(error))
+            self.hand.decline_knobs([KNOB], str(error))
             return False
         except Exception:  # of the script's own classes, which it raises again as it saves
             return False
@@ -163,8 +165,8 @@ class Saves:
             finally:
                 snapshot.forget_tags()
 
-        self.writer.submit(path, write_draft)
-        self.hand.took(KNOB)
+        self.writer.submit_write(path, write_draft)
+        self.hand.record_applied(KNOB)
         return True
 
 

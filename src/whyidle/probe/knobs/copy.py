@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import Hand
-from ._prefetch import EVERY, PROVE, same_bytes
+from . import KnobSession
+from ._device_prefetch import EVERY, PROVE, same_bytes
 
 KNOB = "copy.non_blocking"
 Function = Callable[..., Any]
@@ -29,7 +29,7 @@ WATCHED = 64
 """so many of the copied tensors are watched at most"""
 
 
-class Copied(NamedTuple):
+class CopiedTensor(NamedTuple):
     """A tensor of the host of which a copy was made, and whether that was waited for; ``before``
     are its bytes, where they are to be compared."""
 
@@ -39,20 +39,20 @@ class Copied(NamedTuple):
     waited: bool
 
 
-class Copies:
+class PendingCopies:
     """What one process need not wait for."""
 
-    def __init__(self, hand: Hand) -> None:
+    def __init__(self, hand: KnobSession) -> None:
         self.hand = hand
         self.pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.batches: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         """how many each iterator has given"""
         self.number = 0
         """of the batch that was given last"""
-        self.copied: deque[Copied] = deque(maxlen=WATCHED)
+        self.copied: deque[CopiedTensor] = deque(maxlen=WATCHED)
         self.said = self.off = False
 
-    def why(self) -> str:
+    def explain_waits(self) -> str:
         """What it still waits for."""
         if self.said:
             return "the script says of each copy itself whether it is waited for (non_blocking=...)"
@@ -72,23 +72,23 @@ class Copies:
 
         return pin_memory
 
-    def following(self, original: Function) -> Function:
+    def wrap_next_batch(self, original: Function) -> Function:
         """The script takes the next batch."""
 
         def following(iterator: Any) -> Any:
-            if not self.off and not self.hand.child:
-                self.hand.contained([KNOB], self._next, iterator)
+            if not self.off and not self.hand.is_child:
+                self.hand.run_contained([KNOB], self._check_copies, iterator)
             return original(iterator)
 
         return following
 
-    def copy(self, original: Function) -> Function:
+    def wrap_copy(self, original: Function) -> Function:
         """The script moves a tensor."""
 
         def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             found = None
             if self.pinned:
-                found = self.hand.contained([KNOB], self._watch, tensor, args, kwargs)
+                found = self.hand.run_contained([KNOB], self._watch_copy, tensor, args, kwargs)
             if found is None:
                 return original(tensor, *args, **kwargs)
             free = {} if found.waited else {"non_blocking": True}
@@ -96,33 +96,33 @@ class Copies:
             if result.device != tensor.device:
                 self.copied.append(found)
                 if not found.waited:
-                    self.hand.took(KNOB)
+                    self.hand.record_applied(KNOB)
             return result
 
         return copy
 
-    def _next(self, iterator: Any) -> None:
+    def _check_copies(self, iterator: Any) -> None:
         """The script asks for a batch: is what it copied of those before as it was?"""
-        if changed := [each for each in self.copied if _changed(each)]:
+        if changed := [each for each in self.copied if _was_changed(each)]:
             self.off = True
             if not all(each.waited for each in changed):
                 self.hand.applied.pop(KNOB, None)  # it may have been read too late
-            self.hand.decline([KNOB], "the script changes a batch after it has copied it")
+            self.hand.decline_knobs([KNOB], "the script changes a batch after it has copied it")
         alive = [each._replace(before=None) for each in self.copied if each.source() is not None]
         self.copied = deque(alive, maxlen=WATCHED)
         self.number = self.batches[iterator] = self.batches.get(iterator, 0) + 1
 
-    def _ours(self, tensor: Any) -> Any:
+    def _pinned_source(self, tensor: Any) -> Any:
         """What a loader has pinned, of which this is all or a part; None where it is neither."""
         for one in (tensor, getattr(tensor, "_base", None)):
             if one is not None and self.pinned.get(id(one)) is one:
                 return one
         return None
 
-    def _watch(self, tensor: Any, args: Any, kwargs: Any) -> Copied | None:
+    def _watch_copy(self, tensor: Any, args: Any, kwargs: Any) -> CopiedTensor | None:
         """A copy that is about to be made; None for one that is left alone."""
-        source = self._ours(tensor)
-        if source is None or self.off or self.hand.child or source.is_inference():
+        source = self._pinned_source(tensor)
+        if source is None or self.off or self.hand.is_child or source.is_inference():
             return None  # changes of the latter cannot be seen
         said = "non_blocking" in kwargs or any(type(one) is bool for one in args)
         if said and (kwargs.get("non_blocking") is not False or not _passed_on()):
@@ -130,10 +130,10 @@ class Copies:
             return None
         look = self.number <= PROVE or self.number % EVERY == 0
         before = source.clone() if look else None
-        return Copied(weakref.ref(source), source._version, before, look)
+        return CopiedTensor(weakref.ref(source), source._version, before, look)
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Have copies to the device waited for less."""
     if not edits.get(KNOB):
         return
@@ -141,15 +141,15 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     from torch.utils.data import dataloader
     from torch.utils.data._utils import pin_memory as home
 
-    copies = Copies(hand)
-    hand.waits([KNOB], copies.why)
-    hand.replace(home, "pin_memory", copies.pin_memory)
-    hand.replace(dataloader._BaseDataLoaderIter, "__next__", copies.following)
-    hand.replace(torch.Tensor, "to", copies.copy)
-    hand.replace(torch.Tensor, "cuda", copies.copy)
+    copies = PendingCopies(hand)
+    hand.wait_for([KNOB], copies.explain_waits)
+    hand.replace_function(home, "pin_memory", copies.pin_memory)
+    hand.replace_function(dataloader._BaseDataLoaderIter, "__next__", copies.wrap_next_batch)
+    hand.replace_function(torch.Tensor, "to", copies.wrap_copy)
+    hand.replace_function(torch.Tensor, "cuda", copies.wrap_copy)
 
 
-def _changed(copied: Copied) -> bool:
+def _was_changed(copied: CopiedTensor) -> bool:
     source = copied.source()
     if source is None:
         return False

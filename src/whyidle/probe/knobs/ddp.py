@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import Hand
+from . import KnobSession
 
 ARGUMENTS = ("bucket_cap_mb", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
 HOOK = "ddp.comm_hook"
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Have the wrapper made with other settings, its hook registered, and gradients exchanged in
     the last backward pass of each step only."""
     from torch.nn.parallel import DistributedDataParallel as Wrapper
@@ -21,16 +21,20 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     told = {knob.partition(".")[2]: value for knob, value in edits.items()}
     named = {name: value for name, value in told.items() if name in ARGUMENTS}
     if named:
-        hand.replace_making(Wrapper, lambda original: _init(hand, named, original))
+        hand.replace_making(Wrapper, lambda original: _wrap_init(hand, named, original))
     if told.get("comm_hook") == "bf16_compress":
-        hand.replace(Wrapper, "forward", lambda original: _hooked(hand, original))
+        hand.replace_function(
+            Wrapper, "forward", lambda original: _wrap_hook_registration(hand, original)
+        )
     elif HOOK in edits:
-        hand.decline([HOOK], "only bf16_compress is known")
+        hand.decline_knobs([HOOK], "only bf16_compress is known")
     if "no_sync" in told:
-        Accumulation(hand, int(told["no_sync"])).turn(Wrapper)
+        Accumulation(hand, int(told["no_sync"])).apply_to(Wrapper)
 
 
-def _init(hand: Hand, named: dict[str, Any], original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_init(
+    hand: KnobSession, named: dict[str, Any], original: Callable[..., Any]
+) -> Callable[..., Any]:
     signature = inspect.signature(original)
     knobs = [f"ddp.{name}" for name in named]
 
@@ -40,13 +44,13 @@ def _init(hand: Hand, named: dict[str, Any], original: Callable[..., Any]) -> Ca
         except TypeError:  # the script's own mistake, which PyTorch tells better
             return original(self, *args, **kwargs)
         result = original(**{**bound, **named})
-        hand.took(*knobs)
+        hand.record_applied(*knobs)
         return result
 
     return init
 
 
-def _hooked(hand: Hand, original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_hook_registration(hand: KnobSession, original: Callable[..., Any]) -> Callable[..., Any]:
     """Registered as late as can be: the script may bring a hook of its own, and there is one."""
     seen: set[int] = set()
 
@@ -54,19 +58,19 @@ def _hooked(hand: Hand, original: Callable[..., Any]) -> Callable[..., Any]:
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
         if getattr(self, "_comm_hooks", None):
-            hand.decline([HOOK], "the script has registered a hook of its own")
+            hand.decline_knobs([HOOK], "the script has registered a hook of its own")
             return
         try:
             self.register_comm_hook(None, default_hooks.bf16_compress_hook)
         except (TypeError, RuntimeError) as error:  # not with this backend
-            hand.decline([HOOK], f"PyTorch refuses: {error}")
+            hand.decline_knobs([HOOK], f"PyTorch refuses: {error}")
         else:
-            hand.took(HOOK)
+            hand.record_applied(HOOK)
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if id(self) not in seen:
             seen.add(id(self))
-            hand.contained([HOOK], register, self)
+            hand.run_contained([HOOK], register, self)
         return original(self, *args, **kwargs)
 
     return forward
@@ -77,33 +81,33 @@ class Accumulation:
     Where a step comes sooner (the rest of an epoch, say), gradients are averaged before anybody
     uses them: whoever clips or unscales them, or the optimizer."""
 
-    def __init__(self, hand: Hand, passes: int) -> None:
+    def __init__(self, hand: KnobSession, passes: int) -> None:
         self.hand = hand
         self.passes = passes
         self.done = 0
         self.local: dict[int, Any] = {}
         """wrappers whose last pass was not exchanged"""
 
-    def turn(self, wrapper: Any) -> None:
+    def apply_to(self, wrapper: Any) -> None:
         """Count the passes of this class."""
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-        self.hand.after_steps(self._stepped)
-        before = register_optimizer_step_pre_hook(lambda *_: self.exchange())
+        self.hand.after_steps(self._after_step)
+        before = register_optimizer_step_pre_hook(lambda *_: self.exchange_gradients())
         self.hand.undo.append(before.remove)
-        self.hand.replace(wrapper, "forward", self._passes)
-        for owner, name in _users():
-            self.hand.replace(owner, name, self._first)
+        self.hand.replace_function(wrapper, "forward", self._wrap_forward)
+        for owner, name in _gradient_readers():
+            self.hand.replace_function(owner, name, self._wrap_reader)
 
-    def exchange(self) -> None:
+    def exchange_gradients(self) -> None:
         """Average what was not. A fault here is no fault of ours to hide: ranks would part."""
         while self.local:
-            _average(self.local.popitem()[1])
+            _average_gradients(self.local.popitem()[1])
 
-    def _stepped(self, _: int) -> None:
+    def _after_step(self, _: int) -> None:
         self.done = 0
 
-    def _passes(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         import torch
 
         def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -115,21 +119,21 @@ class Accumulation:
                 self.local.pop(id(model), None)
                 return original(model, *args, **kwargs)
             self.local[id(model)] = model
-            self.hand.took("ddp.no_sync")
+            self.hand.record_applied("ddp.no_sync")
             with model.no_sync():
                 return original(model, *args, **kwargs)
 
         return forward
 
-    def _first(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_reader(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def use(*args: Any, **kwargs: Any) -> Any:
-            self.exchange()
+            self.exchange_gradients()
             return original(*args, **kwargs)
 
         return use
 
 
-def _users() -> Iterator[tuple[Any, str]]:
+def _gradient_readers() -> Iterator[tuple[Any, str]]:
     """What reads gradients before the optimizer does."""
     import torch
     from torch.nn.utils import clip_grad
@@ -142,7 +146,7 @@ def _users() -> Iterator[tuple[Any, str]]:
     yield scaler, "unscale_"
 
 
-def _average(wrapper: Any) -> None:
+def _average_gradients(wrapper: Any) -> None:
     """What the exchange would have made of the gradients, in one call per kind of number. All
     ranks come here in the same step, since all make the same passes."""
     import torch

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..frameworks.torch.tracing import tracing_query
-from . import NO_FORM, Hand
-from .model import Call, outermost
+from . import NO_FORM, KnobSession
+from .model import Call, wrap_outermost
 
 KNOB = "evaluation.gradients"
 LATE = (
@@ -35,22 +35,22 @@ Site = tuple[str, int]
 """file and line of the job from which a model is called"""
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Calls of the model in evaluation mode record no graph."""
-    hand.decline([knob for knob in edits if knob != KNOB], NO_FORM)
+    hand.decline_knobs([knob for knob in edits if knob != KNOB], NO_FORM)
     if edits.get(KNOB) is not False:
         return
-    evaluation = Evaluation(hand)
-    hand.waits([KNOB], evaluation.why_not)
-    outermost(hand, {KNOB: False}, evaluation.wrap)
+    evaluation = EvaluationCalls(hand)
+    hand.wait_for([KNOB], evaluation.why_not)
+    wrap_outermost(hand, {KNOB: False}, evaluation.wrap_model)
     hand.after_steps(evaluation.note_step)
     _explain_late_gradients(hand)
 
 
-class Evaluation:
+class EvaluationCalls:
     """What is known of the lines from which the model is called in evaluation mode."""
 
-    def __init__(self, hand: Hand) -> None:
+    def __init__(self, hand: KnobSession) -> None:
         self.hand = hand
         self.observed: set[Site] = set()
         """called since the model was called in training mode"""
@@ -70,7 +70,7 @@ class Evaluation:
         self.proven |= self.ended
         self.ended.clear()
 
-    def wrap(self, model: Any, call: Call) -> Call:
+    def wrap_model(self, model: Any, call: Call) -> Call:
         """The call of the model without a graph, where that is safe."""
         import torch
 
@@ -83,35 +83,35 @@ class Evaluation:
                 return call(*args, **named)
             asks = any(getattr(one, "requires_grad", False) for one in (*args, *named.values()))
             if fast or asks or not torch.is_grad_enabled():
-                self._note(FAST if fast else ASKED if asks else NO_GRAPH)
+                self._note_reason(FAST if fast else ASKED if asks else NO_GRAPH)
                 return call(*args, **named)
-            site = _site()
+            site = _calling_site()
             if site in self.proven:
-                self.hand.took(KNOB)
+                self.hand.record_applied(KNOB)
                 with without_graph():
                     return call(*args, **named)
-            self._note(ONE_ONLY + LONGER)
+            self._note_reason(ONE_ONLY + LONGER)
             found = call(*args, **named)
-            self.hand.contained([KNOB], self._observe, site, found)
+            self.hand.run_contained([KNOB], self._observe_result, site, found)
             return found
 
         return evaluate
 
-    def _note(self, why: str) -> None:
+    def _note_reason(self, why: str) -> None:
         if why != self.why:  # the process may be killed before its end
             self.why = why
-            self.hand.tell()
+            self.hand.write_state()
 
-    def _observe(self, site: Site, found: Any) -> None:
-        graphs = [one.grad_fn for one in _tensors(found) if one.grad_fn is not None]
+    def _observe_result(self, site: Site, found: Any) -> None:
+        graphs = [one.grad_fn for one in _find_tensors(found) if one.grad_fn is not None]
         for graph in graphs:
-            graph.register_prehook(self._learned)
+            graph.register_prehook(self._on_gradient)
         if graphs:
             self.observed.add(site)
 
-    def _learned(self, _: Any) -> None:
+    def _on_gradient(self, _: Any) -> None:
         if KNOB not in self.hand.declined:
-            self.hand.decline([KNOB], LEARNED)
+            self.hand.decline_knobs([KNOB], LEARNED)
 
 
 @contextlib.contextmanager
@@ -143,7 +143,7 @@ def _attends_fast(model: Any) -> bool:
     return frozen or (bool(attention) and not hasattr(torch.backends, "mha"))
 
 
-def _site() -> Site:
+def _calling_site() -> Site:
     """Whoever calls the model: past the frames of this package and of PyTorch."""
     ours = __package__.rpartition(".")[0] + "."
     frame = sys._getframe(1)
@@ -154,7 +154,7 @@ def _site() -> Site:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def _tensors(found: Any, depth: int = DEPTH) -> Iterator[Any]:
+def _find_tensors(found: Any, depth: int = DEPTH) -> Iterator[Any]:
     import torch
 
     if isinstance(found, torch.Tensor):
@@ -163,10 +163,10 @@ def _tensors(found: Any, depth: int = DEPTH) -> Iterator[Any]:
         parts = found.values() if isinstance(found, Mapping) else found
         inside = list(parts) if isinstance(found, (Mapping, list, tuple, set)) else []
         for one in (*inside, *getattr(found, "__dict__", {}).values()):
-            yield from _tensors(one, depth - 1)
+            yield from _find_tensors(one, depth - 1)
 
 
-def _explain_late_gradients(hand: Hand) -> None:
+def _explain_late_gradients(hand: KnobSession) -> None:
     """A job that asks for gradients of an evaluation later than this could see is told why there
     are none."""
     import torch
@@ -183,5 +183,5 @@ def _explain_late_gradients(hand: Hand) -> None:
 
         return grad
 
-    hand.replace(torch.autograd, "backward", make)
-    hand.replace(torch.autograd, "grad", make)
+    hand.replace_function(torch.autograd, "backward", make)
+    hand.replace_function(torch.autograd, "grad", make)

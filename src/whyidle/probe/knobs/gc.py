@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-from . import Hand
+from . import KnobSession
 
 WARM = 5
 """steps after which what lives is taken to live on"""
@@ -14,21 +14,21 @@ WHOLE = 20
 """every so many collections one is of all that is not frozen, so that no cycle is kept for good"""
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """``gc.freeze`` takes what lives after warm-up out of its sight; with
     ``gc.collect_interval_steps`` it then runs after so many steps only, without it as often as it
     did and as the script asks. The interval alone thins out calls of ``gc.collect``."""
     every = int(edits.get("gc.collect_interval_steps") or 0)
     if edits.get("gc.freeze"):
-        hand.after_steps(lambda step: _between(hand, edits, step, every))
+        hand.after_steps(lambda step: _collect_between_steps(hand, edits, step, every))
     elif every:
-        _thinned(hand, edits, every)
+        _thin_collections(hand, edits, every)
 
 
-def _between(hand: Hand, edits: dict[str, Any], step: int, every: int) -> None:
+def _collect_between_steps(hand: KnobSession, edits: dict[str, Any], step: int, every: int) -> None:
     if step == WARM:
         if every and not gc.isenabled():
-            hand.decline(edits, "the script has turned the collector off")
+            hand.decline_knobs(edits, "the script has turned the collector off")
             return
         gc.collect()
         gc.freeze()
@@ -36,12 +36,12 @@ def _between(hand: Hand, edits: dict[str, Any], step: int, every: int) -> None:
         if every:
             gc.disable()
             hand.undo.append(gc.enable)
-        hand.took(*edits)
+        hand.record_applied(*edits)
     elif every and step > WARM and step % every == 0 and hand.applied.get("gc.freeze"):
         gc.collect(2 if step % (every * WHOLE) == 0 else 1)
 
 
-def _thinned(hand: Hand, edits: dict[str, Any], every: int) -> None:
+def _thin_collections(hand: KnobSession, edits: dict[str, Any], every: int) -> None:
     last, now = -every, 0
 
     def count(step: int) -> None:
@@ -52,13 +52,13 @@ def _thinned(hand: Hand, edits: dict[str, Any], every: int) -> None:
         def collect(*args: Any, **kwargs: Any) -> Any:
             nonlocal last
             if now and now - last < every:  # before the first step nothing recurs
-                hand.took(*edits)
+                hand.record_applied(*edits)
                 return 0
             last = now
             return original(*args, **kwargs)
 
         return collect
 
-    hand.waits(edits, f"gc.collect() was not called twice within {every} steps")
+    hand.wait_for(edits, f"gc.collect() was not called twice within {every} steps")
     hand.after_steps(count)
-    hand.replace(gc, "collect", make)
+    hand.replace_function(gc, "collect", make)

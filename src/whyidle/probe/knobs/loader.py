@@ -9,13 +9,13 @@ from typing import Any
 from . import (
     NO_FORM,
     DeclinedError,
-    Hand,
-    _kept_workers,
-    _prefetch,
-    _resizing,
-    _starting,
+    KnobSession,
+    _batch_resizing,
+    _device_prefetch,
+    _persistent_workers,
+    _worker_start,
 )
-from ._forking import may_have_several_workers, may_start_workers
+from ._fork_safety import may_have_several_workers, may_start_workers
 
 ARGUMENTS = {
     "loader.workers": "num_workers",
@@ -26,20 +26,20 @@ ARGUMENTS = {
 UNSET = {"num_workers": 0, "persistent_workers": False, "pin_memory": False}
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Have every loader that is set as the diagnosed one was made with other settings."""
     from torch.utils.data import DataLoader
 
-    asked = _asked(hand, edits)
-    others = {*ARGUMENTS, *_starting.KNOBS, _prefetch.KNOB, _resizing.KNOB}
-    hand.decline([knob for knob in edits if knob not in others], NO_FORM)
-    if edits.get(_prefetch.KNOB):
-        _prefetch.turn(hand)
-    if edits.get(_resizing.KNOB):
-        _resizing.turn(hand, edits[_resizing.KNOB])
+    asked = _requested_arguments(hand, edits)
+    others = {*ARGUMENTS, *_worker_start.KNOBS, _device_prefetch.KNOB, _batch_resizing.KNOB}
+    hand.decline_knobs([knob for knob in edits if knob not in others], NO_FORM)
+    if edits.get(_device_prefetch.KNOB):
+        _device_prefetch.turn(hand)
+    if edits.get(_batch_resizing.KNOB):
+        _batch_resizing.turn(hand, edits[_batch_resizing.KNOB])
     if not asked:
         return
-    ours = _kept_workers.turn(hand) if asked.get(_kept_workers.KNOB) else None
+    ours = _persistent_workers.turn(hand) if asked.get(_persistent_workers.KNOB) else None
     signature = inspect.signature(DataLoader.__init__)
 
     def make(original: Any) -> Any:
@@ -49,49 +49,53 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
             except TypeError:  # the script's own mistake, which PyTorch tells better
                 original(self, *args, **kwargs)
                 return
-            told = hand.contained(asked, _told, hand, asked, bound)
-            if not told or not _made(hand, told, bound, original):
+            told = hand.run_contained(asked, _knobs_for_loader, hand, asked, bound)
+            if not told or not _make_loader(hand, told, bound, original):
                 original(self, *args, **kwargs)
                 told = {}
             if ours is not None:
-                changed = _kept_workers.KNOB in told
-                hand.contained([_kept_workers.KNOB], ours.add_loader, self, changed)
+                changed = _persistent_workers.KNOB in told
+                hand.run_contained([_persistent_workers.KNOB], ours.add_loader, self, changed)
 
         return init
 
     hand.replace_making(DataLoader, make)
 
 
-def _made(hand: Hand, told: dict[str, Any], bound: dict[str, Any], original: Any) -> bool:
+def _make_loader(
+    hand: KnobSession, told: dict[str, Any], bound: dict[str, Any], original: Any
+) -> bool:
     """Make a loader as it is told to be; whether PyTorch makes it so."""
-    named = _named(told, bound)
+    named = _loader_arguments(told, bound)
     bound |= bound.pop("kwargs", {})
     try:
         original(**{**bound, **named})
     except (ValueError, RuntimeError, TypeError) as error:
-        hand.decline(told, f"the DataLoader refuses: {error}")
+        hand.decline_knobs(told, f"the DataLoader refuses: {error}")
         return False
-    hand.took(*told)
+    hand.record_applied(*told)
     return True
 
 
-def _asked(hand: Hand, edits: dict[str, Any]) -> dict[str, Any]:
+def _requested_arguments(hand: KnobSession, edits: dict[str, Any]) -> dict[str, Any]:
     """What a loader that is made may be made with."""
-    known = (*ARGUMENTS, *_starting.KNOBS)
+    known = (*ARGUMENTS, *_worker_start.KNOBS)
     asked = {knob: value for knob, value in edits.items() if knob in known}
-    if why := _starting.unknown(asked):
-        hand.decline([_starting.AFFINITY], why)
-        del asked[_starting.AFFINITY]
+    if why := _worker_start.explain_unknown_cores(asked):
+        hand.decline_knobs([_worker_start.AFFINITY], why)
+        del asked[_worker_start.AFFINITY]
     return asked
 
 
-def _told(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
+def _knobs_for_loader(
+    hand: KnobSession, asked: dict[str, Any], bound: dict[str, Any]
+) -> dict[str, Any]:
     """Which knobs to turn for a loader that is about to be made; none where it is another one,
     or must not be touched."""
     try:
-        told = _changed(hand, asked, bound)
+        told = _changed_arguments(hand, asked, bound)
     except DeclinedError as reason:
-        hand.decline(asked, str(reason))
+        hand.decline_knobs(asked, str(reason))
         return {}
     return {
         knob: value
@@ -100,25 +104,27 @@ def _told(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[str,
     }
 
 
-def _changed(hand: Hand, asked: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
+def _changed_arguments(
+    hand: KnobSession, asked: dict[str, Any], bound: dict[str, Any]
+) -> dict[str, Any]:
     workers = bound.get("num_workers", 0)
     was = hand.was.get("loader.workers")
     if "loader.workers" in asked and was is not None and workers != was:
-        hand.waits(asked, f"no DataLoader was made with num_workers={was}, which it replaces")
+        hand.wait_for(asked, f"no DataLoader was made with num_workers={was}, which it replaces")
         return {}
     if multiprocessing.current_process().daemon:  # a loader inside a worker cannot have workers
         return {}
     told = dict(asked)
     later = told.get("loader.workers", workers)
     if not later:
-        for knob in ("loader.persistent_workers", "loader.prefetch_factor", *_starting.KNOBS):
+        for knob in ("loader.persistent_workers", "loader.prefetch_factor", *_worker_start.KNOBS):
             told.pop(knob, None)
     if told.get("loader.pin_memory") and (why := _no_pinning(later)):
-        hand.decline(["loader.pin_memory"], why)
+        hand.decline_knobs(["loader.pin_memory"], why)
         del told["loader.pin_memory"]
     if not workers and later:
         if _only_one_batch(bound):
-            hand.waits(asked, "each pass has one batch only, so there is nothing to load ahead")
+            hand.wait_for(asked, "each pass has one batch only, so there is nothing to load ahead")
             return {}
         may_start_workers(bound["dataset"], bound.get("multiprocessing_context"))
     if workers <= 1 < later:
@@ -138,14 +144,14 @@ def _only_one_batch(bound: dict[str, Any]) -> bool:
 
 def _no_pinning(workers: int) -> str:
     """Why memory should not be pinned; empty where it may be."""
-    if not _accelerated():
+    if not _has_pinning_device():
         return "there is no accelerator to copy to"
     if not workers:
         return "without workers the training loop itself would pin, and wait for it"
     return ""
 
 
-def _accelerated() -> bool:
+def _has_pinning_device() -> bool:
     """Whether there is a device that copies from pinned memory: PyTorch pins none for MPS."""
     import torch
 
@@ -157,9 +163,9 @@ def _accelerated() -> bool:
     return any_kind.current_accelerator().type != "mps"
 
 
-def _named(told: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
+def _loader_arguments(told: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
     """The arguments to make it with."""
     named = {ARGUMENTS[knob]: value for knob, value in told.items() if knob in ARGUMENTS}
-    if any(told.get(knob) for knob in _starting.KNOBS):
-        named["worker_init_fn"] = _starting.starter(told, bound.get("worker_init_fn"))
+    if any(told.get(knob) for knob in _worker_start.KNOBS):
+        named["worker_init_fn"] = _worker_start.make_worker_init(told, bound.get("worker_init_fn"))
     return named

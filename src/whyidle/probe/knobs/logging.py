@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import NO_FORM, Hand
-from ._background import Background, UnknownError, copied
+from . import NO_FORM, KnobSession
+from ._background_calls import BackgroundCalls, UnknownError, copy_value
 
 KNOB = "logging.asynchronous"
 LOOKS, EVERY = 20, 200
 """trackers may be imported at any time: after so many steps, and then after one of so many"""
 
 
-class Tracker(NamedTuple):
+class TrackerClass(NamedTuple):
     """A class of a tracker: what only adds, and what its argument for the time is called, in which
     unit of a second."""
 
@@ -37,19 +37,19 @@ class Tracker(NamedTuple):
 WRITER = ("add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "add_text")
 METRICS = ("log_metric", "log_batch")
 TRACKERS = (
-    Tracker("torch.utils.tensorboard.writer", "SummaryWriter", WRITER, "walltime", 1.0),
-    Tracker("tensorboardX.writer", "SummaryWriter", WRITER, "walltime", 1.0),
-    Tracker("mlflow.tracking.client", "MlflowClient", METRICS, "timestamp", 1e-3, whole=True),
+    TrackerClass("torch.utils.tensorboard.writer", "SummaryWriter", WRITER, "walltime", 1.0),
+    TrackerClass("tensorboardX.writer", "SummaryWriter", WRITER, "walltime", 1.0),
+    TrackerClass("mlflow.tracking.client", "MlflowClient", METRICS, "timestamp", 1e-3, whole=True),
 )
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Wrap the trackers that are there, and those that come."""
-    hand.decline([knob for knob in edits if knob != KNOB], NO_FORM)
+    hand.decline_knobs([knob for knob in edits if knob != KNOB], NO_FORM)
     if not edits.get(KNOB):
         return
-    hand.waits([KNOB], "no call of a TensorBoard writer or MLflow client could be made later")
-    waiting, background = list(TRACKERS), Background()
+    hand.wait_for([KNOB], "no call of a TensorBoard writer or MLflow client could be made later")
+    waiting, background = list(TRACKERS), BackgroundCalls()
 
     def look(step: int) -> None:
         if step > LOOKS and step % EVERY:
@@ -58,37 +58,43 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
             kind = getattr(sys.modules.get(one.module), one.kind, None)
             if isinstance(kind, type):
                 waiting.remove(one)
-                _adopt(hand, background, one, kind)
+                _adopt_tracker(hand, background, one, kind)
 
     look(0)
     hand.after_steps(look)
     hand.undo.append(background.calls.join)
 
 
-def _adopt(hand: Hand, background: Background, tracker: Tracker, kind: type) -> None:
+def _adopt_tracker(
+    hand: KnobSession, background: BackgroundCalls, tracker: TrackerClass, kind: type
+) -> None:
     for name, one in list(vars(kind).items()):
         if not inspect.isfunction(one) or one.__code__.co_flags & inspect.CO_VARARGS:
             continue
         if name in tracker.adds:
-            hand.replace(kind, name, _adding(hand, background, tracker))
+            hand.replace_function(kind, name, _wrap_adding(hand, background, tracker))
         elif not name.startswith("_"):
-            hand.replace(kind, name, _waiting(hand, background))
+            hand.replace_function(kind, name, _wrap_waiting(hand, background))
 
 
-def _adding(hand: Hand, background: Background, tracker: Tracker) -> Callable[..., Any]:
+def _wrap_adding(
+    hand: KnobSession, background: BackgroundCalls, tracker: TrackerClass
+) -> Callable[..., Any]:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(original)
 
         def add(self: Any, *args: Any, **kwargs: Any) -> Any:
             asked = None
-            if not hand.child and not background.here:
-                asked = hand.contained([KNOB], _asked, signature, tracker, (self, *args), kwargs)
+            if not hand.is_child and not background.is_own_thread:
+                asked = hand.run_contained(
+                    [KNOB], _named_arguments, signature, tracker, (self, *args), kwargs
+                )
                 if asked is None:
-                    background.wait()
+                    background.wait_until_done()
             if asked is None:
                 return original(self, *args, **kwargs)
-            background.later(original, (), asked)
-            hand.took(KNOB)
+            background.enqueue_call(original, (), asked)
+            hand.record_applied(KNOB)
             return None
 
         return add
@@ -96,8 +102,8 @@ def _adding(hand: Hand, background: Background, tracker: Tracker) -> Callable[..
     return make
 
 
-def _asked(
-    signature: inspect.Signature, tracker: Tracker, args: Any, kwargs: Any
+def _named_arguments(
+    signature: inspect.Signature, tracker: TrackerClass, args: Any, kwargs: Any
 ) -> dict[str, Any] | None:
     """The arguments by name, as they are now; None where it has to be called at once."""
     try:
@@ -105,7 +111,7 @@ def _asked(
         own = next(iter(signature.parameters))
         if given.get("synchronous") is False or given.get("kwargs"):
             return None
-        made = {name: one if name == own else copied(one) for name, one in given.items()}
+        made = {name: one if name == own else copy_value(one) for name, one in given.items()}
     except (TypeError, UnknownError):  # the script's own mistake is told as ever
         return None
     if tracker.time in signature.parameters and made.get(tracker.time) is None:
@@ -114,11 +120,11 @@ def _asked(
     return made
 
 
-def _waiting(hand: Hand, background: Background) -> Callable[..., Any]:
+def _wrap_waiting(hand: KnobSession, background: BackgroundCalls) -> Callable[..., Any]:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not hand.child and not background.here:
-                background.wait()
+            if not hand.is_child and not background.is_own_thread:
+                background.wait_until_done()
             return original(*args, **kwargs)
 
         return call

@@ -13,8 +13,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, Hand, _attention
-from ._recompute import keep_activations
+from . import DeclinedError, KnobSession, _fused_attention
+from ._recomputation import keep_activations
 
 Call = Callable[..., Any]
 CHECKPOINTING = "model.checkpointing"
@@ -22,12 +22,12 @@ DYNAMIC = "model.compile_dynamic"
 COMPILE = ("model.compile", "model.compile_mode", DYNAMIC)
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Compile its forward pass, set how the script does, set its memory format, have it keep its
     activations, or attend in another form."""
     edits = dict(edits)
-    if form := edits.pop(_attention.KNOB, None):
-        _attention.fuse(hand, form, outermost)
+    if form := edits.pop(_fused_attention.KNOB, None):
+        _fused_attention.fuse_attention(hand, form, wrap_outermost)
     if DYNAMIC in edits and "model.compile" not in edits:
         _for_any_length(hand, edits.pop(DYNAMIC))
     if edits.pop(CHECKPOINTING, True) is False:
@@ -37,24 +37,26 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
     known = {*COMPILE, "model.memory_format"}
     if unknown := [knob for knob in edits if knob not in known]:
         raise DeclinedError(f"{', '.join(unknown)}: it needs another line in the script")
-    outermost(hand, edits, functools.partial(_change, hand, edits))
+    wrap_outermost(hand, edits, functools.partial(_change_model, hand, edits))
 
 
-def _for_any_length(hand: Hand, dynamic: bool) -> None:
+def _for_any_length(hand: KnobSession, dynamic: bool) -> None:
     """What the script has compiled from now on serves every length, or one each."""
     import torch
 
     def make(original: Call) -> Call:
         def compiled(*args: Any, **kwargs: Any) -> Any:
-            hand.took(DYNAMIC)
+            hand.record_applied(DYNAMIC)
             return original(*args, **{**kwargs, "dynamic": dynamic})
 
         return compiled
 
-    hand.replace(torch, "compile", make)
+    hand.replace_function(torch, "compile", make)
 
 
-def outermost(hand: Hand, edits: dict[str, Any], wrap: Callable[[Any, Call], Call]) -> None:
+def wrap_outermost(
+    hand: KnobSession, edits: dict[str, Any], wrap: Callable[[Any, Call], Call]
+) -> None:
     """Wrap the calls of the model, once it is seen: ``wrap(model, call)`` gives the new call. After
     the first step no more is looked for. A ``wrap`` that fails leaves the model as it is."""
     import torch
@@ -87,7 +89,7 @@ def outermost(hand: Hand, edits: dict[str, Any], wrap: Callable[[Any, Call], Cal
         )
         if kind not in kinds:
             kinds.add(kind)
-            hand.replace(kind, "__call__", make)
+            hand.replace_function(kind, "__call__", make)
             ours.add(kind.__call__)
 
     def before(module: Any, args: Any) -> None:
@@ -95,7 +97,7 @@ def outermost(hand: Hand, edits: dict[str, Any], wrap: Callable[[Any, Call], Cal
             return
         known.update(id(part) for part in module.modules())
         if any(p.requires_grad for p in module.parameters()):
-            hand.contained(edits, adopt, module)
+            hand.run_contained(edits, adopt, module)
 
     # where the script compiles, PyTorch says of such a hook that it may be called twice: it may
     warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
@@ -104,32 +106,32 @@ def outermost(hand: Hand, edits: dict[str, Any], wrap: Callable[[Any, Call], Cal
     hand.after_steps(lambda _: handle.remove())
 
 
-def _change(hand: Hand, edits: dict[str, Any], model: Any, call: Call) -> Call:
+def _change_model(hand: KnobSession, edits: dict[str, Any], model: Any, call: Call) -> Call:
     import torch
 
     asked = [knob for knob in edits if knob in COMPILE]
-    if asked and _compiled(model):
-        hand.decline(asked, "it is compiled already")
-    elif asked and (kind := _uncompiled(model)):
-        hand.decline(asked, f"PyTorch's compiler makes no code for the device {kind!r}")
+    if asked and _is_compiled(model):
+        hand.decline_knobs(asked, "it is compiled already")
+    elif asked and (kind := _uncompilable_device(model)):
+        hand.decline_knobs(asked, f"PyTorch's compiler makes no code for the device {kind!r}")
     elif asked:
         import torch._dynamo
 
         torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it was
-        _compile(model, mode=edits.get("model.compile_mode"), dynamic=edits.get(DYNAMIC))
-        hand.took(*asked)
+        _compile_in_place(model, mode=edits.get("model.compile_mode"), dynamic=edits.get(DYNAMIC))
+        hand.record_applied(*asked)
     if edits.get("model.memory_format") != "channels_last":
         return call
     model.to(memory_format=torch.channels_last)
-    hand.took("model.memory_format")
+    hand.record_applied("model.memory_format")
 
     def laid_out(*args: Any, **kwargs: Any) -> Any:
-        return call(*map(_last, args), **kwargs)
+        return call(*map(_to_channels_last, args), **kwargs)
 
     return laid_out
 
 
-def _compile(model: Any, **how: Any) -> None:
+def _compile_in_place(model: Any, **how: Any) -> None:
     """In place: its calls are compiled from now on. The compiler passes over code of PyTorch's own
     that nothing it looks at calls, as that of a bare ``nn.Sequential`` (until PyTorch 2.13): such a
     model gets a frame around it, as ``torch.compile(model)`` makes one."""
@@ -144,7 +146,7 @@ def _compile(model: Any, **how: Any) -> None:
     model._compiled_call_impl = torch.compile(framed, **how)
 
 
-def _compiled(model: Any) -> bool:
+def _is_compiled(model: Any) -> bool:
     """Whether the script has had it, or a part of it, compiled."""
     return any(
         hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None
@@ -152,7 +154,7 @@ def _compiled(model: Any) -> bool:
     )
 
 
-def _uncompiled(model: Any) -> str:
+def _uncompilable_device(model: Any) -> str:
     """The device of the model, where the compiler has nothing for its kind: then its code would run
     as it did, or slower, in many traced pieces."""
     from torch._inductor.codegen import common
@@ -165,7 +167,7 @@ def _uncompiled(model: Any) -> str:
     return next((kind for kind in kinds if common.get_scheduling_for_device(kind) is None), "")
 
 
-def _last(value: Any) -> Any:
+def _to_channels_last(value: Any) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor) and value.dim() == 4:

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, Hand, _learning_rate
+from . import DeclinedError, KnobSession, _learning_rate
 
 SWITCHES = ("fused", "foreach")
 GROUPS = "param_groups"
 
 
-def turn(hand: Hand, edits: dict[str, Any]) -> None:
+def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Have every optimizer of PyTorch's that knows the switch made with it, and without the other;
     one that refuses is made as it was."""
     import torch
@@ -21,7 +21,7 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
         try:
             _learning_rate.turn(hand)
         except DeclinedError as reason:
-            hand.decline([_learning_rate.KNOB], str(reason))
+            hand.decline_knobs([_learning_rate.KNOB], str(reason))
     edits = {knob: value for knob, value in edits.items() if knob != _learning_rate.KNOB}
     if not edits:
         return
@@ -31,11 +31,11 @@ def turn(hand: Hand, edits: dict[str, Any]) -> None:
             known = inspect.signature(kind.__init__).parameters
             own = {k: v for k, v in edits.items() if k.partition(".")[2] in known}
             if own and "__init__" in vars(kind):
-                hand.replace_making(kind, _making(hand, own, kind))
+                hand.replace_making(kind, _wrap_init(hand, own, kind))
     _watch_for_others(hand, edits)
 
 
-def _watch_for_others(hand: Hand, edits: dict[str, Any]) -> None:
+def _watch_for_others(hand: KnobSession, edits: dict[str, Any]) -> None:
     """Say so where what steps has no such switch."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -44,37 +44,37 @@ def _watch_for_others(hand: Hand, edits: dict[str, Any]) -> None:
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if type(optimizer) not in seen:  # a hook must not take itself off while hooks are called
             seen.add(type(optimizer))
-            hand.contained(edits, look, optimizer)
+            hand.run_contained(edits, look, optimizer)
 
     def look(optimizer: Any) -> None:
         names = [knob.partition(".")[2] for knob in edits]
         if not any(name in group for group in optimizer.param_groups for name in names):
             kind = type(optimizer)
-            hand.decline(
+            hand.decline_knobs(
                 edits, f"{kind.__module__}.{kind.__qualname__} has no switch {' or '.join(names)}"
             )
 
     hand.undo.append(register_optimizer_step_post_hook(after).remove)
 
 
-def _making(
-    hand: Hand, edits: dict[str, Any], kind: type
+def _wrap_init(
+    hand: KnobSession, edits: dict[str, Any], kind: type
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def init(self: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
             switches = {knob.partition(".")[2]: value for knob, value in edits.items()}
             others = {name: None for name in SWITCHES if name in kwargs and name not in switches}
-            params = _listed(params)
-            if "fused" in switches and (why := hand.contained(edits, _unfit, params)):
-                hand.decline(edits, f"{kind.__name__} refuses: {why}")
+            params = _list_parameters(params)
+            if "fused" in switches and (why := hand.run_contained(edits, _explain_unfit, params)):
+                hand.decline_knobs(edits, f"{kind.__name__} refuses: {why}")
                 return original(self, params, *args, **kwargs)
             try:
                 result = original(self, params, *args, **{**kwargs, **others, **switches})
             except (RuntimeError, ValueError, TypeError) as error:
-                hand.decline(edits, f"{kind.__name__} refuses: {error}")
+                hand.decline_knobs(edits, f"{kind.__name__} refuses: {error}")
                 return original(self, params, *args, **kwargs)
-            hand.took(*edits)
-            hand.contained(edits, _stay, hand, edits, self)
+            hand.record_applied(*edits)
+            hand.run_contained(edits, _keep_switch, hand, edits, self)
             return result
 
         return init
@@ -82,7 +82,7 @@ def _making(
     return make
 
 
-def _stay(hand: Hand, edits: dict[str, Any], optimizer: Any) -> None:
+def _keep_switch(hand: KnobSession, edits: dict[str, Any], optimizer: Any) -> None:
     """Keep it so where a state is loaded, which brings the switches of whoever saved it; and not
     where gradients turn out to be sparse, which no fused kernel takes."""
     switches = {name: edits.get(f"optimizer.{name}") for name in SWITCHES}
@@ -99,28 +99,30 @@ def _stay(hand: Hand, edits: dict[str, Any], optimizer: Any) -> None:
         if any(grad.is_sparse for grad in grads):
             for group in groups:
                 group["fused"] = False
-            hand.decline(edits, "its gradients are sparse", line)
+            hand.decline_knobs(edits, "its gradients are sparse", line)
 
     def load(own: Any, state: Any) -> Any:
-        return hand.contained(edits, loaded, state)
+        return hand.run_contained(edits, loaded, state)
 
     def step(own: Any, args: Any, kwargs: Any) -> None:
         if not looked:
-            hand.contained(edits, look, own.param_groups)
+            hand.run_contained(edits, look, own.param_groups)
 
     optimizer.register_load_state_dict_pre_hook(load)
     if switches["fused"]:
         optimizer.register_step_pre_hook(step)
 
 
-def _listed(params: Any) -> Any:
+def _list_parameters(params: Any) -> Any:
     """An iterator of parameters can be read only once, and may have to be read twice."""
     if not hasattr(params, "__next__"):
         return params
-    return [{**p, "params": _listed(p["params"])} if isinstance(p, dict) else p for p in params]
+    return [
+        {**p, "params": _list_parameters(p["params"])} if isinstance(p, dict) else p for p in params
+    ]
 
 
-def _unfit(params: Any) -> str:
+def _explain_unfit(params: Any) -> str:
     """What PyTorch will say of these parameters at the first fused step, where it is too late;
     empty where they are as they must be."""
     from torch.utils import _foreach_utils

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 FEW = 2
 """pauses that may be once and for all, as when a model that was compiled is evaluated for the first
-time; a job with more of them is one that compiles again and again (``engine/trial/pair.py``)"""
+time; a job with more of them is one that compiles again and again
+(``engine/trial/statistics/speedup.py``)"""
 
 
-class Compiled:
+class CompilePauses:
     """``spans``: after how many steps code was compiled, and from when to when, ns."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int, int]] = []
 
-    def heard(self, steps: int, begin: int, end: int) -> None:
+    def note_compilation(self, steps: int, begin: int, end: int) -> None:
         """Code has been compiled. What was compiled on the way is part of that."""
         while self.spans and self.spans[-1][1] >= begin:
             self.spans.pop()
@@ -25,6 +26,6 @@ class Compiled:
         few = len({count for count, _ in late}) <= FEW
         return sum(ns for _, ns in late) if few else 0
 
-    def told(self) -> list[tuple[int, int]]:
+    def pauses_by_step(self) -> list[tuple[int, int]]:
         """After how many steps, and how long, ns."""
         return [(count, end - begin) for count, begin, end in self.spans]

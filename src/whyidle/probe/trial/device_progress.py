@@ -26,36 +26,36 @@ class DeviceProgress:
         self.events: list[tuple[int, Any]] = []
         """the first is recorded where it was waited for first"""
 
-    def follow(self, device: TrialDevice) -> None:
+    def follow_device(self, device: TrialDevice) -> None:
         """From now on."""
         self.device, self.drained, self.events = device, [], []
 
     @property
-    def index(self) -> int | None:
+    def device_index(self) -> int | None:
         """The device's number."""
         return self.device.number
 
-    def drain(self, count: int) -> None:
+    def wait_for_device(self, count: int) -> None:
         """Wait for it, unless what it is given is being recorded as a graph."""
-        if self.device.module is None or self.device.capturing():
+        if self.device.module is None or self.device.is_capturing():
             return
         self.device.synchronize()
         self.drained.append((count, self.clock()))
         if len(self.drained) == 1:
-            self.stepped(count)
+            self.note_step(count)
 
-    def stepped(self, count: int) -> None:
+    def note_step(self, count: int) -> None:
         """It was given a step's work."""
         clock = self.device.clock
         if clock is None or not self.drained or len(self.events) > MOST:
             return
-        if self.device.capturing():
+        if self.device.is_capturing():
             return
         event = clock.event()
         clock.record(event)
         self.events.append((count, event))
 
-    def told(self) -> list[tuple[int, int]]:
+    def drained_by_step(self) -> list[tuple[int, int]]:
         """After which step, and when, it had done all that it was given, as far as is known."""
         clock = self.device.clock
         if not self.events or clock is None:

@@ -21,7 +21,7 @@ class GradientNoise:
         """square of the difference and product of the gradients of two steps, as tensors, so that
         nothing waits for a device"""
 
-    def stepped(self, gradients: Iterable[tuple[int, Any]]) -> None:
+    def note_step(self, gradients: Iterable[tuple[int, Any]]) -> None:
         """A step is over, and its gradients are still there, by a number of their parameter."""
         now = dict(gradients)
         same = [(self.before[number], one) for number, one in now.items() if number in self.before]
@@ -31,6 +31,6 @@ class GradientNoise:
             self.found.append((apart, alike))
         self.before = {number: one.clone() for number, one in now.items()}
 
-    def told(self) -> list[tuple[float, float]]:
+    def noise_terms(self) -> list[tuple[float, float]]:
         """As numbers."""
         return [(float(apart), float(alike)) for apart, alike in self.found]

@@ -13,7 +13,7 @@ from contextlib import suppress
 SHELLS = frozenset({"ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
 
 
-def hold(folder: str) -> None:
+def stop_shells(folder: str) -> None:
     """Stop those that belong to the trial of that recording. What launches ranks is left alone:
     ranks end the better for it."""
     mark = f"WHYIDLE_RUN={folder}".encode()

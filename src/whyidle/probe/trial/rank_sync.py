@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .step_counter import Reached
+from .step_counter import SharedStepCounter
 
 LAST = "last.step"
 """the file that names the step after which all end"""
@@ -27,7 +27,7 @@ GATHER_S = 1.0
 """for so long one that has told waits for the others"""
 
 
-class Ranks:
+class RankSync:
     """The ranks of one job, as one of them sees them."""
 
     def __init__(
@@ -40,19 +40,19 @@ class Ranks:
         self.last: int | None = None
         self.joined = False
         self.file: Any = None
-        self.reached = Reached(folder)
+        self.reached = SharedStepCounter(folder)
 
-    def join(self) -> None:
+    def join_ranks(self) -> None:
         """Take part: this process trains, and may be one of several."""
         if self.joined:
             return
         self.joined = True
-        self.rank, self.world = self.known() or launched()
+        self.rank, self.world = self.known() or launcher_rank()
         if self.world > 1:
-            self._hold()
-            self.reached.begin()
+            self._hold_lock()
+            self.reached.start_sharing()
 
-    def _hold(self) -> None:
+    def _hold_lock(self) -> None:
         with suppress(ImportError, OSError):  # a system, or a file system, without such locks
             import fcntl
 
@@ -64,21 +64,23 @@ class Ranks:
             self.file.flush()
             draft.rename(path)
 
-    def enough(self, marks: list[int], due: bool) -> bool:
+    def is_last_step(self, marks: list[int], due: bool) -> bool:
         """Whether it ends after this step; ``due`` is whether it would if it were alone."""
         if self.world <= 1:
             return due
-        self.reached.tell(len(marks))
+        self.reached.publish_count(len(marks))
         if self.last is None:
-            self.last = self._agreed()
+            self.last = self._agreed_step()
         if self.last is None and due:
-            self._announce(max(len(marks), self.reached.furthest()) + ahead(marks))
-            self.last = self._agreed()
+            self._announce_step(
+                max(len(marks), self.reached.highest_count()) + safe_distance(marks)
+            )
+            self.last = self._agreed_step()
             if self.last is None:
                 return True  # nothing can be written: better alone than never
         return self.last is not None and len(marks) >= self.last
 
-    def gather(self) -> None:
+    def wait_for_ranks(self) -> None:
         """Wait for what the others tell: a launcher that sees one end may kill them."""
         if self.world <= 1:
             return
@@ -89,14 +91,14 @@ class Ranks:
                 return
             time.sleep(0.005)
 
-    def _agreed(self) -> int | None:
+    def _agreed_step(self) -> int | None:
         try:
             with open(os.path.join(self.folder, LAST), encoding="ascii") as file:
                 return int(file.read())
         except (OSError, ValueError):
             return None
 
-    def _announce(self, step: int) -> None:
+    def _announce_step(self, step: int) -> None:
         """The first one decides: a link is made at once and never over another."""
         draft = Path(self.folder) / f"{os.getpid()}.{LAST}"
         with suppress(OSError):
@@ -104,7 +106,7 @@ class Ranks:
             os.link(draft, os.path.join(self.folder, LAST))
 
 
-def launched() -> tuple[int | None, int]:
+def launcher_rank() -> tuple[int | None, int]:
     """The rank of this process, and how many there are, as the launcher says."""
     try:
         return int(os.environ["RANK"]), int(os.environ.get("WORLD_SIZE") or 1)
@@ -112,7 +114,7 @@ def launched() -> tuple[int | None, int]:
         return None, 1
 
 
-def ahead(marks: list[int]) -> int:
+def safe_distance(marks: list[int]) -> int:
     """How many steps from here all ranks are certain to come by."""
     recent = marks[-AHEAD[1] :]
     each_s = (recent[-1] - recent[0]) / 1e9 / max(len(recent) - 1, 1)

@@ -20,17 +20,17 @@ class SampleCounter:
         self.trained: set[int] = set()
         self.total = 0
 
-    def drew(self, iterator: int, samples: int) -> None:
+    def note_batch(self, iterator: int, samples: int) -> None:
         """A batch was handed to the script."""
         self.pending[iterator] += samples
         self.last = iterator
 
-    def backward(self) -> None:
+    def note_backward(self) -> None:
         """A backward pass begins: it learns from what was drawn last."""
         if self.last is not None:
             self.trained.add(self.last)
 
-    def step(self) -> int:
+    def note_step(self) -> int:
         """A step has ended; all samples that steps have used by now."""
         self.total += sum(self.pending[one] for one in self.trained)
         self.pending.clear()

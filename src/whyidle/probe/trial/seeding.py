@@ -34,7 +34,7 @@ SPAWNED = "--multiprocessing-fork"
 MOST_BITS = 512
 
 
-class Seeds:
+class SeedSequence:
     """Those of one process, and of the children that it forks."""
 
     def __init__(self, seed: int, complain: Callable[[Exception], None]) -> None:
@@ -42,53 +42,55 @@ class Seeds:
         self.complain = complain
         self.failed = False
         places = [os.environ.get(name, "") for name in PLACES]
-        words = [os.path.basename(word) for word in _words()[1:]]  # copies lie in other folders
+        words = [
+            os.path.basename(word) for word in _command_words()[1:]
+        ]  # copies lie in other folders
         self.place = repr((places, words))
-        self.process = _process()
+        self.process = _process_name()
         self.forks: tuple[int, ...] = ()
         """of children that no module of Python's started: which fork of its parent's each was"""
         self.forked = 0
         self.sown = False
         """whether the job has seeded Python's own generator itself"""
         self.counts: dict[str, itertools.count[int]] = {}
-        os.register_at_fork(before=self._before, after_in_child=self._child)
+        os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
-    def _before(self) -> None:
+    def _before_fork(self) -> None:
         self.forked += 1
 
-    def _child(self) -> None:
+    def _after_fork(self) -> None:
         self.forks, self.forked = (*self.forks, self.forked), 0
         self.counts.clear()
         random.seed()  # as Python itself does, from the system
 
-    def bits(self, many: int) -> int:
+    def next_bits(self, many: int) -> int:
         """The next seed of so many bits, of the module that asks for it; the system's, should that
         fail."""
         try:
             if not self.failed:
-                return self._bits(many)
+                return self._counted_bits(many)
         except Exception as error:
             self.failed = True
             self.complain(error)
         return random.SystemRandom().getrandbits(many)
 
-    def _bits(self, many: int) -> int:
-        process = _process()
+    def _counted_bits(self, many: int) -> int:
+        process = _process_name()
         if process != self.process:  # a worker: it knows which one only after it was forked
             self.process, self.forks = process, ()
             self.counts.clear()
-        module = _caller()
+        module = _calling_module()
         number = next(self.counts.setdefault(module, itertools.count()))
         named = (self.seed, self.place, self.process, self.forks, module, number)
         digest = hashlib.sha512(repr(named).encode()).digest()
         return int.from_bytes(digest, "big") >> max(MOST_BITS - many, 0)
 
 
-def _words() -> list[str]:
+def _command_words() -> list[str]:
     return getattr(sys, "argv", [])
 
 
-def _process() -> Any:
+def _process_name() -> Any:
     """Which process of ``multiprocessing``'s this is: its place among its parent's, or by name
     while that is not told yet."""
     found = sys.modules.get("multiprocessing.process")
@@ -98,7 +100,7 @@ def _process() -> Any:
     return own._identity or own.name
 
 
-def _caller() -> str:
+def _calling_module() -> str:
     """The module of the job's, or of a library, that asks: what a fix has libraries draw leaves the
     job's own numbers alone."""
     frame: Any = sys._getframe(2)
@@ -111,25 +113,25 @@ def install(seed: int, complain: Callable[[Exception], None]) -> Callable[[Any],
     """From here on, for the standard library; what is returned does the same for NumPy, given
     ``numpy.random.bit_generator`` before anything is made of it. ``complain`` is told of a fault,
     once."""
-    seeds, original = Seeds(seed, complain), random.Random.seed
+    seeds, original = SeedSequence(seed, complain), random.Random.seed
     _seeds[:] = [seeds]
 
     def of_python(self: Any, a: Any = None, *args: Any, **kwargs: Any) -> Any:
         if a is not None:
             seeds.sown |= self is random._inst
-        elif _caller() not in LEFT_ALONE:
-            a = seeds.bits(MOST_BITS)
+        elif _calling_module() not in LEFT_ALONE:
+            a = seeds.next_bits(MOST_BITS)
         return original(self, a, *args, **kwargs)
 
     random.Random.seed = of_python  # type: ignore[method-assign]
     random.seed = random._inst.seed
     random.seed()
-    if SPAWNED in _words():
+    if SPAWNED in _command_words():
         _once_it_knows()
 
     def of_numpy(module: Any) -> None:
         if hasattr(module, "randbits"):
-            module.randbits = seeds.bits
+            module.randbits = seeds.next_bits
 
     return of_numpy
 
@@ -157,11 +159,11 @@ def make_seed(sow: Callable[[int], Any]) -> Callable[[], int] | None:
         return None
 
     def seed() -> int:
-        value = _seeds[0].bits(63)
+        value = _seeds[0].next_bits(63)
         sow(value)
         return value
 
     return seed
 
 
-_seeds: list[Seeds] = []
+_seeds: list[SeedSequence] = []

@@ -14,14 +14,14 @@ from pathlib import Path
 COUNT = struct.Struct("q")
 
 
-class Reached:
+class SharedStepCounter:
     """What this process has told of itself, and sees of the others."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
         self.own: mmap.mmap | None = None
 
-    def begin(self) -> None:
+    def start_sharing(self) -> None:
         """Tell it from here on, where that can be had."""
         path = self.folder / f"{os.getpid()}.reached"
         with suppress(OSError, ValueError):
@@ -29,12 +29,12 @@ class Reached:
             with path.open("r+b") as file:
                 self.own = mmap.mmap(file.fileno(), COUNT.size)
 
-    def tell(self, count: int) -> None:
+    def publish_count(self, count: int) -> None:
         """So many steps are made."""
         if self.own is not None:
             COUNT.pack_into(self.own, 0, count)
 
-    def furthest(self) -> int:
+    def highest_count(self) -> int:
         """The most that any has made; 0 where nobody tells."""
         most = 0
         for path in self.folder.glob("*.reached"):

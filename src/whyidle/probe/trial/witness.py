@@ -29,10 +29,10 @@ from ..core import containment, loaded_modules
 from ..core.listener import Listener
 from ..core.trial_state import TrialState
 from . import parent_shells
-from .compile_pauses import Compiled
+from .compile_pauses import CompilePauses
 from .device_progress import DeviceProgress
 from .gradient_noise import GradientNoise
-from .rank_sync import Ranks
+from .rank_sync import RankSync
 from .sample_counter import SampleCounter
 
 MOST_LOSSES = 20_000
@@ -93,89 +93,99 @@ class Witness(Listener):
         """after which step the device held how many bytes"""
         self.looked = 0
         self.done = DeviceProgress(clock)
-        self.compiled = Compiled()
-        self.ranks = Ranks(folder, state.rank)
+        self.compiled = CompilePauses()
+        self.ranks = RankSync(folder, state.rank)
         self.files: dict[str, list[str]] | None = None
         """of the job that are loaded (`loaded`), where they could be looked up"""
         self.failed = self.told = False
         self.begun = clock()
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         self.told = True  # a child is not the job
 
-    def saw(self, tensors: Any) -> None:
+    def note_losses(self, tensors: Any) -> None:
         """A backward pass begins."""
-        self.ranks.join()
+        self.ranks.join_ranks()
         self.backwards += 1
         if self.first is None and self.backwards > BACKWARDS:
-            self.marked()
-        self.drawn.backward()
+            self.note_step()
+        self.drawn.note_backward()
         if len(self.losses) < MOST_LOSSES:
             self.losses.append(self.state.loss_of(tensors))
 
-    def stepped(self, optimizer: Any) -> None:
+    def note_optimizer_step(self, optimizer: Any) -> None:
         """An optimizer has stepped."""
         if self.first is None or self.others > MOST_OTHERS:
             self.first, self.others = id(optimizer), 0
             self.marks.clear()
             self.samples.clear()
             self.kept = self.state.largest(optimizer)
-            containment.contained(
-                self.folder, "device", lambda: self.done.follow(self.state.device_of(optimizer))
+            containment.run_contained(
+                self.folder,
+                "device",
+                lambda: self.done.follow_device(self.state.device_of(optimizer)),
             )
         if id(optimizer) != self.first:
             self.others += 1
             return
         self.others = 0
-        containment.contained(self.folder, "parameters", lambda: self._parameters(optimizer))
+        containment.run_contained(
+            self.folder, "parameters", lambda: self._note_parameters(optimizer)
+        )
         if self.noise is not None:
             own, state = self.noise, self.state
-            containment.contained(
-                self.folder, "gradients", lambda: own.stepped(state.gradients(optimizer))
+            containment.run_contained(
+                self.folder, "gradients", lambda: own.note_step(state.gradients(optimizer))
             )
-        self.marked()
+        self.note_step()
 
     def on_compilation(self, begin: int, end: int) -> None:
         """Code was compiled, from when to when."""
-        self.compiled.heard(len(self.marks), begin, end)
+        self.compiled.note_compilation(len(self.marks), begin, end)
 
-    def _parameters(self, optimizer: Any) -> None:
+    def _note_parameters(self, optimizer: Any) -> None:
         """What the first steps have done to them."""
         if len(self.marks) == WITNESSED - 1:
-            self.random = self.state.random_state(self.done.index)
+            self.random = self.state.random_state(self.done.device_index)
         elif len(self.marks) == WITNESSED:
             self.norm = self.state.norm(optimizer)
-            now = self.state.random_state(self.done.index)
+            now = self.state.random_state(self.done.device_index)
             self.drew = self.random is not None and self.random != now
             if self.kept is not None:
                 before, after = self.kept
                 self.moved, self.kept = (self.state.local(after) - before).norm(), None
 
-    def marked(self) -> None:
+    def note_step(self) -> None:
         """A step has ended."""
         if self.told:
             return
-        self.ranks.join()
+        self.ranks.join_ranks()
         self.marks.append(clock())
-        self.samples.append(self.drawn.step())
+        self.samples.append(self.drawn.note_step())
         if self.marks[-1] - self.looked >= MEMORY_NS:
-            containment.contained(self.folder, "memory", self._hold)
-        containment.contained(self.folder, "device", lambda: self.done.stepped(len(self.marks)))
+            containment.run_contained(self.folder, "memory", self._hold_parents)
+        containment.run_contained(
+            self.folder, "device", lambda: self.done.note_step(len(self.marks))
+        )
         ran_s = (self.marks[-1] - self.marks[0]) / 1e9
         early = len(self.marks) <= WARM_STEPS or ran_s < WARM * self.seconds
         if not self.done.drained and not early:
-            containment.contained(self.folder, "device", lambda: self.done.drain(len(self.marks)))
+            containment.run_contained(
+                self.folder, "device", lambda: self.done.wait_for_device(len(self.marks))
+            )
         ran_s = self._counts_s(ran_s)
         if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
             self.tell_rung()
         due = len(self.marks) >= self.steps and ran_s >= self.seconds
         longer = LONGER if len(self.marks) >= MORE_STEPS else MUCH_LONGER
         due = due and not (ran_s < longer * self.seconds and self.waits())
-        if self.ranks.enough(self.marks, due):
-            self.tell("stopped")
-            self.ranks.gather()
-            containment.contained(self.folder, "shells", lambda: parent_shells.hold(self.folder))
+        if self.ranks.is_last_step(self.marks, due):
+            self.write_report("stopped")
+            self.ranks.wait_for_ranks()
+            containment.run_contained(
+                self.folder, "shells", lambda: parent_shells.stop_shells(self.folder)
+            )
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
 
@@ -183,14 +193,14 @@ class Witness(Listener):
         """What of the seconds since the first step counts as done. Of what comes before the steady
         part, no more than belongs to it: code that is compiled there may take longer than all; and
         nothing of what is compiled later, unless that goes on and on."""
-        since = self._steady()
+        since = self._steady_start()
         if since is None:
             return ran_s
         steps = self.done.drained[0][0] if self.done.drained else WARM_STEPS + 1
         steady = self.marks[-1] - since - self.compiled.once_ns(steps)
         return min(ran_s, WARM * self.seconds + steady / 1e9)
 
-    def _steady(self) -> int | None:
+    def _steady_start(self) -> int | None:
         """When the steady part began; None where it has not."""
         if self.done.drained:
             return self.done.drained[0][1]
@@ -202,55 +212,57 @@ class Witness(Listener):
         has them."""
         half = (self.marks[0] + self.marks[-1]) // 2
         first = max(bisect.bisect_left(self.marks, half) - 1, 0)
-        first = max(first, bisect.bisect_left(self.marks, self._steady() or 0))
+        first = max(first, bisect.bisect_left(self.marks, self._steady_start() or 0))
         if len(self.marks) < RUNG_STEPS or len(self.marks) - first <= RUNG_LEAST:
             return
-        count = self._done(first)
+        count = self._work_done(first)
         if not count:
             return
         self.rung += 1
         step_s = (self.marks[-1] - self.marks[first]) / 1e9 / count
         told = {"rung": self.rung, "step_s": step_s, "rank": self.ranks.rank}
-        self._write("rung", told)
+        self._write_document("rung", told)
 
-    def _done(self, first: int) -> int:
+    def _work_done(self, first: int) -> int:
         """What has been done since a mark, by which a rung's time is divided."""
         if self.per_sample:
             return self.samples[-1] - self.samples[first]
         return len(self.marks) - 1 - first
 
-    def _write(self, kind: str, document: dict[str, Any]) -> None:
+    def _write_document(self, kind: str, document: dict[str, Any]) -> None:
         path = Path(self.folder) / f"{os.getpid()}.{kind}.json"
         draft = path.with_suffix(".draft")
         draft.write_text(json.dumps(document), encoding="utf-8")
         draft.replace(path)
 
-    def _hold(self) -> None:
+    def _hold_parents(self) -> None:
         self.looked = self.marks[-1]
-        held = self.state.device_bytes(self.done.index)
+        held = self.state.device_bytes(self.done.device_index)
         if held is not None:
             self.device.append((len(self.marks), held))
 
-    def _files(self) -> None:
-        self.files = loaded_modules.files()
+    def _write_files(self) -> None:
+        self.files = loaded_modules.loaded_files()
 
-    def tell(self, ended: str = "finished") -> None:
+    def write_report(self, ended: str = "finished") -> None:
         """Write the document, once."""
         if self.told or not self.marks:
             return
         self.told = True
-        self.failed |= _leaving()
+        self.failed |= _is_failing()
         if ended == "stopped":  # later than that the device has done more than the steps
-            containment.contained(self.folder, "device", lambda: self.done.drain(len(self.marks)))
-        containment.contained(self.folder, "files", self._files)
+            containment.run_contained(
+                self.folder, "device", lambda: self.done.wait_for_device(len(self.marks))
+            )
+        containment.run_contained(self.folder, "files", self._write_files)
         document = {
             "ended": "crashed" if self.failed and ended == "finished" else ended,
             "begun": self.begun,
             "marks": self.marks,
-            "drained": [] if self.failed else self.done.told(),
-            "compiled": self.compiled.told(),
+            "drained": [] if self.failed else self.done.drained_by_step(),
+            "compiled": self.compiled.pauses_by_step(),
             "samples": self.samples if self.drawn.total else [],
-            "noise": self.noise.told() if self.noise else [],
+            "noise": self.noise.noise_terms() if self.noise else [],
             "losses": [float(one).hex() for one in self.losses],  # JSON knows no infinity
             "moved": None if self.moved is None else float(self.moved).hex(),
             "norm": None if self.norm is None else float(self.norm).hex(),
@@ -260,20 +272,20 @@ class Witness(Listener):
             "world": self.ranks.world,
             "memory_bytes": _peak_bytes(),
             "device": self.device,
-            "device_peak": self.state.device_peak(self.done.index),
-            "device_free": self.state.device_free(self.done.index),
+            "device_peak": self.state.device_peak(self.done.device_index),
+            "device_free": self.state.device_free(self.done.device_index),
             "files": self.files,
         }
-        self._write("trial", document)
+        self._write_document("trial", document)
 
 
-def install(witness: Witness) -> None:
+def install_witness(witness: Witness) -> None:
     """Have it told when the process ends, as it will; a child that ``multiprocessing`` started ends
     without a word to ``atexit``."""
     from multiprocessing import process, util
 
     def tell() -> None:
-        containment.contained(witness.folder, "trial", witness.tell)
+        containment.run_contained(witness.folder, "trial", witness.write_report)
 
     if process.parent_process() is None:
         atexit.register(tell)
@@ -296,7 +308,7 @@ def _peak_bytes() -> int | None:
     return peak * (1 if sys.platform == "darwin" else 1024)
 
 
-def _leaving() -> bool:
+def _is_failing() -> bool:
     """Whether an error is what ends the process: ``multiprocessing`` tells no hook of it."""
     error = sys.exc_info()[1]
     return error is not None and not (isinstance(error, SystemExit) and not error.code)

@@ -56,7 +56,7 @@ def start(request, job):
         if name == "ray":
             request.getfixturevalue("cluster")
         command = [sys.executable, "train.py", *words]
-        one = executor.start(name, executor.Terms(command, **{"here": job, **terms}))
+        one = executor.start_executor(name, executor.TrialTerms(command, **{"here": job, **terms}))
         started.append(one)
         return one
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.patch import Kept, make_patch
-from whyidle.engine.trial.arm import Asked
+from whyidle.engine.patching.source_patch import KeptFix, make_patch
+from whyidle.engine.recording.recording_diagnosis import diagnose_recording
+from whyidle.engine.trial.arms.arm import ArmRequest
+from whyidle.engine.trial.arms.process_report import lead_report, read_reports
 from whyidle.engine.trial.executor import FOLDER
-from whyidle.engine.trial.told import lead, read
-from whyidle.engine.watch import diagnose_recording
 from whyidle.model.diagnosis import Edit
 
 pytestmark = [
@@ -17,15 +17,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:::ray"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of Ray's own sockets and files
 ]
-each_executor = pytest.mark.parametrize("name", catalog.names(FOLDER))
-ENOUGH = Asked(steps=12, seconds=0.1, patience_s=60.0)
+each_executor = pytest.mark.parametrize("name", catalog.plugin_names(FOLDER))
+ENOUGH = ArmRequest(steps=12, seconds=0.1, patience_s=60.0)
 
 
 @each_executor
 def test_an_arm_runs_as_it_was_typed_and_overwrites_nothing(name, start, place, job):
-    ran = start(name).run(ENOUGH, place("one"))
+    ran = start(name).run_arm(ENOUGH, place("one"))
     assert ran.ending == "stopped", ran.said
-    assert ran.good
+    assert ran.is_comparable
     assert len(ran.told.losses) == len(ran.told.marks) >= 12
     assert ran.said.startswith(f"{job} by its owner")
 
@@ -34,38 +34,40 @@ def test_an_arm_runs_as_it_was_typed_and_overwrites_nothing(name, start, place, 
 def test_knobs_are_turned_and_seeds_are_alike(name, start, place):
     engine = start(name)
     threads = Edit(knob="torch.num_threads", value=3)
-    base = engine.run(ENOUGH, place("base"))
-    treated = engine.run(Asked((threads,), 12, 0.1, patience_s=60.0), place("treated"))
+    base = engine.run_arm(ENOUGH, place("base"))
+    treated = engine.run_arm(ArmRequest((threads,), 12, 0.1, patience_s=60.0), place("treated"))
     assert treated.applied == {"torch.num_threads": 1}
     assert base.told.losses[:12] == treated.told.losses[:12]
 
 
 @each_executor
 def test_what_was_watched_can_be_read_here(name, start, place):
-    ran = start(name).run(Asked(seconds=0.5, profile=True, patience_s=60.0), place("watched"))
+    ran = start(name).run_arm(
+        ArmRequest(seconds=0.5, profile=True, patience_s=60.0), place("watched")
+    )
     assert ran.recording == Path(ran.recording.parent, "recording")
-    assert lead(read(ran.recording)).marks == ran.told.marks
+    assert lead_report(read_reports(ran.recording)).marks == ran.told.marks
     assert list(ran.recording.glob("*.spans"))
     assert "host_telemetry" in diagnose_recording(ran.recording).coverage.signals
 
 
 @each_executor
 def test_a_job_that_crashes_says_so(name, start, place):
-    ran = start(name, "no such option").run(ENOUGH, place("crash"))
+    ran = start(name, "no such option").run_arm(ENOUGH, place("crash"))
     assert ran.ending == "crashed"
     assert "ValueError: no such option" in ran.said
-    assert not ran.good
+    assert not ran.is_comparable
 
 
 @each_executor
 def test_a_patch_runs_in_copies(name, start, place, job):
     edit = Edit(knob="loader.pin_memory", value=True)
-    patch = make_patch([Kept("pinned-copies", [edit], [])], ["python", "train.py"], job, "cuda")
+    patch = make_patch([KeptFix("pinned-copies", [edit], [])], ["python", "train.py"], job, "cuda")
     assert "pin_memory=True" in patch.diff
-    ran = start(name).run(
-        Asked(steps=12, seconds=0.1, patience_s=60.0, patch=patch), place("patched")
+    ran = start(name).run_arm(
+        ArmRequest(steps=12, seconds=0.1, patience_s=60.0, patch=patch), place("patched")
     )
-    assert ran.good, ran.said
+    assert ran.is_comparable, ran.said
     assert not ran.said.startswith(f"{job} ")
 
 
@@ -75,13 +77,13 @@ def test_an_arm_of_a_race_ends_where_it_is_too_slow(name, start, place):
     executor = start(name)
     common = {"patience_s": 60.0, "rungs": (0.1, 0.2, 0.4)}
     edits = [(Edit(knob="torch.num_threads", value=number),) for number in (1, 60)]
-    fast = executor.run(Asked(edits[0], 12, 0.4, **common), place("fast"), {})
-    assert fast.good
-    slow = executor.run(Asked(edits[1], 12, 0.4, **common), place("slow"), fast.rungs)
+    fast = executor.run_arm(ArmRequest(edits[0], 12, 0.4, **common), place("fast"), {})
+    assert fast.is_comparable
+    slow = executor.run_arm(ArmRequest(edits[1], 12, 0.4, **common), place("slow"), fast.rungs)
     assert slow.ending == "outrun"
     assert min(slow.rungs.values()) > max(fast.rungs.values())
 
 
 @each_executor
 def test_it_tells_in_sentences(name, start):
-    assert all(note.endswith(".") for note in start(name).notes())
+    assert all(note.endswith(".") for note in start(name).executor_notes())

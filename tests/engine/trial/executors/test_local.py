@@ -2,16 +2,16 @@
 
 import pytest
 
-from whyidle.engine.trial.executor import Terms, start
+from whyidle.engine.trial.executor import TrialTerms, start_executor
 from whyidle.errors import UsageError
 
 
 def test_it_hands_out_no_resources(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="cluster"):
-        start("local", Terms(["python"], resources={"gpu": 1}))
+        start_executor("local", TrialTerms(["python"], resources={"gpu": 1}))
 
 
 def test_what_is_no_engine_is_told_with_those_that_are(tmp_path):
     with pytest.raises(UsageError, match="local"):
-        start("cloud", Terms(["python"]))
+        start_executor("cloud", TrialTerms(["python"]))

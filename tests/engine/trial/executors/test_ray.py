@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from whyidle.engine.trial import executor
-from whyidle.engine.trial.arm import Asked
+from whyidle.engine.trial.arms.arm import ArmRequest
 from whyidle.errors import MissingExtraError, TrialError
 
 pytestmark = [
@@ -25,7 +25,7 @@ there = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installe
 def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError) as caught:
-        executor.start("ray", executor.Terms(["python"], here=tmp_path))
+        executor.start_executor("ray", executor.TrialTerms(["python"], here=tmp_path))
     assert "whyidle[ray]" in caught.value.hint
 
 
@@ -46,8 +46,8 @@ def test_what_no_machine_has_is_told(start):
 
 @there
 def test_what_it_holds_is_told(start):
-    assert "CPU 1 of it" in start("ray", resources={"cpu": 1}).notes()[0]
-    assert "CPU 2 of it" in start("ray").notes()[0]
+    assert "CPU 1 of it" in start("ray", resources={"cpu": 1}).executor_notes()[0]
+    assert "CPU 2 of it" in start("ray").executor_notes()[0]
 
 
 @there
@@ -66,10 +66,10 @@ def test_ctrl_c_ends_the_arm_there(start, place, monkeypatch):
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        one.run(Asked(steps=10**9, patience_s=60.0), folder)
+        one.run_arm(ArmRequest(steps=10**9, patience_s=60.0), folder)
     assert began.is_set()
     assert not arms(mark)
-    assert one.run(Asked(steps=12, patience_s=60.0), place("next")).good
+    assert one.run_arm(ArmRequest(steps=12, patience_s=60.0), place("next")).is_comparable
 
 
 def arms(mark):

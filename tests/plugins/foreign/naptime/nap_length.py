@@ -10,19 +10,19 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whyidle.probe.knobs import Hand
+    from whyidle.probe.knobs import KnobSession
 
 
-def apply(session: Hand, settings: dict[str, float]) -> None:
+def apply(session: KnobSession, settings: dict[str, float]) -> None:
     """Shorten ``time.sleep``. ``settings`` are those of the knobs that this file implements."""
     ratio = settings["naps.length_ratio"]
 
     def make(original):
         def sleep(seconds):
-            session.took(*settings)
+            session.record_applied(*settings)
             return original(ratio * seconds)
 
         return sleep
 
-    session.waits(settings, "the script never slept")
-    session.replace(time, "sleep", make)
+    session.wait_for(settings, "the script never slept")
+    session.replace_function(time, "sleep", make)

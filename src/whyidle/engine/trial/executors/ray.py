@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from whyidle.engine.isolation import Leak, Level
-from whyidle.engine.trial.arm import Asked, Ran
-from whyidle.engine.trial.executor import Terms
-from whyidle.engine.trial.executors import _there
-from whyidle.engine.trial.kept_in import told_of
+from whyidle.engine.trial.arms.arm import ArmRequest, ArmResult
+from whyidle.engine.trial.arms.isolation_report import told_of
+from whyidle.engine.trial.executor import TrialTerms
+from whyidle.engine.trial.executors import _remote_arm
 from whyidle.errors import MissingExtraError, TrialError
 from whyidle.version import __version__
 
@@ -39,7 +39,7 @@ END_S = 10.0
 """within which an arm that is stopped ends by itself"""
 
 
-def start(terms: Terms) -> OnRay:
+def start(terms: TrialTerms) -> RayExecutor:
     """Connect to the cluster that is there (RAY_ADDRESS, or one on this machine), else start a Ray
     here, and find a machine.
 
@@ -59,15 +59,15 @@ def start(terms: Terms) -> OnRay:
     if own:
         ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
     try:
-        machine = _machine(terms)
-        return OnRay(replace(terms, level=machine.level), machine, own=own)
+        machine = _choose_machine(terms)
+        return RayExecutor(replace(terms, level=machine.level), machine, own=own)
     except BaseException:
         if own:
             ray.shutdown()
         raise
 
 
-class _Machine:
+class _RayMachine:
     """A machine of the cluster, by what Ray tells of it."""
 
     def __init__(self, node: Mapping[str, Any]) -> None:
@@ -77,13 +77,13 @@ class _Machine:
         self.host = self.address
         self.level: Level = "python"
 
-    def holds(self, asked: Mapping[str, float]) -> dict[str, float]:
+    def arm_resources(self, asked: Mapping[str, float]) -> dict[str, float]:
         """What an arm holds of it, by Ray's names."""
         if asked:
             return {NAMES.get(name, name): count for name, count in asked.items()}
         return {name: self.resources[name] for name in ("CPU", "GPU") if name in self.resources}
 
-    def options(self, holds: Mapping[str, float]) -> dict[str, Any]:
+    def task_options(self, holds: Mapping[str, float]) -> dict[str, Any]:
         """Of a task that runs there, once."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -97,20 +97,22 @@ class _Machine:
         }
 
 
-def _machine(terms: Terms) -> _Machine:
+def _choose_machine(terms: TrialTerms) -> _RayMachine:
     """The largest one that has what is asked for, reaches the files, and can keep arms in."""
     import ray
 
-    every = [_Machine(node) for node in ray.nodes() if node["Alive"]]
+    every = [_RayMachine(node) for node in ray.nodes() if node["Alive"]]
     every.sort(key=lambda one: (-one.resources.get("GPU", 0), -one.resources.get("CPU", 0)))
-    refused: list[_there.Seen] = []
+    refused: list[_remote_arm.MachineCheck] = []
     for one in every:
-        holds = one.holds(terms.resources)
+        holds = one.arm_resources(terms.resources)
         if any(one.resources.get(name, 0) < count for name, count in holds.items()):
             has = ", ".join(f"{name} {one.resources.get(name, 0):g}" for name in holds)
-            refused.append(_there.Seen(one.address, f"it has {has}", "Ask for less: --resources"))
+            refused.append(
+                _remote_arm.MachineCheck(one.address, f"it has {has}", "Ask for less: --resources")
+            )
             continue
-        seen = _look(one, terms)
+        seen = _check_remote(one, terms)
         if not seen.why:
             one.host, one.level = seen.host, seen.level
             return one
@@ -122,55 +124,59 @@ def _machine(terms: Terms) -> _Machine:
     )
 
 
-def _look(one: _Machine, terms: Terms) -> _there.Seen:
+def _check_remote(one: _RayMachine, terms: TrialTerms) -> _remote_arm.MachineCheck:
     import ray
 
-    task = ray.remote(_there.look).options(**one.options({}))
+    task = ray.remote(_remote_arm.check_machine).options(**one.task_options({}))
     try:
-        seen: _there.Seen = ray.get(
-            task.remote(terms, _there.named_files(terms), __version__), timeout=LOOK_S
+        seen: _remote_arm.MachineCheck = ray.get(
+            task.remote(terms, _remote_arm.named_files(terms), __version__), timeout=LOOK_S
         )
     except ray.exceptions.GetTimeoutError:
-        return _there.Seen(one.address, f"no answer within {LOOK_S:.0f} s", "ray status")
+        return _remote_arm.MachineCheck(
+            one.address, f"no answer within {LOOK_S:.0f} s", "ray status"
+        )
     except (ray.exceptions.RayError, ImportError) as error:
         hint = f"Install whyidle {__version__} there, for the Python that Ray runs."
-        return _there.Seen(one.address, _last(error), hint)
+        return _remote_arm.MachineCheck(one.address, _last_line(error), hint)
     return seen
 
 
-class OnRay:
+class RayExecutor:
     """Arms are tasks."""
 
-    def __init__(self, terms: Terms, machine: _Machine, *, own: bool) -> None:
+    def __init__(self, terms: TrialTerms, machine: _RayMachine, *, own: bool) -> None:
         self._terms, self._machine, self._own = terms, machine, own
-        self._holds = machine.holds(terms.resources)
+        self._holds = machine.arm_resources(terms.resources)
         self._leaks: dict[Leak, None] = {}
 
-    def run(self, asked: Asked, folder: Path, slowest: Mapping[int, float] | None = None) -> Ran:
+    def run_arm(
+        self, asked: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
+    ) -> ArmResult:
         """One arm. What Ray or the machine does to it is told as if it had crashed."""
         import ray
 
         begin = time.monotonic()
-        order = _there.Order(self._terms, asked, folder.name, slowest)
-        task = ray.remote(_there.run).options(**self._machine.options(self._holds))
+        order = _remote_arm.RemoteOrder(self._terms, asked, folder.name, slowest)
+        task = ray.remote(_remote_arm.run_remote).options(**self._machine.task_options(self._holds))
         try:
-            came = _result(task.remote(order), QUEUE_S + 2 * asked.patience_s)
+            came = _await_result(task.remote(order), QUEUE_S + 2 * asked.patience_s)
         except ray.exceptions.RayTaskError as error:
             if asked.patch is not None and isinstance(error, OSError):
                 raise
             if isinstance(error.cause, TrialError):
                 raise error.cause from None
-            said = _last(error)
+            said = _last_line(error)
         except ray.exceptions.GetTimeoutError:
             said = f"Ray found no room for it on {self._machine.host}: --resources"
         except ray.exceptions.RayError as error:
-            said = f"Ray: {_last(error)}"
+            said = f"Ray: {_last_line(error)}"
         else:
             self._leaks |= dict.fromkeys(came.leaks)
-            return _there.here(came, folder)
-        return Ran("crashed", None, time.monotonic() - begin, folder / "recording", said)
+            return _remote_arm.unpack_result(came, folder)
+        return ArmResult("crashed", None, time.monotonic() - begin, folder / "recording", said)
 
-    def notes(self) -> list[str]:
+    def executor_notes(self) -> list[str]:
         """Where arms ran, and what was held back."""
         held = ", ".join(f"{name} {count:g}" for name, count in self._holds.items())
         where = f"Trials ran on {self._machine.host} by Ray, each with {held or 'nothing'} of it."
@@ -184,12 +190,12 @@ class OnRay:
             ray.shutdown()
 
 
-def _result(reference: Any, timeout_s: float) -> _there.Came:
+def _await_result(reference: Any, timeout_s: float) -> _remote_arm.RemoteResult:
     """What a task returns. Where it takes too long, or we are stopped, its arm is ended there."""
     import ray
 
     try:
-        came: _there.Came = ray.get(reference, timeout=timeout_s)
+        came: _remote_arm.RemoteResult = ray.get(reference, timeout=timeout_s)
     except BaseException:
         ray.cancel(reference)  # as Ctrl-C would: what it started is ended, its folders removed
         done, _ = ray.wait([reference], timeout=END_S)
@@ -199,6 +205,6 @@ def _result(reference: Any, timeout_s: float) -> _there.Came:
     return came
 
 
-def _last(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     """The last line of what it says: of an error there, the error itself."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]

@@ -14,7 +14,7 @@ from typing import Any
 from ... import wire
 from ...core.events import Events
 from ...core.patching import Wrap
-from ...core.recorder import PYTHON, RUNTIME, now
+from ...core.recorder import PYTHON, RUNTIME, clock_ns
 from ...core.span_hooks import record_calls
 from ...wire import ProcessFacts
 
@@ -26,48 +26,48 @@ WAITED_NS = 20_000
 """a read that returned sooner than this did not wait"""
 
 
-def kind(torch: Any, optimizer: Any) -> str:
+def device_type(torch: Any, optimizer: Any) -> str:
     """The type of the device that holds the parameters, one that PyTorch has a module for, before
     the CPU. Where nothing is told of parameters: CUDA, if it was used."""
     groups = getattr(optimizer, "param_groups", None) or []
     found = {p.device.type for group in groups for p in group["params"][:1]}
     for each in sorted(found - set(HOST)):
-        if module(torch, each) is not None:
+        if device_module(torch, each) is not None:
             return str(each)
     used = not found and torch.cuda.is_initialized() and torch.cuda.is_available()
     return CUDA if used else "cpu"
 
 
-def index(optimizer: Any, kind_: str) -> int | None:
+def device_index(optimizer: Any, kind_: str) -> int | None:
     """The number of the device that holds the parameters, of those of this type."""
     groups = getattr(optimizer, "param_groups", None) or []
     found = [p.device for group in groups for p in group["params"][:1]]
     return next((each.index for each in found if each.type == kind_), None)
 
 
-def module(torch: Any, kind_: str) -> Any:
+def device_module(torch: Any, kind_: str) -> Any:
     """``torch.cuda`` and its like; None where this PyTorch has none, or it finds no device."""
     found = None if kind_ in HOST else getattr(torch, kind_, None)
     available = getattr(found, "is_available", None)
     return found if available is not None and available() else None
 
 
-def name(torch: Any, optimizer: Any) -> str | None:
+def device_name(torch: Any, optimizer: Any) -> str | None:
     """What a device other than CUDA's is called. Of those, sources from outside know the name."""
-    kind_ = kind(torch, optimizer)
-    ask = getattr(module(torch, kind_), "get_device_name", None) if kind_ != CUDA else None
+    kind_ = device_type(torch, optimizer)
+    ask = getattr(device_module(torch, kind_), "get_device_name", None) if kind_ != CUDA else None
     return None if ask is None else str(ask())
 
 
-def unrecorded(torch: Any, told: ProcessFacts) -> str | None:
+def why_not_recorded(torch: Any, told: ProcessFacts) -> str | None:
     """Why a burst would not show this device's kernels, and so would show a job of the CPU."""
     kind_ = str(told.get("device"))
-    if kind_ in (*HOST, CUDA) or getattr(module(torch, kind_), "KERNELS_IN_PROFILES", False):
+    if kind_ in (*HOST, CUDA) or getattr(device_module(torch, kind_), "KERNELS_IN_PROFILES", False):
         return None
     return f"kernels of {kind_} are not in PyTorch's profiles"
 
 
-class Queue:
+class AcceleratorClock:
     """The current stream of one device, as ``DeviceClock`` wants it."""
 
     def __init__(self, module_: Any, index: int) -> None:
@@ -92,20 +92,20 @@ class Queue:
         """See ``DeviceClock``."""
         return float(first.elapsed_time(last))
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """See ``DeviceClock``."""
         return bool(self._capturing())
 
 
-def queue(torch: Any, told: ProcessFacts) -> Queue | None:
+def accelerator_clock(torch: Any, told: ProcessFacts) -> AcceleratorClock | None:
     """The stream of the device that the process told it trains on; None for CUDA, which has a
     class of its own, and for devices without events that can be timed."""
     kind_ = str(told.get("device"))
-    found: Any = module(torch, kind_) if kind_ != CUDA else None
+    found: Any = device_module(torch, kind_) if kind_ != CUDA else None
     if not all(hasattr(found, name) for name in ("Event", "current_stream", "current_device")):
         return None
     index = told.get("device_index")
-    return Queue(found, found.current_device() if index is None else int(index))
+    return AcceleratorClock(found, found.current_device() if index is None else int(index))
 
 
 def watch_device(events: Events, torch: Any, kind_: str) -> None:
@@ -113,18 +113,18 @@ def watch_device(events: Events, torch: Any, kind_: str) -> None:
     for name in READS:
         if hasattr(torch.Tensor, name):
             reads = _record_read(events, name, kind_)
-            events.patch(f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
+            events.patch_function(f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
     if kind_ != CUDA:
-        _calls(events, module(torch, kind_), kind_)
+        _wrap_calls(events, device_module(torch, kind_), kind_)
 
 
-def install(events: Events) -> None:
+def install_synchronization_hooks(events: Events) -> None:
     """The calls of CUDA's that a script may import by their names, before it steps."""
     import torch
 
     built: bool = torch.version.cuda is not None or torch.version.hip is not None
     if built:
-        _calls(events, torch.cuda, CUDA)
+        _wrap_calls(events, torch.cuda, CUDA)
     if hasattr(getattr(torch, "accelerator", None), "empty_cache"):
         emptied = record_calls(
             events,
@@ -133,10 +133,10 @@ def install(events: Events) -> None:
             PYTHON,
             "accelerator.empty_cache",
         )
-        events.patch("accelerator.empty_cache", torch.accelerator, "empty_cache", emptied)
+        events.patch_function("accelerator.empty_cache", torch.accelerator, "empty_cache", emptied)
 
 
-def _calls(events: Events, owner: Any, kind_: str) -> None:
+def _wrap_calls(events: Events, owner: Any, kind_: str) -> None:
     calls = (
         ("synchronize", wire.SYNCHRONIZE, f"{kind_}DeviceSynchronize", RUNTIME),
         ("empty_cache", wire.CACHE_RELEASE, f"torch.{kind_}: empty_cache", PYTHON),
@@ -144,7 +144,7 @@ def _calls(events: Events, owner: Any, kind_: str) -> None:
     for name, role, span, how in calls:
         if hasattr(owner, name):
             timed = record_calls(events, role, span, how, f"{kind_}.{name}")
-            events.patch(f"{kind_}.{name}", owner, name, timed)
+            events.patch_function(f"{kind_}.{name}", owner, name, timed)
 
 
 def _record_read(events: Events, name: str, kind: str) -> Wrap:
@@ -157,12 +157,14 @@ def _record_read(events: Events, name: str, kind: str) -> Wrap:
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
             if is_compiling() or not getattr(self, resides, False):
                 return original(self, *args, **kwargs)
-            begin = now()
+            begin = clock_ns()
             try:
                 return original(self, *args, **kwargs)
             finally:
-                if now() - begin > WAITED_NS:
-                    events.contained(where, events.span, wire.SCALAR_READ, span, RUNTIME, begin)
+                if clock_ns() - begin > WAITED_NS:
+                    events.run_contained(
+                        where, events.add_span, wire.SCALAR_READ, span, RUNTIME, begin
+                    )
 
         return wrapper
 

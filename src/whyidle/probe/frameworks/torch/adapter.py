@@ -28,7 +28,7 @@ from . import (
 )
 from .device_clock import CudaClock, clock_of
 from .process_facts import FactsReader
-from .profiler import Profiler
+from .profiler import TorchProfiler
 from .tracing import HIDING, hide_modules, tracing_query
 
 PACKAGE = __name__.partition(".")[0]
@@ -49,17 +49,17 @@ class Adapter(adapter.Adapter):
 
     def install(self, events: Events) -> None:
         """Wrap the call sites of PyTorch."""
-        step_hooks.install(events)
-        dataloader.install(events)
-        collectives.install(events)
-        checkpoints.install(events)
-        evaluation.install(events)
-        accelerator.install(events)
-        compilation.install(events)
-        modes = debug_modes.install(events)
+        step_hooks.install_step_hooks(events)
+        dataloader.install_loader_hooks(events)
+        collectives.install_collective_hooks(events)
+        checkpoints.install_checkpoint_hooks(events)
+        evaluation.install_evaluation_hooks(events)
+        accelerator.install_synchronization_hooks(events)
+        compilation.install_compile_hooks(events)
+        modes = debug_modes.install_debug_modes(events)
         self._facts = FactsReader(events, modes.anomaly_requested)
-        events.subscribe(self._facts)
-        events.subscribe(DeviceHooks(events))
+        events.add_listener(self._facts)
+        events.add_listener(DeviceHooks(events))
 
     def hide(self, folder: str) -> None:
         """Have ``torch.compile`` run the probe's functions as they are; once all are loaded."""
@@ -67,7 +67,7 @@ class Adapter(adapter.Adapter):
         try:
             hide_modules(*own)
         except (ImportError, AttributeError) as error:  # this PyTorch has other names for it
-            containment.note(folder, HIDING, error)
+            containment.note_fault(folder, HIDING, error)
 
     def describe_process(self) -> ProcessFacts | None:
         """What holds for the process whether it trains or not."""
@@ -77,15 +77,15 @@ class Adapter(adapter.Adapter):
         """What is known when it begins to train."""
         return {} if self._facts is None else self._facts.describe_training(optimizer)
 
-    def op_profiler(self, facts: ProcessFacts) -> Profiler:
+    def op_profiler(self, facts: ProcessFacts) -> TorchProfiler:
         """PyTorch's own profiler."""
         torch, kind = sys.modules["torch"], facts.get("device")
-        unrecorded = accelerator.unrecorded(torch, facts)
-        return Profiler(torch, kind == "cuda", shapes=kind != "cpu", unrecorded=unrecorded)
+        unrecorded = accelerator.why_not_recorded(torch, facts)
+        return TorchProfiler(torch, kind == "cuda", shapes=kind != "cpu", unrecorded=unrecorded)
 
     def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
         """Have ``forbid`` called before the job uses a profiler of its own."""
-        foreign_profilers.watch(events, forbid)
+        foreign_profilers.watch_profilers(events, forbid)
 
     def trial_state(self) -> TrialState:
         """What a trial's witness asks for."""
@@ -93,7 +93,7 @@ class Adapter(adapter.Adapter):
 
     def install_trial(self, events: Events, awaited: Callable[[], bool]) -> None:
         """Watch the process for a trial."""
-        trial_hooks.install(events, awaited)
+        trial_hooks.install_trial_hooks(events, awaited)
 
 
 class DeviceHooks(Listener):
@@ -110,7 +110,7 @@ class DeviceHooks(Listener):
         clock = clock_of(torch, facts)
         if clock is None:
             return
-        self.events.subscribe(DeviceMarks(self.events, clock))
+        self.events.add_listener(DeviceMarks(self.events, clock))
         if isinstance(clock, CudaClock):
             clock.watch_captures(self.events)
         accelerator.watch_device(self.events, torch, str(facts["device"]))

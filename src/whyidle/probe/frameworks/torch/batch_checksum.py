@@ -24,18 +24,18 @@ def of_one(index: Any, data: Any) -> tuple[int, int] | None:
     if chosen is None:
         return None
     total, seen = 0, False
-    for tensor in _tensors(data):
+    for tensor in _find_tensors(data):
         if not tensor.dim() or len(tensor) != len(index):
             return None
         row = tensor[chosen]
         if row.device.type != "cpu" or row.numel() * row.element_size() > MOST_BYTES:
             return None
-        total = zlib.crc32(_bytes(row), total)
+        total = zlib.crc32(_row_bytes(row), total)
         seen = seen or tensor.is_floating_point() or row.numel() > 1
     return (index[chosen], total) if seen else None
 
 
-def _bytes(row: Any) -> bytes:
+def _row_bytes(row: Any) -> bytes:
     """Of a copy: what has been an array of NumPy cannot be resized by the job any more."""
     import torch
 
@@ -43,14 +43,14 @@ def _bytes(row: Any) -> bytes:
     return bytes(own.view(torch.uint8).numpy())  # NumPy does not know all types
 
 
-def _tensors(data: Any, depth: int = 0) -> Iterator[Any]:
+def _find_tensors(data: Any, depth: int = 0) -> Iterator[Any]:
     import torch
 
     if isinstance(data, torch.Tensor):
         yield data
     elif depth < 3 and isinstance(data, dict):
         for value in data.values():
-            yield from _tensors(value, depth + 1)
+            yield from _find_tensors(value, depth + 1)
     elif depth < 3 and isinstance(data, (list, tuple)):
         for value in data[:16]:
-            yield from _tensors(value, depth + 1)
+            yield from _find_tensors(value, depth + 1)

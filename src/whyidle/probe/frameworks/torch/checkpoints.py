@@ -14,7 +14,7 @@ from ... import wire
 from ...core.events import Events
 from ...core.import_hooks import once_there
 from ...core.patching import Wrap
-from ...core.recorder import ANNOTATION, now
+from ...core.recorder import ANNOTATION, clock_ns
 from ...core.span_hooks import record_calls
 
 cpu = time.thread_time_ns
@@ -31,7 +31,7 @@ MEMORY = "<memory>"
 where no file is: jobs copy models through memory, too, and send them"""
 
 
-class Saving:
+class CheckpointHooks:
     """Records saves of one process."""
 
     def __init__(self, events: Events) -> None:
@@ -41,40 +41,44 @@ class Saving:
         self.last: tuple[int, int] | None = None
         """step and thread of the last save"""
 
-    def install(self, torch: Any) -> None:
+    def install_hooks(self, torch: Any) -> None:
         """Wrap the functions."""
-        self.events.patch("save", torch, "save", self.saves)
-        leave = once_there(FLAT, "save_file", self._flat)
+        self.events.patch_function("save", torch, "save", self.wrap_save)
+        leave = once_there(FLAT, "save_file", self._wrap_safetensors)
         self.events.undo.setdefault(FLAT, leave)
         for name in SURE:
-            self.events.patch(f"os.{name}", os, name, self.follows(f"os.{name}"))
-        os.register_at_fork(after_in_child=self._forget)
+            self.events.patch_function(f"os.{name}", os, name, self.wrap_completion(f"os.{name}"))
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
-    def _flat(self, module: Any) -> None:
+    def _wrap_safetensors(self, module: Any) -> None:
         """It is there, maybe long after the rest."""
-        self.events.contained(FLAT, self.events.patch, FLAT, module, "save_file", self.saves)
+        self.events.run_contained(
+            FLAT, self.events.patch_function, FLAT, module, "save_file", self.wrap_save
+        )
 
-    def _forget(self) -> None:
+    def _reset_after_fork(self) -> None:
         """A child has saved nothing: it never steps, and all that it renames would follow."""
         self.last = None
 
-    def saves(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """``torch.save``, with how large the file became."""
         timed = record_calls(self.events, wire.CHECKPOINT, SPAN, ANNOTATION, "save")(original)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            begin, worked = now(), cpu()
+            begin, worked = clock_ns(), cpu()
             try:
                 return timed(*args, **kwargs)
             finally:
                 self.last = self.events.steps, threading.get_ident()
                 name = "filename" if "filename" in kwargs else "f"
                 target = kwargs.get(name, args[1] if len(args) > 1 else None)
-                self.events.contained("save", self.saved, target, now() - begin, cpu() - worked)
+                self.events.run_contained(
+                    "save", self.note_file, target, clock_ns() - begin, cpu() - worked
+                )
 
         return wrapper
 
-    def saved(self, target: Any, took: int, worked: int) -> None:
+    def note_file(self, target: Any, took: int, worked: int) -> None:
         """Note a file that was written, by its name or opened: in so many ns, so many of them on a
         CPU."""
         named = isinstance(target, (str, os.PathLike))
@@ -94,7 +98,7 @@ class Saving:
         one = {"path": path, "bytes": size, "seconds": took / 1e9, "cpu_s": worked / 1e9}
         noted[:] = [*(noted if path == MEMORY else files), one]
 
-    def follows(self, where: str) -> Wrap:
+    def wrap_completion(self, where: str) -> Wrap:
         """A call that is part of a save if this thread saved last, and has not stepped since."""
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,8 +113,8 @@ class Saving:
         return wrap
 
 
-def install(events: Events) -> None:
+def install_checkpoint_hooks(events: Events) -> None:
     """Record checkpoints."""
     import torch
 
-    Saving(events).install(torch)
+    CheckpointHooks(events).install_hooks(torch)

@@ -18,8 +18,8 @@ from typing import Any
 from ... import wire
 from ...core import containment
 from ...core.events import Events
-from ...core.patching import put
-from ...core.recorder import ANNOTATION, now
+from ...core.patching import set_attribute
+from ...core.recorder import ANNOTATION, clock_ns
 from .gradient_exchange import GradientExchange
 from .tracing import HIDING, skip_code
 
@@ -67,7 +67,7 @@ MOST_PENDING = 512
 thread = threading.get_ident
 
 
-class Ranks:
+class ProcessRank:
     """What this process knows of its job."""
 
     def __init__(self, events: Events) -> None:
@@ -75,21 +75,25 @@ class Ranks:
         self.backend = "gloo"
         self.pending: dict[int, tuple[int, str]] = {}
 
-    def note(self, **found: Any) -> None:
+    def write_rank(self, **found: Any) -> None:
         """Write this process's place beside its recording, for ranks that never come to train."""
         environ = os.environ
         told = {"pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname()}
-        told |= {"time": now(), "launch": {k: environ[k] for k in LAUNCH if k in environ}, **found}
+        told |= {
+            "time": clock_ns(),
+            "launch": {k: environ[k] for k in LAUNCH if k in environ},
+            **found,
+        }
         place = os.path.join(self.events.recorder.folder, f"{os.getpid()}.rank.json")
         try:
             with open(place + "~", "w", encoding="utf-8") as file:
                 json.dump(told, file)
             os.replace(place + "~", place)
         except OSError as error:
-            containment.note(self.events.recorder.folder, "ranks", error)
+            containment.note_fault(self.events.recorder.folder, "ranks", error)
 
 
-def install(events: Events) -> None:
+def install_collective_hooks(events: Events) -> None:
     """Watch for this process to join a job of several."""
     import torch
 
@@ -98,21 +102,23 @@ def install(events: Events) -> None:
     import torch.distributed.distributed_c10d as c10d
     from torch.nn.parallel import DistributedDataParallel
 
-    ranks = Ranks(events)
+    ranks = ProcessRank(events)
     if "RANK" in os.environ:
-        ranks.note(rank=_number("RANK"), world_size=_number("WORLD_SIZE"))
-    events.patch_call("ranks", c10d, "init_process_group", lambda *_: _joined(ranks))
+        ranks.write_rank(
+            rank=_environment_number("RANK"), world_size=_environment_number("WORLD_SIZE")
+        )
+    events.patch_call("ranks", c10d, "init_process_group", lambda *_: _after_group_created(ranks))
     exchange = GradientExchange(events, lambda: ranks.backend)
     made = exchange.model_wrapped
     events.patch_call("ddp", DistributedDataParallel, "__init__", lambda ddp, _: made(ddp))
 
 
-def _number(name: str) -> int | None:
+def _environment_number(name: str) -> int | None:
     value = os.environ.get(name, "")
     return int(value) if value.isdigit() else None
 
 
-def _joined(ranks: Ranks) -> None:
+def _after_group_created(ranks: ProcessRank) -> None:
     """A process group was made: its collectives are recorded from now on."""
     import torch.distributed as dist
 
@@ -120,66 +126,66 @@ def _joined(ranks: Ranks) -> None:
         return
     ranks.backend = str(dist.get_backend()).split(":")[0]
     world = dist.get_world_size()
-    ranks.note(rank=dist.get_rank(), world_size=world, backend=ranks.backend)
+    ranks.write_rank(rank=dist.get_rank(), world_size=world, backend=ranks.backend)
     if world > 1:
-        _collectives(ranks)
+        _wrap_collectives(ranks)
 
 
-def _collectives(ranks: Ranks) -> None:
+def _wrap_collectives(ranks: ProcessRank) -> None:
     from torch._C._distributed_c10d import ProcessGroup, Work
 
     undoes: list[Callable[[], None]] = []
     for method, kind in COLLECTIVES.items():
         original = getattr(ProcessGroup, method, None)
         if original is not None:
-            call = _issued(ranks, original, method, f"{ranks.backend}:{kind}")
-            undoes.append(put(ProcessGroup, method, call))
+            call = _wrap_method(ranks, original, method, f"{ranks.backend}:{kind}")
+            undoes.append(set_attribute(ProcessGroup, method, call))
     original = Work.wait
 
     @functools.wraps(original)
     def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-        begin = now()
+        begin = clock_ns()
         try:
             return original(work, *args, **kwargs)
         finally:
-            ranks.events.contained("collectives", _waited, ranks, work, begin)
+            ranks.events.run_contained("collectives", _note_wait, ranks, work, begin)
 
-    undoes.append(put(Work, "wait", wait))
+    undoes.append(set_attribute(Work, "wait", wait))
     ranks.events.undo["collectives"] = lambda: [undo() for undo in undoes]
 
 
-def _issued(ranks: Ranks, original: Any, method: str, name: str) -> Callable[..., Any]:
+def _wrap_method(ranks: ProcessRank, original: Any, method: str, name: str) -> Callable[..., Any]:
     """A process group written in Python is asked for its own method from C++, which then finds ours
     on the class: it is known as no override where it calls C++ in a frame of the method's name,
     with the group as its first argument."""
 
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        begin = now()
+        begin = clock_ns()
         work = original(self, *args, **kwargs)
-        ranks.events.contained("collectives", _called, ranks, work, name, begin)
+        ranks.events.run_contained("collectives", _note_call, ranks, work, name, begin)
         return work
 
     named: Any = call
     named.__code__ = named.__code__.replace(co_name=method)
     hide = functools.partial(skip_code, named.__code__)
-    containment.contained(ranks.events.recorder.folder, HIDING, hide)
+    containment.run_contained(ranks.events.recorder.folder, HIDING, hide)
     return call
 
 
-def _called(ranks: Ranks, work: Any, name: str, begin: int) -> None:
+def _note_call(ranks: ProcessRank, work: Any, name: str, begin: int) -> None:
     if work is None:  # it has waited already
-        ranks.events.span(wire.COLLECTIVE, name, ANNOTATION, begin)
+        ranks.events.add_span(wire.COLLECTIVE, name, ANNOTATION, begin)
         return
     if len(ranks.pending) >= MOST_PENDING:  # never waited for
         ranks.pending.clear()
     ranks.pending[id(work)] = begin, name
 
 
-def _waited(ranks: Ranks, work: Any, begin: int) -> None:
+def _note_wait(ranks: ProcessRank, work: Any, begin: int) -> None:
     called, name = ranks.pending.pop(id(work), (0, ""))
     recorder = ranks.events.recorder
-    ranks.events.span(wire.COLLECTIVE_WAIT, WAIT, ANNOTATION, begin)
+    ranks.events.add_span(wire.COLLECTIVE_WAIT, WAIT, ANNOTATION, begin)
     if called:
-        number = recorder.number(name, wire.COLLECTIVE)
-        recorder.add((called, now(), FLIGHT, number, ANNOTATION))
+        number = recorder.name_number(name, wire.COLLECTIVE)
+        recorder.add((called, clock_ns(), FLIGHT, number, ANNOTATION))

@@ -14,9 +14,9 @@ from typing import Any
 
 from ... import wire
 from ...core.events import Events
-from ...core.import_hooks import Waiter
-from ...core.patching import put
-from ...core.recorder import ANNOTATION, now
+from ...core.import_hooks import ModuleWaiter
+from ...core.patching import set_attribute
+from ...core.recorder import ANNOTATION, clock_ns
 
 MODULE = "torch._dynamo.convert_frame"
 MOST = 200
@@ -29,7 +29,7 @@ LATER = "whyidle::compile#later"
 """label of what is compiled for a function that is not known"""
 
 
-class Compiler:
+class CompileRecorder:
     """What one process has compiled."""
 
     def __init__(self, events: Events) -> None:
@@ -43,16 +43,16 @@ class Compiler:
         self.names: dict[str, tuple[str, str]] = {}
         """role and label by the compiler's own number"""
 
-    def compiled(self, code: CodeType, number: Any, begin: int, failed: str | None) -> None:
+    def note_compilation(self, code: CodeType, number: Any, begin: int, failed: str | None) -> None:
         """A function was compiled, or could not be. ``number`` is the compiler's own."""
-        end = now()
+        end = clock_ns()
         key = (code.co_filename, code.co_firstlineno, code.co_name)
         turn = self.seen[key] = self.seen.get(key, 0) + 1
         place = f"{key[0]}({key[1]}): {key[2]}"
         name = f"whyidle::compile{' again' if turn > 1 else ''}#{place}"
         role = wire.RECOMPILE if turn > 1 else wire.COMPILE
-        self.events.span(role, name, ANNOTATION, begin)
-        self.events.emit("on_compilation", begin, end)
+        self.events.add_span(role, name, ANNOTATION, begin)
+        self.events.notify("on_compilation", begin, end)
         self.count += 1
         self.names[str(number)] = role, name
         if len(self.compiles) < MOST:
@@ -63,26 +63,26 @@ class Compiler:
                 "turn": turn,
                 "began": begin,
                 "seconds": (end - begin) / 1e9,
-                "reason": _short(_reason(code) if turn > 1 else None),
+                "reason": _shorten_text(_recompile_reason(code) if turn > 1 else None),
                 "failed": failed,
             }
             self.compiles = [*self.compiles, told]
         self._look_for_breaks()
-        self.tell()
-        self._listen()
+        self.write_document()
+        self._listen_elsewhere()
 
     def _look_for_breaks(self) -> None:
-        reasons = list(getattr(_utils(), "graph_break_reasons", ()))
+        reasons = list(getattr(_dynamo_utils(), "graph_break_reasons", ()))
         fresh = reasons[self.looked :] if len(reasons) >= self.looked else reasons
         self.looked = len(reasons)
         for one in fresh:
             stack = reversed(getattr(one, "user_stack", None) or ())
             frames = [f"{f.filename}({f.lineno}): {f.name}" for f in stack][:DEEPEST]
-            key = (_short(getattr(one, "reason", "")) or "", ";".join(frames))
+            key = (_shorten_text(getattr(one, "reason", "")) or "", ";".join(frames))
             if key in self.breaks or len(self.breaks) < MOST:
                 self.breaks[key] = self.breaks.get(key, 0) + 1
 
-    def tell(self) -> None:
+    def write_document(self) -> None:
         """Have it written, by another thread: what it gets is not changed any more."""
         self.events.recorder.documents["compiles.json"] = {
             "count": self.count,
@@ -96,53 +96,53 @@ class Compiler:
 
     # -- backward passes and CUDA graphs are compiled later, when they first run -----------------
 
-    def _listen(self) -> None:
+    def _listen_elsewhere(self) -> None:
         """Also hear of what is compiled outside Dynamo (PyTorch >= 2.5). A reset of Dynamo forgets
         who listens, so this is looked at after every compilation."""
-        handler = _handler()
+        handler = _callback_handler()
         if hasattr(handler, "start_callbacks") and self._began not in handler.start_callbacks:
             handler.register_start_callback(self._began)
             handler.register_end_callback(self._ended)
 
     def _began(self, *args: Any) -> None:
-        self.events.contained("compile later", self._note_begin, *args)
+        self.events.run_contained("compile later", self._note_begin, *args)
 
     def _note_begin(self, *args: Any) -> None:
         callbacks = sys.modules["torch._dynamo.callback"]
         of_dynamo = getattr(getattr(callbacks, "CallbackTrigger", None), "DYNAMO", None)
         told = not args or getattr(args[0], "callback_trigger", of_dynamo) is of_dynamo
-        self.begun = 0 if told else now()
+        self.begun = 0 if told else clock_ns()
 
     def _ended(self, *args: Any) -> None:
-        self.events.contained("compile later", self._note_end, *args)
+        self.events.run_contained("compile later", self._note_end, *args)
 
     def _note_end(self, *args: Any) -> None:
         begin, self.begun = self.begun, 0
         if begin:
             number = str(getattr(args[0], "compile_id", ""))
             role, name = self.names.get(number, (wire.COMPILE, LATER))
-            self.events.span(role, name, ANNOTATION, begin)
-            self.events.emit("on_compilation", begin, now())
+            self.events.add_span(role, name, ANNOTATION, begin)
+            self.events.notify("on_compilation", begin, clock_ns())
 
-    def silence(self) -> None:
+    def stop_listening(self) -> None:
         """Hear of nothing any more."""
-        handler = _handler()
+        handler = _callback_handler()
         if self._began in getattr(handler, "start_callbacks", ()):
             handler.remove_start_callback(self._began)
             handler.remove_end_callback(self._ended)
 
 
-def _handler() -> Any:
+def _callback_handler() -> Any:
     return getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
 
 
-def _utils() -> Any:
+def _dynamo_utils() -> Any:
     return sys.modules.get("torch._dynamo.utils")
 
 
-def _reason(code: CodeType) -> Any:
+def _recompile_reason(code: CodeType) -> Any:
     """Why it was compiled once more: the guard that did not hold."""
-    utils = _utils()
+    utils = _dynamo_utils()
     metrics: list[Any] = getattr(utils, "get_compilation_metrics", list)()
     last: Any = metrics[-1] if metrics else None
     if getattr(last, "co_name", None) == code.co_name and hasattr(last, "recompile_reason"):
@@ -151,42 +151,42 @@ def _reason(code: CodeType) -> Any:
     return (failures.get(code) or [None])[-1]
 
 
-def _short(text: Any) -> str | None:
+def _shorten_text(text: Any) -> str | None:
     return str(text)[:LONGEST] if text is not None else None
 
 
-def install(events: Events) -> None:
+def install_compile_hooks(events: Events) -> None:
     """Wait for the job to import Dynamo, which it may never do."""
     loaded = sys.modules.get(MODULE)
     if loaded is not None:
         events.undo["compile"] = events.note_tracing
-        events.contained("compile", _attach, events, loaded)
+        events.run_contained("compile", _attach_hooks, events, loaded)
         return
 
     def wake(module: Any) -> None:
         if waiter in sys.meta_path:
             sys.meta_path.remove(waiter)
-        events.contained("compile", _attach, events, module)
+        events.run_contained("compile", _attach_hooks, events, module)
 
     def undo() -> None:
         if waiter in sys.meta_path:
             sys.meta_path.remove(waiter)
         events.note_tracing()
 
-    waiter = Waiter(MODULE, wake)
+    waiter = ModuleWaiter(MODULE, wake)
     sys.meta_path.insert(0, waiter)
     events.undo["compile"] = undo
 
 
-def _attach(events: Events, module: Any) -> None:
-    compiler, original = Compiler(events), module._compile
+def _attach_hooks(events: Events, module: Any) -> None:
+    compiler, original = CompileRecorder(events), module._compile
 
     @functools.wraps(original)
     def _compile(*args: Any, **kwargs: Any) -> Any:
-        begin, failed = now(), None
+        begin, failed = clock_ns(), None
         if "skip" in kwargs:  # how many frames the compiler's own log leaves out: one more now
             kwargs["skip"] += 1
-        events.contained("compile", events.note_tracing)
+        events.run_contained("compile", events.note_tracing)
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -194,13 +194,13 @@ def _attach(events: Events, module: Any) -> None:
             raise
         finally:
             code, number = args[0] if args else kwargs.get("code"), kwargs.get("compile_id")
-            events.contained("compile", compiler.compiled, code, number, begin, failed)
+            events.run_contained("compile", compiler.note_compilation, code, number, begin, failed)
 
-    off = put(module, "_compile", _compile)
+    off = set_attribute(module, "_compile", _compile)
 
     def undo() -> None:
         off()
-        compiler.silence()
+        compiler.stop_listening()
         events.note_tracing()
 
     events.undo["compile"] = undo

@@ -14,8 +14,8 @@ from typing import Any
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.patching import Wrap
-from ...core.sampler import describe
-from ...core.thread_stacks import outwards
+from ...core.sampler import describe_stack
+from ...core.thread_stacks import enclosing_frames
 
 _HEARS = ("set_detect_anomaly.__init__", "detect_anomaly.__enter__")
 """hooks that hear of it"""
@@ -33,7 +33,7 @@ class DebugModes(Listener):
         self.events = events
         self.requested: dict[str, str] = {}
 
-    def install(self, autograd: Any) -> None:
+    def install_hooks(self, autograd: Any) -> None:
         """Note who switches a mode on."""
         asks = [
             ("anomaly_mode", "__init__", getattr(autograd, "set_detect_anomaly", None)),
@@ -44,23 +44,25 @@ class DebugModes(Listener):
         for mode, name, kind in asks:
             if kind is not None:
                 where = f"{kind.__name__}.{name}"
-                self.events.patch(where, kind, name, self._noting(where, mode))
+                self.events.patch_function(where, kind, name, self._wrap_switch(where, mode))
 
-    def _noting(self, where: str, mode: str) -> Wrap:
+    def _wrap_switch(self, where: str, mode: str) -> Wrap:
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
             def wrapper(self_: Any, *args: Any, **kwargs: Any) -> Any:
                 if mode not in self.requested:
                     on = args[0] if args else kwargs.get("mode", True)
-                    self.events.contained(where, self._note, mode, bool(on), sys._getframe(1))
+                    self.events.run_contained(
+                        where, self._note_request, mode, bool(on), sys._getframe(1)
+                    )
                 return original(self_, *args, **kwargs)
 
             return wrapper
 
         return wrap
 
-    def _note(self, mode: str, on: bool, frame: FrameType) -> None:
+    def _note_request(self, mode: str, on: bool, frame: FrameType) -> None:
         if on and not str(frame.f_globals.get("__name__")).startswith(_COMPILER):
-            self.requested = {**self.requested, mode: describe(outwards(frame))}
+            self.requested = {**self.requested, mode: describe_stack(enclosing_frames(frame))}
 
     def anomaly_requested(self) -> bool:
         """Whether the job asked for anomaly mode; where a hook that would know has come off, it may
@@ -91,11 +93,11 @@ def thread_modes() -> dict[str, bool]:
     }
 
 
-def install(events: Events) -> DebugModes:
+def install_debug_modes(events: Events) -> DebugModes:
     """Note who switches a mode on, and look at the training thread."""
     from torch import autograd
 
     modes = DebugModes(events)
-    modes.install(autograd)
-    events.subscribe(modes)
+    modes.install_hooks(autograd)
+    events.add_listener(modes)
     return modes

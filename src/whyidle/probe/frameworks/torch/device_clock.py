@@ -37,7 +37,7 @@ class CudaClock:
         """See ``DeviceClock``; to half a microsecond, and seven digits."""
         return float(first.elapsed_time(last))
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """See ``DeviceClock``."""
         return self.captures > 0 or bool(self.cuda.is_current_stream_capturing())
 
@@ -45,10 +45,14 @@ class CudaClock:
         """Hear of captures on any thread."""
         graph = getattr(self.cuda, "CUDAGraph", None)
         if hasattr(graph, "capture_begin"):
-            events.patch("device capture", graph, "capture_begin", self._begins)
-            events.patch("device capture end", graph, "capture_end", self._ends)
+            events.patch_function(
+                "device capture", graph, "capture_begin", self._wrap_capture_begin
+            )
+            events.patch_function(
+                "device capture end", graph, "capture_end", self._wrap_capture_end
+            )
 
-    def _begins(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_capture_begin(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             self.captures += 1
             try:
@@ -59,7 +63,7 @@ class CudaClock:
 
         return wrapper
 
-    def _ends(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_capture_end(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             try:
                 return original(*args, **kwargs)
@@ -72,7 +76,7 @@ class CudaClock:
 def clock_of(torch: Any, facts: ProcessFacts) -> DeviceClock | None:
     """That of the device that a process trains on; None where nothing of it can be timed."""
     if facts.get("device") != accelerator.CUDA:
-        return accelerator.queue(torch, facts)
+        return accelerator.accelerator_clock(torch, facts)
     cuda, index = torch.cuda, facts.get("device_index")
     if not (cuda.is_initialized() and cuda.is_available()):
         return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...core.events import Events
 from ...core.listener import Listener
-from ...core.recorder import now
+from ...core.recorder import clock_ns
 from ...wire import PAD
 from . import padding
 
@@ -33,13 +33,13 @@ class EmbeddingIds(Listener):
 
     listener = "ids"
 
-    def __init__(self, events: Events, told: padding.Padding) -> None:
+    def __init__(self, events: Events, told: padding.PaddingCounter) -> None:
         self.events, self.told = events, told
         self.tries = padding.TRIES
         self.credit = padding.CREDIT_NS
         self.next = self.left = 0
 
-    def close(self) -> None:
+    def stop_listening(self) -> None:
         """Never look again."""
         self.tries = self.left = 0
         self.wants_detail = False
@@ -47,23 +47,23 @@ class EmbeddingIds(Listener):
     def on_chore(self) -> None:
         """Now and then, on another thread: shall the next backward passes be looked at?"""
         wanted = self.tries and self.events.steps and not self.told.found
-        if wanted and not self.left and now() >= self.next:
+        if wanted and not self.left and clock_ns() >= self.next:
             self.left, self.wants_detail = LOOKS, True
-            self.events.alert()
+            self.events.be_careful()
 
     def on_backward_begin(self, args: tuple[Any, ...]) -> None:
         """Look at its loss, where it is wanted."""
         if self.left:
             self.left -= 1
             self.wants_detail = self.left > 0
-            self._look(args)
+            self._look_at_ids(args)
 
-    def _look(self, args: tuple[Any, ...]) -> None:
-        begin, cost = now(), time.thread_time_ns()
+    def _look_at_ids(self, args: tuple[Any, ...]) -> None:
+        begin, cost = clock_ns(), time.thread_time_ns()
         found = of_loss(args[0]) if args else None
         if found is not None:
             self.tries = padding.TRIES
-            self.events.recorder.row("padding", PAD, (begin, *found))
+            self.events.recorder.add_row("padding", PAD, (begin, *found))
         else:
             self.tries -= 1
         spent = time.thread_time_ns() - cost
@@ -77,7 +77,7 @@ def of_loss(loss: Any) -> padding.Found | None:
     it."""
     if "numpy" not in sys.modules:
         return None  # importing it would be felt
-    found = [one for node in _embeddings(loss) if (one := _looked_up(node)) is not None]
+    found = [one for node in _find_embeddings(loss) if (one := _looked_up(node)) is not None]
     for array, pad, _ in sorted(found, key=lambda one: (one[1] < 0, -one[2])):
         counted = of_ids(array, pad)
         if counted is not None:
@@ -85,7 +85,7 @@ def of_loss(loss: Any) -> padding.Found | None:
     return None
 
 
-def _embeddings(loss: Any) -> list[Any]:
+def _find_embeddings(loss: Any) -> list[Any]:
     roots = loss if isinstance(loss, (list, tuple)) else [loss]
     left = [getattr(one, "grad_fn", None) for one in roots]
     seen: set[Any] = set()
@@ -119,10 +119,10 @@ def of_ids(array: Any, pad: int) -> padding.Found | None:
         return None
     if pad < 0:
         return padding.by_tokens([("", array)])
-    some = padding.thinned(array)
+    some = padding.thin_rows(array)
     for rows in (some, some.T):
         real = rows != pad
         one_run = (real[:, 1:] != real[:, :-1]).sum(axis=1).max(initial=0) <= 1
         if rows.shape[0] > 1 and rows.shape[1] >= padding.SHORTEST and one_run and real.any():
-            return padding.counted(real.sum(axis=1), real.shape, pad, IDS)
+            return padding.count_positions(real.sum(axis=1), real.shape, pad, IDS)
     return None

@@ -10,7 +10,7 @@ from ... import wire
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.patching import Wrap
-from ...core.recorder import ANNOTATION, now
+from ...core.recorder import ANNOTATION, clock_ns
 from ...core.span_hooks import mark_place
 
 WITHOUT_GRADIENTS = wire.EVALUATION, "evaluation"
@@ -18,15 +18,15 @@ WITH_GRADIENTS = wire.EVALUATION_WITH_GRADIENTS, "evaluation#grad"
 """role and label of evaluations"""
 
 
-def install(events: Events) -> None:
+def install_evaluation_hooks(events: Events) -> None:
     """Wrap the switches between training and evaluation."""
     import torch
 
-    _evaluation(events, torch)
-    _scaler(events, torch)
+    _wrap_module_modes(events, torch)
+    _wrap_grad_scaler(events, torch)
 
 
-class Evaluation(Listener):
+class EvaluationTracker(Listener):
     """From ``Module.eval()`` to the return to training. A backward in between shows that only a
     part of the model, or another model, was frozen: then it was no evaluation. Where a framework
     returns to training without ``Module.train()`` (Lightning sets each module's flag), the model
@@ -46,69 +46,73 @@ class Evaluation(Listener):
         self.without = False
         """whether gradients were off at some moment of it"""
 
-    def opens(self, module: Any) -> None:
+    def note_eval(self, module: Any) -> None:
         """``module.eval()`` was called."""
         if not self.begin:
-            self.begin, self.without = now(), not self.grad()
+            self.begin, self.without = clock_ns(), not self.grad()
             self.evaluated = weakref.ref(module)
             self.wants_detail = True
-            self.events.alert()
+            self.events.be_careful()
             for where, owner, name, wrap in self.switches:
-                self.events.patch(where, owner, name, wrap(self))
+                self.events.patch_function(where, owner, name, wrap(self))
             mark_place(self.events, self.begin)
 
     def on_batch_request(self) -> None:
         """A batch of training again, where the model trains."""
         if self.begin and getattr(self.evaluated(), "training", False):
-            self.closes()
+            self.note_train()
 
     def on_batches_end(self) -> None:
         """The evaluation's loader has no more batches."""
         if self.begin:
-            self.closes()
+            self.note_train()
 
     def on_backward_end(self, begin: int) -> None:
         """Only a part of the model was frozen."""
         if self.begin:
-            self.ends()
+            self.end_evaluation()
 
-    def closes(self) -> None:
+    def note_train(self) -> None:
         """``Module.train()`` was called, or the evaluation's loader has no more batches."""
         begin = self.begin
-        self.ends()
+        self.end_evaluation()
         if begin and self.events.steps:
             without = self.without or not self.grad()
             name = WITHOUT_GRADIENTS if without else WITH_GRADIENTS
-            self.events.span(*name, ANNOTATION, begin)
+            self.events.add_span(*name, ANNOTATION, begin)
 
-    def ends(self) -> None:
+    def end_evaluation(self) -> None:
         """It is over, or was none."""
         self.begin, self.wants_detail = 0, False
         for where, *_ in self.switches:
             self.events.undo.pop(where, bool)()
 
 
-Switch = tuple[str, Any, str, Callable[[Evaluation], Wrap]]
+Switch = tuple[str, Any, str, Callable[[EvaluationTracker], Wrap]]
 """where, owner and name of what switches gradients off, and what to make of it"""
 
 
-def _evaluation(events: Events, torch: Any) -> None:
+def _wrap_module_modes(events: Events, torch: Any) -> None:
     modes = (torch.no_grad, torch.inference_mode)
-    switches: list[Switch] = [(kind.__name__, kind, "__enter__", _without) for kind in modes]
-    switches.append(("set_grad_enabled", torch.set_grad_enabled, "__init__", _switched))
-    evaluation = Evaluation(events, torch.is_grad_enabled, switches)
-    events.subscribe(evaluation)
+    switches: list[Switch] = [(kind.__name__, kind, "__enter__", _wrap_no_grad) for kind in modes]
+    switches.append(("set_grad_enabled", torch.set_grad_enabled, "__init__", _wrap_grad_switch))
+    evaluation = EvaluationTracker(events, torch.is_grad_enabled, switches)
+    events.add_listener(evaluation)
     compiling = events.framework.is_tracing
     module = torch.nn.Module
-    events.patch("evaluation", module, "eval", _evals(events, evaluation, compiling))
-    events.patch("evaluation end", module, "train", _trains(events, evaluation, compiling))
+    events.patch_function("evaluation", module, "eval", _wrap_eval(events, evaluation, compiling))
+    events.patch_function(
+        "evaluation end", module, "train", _wrap_train(events, evaluation, compiling)
+    )
 
 
-def _evals(events: Events, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
+def _wrap_eval(
+    events: Events, evaluation: EvaluationTracker, compiling: Callable[[], bool]
+) -> Wrap:
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any) -> Any:
             if not compiling():
-                events.contained("evaluation", evaluation.opens, self)
+                events.run_contained("evaluation", evaluation.note_eval, self)
             return original(self)
 
         return wrapper
@@ -116,11 +120,13 @@ def _evals(events: Events, evaluation: Evaluation, compiling: Callable[[], bool]
     return wrap
 
 
-def _trains(events: Events, evaluation: Evaluation, compiling: Callable[[], bool]) -> Wrap:
+def _wrap_train(
+    events: Events, evaluation: EvaluationTracker, compiling: Callable[[], bool]
+) -> Wrap:
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any, mode: bool = True) -> Any:
             if evaluation.begin and mode and not compiling():
-                events.contained("evaluation end", evaluation.closes)
+                events.run_contained("evaluation end", evaluation.note_train)
             return original(self, mode)
 
         return wrapper
@@ -128,7 +134,7 @@ def _trains(events: Events, evaluation: Evaluation, compiling: Callable[[], bool
     return wrap
 
 
-def _without(evaluation: Evaluation) -> Wrap:
+def _wrap_no_grad(evaluation: EvaluationTracker) -> Wrap:
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any) -> Any:
             evaluation.without = True
@@ -139,7 +145,7 @@ def _without(evaluation: Evaluation) -> Wrap:
     return wrap
 
 
-def _switched(evaluation: Evaluation) -> Wrap:
+def _wrap_grad_switch(evaluation: EvaluationTracker) -> Wrap:
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any, mode: bool) -> None:
             evaluation.without = evaluation.without or not mode
@@ -150,7 +156,7 @@ def _switched(evaluation: Evaluation) -> Wrap:
     return wrap
 
 
-def _scaler(events: Events, torch: Any) -> None:
+def _wrap_grad_scaler(events: Events, torch: Any) -> None:
     """A step that gradient scaling skips is a step all the same."""
     scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
 
@@ -164,12 +170,12 @@ def _scaler(events: Events, torch: Any) -> None:
 
     def steps(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            begin, before = now(), events.steps
+            begin, before = clock_ns(), events.steps
             result = original(self, optimizer, *args, **kwargs)
             if events.steps == before:
-                events.contained("scaler", skip, optimizer, begin)
+                events.run_contained("scaler", skip, optimizer, begin)
             return result
 
         return wrapper
 
-    events.patch("scaler", scaler, "step", steps)
+    events.patch_function("scaler", scaler, "step", steps)

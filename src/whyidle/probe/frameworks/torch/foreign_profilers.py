@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any
 
 from ...core.events import Events
-from ...core.patching import put
+from ...core.patching import set_attribute
 
 CALLS = (
     ("torch.profiler", "_KinetoProfile", "__init__"),
@@ -22,21 +22,21 @@ CALLS = (
 WHY = "the job uses a profiler of its own"
 
 
-def watch(events: Events, forbid: Callable[[str], None]) -> None:
+def watch_profilers(events: Events, forbid: Callable[[str], None]) -> None:
     """Have ``forbid`` called, before the profiler is made or started."""
     for module, owner, name in CALLS:
         found = getattr(sys.modules.get(module), owner, None)
         if hasattr(found, name):
-            _wrap(events, forbid, found, name)
+            _wrap_constructor(events, forbid, found, name)
 
 
-def _wrap(events: Events, forbid: Callable[[str], None], owner: Any, name: str) -> None:
+def _wrap_constructor(events: Events, forbid: Callable[[str], None], owner: Any, name: str) -> None:
     original = getattr(owner, name)
 
     @wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        events.contained("burst", forbid, WHY)
+        events.run_contained("burst", forbid, WHY)
         return original(*args, **kwargs)
 
     where = f"{getattr(owner, '__module__', '')}.{owner.__name__}.{name}"
-    events.undo[where] = put(owner, name, wrapper)
+    events.undo[where] = set_attribute(owner, name, wrapper)

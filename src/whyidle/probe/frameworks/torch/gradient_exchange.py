@@ -20,10 +20,10 @@ from typing import Any
 
 from ... import wire
 from ...core.events import Events
-from ...core.patching import put
-from ...core.recorder import ANNOTATION, now
-from ...core.sampler import describe
-from ...core.thread_stacks import outwards
+from ...core.patching import set_attribute
+from ...core.recorder import ANNOTATION, clock_ns
+from ...core.sampler import describe_stack
+from ...core.thread_stacks import enclosing_frames
 from ...wire import CLOCK
 
 WALK = "reducer::search_unused_parameters"
@@ -58,13 +58,13 @@ class GradientExchange:
         """where the last model was wrapped: the stack"""
         self.mark_ns: float | None = None
         self._queue, self._queue_of = -1, 0
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         self.models.clear()
         self._queue, self._queue_of = -1, 0
 
-    def queued(self) -> int:
+    def queued_ns(self) -> int:
         """How long this thread has waited for a processor, ns, as the kernel counts it."""
         if self._queue_of != thread():
             self._queue_of = thread()
@@ -81,8 +81,8 @@ class GradientExchange:
         """A model was wrapped: its exchanges are recorded from now on."""
         self.models = [known for known in self.models if known() is not None]
         self.models.append(weakref.ref(ddp))
-        self.made = describe(outwards(sys._getframe(1)))
-        self.install()
+        self.made = describe_stack(enclosing_frames(sys._getframe(1)))
+        self.install_hooks()
         if ddp.__dict__.get("find_unused_parameters") and "walk" not in self.events.undo:
             self._time_search(type(ddp.reducer))
 
@@ -92,16 +92,20 @@ class GradientExchange:
 
         @functools.wraps(original)
         def prepare_for_backward(*args: Any, **kwargs: Any) -> Any:
-            begin = now()
+            begin = clock_ns()
             result = original(*args, **kwargs)
             if args[-1]:  # the outputs from where to search; empty where no search is asked for
-                span = self.events.span
-                self.events.contained("walk", span, wire.GRADIENT_SEARCH, WALK, ANNOTATION, begin)
+                span = self.events.add_span
+                self.events.run_contained(
+                    "walk", span, wire.GRADIENT_SEARCH, WALK, ANNOTATION, begin
+                )
             return result
 
-        self.events.undo["walk"] = put(reducer, "prepare_for_backward", prepare_for_backward)
+        self.events.undo["walk"] = set_attribute(
+            reducer, "prepare_for_backward", prepare_for_backward
+        )
 
-    def install(self) -> None:
+    def install_hooks(self) -> None:
         """Look at every backward pass from around it."""
         import torch
 
@@ -114,17 +118,17 @@ class GradientExchange:
         def backward(*args: Any, **kwargs: Any) -> Any:
             if is_tracing() or "exchange" in self.events.off:
                 return original(*args, **kwargs)
-            ran, queued = time.thread_time_ns(), self.queued()
-            begin = now()
+            ran, queued = time.thread_time_ns(), self.queued_ns()
+            begin = clock_ns()
             result = original(*args, **kwargs)
-            self.events.contained("exchange", self.backward_ended, begin, ran, queued)
+            self.events.run_contained("exchange", self.backward_ended, begin, ran, queued)
             return result
 
-        self.events.undo["exchange"] = put(torch.autograd, "backward", backward)
+        self.events.undo["exchange"] = set_attribute(torch.autograd, "backward", backward)
 
     def backward_ended(self, begin: int, ran: int, queued: int) -> None:
         """What of a backward pass was waiting for others, and did it exchange at all?"""
-        end = now()
+        end = clock_ns()
         models = [model for known in self.models if (model := known()) is not None]
         syncing = [model for model in models if _syncs(model)]
         if not syncing:
@@ -133,17 +137,17 @@ class GradientExchange:
         self.synced += 1
         recorder = self.events.recorder
         if syncing[0].device_type == "cpu":
-            ran_until, queued_until = time.thread_time_ns(), self.queued()
+            ran_until, queued_until = time.thread_time_ns(), self.queued_ns()
             idle = end - begin - (ran_until - ran) - (queued_until - queued)
             idle = min(max(idle, LEAST_WAIT_NS), end - begin)
-            name = recorder.number(f"{self.backend()}:all_reduce", wire.COLLECTIVE)
+            name = recorder.name_number(f"{self.backend()}:all_reduce", wire.COLLECTIVE)
             recorder.add((end - idle, end, thread(), name, ANNOTATION))
             told = queued_until if self._queue >= 0 else -1
-            recorder.row("clock", CLOCK, (end, ran_until, told, thread()))
+            recorder.add_row("clock", CLOCK, (end, ran_until, told, thread()))
         if self.synced % TOLD_EVERY == 2 and recorder.facts:
-            recorder.facts["ddp"] = self._settings(syncing[0])
+            recorder.facts["ddp"] = self._ddp_settings(syncing[0])
 
-    def _settings(self, model: Any) -> dict[str, Any]:
+    def _ddp_settings(self, model: Any) -> dict[str, Any]:
         """Of DistributedDataParallel, with what its own log says."""
         told = model._get_ddp_logging_data()
         found = {key: told[key] for key in LOGGED if key in told}
@@ -184,9 +188,9 @@ def _mark_ns() -> float:
         marks = torch.zeros(MARKS, dtype=torch.int32, device="cpu")
         took = []
         for _ in range(3):
-            begin = now()
+            begin = clock_ns()
             for index in range(MARKS):
                 marks[index] = 1
                 marks[index].item()
-            took.append(now() - begin)
+            took.append(clock_ns() - begin)
     return min(took) / MARKS

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.events import Events
-from ...core.recorder import now
+from ...core.recorder import clock_ns
 from ...wire import PAD
 
 cpu = time.thread_time_ns
@@ -45,7 +45,7 @@ Found = tuple[int, int, int, int, int, int]
 Named = list[tuple[str, Any]]
 
 
-class Padding:
+class PaddingCounter:
     """Looks at the batches that one process takes."""
 
     def __init__(self, events: Events) -> None:
@@ -55,23 +55,23 @@ class Padding:
         self.credit = CREDIT_NS
         self.found = False
         """whether the batches told it"""
-        events.undo["padding"] = self.stop
+        events.undo["padding"] = self.stop_counting
 
-    def stop(self) -> None:
+    def stop_counting(self) -> None:
         """Never look again."""
         self.tries = 0
 
-    def taken(self, data: Any) -> None:
+    def note_batch(self, data: Any) -> None:
         """A batch is there."""
-        if self.tries and data is not None and now() >= self.next:
-            self.events.contained("padding", self._look, data)
+        if self.tries and data is not None and clock_ns() >= self.next:
+            self.events.run_contained("padding", self._count_padding, data)
 
-    def _look(self, data: Any) -> None:
-        begin, cost = now(), cpu()
+    def _count_padding(self, data: Any) -> None:
+        begin, cost = clock_ns(), cpu()
         found = of_batch(data)
         if found is not None:
             self.tries, self.found = TRIES, True
-            self.events.recorder.row("padding", PAD, (begin, *found))
+            self.events.recorder.add_row("padding", PAD, (begin, *found))
         else:
             self.tries -= 1
         spent = cpu() - cost
@@ -85,7 +85,9 @@ def of_batch(data: Any) -> Found | None:
     was told; None where nothing tells."""
     if "numpy" not in sys.modules:
         return None  # importing it would be felt
-    arrays = [(name, array) for name, one in _tensors(data) if (array := as_array(one)) is not None]
+    arrays = [
+        (name, array) for name, one in _named_tensors(data) if (array := as_array(one)) is not None
+    ]
     for tell in (_by_mask, _by_lengths, _by_frames, by_tokens):
         found = tell(arrays)
         if found is not None:
@@ -93,15 +95,15 @@ def of_batch(data: Any) -> Found | None:
     return None
 
 
-def _tensors(data: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _named_tensors(data: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     if depth > 2:
         return
     if isinstance(data, Mapping):
         for key in list(data)[:32]:
-            yield from _tensors(data[key], str(key), depth + 1)
+            yield from _named_tensors(data[key], str(key), depth + 1)
     elif isinstance(data, (list, tuple)) and not (data and type(data[0]) is int):
         for one in data[:16]:
-            yield from _tensors(one, name, depth + 1)
+            yield from _named_tensors(one, name, depth + 1)
     else:
         yield name, data
 
@@ -131,11 +133,11 @@ def _on_its_memory(one: Any, torch: Any) -> Any:
         return None
 
 
-def _shape(array: Any) -> tuple[int, ...]:
+def _array_shape(array: Any) -> tuple[int, ...]:
     return tuple(getattr(array, "shape", (len(array),)))
 
 
-def thinned(array: Any) -> Any:
+def thin_rows(array: Any) -> Any:
     """Every few rows, so that not more than ``MOST_CELLS`` are read."""
     return array[:: 1 + array.size // MOST_CELLS] if array.size > MOST_CELLS else array
 
@@ -143,10 +145,10 @@ def thinned(array: Any) -> Any:
 def _by_mask(arrays: Named) -> Found | None:
     """A mask whose rows are one run of real positions and one of padding, on either side."""
     for name, array in arrays:
-        shape = _shape(array)
+        shape = _array_shape(array)
         if len(shape) != 2 or shape[1] < SHORTEST or not _may_mask(name, array):
             continue
-        some = thinned(array)
+        some = thin_rows(array)
         if some.dtype.kind == "f" or some.min() < 0 or some.max() > 1:
             continue
         real = some != 0
@@ -154,7 +156,7 @@ def _by_mask(arrays: Named) -> Found | None:
             real = ~real
         if (real[:, 1:] != real[:, :-1]).sum(axis=1).max() > 1 or not real.any():
             continue  # masks something else
-        return counted(real.sum(axis=1), real.shape, 0, MASK)
+        return count_positions(real.sum(axis=1), real.shape, 0, MASK)
     return None
 
 
@@ -167,7 +169,7 @@ def _by_lengths(arrays: Named) -> Found | None:
     """Lengths beside sequences: named so, or one of them the sequences' own length, and nothing
     behind the shortest."""
     for name, array in arrays:
-        shape = _shape(array)
+        shape = _array_shape(array)
         if len(shape) != 1 or not 2 <= shape[0] <= MOST_ROWS:
             continue
         if getattr(getattr(array, "dtype", None), "kind", "i") not in "iu":
@@ -175,19 +177,21 @@ def _by_lengths(arrays: Named) -> Found | None:
         each = [int(one) for one in array]
         low, high = min(each), max(each)
         for _, other in arrays:
-            sides = _shape(other)
+            sides = _array_shape(other)
             if len(sides) < 2 or shape[0] not in sides[:2]:
                 continue
             rows = other if sides[0] == shape[0] else other.swapaxes(0, 1)
             length = rows.shape[1]
             fits = high <= length if _LENGTHS.search(name) else high == length > low
-            fits = fits and (bool(_LENGTHS.search(name)) or _alike(rows[each.index(low)][low:]))
+            fits = fits and (
+                bool(_LENGTHS.search(name)) or _is_constant(rows[each.index(low)][low:])
+            )
             if fits and low >= 1 and length >= SHORTEST:
                 return sum(each), shape[0] * length, shape[0] * high, 0, shape[0], LENGTHS
     return None
 
 
-def _alike(rest: Any) -> bool:
+def _is_constant(rest: Any) -> bool:
     """Whether what lies behind a row's supposed end is one value."""
     return bool((rest == rest.flat[0]).all())
 
@@ -195,12 +199,12 @@ def _alike(rest: Any) -> bool:
 def _by_frames(arrays: Named) -> Found | None:
     """Sequences of vectors that end in vectors of zeros."""
     for _, array in arrays:
-        shape = _shape(array)
+        shape = _array_shape(array)
         if len(shape) != 3 or array.dtype.kind != "f":
             continue
-        filled = (thinned(array) != 0).any(axis=2)
+        filled = (thin_rows(array) != 0).any(axis=2)
         for rows in (filled, filled.T):
-            found = _ends(rows, 0, FRAMES) if rows.shape[1] >= SHORTEST else None
+            found = _find_row_ends(rows, 0, FRAMES) if rows.shape[1] >= SHORTEST else None
             if found and found[0] < found[1]:
                 return found
     return None
@@ -209,10 +213,10 @@ def _by_frames(arrays: Named) -> Found | None:
 def by_tokens(arrays: Named) -> Found | None:
     """Sequences of numbers most of which end in the same one."""
     for _, array in arrays:
-        shape = _shape(array)
+        shape = _array_shape(array)
         if len(shape) != 2 or array.dtype.kind not in "iu":
             continue
-        each = [found for rows in (array, array.T) if (found := _by_last(thinned(rows)))]
+        each = [found for rows in (array, array.T) if (found := _by_last(thin_rows(rows)))]
         if each:
             return min(each)  # the side on which most is padding
     return None
@@ -226,20 +230,20 @@ def _by_last(rows: Any) -> Found | None:
     if token < 0:
         return None
     padding = token if times >= OFTEN * len(rows) else -1
-    return _ends(rows != padding, token, TOKENS)
+    return _find_row_ends(rows != padding, token, TOKENS)
 
 
-def _ends(real: Any, value: int, kind: int) -> Found:
+def _find_row_ends(real: Any, value: int, kind: int) -> Found:
     """Rows that are real up to some position, and padding from there on."""
     whole = real.shape[1]
     lengths = whole - real[:, ::-1].argmax(axis=1)
     total = int(lengths.sum())
     if not real.any(axis=1).all() or total - int(real.sum()) > RARE * total:
         lengths = lengths * 0 + whole  # empty rows are no sequences, frequent zeros no padding
-    return counted(lengths, real.shape, value, kind)
+    return count_positions(lengths, real.shape, value, kind)
 
 
-def counted(lengths: Any, shape: tuple[int, ...], value: int, kind: int) -> Found:
+def count_positions(lengths: Any, shape: tuple[int, ...], value: int, kind: int) -> Found:
     """What rows of so many real positions come to."""
     rows, length = int(shape[0]), int(shape[1])
     total, longest = int(lengths.sum()), int(lengths.max())

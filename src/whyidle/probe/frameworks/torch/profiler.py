@@ -31,7 +31,7 @@ DETACH = "TEARDOWN_CUPTI"
 SILENT = "99"
 
 
-class Profiler:
+class TorchProfiler:
     """One thread's profiler: ``start``, ``mark`` at every boundary, ``stop``."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Profiler:
         self._used = self._detaches = False
         self._range: Any = None
 
-    def refused(self) -> str | None:
+    def why_unavailable(self) -> str | None:
         """Why this process cannot be recorded at all."""
         if self._unrecorded:
             return self._unrecorded
@@ -67,9 +67,9 @@ class Profiler:
             return "a profiler is running"
         if torch.is_anomaly_enabled():
             return "anomaly mode is on"
-        return "a CUDA graph is being captured" if self.capturing() else None
+        return "a CUDA graph is being captured" if self.is_capturing() else None
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """Whether what this thread gives the device becomes a graph."""
         return self.cuda and bool(self._torch.cuda.is_current_stream_capturing())
 
@@ -82,7 +82,7 @@ class Profiler:
     def start(self, label: str) -> None:
         """Record this thread, and what it calls, from now on."""
         autograd = self._torch.autograd
-        config, activities = self._config()
+        config, activities = self._profiler_config()
         if self.cuda and DETACH not in os.environ:
             os.environ[DETACH], self._detaches = "1", True  # stays, or to re-attach would fail
         if self._used:
@@ -96,9 +96,9 @@ class Profiler:
             self._used = True
         autograd._enable_profiler(config, activities)
         self.running = True
-        self._open(label)
+        self._open_span(label)
 
-    def _config(self) -> tuple[Any, set[Any]]:
+    def _profiler_config(self) -> tuple[Any, set[Any]]:
         from torch._C._profiler import _ExperimentalConfig
 
         autograd = self._torch.autograd
@@ -107,25 +107,25 @@ class Profiler:
         activities = {autograd.ProfilerActivity.CPU}
         return config, activities | ({autograd.ProfilerActivity.CUDA} if self.cuda else set())
 
-    def _open(self, label: str) -> None:
+    def _open_span(self, label: str) -> None:
         self._range = self._torch.autograd.profiler.record_function(label)
         self._range.__enter__()
 
-    def _close(self) -> None:
+    def _close_span(self) -> None:
         opened, self._range = self._range, None
         if opened is not None:
             opened.__exit__(None, None, None)
 
     def mark(self, label: str) -> None:
         """A step ends, and the next one, ``label``, begins."""
-        self._close()
-        self._open(label)
+        self._close_span()
+        self._open_span(label)
 
     def stop(self) -> Any:
         """End, on the thread that started it. Returns what ``save`` takes. On CUDA this waits for
         the device, or the last step's kernels would be missing."""
         try:
-            self._close()
+            self._close_span()
             if self.cuda:
                 self._torch.cuda.synchronize()
         finally:

@@ -25,7 +25,7 @@ TENSOR_FLOAT, AMPERE = 2.0**-11, (8, 0)
 """TF32 cuts a factor of single precision to so much; GPUs from this one on compute with it"""
 
 
-class Sway:
+class RoundingNoise:
     """What is put between a job and its own numbers."""
 
     def __init__(self, folder: str, seed: int) -> None:
@@ -34,7 +34,7 @@ class Sway:
         self.undo: list[Callable[[], None]] = []
         self.failed = False
 
-    def install(self) -> None:
+    def install_hooks(self) -> None:
         """From here on."""
         from torch.nn.modules.module import register_module_forward_hook
         from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -42,11 +42,15 @@ class Sway:
         compiling = tracing_query()
 
         def after(module: Any, args: Any, output: Any) -> Any:
-            return None if compiling() else self.contained(lambda: self.output(output, module))
+            return (
+                None
+                if compiling()
+                else self.run_contained(lambda: self.perturb_output(output, module))
+            )
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             if not compiling():
-                self.contained(lambda: self.gradients(_parameters(optimizer)))
+                self.run_contained(lambda: self.perturb_gradients(_optimizer_parameters(optimizer)))
 
         for handle in (
             register_module_forward_hook(after),
@@ -54,34 +58,40 @@ class Sway:
         ):
             self.undo.append(handle.remove)
 
-    def remove(self) -> None:
+    def remove_hooks(self) -> None:
         """The job's own numbers again."""
         while self.undo:
             self.undo.pop()()
 
-    def contained(self, work: Callable[[], Any]) -> Any:
+    def run_contained(self, work: Callable[[], Any]) -> Any:
         """A fault of ours ends the swaying, and never the job."""
         try:
             return work()
         except Exception as error:
             self.failed = True
-            containment.contain(self.folder, "rounding", error, self.remove)
+            containment.contain_fault(self.folder, "rounding", error, self.remove_hooks)
             return None
 
-    def output(self, output: Any, module: Any = None) -> Any:
+    def perturb_output(self, output: Any, module: Any = None) -> Any:
         """What stands for a module's output; None where it stands for itself."""
         if type(output) is tuple:
-            return tuple(self.output(one, module) if _plain(one) else one for one in output)
-        return self.off(output, OUTPUTS, module).add_(output) if _plain(output) else None
+            return tuple(
+                self.perturb_output(one, module) if _is_plain_tensor(one) else one for one in output
+            )
+        return (
+            self.rounding_error(output, OUTPUTS, module).add_(output)
+            if _is_plain_tensor(output)
+            else None
+        )
 
-    def gradients(self, parameters: Iterable[Any]) -> None:
+    def perturb_gradients(self, parameters: Iterable[Any]) -> None:
         """Sway those that an optimizer is about to take."""
         for parameter in parameters:
             grad: Any = getattr(parameter, "grad", None)
-            if _plain(grad):
-                grad.detach().add_(self.off(grad, GRADIENTS))
+            if _is_plain_tensor(grad):
+                grad.detach().add_(self.rounding_error(grad, GRADIENTS))
 
-    def off(self, tensor: Any, kind: int, module: Any = None) -> Any:
+    def rounding_error(self, tensor: Any, kind: int, module: Any = None) -> Any:
         """How far each element is to be off, in a new tensor. It is added: a product would keep it
         for the backward pass, beside each output, and a job that fills its device has no room."""
         import torch
@@ -90,7 +100,7 @@ class Sway:
         if key not in self.drawn:
             drawn = torch.Generator(tensor.device)
             self.drawn[key] = drawn.manual_seed(2 * self.seed + kind)
-        most = _most(tensor, module)
+        most = _largest_error(tensor, module)
         precise = torch.promote_types(tensor.dtype, torch.float32)
         made = torch.empty_like(tensor.detach(), dtype=precise)
         made.uniform_(-most, most, generator=self.drawn[key])
@@ -98,7 +108,7 @@ class Sway:
         return made.nan_to_num_(0.0, 0.0, 0.0)  # what is infinite, as masked scores are, stays so
 
 
-def _most(tensor: Any, module: Any) -> float:
+def _largest_error(tensor: Any, module: Any) -> float:
     """How far a result is off at most, as a share of it."""
     import torch
 
@@ -118,13 +128,13 @@ def _tensor_float(tensor: Any, module: Any) -> bool:
     if torch.cuda.get_device_capability(tensor.device) < AMPERE:
         return False
     if isinstance(module, torch.nn.modules.conv._ConvNd):
-        return _allowed(backends.cudnn, lambda: backends.cudnn.conv)
+        return _is_tf32_allowed(backends.cudnn, lambda: backends.cudnn.conv)
     if isinstance(module, torch.nn.Linear):
-        return _allowed(backends.cuda.matmul, lambda: backends.cuda.matmul)
+        return _is_tf32_allowed(backends.cuda.matmul, lambda: backends.cuda.matmul)
     return False
 
 
-def _allowed(owner: Any, newer: Callable[[], Any]) -> bool:
+def _is_tf32_allowed(owner: Any, newer: Callable[[], Any]) -> bool:
     """What PyTorch tells of TF32; where a job has set the newer switch, the older one raises."""
     try:
         return bool(owner.allow_tf32)
@@ -132,7 +142,7 @@ def _allowed(owner: Any, newer: Callable[[], Any]) -> bool:
         return bool(newer().fp32_precision == "tf32")
 
 
-def _plain(tensor: Any) -> bool:
+def _is_plain_tensor(tensor: Any) -> bool:
     """Whether it is a tensor of numbers as usual, and not part of what is only being captured."""
     import torch
 
@@ -142,6 +152,6 @@ def _plain(tensor: Any) -> bool:
     return tensor.layout is torch.strided and not captured
 
 
-def _parameters(optimizer: Any) -> Iterable[Any]:
+def _optimizer_parameters(optimizer: Any) -> Iterable[Any]:
     for group in getattr(optimizer, "param_groups", []):
         yield from group["params"]

@@ -17,21 +17,21 @@ from typing import Any
 
 from ... import wire
 from ...core.events import Events
-from ...core.patching import put
+from ...core.patching import set_attribute
 from ...core.recorder import OP
 from .wording import BACKWARD
 
 clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
 
 
-def install(events: Events) -> None:
+def install_step_hooks(events: Events) -> None:
     """Wrap what a training loop calls in every step."""
     import torch
     from torch.utils.data import dataloader
 
     _next_batch(events, dataloader._BaseDataLoaderIter)
-    _backward(events, torch.autograd)
-    _optimizer(events)
+    _wrap_backward(events, torch.autograd)
+    _hook_optimizer(events)
 
 
 def _next_batch(events: Events, kind: Any) -> None:
@@ -54,27 +54,27 @@ def _next_batch(events: Events, kind: Any) -> None:
                 else:
                     events.batch_taken(type(self), begin)
             except Exception as error:  # contained
-                events.failed("loader", error)
+                events.report_failure("loader", error)
 
     def carefully(self: Any) -> Any:
-        events.emit("on_batch_request")
+        events.notify("on_batch_request")
         begin = clock()
         try:
             return original(self)
         finally:
             try:
                 events.batch_taken(type(self), begin)
-                events.emit("on_batch_ready", begin)
+                events.notify("on_batch_ready", begin)
                 if exception()[0] is StopIteration:
-                    events.emit("on_batches_end")
-                events.heed()
+                    events.notify("on_batches_end")
+                events.update_careful()
             except Exception as error:  # contained
-                events.failed("loader", error)
+                events.report_failure("loader", error)
 
-    events.undo["loader"] = put(kind, "__next__", __next__)
+    events.undo["loader"] = set_attribute(kind, "__next__", __next__)
 
 
-def _backward(events: Events, autograd: Any) -> None:
+def _wrap_backward(events: Events, autograd: Any) -> None:
     """``Tensor.backward`` ends in ``torch.autograd.backward``."""
     original = autograd.backward
 
@@ -92,12 +92,12 @@ def _backward(events: Events, autograd: Any) -> None:
                 if thread() == events.home:
                     events.add((events.backward, begin, clock()))
                 else:
-                    events.span(wire.BACKWARD, BACKWARD, OP, begin)
+                    events.add_span(wire.BACKWARD, BACKWARD, OP, begin)
             except Exception as error:  # contained
-                events.failed("backward", error)
+                events.report_failure("backward", error)
 
     def carefully(args: Any, kwargs: Any) -> Any:
-        events.emit("on_backward_begin", args)
+        events.notify("on_backward_begin", args)
         begin = clock()
         try:
             return original(*args, **kwargs)
@@ -105,12 +105,12 @@ def _backward(events: Events, autograd: Any) -> None:
             try:
                 events.backward_ended(begin)
             except Exception as error:  # contained
-                events.failed("backward", error)
+                events.report_failure("backward", error)
 
-    events.undo["backward"] = put(autograd, "backward", backward)
+    events.undo["backward"] = set_attribute(autograd, "backward", backward)
 
 
-def _optimizer(events: Events) -> None:
+def _hook_optimizer(events: Events) -> None:
     """The hooks that PyTorch calls around every optimizer's step."""
     from torch.optim.optimizer import (
         register_optimizer_step_post_hook,
@@ -140,9 +140,9 @@ def _optimizer(events: Events) -> None:
                 events.other_stepped(optimizer, begin, end)
             events.steps = steps = events.steps + 1
             if steps >= events.due:
-                events.attend(optimizer)
+                events.attend_step(optimizer)
         except Exception as error:  # contained
-            events.failed("optimizer", error)
+            events.report_failure("optimizer", error)
 
     first = register_optimizer_step_pre_hook(before)
     last = register_optimizer_step_post_hook(after)

@@ -27,7 +27,7 @@ def find_chains(dataset: Any) -> list[Any]:
             if _is_chain(one):
                 chains[id(one)] = one
             elif depth < DEPTH:
-                waiting += [(each, depth + 1) for each in _holders(name, one)]
+                waiting += [(each, depth + 1) for each in _attribute_holders(name, one)]
     return list(chains.values())
 
 
@@ -49,7 +49,7 @@ def _is_chain(one: Any) -> bool:
     return callable(one) and type(held) in (list, tuple) and bool(held) and all(map(callable, held))
 
 
-def _holders(name: str, one: Any) -> list[Any]:
+def _attribute_holders(name: str, one: Any) -> list[Any]:
     """What may hold a chain, of an attribute's value."""
     from torch.utils.data import Dataset
 

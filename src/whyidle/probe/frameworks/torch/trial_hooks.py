@@ -18,7 +18,7 @@ from ...trial.sample_counter import SampleCounter
 from . import trial_state
 
 
-def install(events: Events, awaited: Callable[[], bool]) -> None:
+def install_trial_hooks(events: Events, awaited: Callable[[], bool]) -> None:
     """Watch this process, where ``WHYIDLE_TRIAL`` asks for it: a JSON object of ``steps``,
     ``seconds``, ``seed`` (what is added to every seed), ``sway`` (the seed of what its results are
     to be off by, if they are), ``eager`` (whether compiled code is to draw the random numbers
@@ -33,34 +33,34 @@ def install(events: Events, awaited: Callable[[], bool]) -> None:
 
     folder = events.recorder.folder
     asked = json.loads(text)
-    _seed(int(asked.get("seed", 0)))
+    _seed_generators(int(asked.get("seed", 0)))
     found = witness.Witness(folder, asked, trial_state)
     if asked.get("profile"):
         found.waits = awaited
     if asked.get("sway"):
-        from .rounding_noise import Sway
+        from .rounding_noise import RoundingNoise
 
-        found.sway = Sway(folder, asked["sway"])
-        found.sway.install()
+        found.sway = RoundingNoise(folder, asked["sway"])
+        found.sway.install_hooks()
     if asked.get("eager"):
-        containment.contained(folder, "random", _draw_eagerly)
+        containment.run_contained(folder, "random", _draw_eagerly)
     is_tracing = events.framework.is_tracing
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_tracing():
-            found.stepped(optimizer)
+            found.note_optimizer_step(optimizer)
 
     register_optimizer_step_post_hook(after)
-    events.subscribe(found)
-    containment.contained(folder, "samples", lambda: count_samples(folder, found.drawn))
+    events.add_listener(found)
+    containment.run_contained(folder, "samples", lambda: count_samples(folder, found.drawn))
     original = torch.autograd.backward
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        containment.contained(folder, "loss", lambda: found.saw(tensors))
+        containment.run_contained(folder, "loss", lambda: found.note_losses(tensors))
         return original(tensors, *args, **kwargs)
 
     torch.autograd.backward = backward
-    witness.install(found)
+    witness.install_witness(found)
 
 
 def count_samples(folder: str, drawn: SampleCounter) -> None:
@@ -71,29 +71,31 @@ def count_samples(folder: str, drawn: SampleCounter) -> None:
     ask, hand_out, reset = Kind._next_index, Kind.__next__, Kind._reset
 
     def note(work: Any) -> None:
-        containment.contained(folder, "samples", work)
+        containment.run_contained(folder, "samples", work)
 
     @functools.wraps(ask)
     def _next_index(self: Any) -> Any:
         index = ask(self)
-        note(lambda: _sizes(self).append(len(index) if isinstance(index, list | tuple) else 1))
+        note(
+            lambda: _batch_sizes(self).append(len(index) if isinstance(index, list | tuple) else 1)
+        )
         return index
 
     @functools.wraps(hand_out)
     def __next__(self: Any) -> Any:  # noqa: N807
         data = hand_out(self)
-        note(lambda: drawn.drew(id(self), _sizes(self).popleft()))
+        note(lambda: drawn.note_batch(id(self), _batch_sizes(self).popleft()))
         return data
 
     @functools.wraps(reset)
     def _reset(self: Any, *args: Any, **kwargs: Any) -> Any:
-        note(lambda: _sizes(self).clear())
+        note(lambda: _batch_sizes(self).clear())
         return reset(self, *args, **kwargs)
 
     Kind._next_index, Kind.__next__, Kind._reset = _next_index, __next__, _reset
 
 
-def _sizes(iterator: Any) -> deque[int]:
+def _batch_sizes(iterator: Any) -> deque[int]:
     """Of the batches that it was asked for and has not handed out yet."""
     found: deque[int] | None = vars(iterator).get("_whyidle_sizes")
     if found is None:
@@ -107,7 +109,7 @@ def _draw_eagerly() -> None:
     config.fallback_random = True
 
 
-def _seed(added: int) -> None:
+def _seed_generators(added: int) -> None:
     """What a script does not seed starts from the same numbers in every arm; ``added`` gives others
     to all that it does."""
     import torch
@@ -124,13 +126,13 @@ def _seed(added: int) -> None:
             numpy.random.seed(added)
     torch.manual_seed(added)
     if added:
-        torch.manual_seed = _shifted(torch.manual_seed, added)
-        random.seed = _shifted(random.seed, added)
+        torch.manual_seed = _shift_seed(torch.manual_seed, added)
+        random.seed = _shift_seed(random.seed, added)
         if numpy is not None:
-            numpy.random.seed = _shifted(numpy.random.seed, added)
+            numpy.random.seed = _shift_seed(numpy.random.seed, added)
 
 
-def _shifted(original: Callable[..., Any], added: int) -> Callable[..., Any]:
+def _shift_seed(original: Callable[..., Any], added: int) -> Callable[..., Any]:
     def seed(value: Any = None, *args: Any, **kwargs: Any) -> Any:
         return original(value + added if isinstance(value, int) else value, *args, **kwargs)
 

@@ -42,19 +42,19 @@ def norm(optimizer: Any) -> Any:
 def device_bytes(index: int | None) -> int | None:
     """Bytes that tensors take on the device, which nothing has to wait for. ``index`` is its
     number; None: the current one's."""
-    cuda = _cuda()
+    cuda = _cuda_module()
     return int(cuda.memory_allocated(index)) if cuda else None
 
 
 def device_peak(index: int | None) -> int | None:
     """Bytes that tensors took on the device at most."""
-    cuda = _cuda()
+    cuda = _cuda_module()
     return int(cuda.max_memory_allocated(index)) if cuda else None
 
 
 def device_free(index: int | None) -> int | None:
     """Bytes that the device still has."""
-    cuda = _cuda()
+    cuda = _cuda_module()
     return int(cuda.mem_get_info(index)[0]) if cuda else None
 
 
@@ -62,13 +62,13 @@ def random_state(index: int | None) -> bytes:
     """Of PyTorch's own generator, on the device that it computes on."""
     import torch
 
-    cuda = _cuda()
+    cuda = _cuda_module()
     at = "cuda" if index is None else index
     state = cuda.get_rng_state(at) if cuda else torch.get_rng_state()
     return bytes(state.numpy())
 
 
-def _cuda() -> Any:
+def _cuda_module() -> Any:
     """CUDA, where the job uses it."""
     import torch
 
@@ -80,8 +80,11 @@ def device_of(optimizer: Any) -> TrialDevice:
     """Where the parameters of an optimizer are."""
     import torch
 
-    kind = accelerator.kind(torch, optimizer)
-    index, module = accelerator.index(optimizer, kind), accelerator.module(torch, kind)
+    kind = accelerator.device_type(torch, optimizer)
+    index, module = (
+        accelerator.device_index(optimizer, kind),
+        accelerator.device_module(torch, kind),
+    )
     facts: ProcessFacts = {"device": kind, "device_index": index}
     return TrialDevice(module, index, None if module is None else clock_of(torch, facts))
 

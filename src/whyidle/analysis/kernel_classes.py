@@ -1,0 +1,176 @@
+"""What a kernel is, told from its name: its group, its precision, whether tensor cores work.
+
+Names come from cuBLAS, cuDNN, CUTLASS, ATen, Triton/Inductor, Composable Kernel, AITER, Tensile,
+NCCL and RCCL. Rules are tried in order; the first that matches decides, so an order stands for a
+precedence: what generates code (Triton) before the operators that it fused, whose names it
+carries; what wraps (embedding with a fused optimizer) before what is wrapped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+_GROUPS: Final[tuple[tuple[str, str], ...]] = (
+    (
+        "communication",
+        r"nccl|rccl|msccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|oneshot|twoshot|"
+        r"symm_mem|nvshmem|deepep|cross_device_reduce|userbuffers",
+    ),
+    (
+        "attention",
+        r"flash_?(fwd|bwd|attn|mla)|flash::|fmha|attention|_attn|attn_|\bmha_|sdpa|PagedKV",
+    ),
+    (
+        "indexing",
+        r"(?<!rotary_)embedding|pooled_embs|index_?select|gather_kernel|bounds_check_indices|"
+        r"lookup|sparse_features|\btbe_|fbgemm_gpu::(permute|_offsets)",
+    ),
+    (
+        "optimizer",
+        r"multi_tensor_apply|fused_adam|fused_?sgd|\blamb_|LAMBStage|adam_|adagrad|optimizer|"
+        r"foreach",
+    ),
+    (
+        "layout",
+        r"nchwToNhwc|nhwcToNchw|nchw_to_nhwc|nhwc_to_nchw|batched_transpose|transpose_(readWrite|"
+        r"kernel)",
+    ),
+    (
+        "normalisation",
+        r"layer_?norm|batch_?norm|bn_fw|bn_bw|bnorm|rms_?norm|group_?norm|instance_?norm|"
+        r"RowwiseMoments|GammaBeta|welford|_norm_kernel|native_norm",
+    ),
+    (
+        "convolution",
+        r"conv(?!ert)|dgrad|wgrad|fprop|implicit_gemm|winograd|im2col|im2d2col|col2im|miopen|igemm|"
+        r"cudnn.*(gemm|xmma|scudnn)|cutlass__?\w*cudnn|scudnn|hcudnn|cask_\w*cudnn|\bfft[12]d_[rc]2|"
+        r"flip_filter|pointwise_mult_and_sum_complex",
+    ),
+    (
+        "matrix_product",
+        r"(?<!fb)gemm|gemv|cutlass|cublas|matmul|\bmm_|_mm\b|splitK|Cijk_|wvSpltK|dot_kernel|\bbmm|"
+        r"xmma|nvjet|wgmma|reduce_1Block",
+    ),
+    (
+        "copy",
+        r"copy|CatArray|memcpy|memset|FillFunctor|_cat_|SetTensor|SubTensor|fillBuffer|"
+        r"store_kvcache|_hfp8_to_float|_float_to_hfp8|quantize",
+    ),
+    (
+        "reduction",
+        r"reduce|softmax|cross_entropy|nll_?loss|NLLCriterion|mean_|sum_|argmax|cumsum|scan|sort|"
+        r"topk|radix|norm|pool_(forward|backward)|(max|avg)_pool|pooling",
+    ),
+    (
+        "elementwise",
+        r"elementwise|vectorized|unrolled|pointwise|^fused_|activation|act_and_mul|gelu|relu|silu|"
+        r"dropout|sigmoid|add_kernel|mul_|where|masked|index|scatter|upsample|interpolate|"
+        r"distribution|random|philox|arange|OpTensor|scalePackedTensor|rotary|CudaCodeGen|^kernel\d",
+    ),
+)
+_COMPILED: Final = tuple((group, re.compile(pattern, re.I)) for group, pattern in _GROUPS)
+GROUPS: Final = (*(group for group, _ in _GROUPS), "other")
+
+_TRITON: Final = re.compile(r"^triton_(poi|red|per|for|tem|split_scan|mm|bmm)")
+_HELPER: Final = re.compile(
+    r"splitK_?reduce|ReduceSplitK|epilogue::impl|scal_kernel|reduce_1Block|compute\w*Offsets|"
+    r"winograd\w*(Data|Filter|Delta|Output|Tiles)|generateWinograd|fft[12]d_|flip_filter|"
+    r"pointwise_mult|im2col|im2d2col|col2im|reduce_wgrad|add_tensor|SubTensor|kern_precompute",
+    re.I,
+)
+"""parts of a matrix product or convolution that multiply nothing themselves"""
+_SCALAR: Final = re.compile(
+    r"(?<![a-z])[shdczg]+gemm|simt|scudnn|ffma|gemv|gemmSN|gemmk1|dot_kernel", re.I
+)
+_TENSOR_SURE: Final = re.compile(r"tensorop|s884|h884|1688|16816|161616", re.I)
+_TENSOR: Final = re.compile(
+    r"1688|16816|161616|16832|884|hmma|imma|wmma|mfma|tensorop|gmma|sm[89]0_xmma|sm1\d0_xmma|"
+    r"nvjet|xdl|_MI\d+x\d+|gtcx|tf32|tfloat32|flash|fmha|_attn|attn_|^triton_(tem|mm|bmm)",
+    re.I,
+)
+_CIJK: Final = re.compile(r"Cijk_A[a-z]+_B[a-z]+_(F8|B8|I8|4xi8|X|B|H|S|D|C|Z)")
+_CIJK_TYPES: Final = {
+    "F8": "fp8",
+    "B8": "fp8",
+    "I8": "int8",
+    "4xi8": "int8",
+    "X": "tf32",
+    "B": "bf16",
+    "H": "fp16",
+    "S": "fp32",
+    "D": "fp64",
+    "C": "fp32",
+    "Z": "fp64",
+}
+_NVJET: Final = re.compile(r"nvjet_(?:sm\d+_)?([a-z])")
+_NVJET_TYPES: Final = {"h": "fp16", "t": "bf16", "s": "tf32", "q": "fp8", "r": "fp8", "o": "fp8"}
+_PRECISION: Final = (
+    ("fp8", re.compile(r"fp8|e4m3|e5m2|float8", re.I)),
+    ("bf16", re.compile(r"bf16|bfloat16|DF16b", re.I)),
+    ("fp16", re.compile(r"fp16|(?<![a-z])f16|half|hgemm|h884|h1688|h16816|DF16_", re.I)),
+    ("tf32", re.compile(r"tf32|tfloat32|tensorop_s1688", re.I)),
+    ("fp64", re.compile(r"double|dgemm|zgemm|d884|fp64|f64", re.I)),
+    ("fp32", re.compile(r"float|[sc]gemm|fp32|f32|scudnn", re.I)),
+    ("int8", re.compile(r"int8|i8816|i16832|imma|\bs8_", re.I)),
+)  # fmt: skip
+MATH_GROUPS: Final = frozenset({"matrix_product", "convolution", "attention"})
+
+
+@dataclass(frozen=True, slots=True)
+class KernelClass:
+    """A kernel's ``group``, ``precision`` (None: the name does not tell) and whether its
+    matrix work runs on ``tensor`` cores (None for kernels that have no such work)."""
+
+    group: str
+    precision: str | None
+    tensor: bool | None
+
+
+@lru_cache(maxsize=65536)
+def classify_kernel(name: str) -> KernelClass:
+    """Classify one kernel by its name."""
+    group = _kernel_group(name)
+    tensor = _uses_tensor_cores(name) if group in MATH_GROUPS and not _HELPER.search(name) else None
+    return KernelClass(group, _kernel_precision(name, group), tensor)
+
+
+def _kernel_group(name: str) -> str:
+    if found := _TRITON.match(name):
+        return _of_triton(found[1], name)
+    return next((group for group, pattern in _COMPILED if pattern.search(name)), "other")
+
+
+def _of_triton(kind: str, name: str) -> str:
+    """Inductor's names list the operators that were fused; only the prefix says what it became."""
+    if kind in ("tem", "mm", "bmm"):
+        if "attention" in name:
+            return "attention"
+        return "convolution" if "convolution" in name else "matrix_product"
+    if kind in ("red", "per", "split_scan"):
+        return "normalisation" if "norm" in name else "reduction"
+    if kind == "for":
+        return "optimizer"
+    return "elementwise"
+
+
+def _uses_tensor_cores(name: str) -> bool:
+    if _SCALAR.search(name) and not _TENSOR_SURE.search(name):
+        return False
+    return bool(_TENSOR.search(name))
+
+
+def _kernel_precision(name: str, group: str) -> str | None:
+    if found := _CIJK.search(name):
+        return _CIJK_TYPES[found[1]]
+    if found := _NVJET.search(name):
+        return _NVJET_TYPES.get(found[1])
+    if name.startswith("batched_transpose"):  # named by element size, not by type
+        return None
+    if name.startswith("_ZN2ck") and re.search(r"[It]ttft|Ettft|_ttft", name):
+        return "bf16"  # Composable Kernel holds bf16 as unsigned short (t), accumulates in float
+    if group in MATH_GROUPS and "cublas" in name and "nv_bfloat16" in name:
+        return "bf16"
+    return next((word for word, pattern in _PRECISION if pattern.search(name)), None)

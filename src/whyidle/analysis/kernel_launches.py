@@ -1,0 +1,223 @@
+"""How the host feeds the device: launches per step, queue depth, run-ahead, and what the host's
+time between launches is made of."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.batch_waits import find_batch_waits, waited_for_worker
+from whyidle.analysis.codes import is_among
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.queue_refills import PAUSE_NS
+from whyidle.analysis.recording_overhead import measured_share, share_of_recording
+from whyidle.analysis.step_replay import Saved, StepReplay
+from whyidle.analysis.step_scope import StepScope
+from whyidle.model.roles import Role
+from whyidle.model.timeline import DeviceKind, HostKind
+
+I64 = NDArray[np.int64]
+
+FULL_QUEUE = 1000
+BLOCKED_NS = 20_000
+"""a launch that takes longer than this while so many others wait was blocked by the full queue
+(1024 outstanding launches, HTA)"""
+OTHER_WORK = (
+    Role.LOADER,
+    Role.PREPROCESS,
+    Role.CHECKPOINT,
+    Role.EVALUATION,
+    Role.LOGGING,
+    Role.GC,
+    Role.COMPILE,
+    Role.ALLOCATOR,
+    Role.COLLECTIVE_WAIT,
+)
+"""roles of host time that is not spent on feeding the device"""
+MISSING = 0.1
+"""share of the step in which the host waits for device work that the recording does not hold, from
+which on the recording is a sample and its quiet stretches mean nothing"""
+RECORDING = (0.5, 1.0, 1.5)
+"""how far the estimated cost of recording may be off: careful, expected, hopeful"""
+MOST_RECORDING = 0.6
+"""no more of the host's time than this is ever called the recording's own"""
+
+
+class KernelLaunches:
+    """One rank's launches in scope."""
+
+    def __init__(self, facts: StepScope) -> None:
+        self._facts = facts
+
+    @cached_property
+    def replay(self) -> StepReplay:
+        """The steps in scope, ready to run again with less host time."""
+        return replay_of(self._facts)
+
+    @cached_property
+    def recording_cost(self) -> float:
+        """An estimate of how much of the step the recording itself cost on the host (0-1)."""
+        return share_of_recording(self._facts)
+
+    @property
+    def is_cost_measured(self) -> bool:
+        """Whether that was measured, by steps beside the recorded ones."""
+        return measured_share(self._facts) > 0.0
+
+    @cached_property
+    def kernels(self) -> I64:
+        """Kernels in scope whose launch is known (rows of the device's events)."""
+        rows = self._facts.kernels
+        return rows[self._facts.launches.call[rows] >= 0]
+
+    @cached_property
+    def calls(self) -> I64:
+        """The calls that launched them, each once (rows of the host's events)."""
+        return np.unique(self._facts.launches.call[self.kernels])
+
+    @property
+    def per_step(self) -> float:
+        """Launch calls per step."""
+        return len(self.calls) / max(self._facts.step_count, 1)
+
+    @cached_property
+    def call_s(self) -> float:
+        """Median length of a launch call, s (nan without any)."""
+        host = self._facts.timeline.host
+        length = host.end[self.calls] - host.start[self.calls]
+        return float(np.median(length) / 1e9) if len(length) else float("nan")
+
+    @cached_property
+    def delay_s(self) -> float:
+        """Median time from launch call to kernel start, s: the run-ahead (nan without any)."""
+        delay = self._facts.launches.delay[self.kernels]
+        return float(np.median(delay) / 1e9) if len(delay) else float("nan")
+
+    def queue_depth(self, times: I64) -> I64:
+        """How many kernels were launched but not finished at each time."""
+        host, device, linked = self._facts.timeline.host, self._facts.device, self._facts.launches
+        rows = np.flatnonzero((linked.call >= 0) & (device.kind == DeviceKind.KERNEL))
+        called = np.sort(host.start[linked.call[rows]])
+        ended = np.sort(device.end[rows])
+        before = np.searchsorted(called, times, side="left")
+        return (before - np.searchsorted(ended, times, side="right")).astype(np.int64)
+
+    @cached_property
+    def starved_share(self) -> float:
+        """Share of launches that found the queue empty (0 without any launch)."""
+        if not len(self.calls):
+            return 0.0
+        return float((self.queue_depth(self._facts.timeline.host.start[self.calls]) <= 0).mean())
+
+    @cached_property
+    def blocking_share(self) -> float:
+        """Share of kernels that had ended before their launch call returned (0 without any)."""
+        if not len(self.kernels):
+            return 0.0
+        host, call = self._facts.timeline.host, self._facts.launches.call[self.kernels]
+        return float((host.end[call] >= self._facts.device.end[self.kernels]).mean())
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether so many events are missing that quiet stretches mean nothing."""
+        return self._facts.bucket_share("contradiction") > MISSING
+
+    # -- what the host's time is made of ------------------------------------------------------
+
+    @cached_property
+    def framework(self) -> Intervals:
+        """When a driving thread was inside an operator or a call of the runtime."""
+        host = self._facts.timeline.host
+        rows = is_among(host.kind, (HostKind.OP, HostKind.RUNTIME))
+        rows &= is_among(host.thread, self._facts.host.drivers)
+        return union_of(host.start[rows], host.end[rows]) & self._facts.scope
+
+    @cached_property
+    def feeding_time(self) -> Intervals:
+        """Time in scope in which the host was on its way from launch to launch; collectives are
+        left out, since no compiler makes them fewer."""
+        left = self._facts.scope
+        for role in OTHER_WORK:
+            left = left - self._facts.host.time_in(role)
+        host = self._facts.timeline.host
+        calls = self._facts.rows_of(Role.COLLECTIVE_CALL)
+        left = left - union_of(host.start[calls], host.end[calls])
+        return left - self.replay.waiting
+
+    @cached_property
+    def pauses(self) -> Intervals:
+        """Long stretches of Python without any operator, between launches."""
+        quiet = self.feeding_time - self.framework
+        long = quiet.length >= PAUSE_NS
+        return Intervals(quiet.start[long], quiet.end[long])
+
+    @cached_property
+    def optimizer(self) -> Intervals:
+        """Inside ``Optimizer.step``."""
+        rows = self._facts.rows_of(Role.OPTIMIZER)
+        host = self._facts.timeline.host
+        return union_of(host.start[rows], host.end[rows]) & self._facts.scope
+
+    @cached_property
+    def dispatch_time(self) -> Intervals:
+        """Dispatching operators and launching kernels, pauses excluded."""
+        return self.feeding_time - self.pauses
+
+    def exposed_share(self, parts: Intervals, *reasons: str) -> float:
+        """Share of the step in which the device is idle for want of launches during some host
+        time (0-1); only for some ``reasons`` of the bucket, where given."""
+        return self._facts.share_of(self._facts.time_of(*(reasons or ("host",))) & parts)
+
+    # -- the recording's own cost -------------------------------------------------------------
+
+    def without_recording(self, scale: float, apart: Intervals = EMPTY) -> Saved:
+        """The host without the cost of being recorded, as estimated times ``scale``; what starts
+        in ``apart`` keeps it."""
+        facts = self._facts
+        host = facts.timeline.host
+        own = facts.scope.contains_times(host.start) & is_among(host.thread, facts.host.drivers)
+        starts = host.start[own & (host.kind != HostKind.ANNOTATION)]
+        share = min(self.recording_cost * scale, MOST_RECORDING * max(self._active_share, 1e-9))
+        cost = share * facts.scope.total / max(len(starts), 1)
+        starts = starts[~apart.contains_times(starts)]
+        return self.replay.less_each(starts, cost)
+
+    @cached_property
+    def _active_share(self) -> float:
+        return self._facts.share_of(self.feeding_time)
+
+
+def wait_rows(facts: StepScope) -> I64:
+    """Host calls that may wait for the device: synchronisations, copies, frees."""
+    crossing = np.isin(facts.direction, ("h2d", "d2h"))
+    calls = facts.launches.call[crossing]
+    rows = [facts.host.rows_of(Role.SYNC), calls[calls >= 0], facts.host.rows_of(Role.ALLOCATOR)]
+    return np.unique(np.concatenate([*rows, blocked_launches(facts)]))
+
+
+def blocked_launches(facts: StepScope) -> I64:
+    """Launches that waited for room: the queue was full, and they took unusually long."""
+    host, device = facts.timeline.host, facts.device
+    known = facts.launches.has_launch
+    calls, each = np.unique(facts.launches.call[known], return_counts=True)
+    if not len(calls) or each.max() > 1:  # a graph's work is one entry in the queue
+        return np.empty(0, dtype=np.int64)
+    begin, length = host.start[calls], host.end[calls] - host.start[calls]
+    ended = np.searchsorted(np.sort(device.end[known]), begin, side="right")
+    queued = np.arange(len(calls)) - ended
+    return calls[(queued >= FULL_QUEUE) & (length > BLOCKED_NS)]
+
+
+def replay_of(facts: StepScope, waits: I64 | None = None, *, patient: bool = False) -> StepReplay:
+    """The steps in scope, ready to run again; ``waits`` are calls that may wait beyond the usual
+    ones (rows of the host's events). A ``patient`` one takes every batch that came slower than a
+    likely hand-off as waited for."""
+    scope = facts.scope
+    window = (int(scope.start[0]), int(scope.end[-1])) if len(scope) else (0, 0)
+    rows = wait_rows(facts)
+    rows = rows if waits is None else np.union1d(rows, waits)
+    batches = find_batch_waits(facts, Role.BATCH_FROM_WORKERS)
+    fixed = batches.rows[waited_for_worker(facts, batches, doubtful=patient)]
+    return StepReplay(facts.timeline, facts.launches, rows, facts.host.drivers, window, fixed=fixed)

@@ -1,0 +1,372 @@
+"""Where one step ends and the next begins, and which of them are steady.
+
+The first method that finds at least one boundary pair wins: the profiler's own marks, a
+framework's annotations, optimizer regions, DataLoader calls, and last a repetition of the whole
+kernel sequence. A step on the device ends when the last work that it launched has finished, or
+when the host leaves it, whichever is later: marks on the host alone end too early when the host
+runs ahead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.codes import used_codes
+from whyidle.analysis.device_backlog import earlier_work
+from whyidle.analysis.idle_gaps import link_launches
+from whyidle.analysis.kernel_classes import classify_kernel
+from whyidle.model.roles import Role
+from whyidle.model.timeline import DeviceKind, HostKind, Timeline
+
+I64 = NDArray[np.int64]
+
+AFTER = "after the last step"
+WARMUP_FACTOR = 1.5
+"""a leading step this many times longer than the median of the rest is warm-up"""
+MOST_TURNS = 32
+"""optimizer calls that make one step, at most"""
+FEW = 3
+"""fewer steps than this are all needed"""
+FRAY = 0.2
+"""a first or last step this much longer than the inner ones may be an artefact of recording"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepWindows:
+    """Step windows of one rank, ns. ``steady`` marks those that count in the figures.
+    ``found_by`` is None where no boundary was found: then one window covers the recording."""
+
+    start: I64
+    end: I64
+    labels: tuple[str, ...]
+    steady: NDArray[np.bool_]
+    found_by: str | None
+    confidence: float
+    host: tuple[I64, I64] | None = None
+    """starts and ends on the host, which may be far ahead of its device; None where steps are
+    told by the device alone"""
+    disturbed: NDArray[np.bool_] | None = None
+    """steps that measuring itself slowed; None: none"""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def left_out(self) -> int:
+        """How many steps do not count because measuring itself slowed them."""
+        return 0 if self.disturbed is None else int((self.disturbed & ~self.steady).sum())
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """First start and last end, ns."""
+        return int(self.start[0]), int(self.end[-1])
+
+    @property
+    def on_host(self) -> tuple[I64, I64]:
+        """Starts and ends of the steps as the host passes them, ns."""
+        return self.host or (self.start, self.end)
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """Length of the steady steps, s."""
+        return (self.end - self.start)[self.steady] / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class _StepMarks:
+    edges: I64
+    labels: tuple[str, ...]
+    found_by: str
+    confidence: float
+    device: bool = False
+    """the edges are times on the device already"""
+
+
+def find_steps(timeline: Timeline) -> StepWindows:
+    """Steps of one recording; one window without ``found_by`` where there is no boundary."""
+    for method in (
+        _by_hand,
+        _profiler_marks,
+        _framework_marks,
+        _optimizer_marks,
+        _loader_marks,
+        _backward_marks,
+        _repetition_marks,
+    ):
+        marks = method(timeline)
+        if marks is not None:
+            edges = marks.edges
+            start, end, alike = _on_device(timeline, marks)
+            if (end > start).all():
+                steady = _find_steady(timeline, start, end)
+                steady[0] &= alike or len(steady) < FEW
+                disturbed = _find_disturbed(timeline, edges[:-1], edges[1:])
+                if disturbed is not None and (steady & ~disturbed).any():
+                    steady &= ~disturbed
+                found = StepWindows(
+                    start,
+                    end,
+                    marks.labels,
+                    steady,
+                    marks.found_by,
+                    marks.confidence,
+                    None if marks.device else (edges[:-1], edges[1:]),
+                    disturbed,
+                )
+                return _with_end(timeline, found)
+    low, high = _recording_extent(timeline)
+    whole = np.array([low]), np.array([max(high, low + 1)])
+    return StepWindows(*whole, ("whole recording",), np.array([True]), None, 0.0)
+
+
+def _with_end(timeline: Timeline, steps: StepWindows) -> StepWindows:
+    """What a watched process waited after its last step, as a window that is never steady."""
+    rows = _rows_matching(timeline, Role.AFTER)
+    if not len(rows):
+        return steps
+    low = max(steps.window[1], int(timeline.host.start[rows[0]]))
+    high = max(low + 1, int(timeline.host.end[rows[0]]))
+    starts, ends = steps.on_host
+    return replace(
+        steps,
+        start=np.append(steps.start, low),
+        end=np.append(steps.end, high),
+        labels=(*steps.labels, AFTER),
+        steady=np.append(steps.steady, False),
+        disturbed=None if steps.disturbed is None else np.append(steps.disturbed, False),
+        host=(np.append(starts, low), np.append(ends, high)),
+    )
+
+
+def _rows_matching(timeline: Timeline, role: Role) -> NDArray[np.int64]:
+    """Annotations that play a role."""
+    rows = timeline.rows_of(role)
+    return rows[timeline.host.kind[rows] == HostKind.ANNOTATION]
+
+
+def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
+    rows = _rows_matching(timeline, Role.PROFILER_STEP)
+    if not len(rows):
+        return None
+    host = timeline.host
+    start, end = host.start[rows], host.end[rows]
+    labels = tuple(timeline.names[i] for i in host.name[rows])
+    edges = np.concatenate([start, [max(int(end[-1]), int(start[-1]) + 1)]])
+    return _StepMarks(edges, labels, "ProfilerStep", 1.0)
+
+
+def _framework_marks(timeline: Timeline) -> _StepMarks | None:
+    return _from_starts(
+        timeline, _rows_matching(timeline, Role.TRAINING_STEP), "framework annotation", 0.9
+    )
+
+
+def _optimizer_marks(timeline: Timeline) -> _StepMarks | None:
+    rows = _rows_matching(timeline, Role.OPTIMIZER)
+    host = timeline.host
+    if len(rows) < 2:
+        return None
+    low, high = _host_extent(timeline)
+    cycle = _per_step(rows, host.name[rows])
+    ends = host.end[rows][cycle - 1 :: cycle]
+    edges = np.unique(np.concatenate([[low], ends]))
+    watched = timeline.source.format == "probe"  # all of the process: what follows is no step
+    if not watched and len(edges) > 2 and high - edges[-1] > 0.5 * np.median(np.diff(edges)):
+        edges = np.append(edges, high)
+    return _labelled_marks(edges, "optimizer", 0.85)
+
+
+def _by_hand(timeline: Timeline) -> _StepMarks | None:
+    """The user's own marks, one at the end of each step."""
+    rows = _rows_matching(timeline, Role.STEP_MARKED)
+    if len(rows) < 2:
+        return None
+    low = _host_extent(timeline)[0]
+    edges = np.unique(np.concatenate([[low], timeline.host.end[rows]]))
+    return _labelled_marks(edges, "whyidle.step", 1.0)
+
+
+def _backward_marks(timeline: Timeline) -> _StepMarks | None:
+    """Backward passes of a watched process whose optimizer is not seen."""
+    host = timeline.host
+    rows = timeline.rows_of(Role.BACKWARD)
+    if len(rows) < 3:
+        return None
+    edges = np.concatenate([[_host_extent(timeline)[0]], host.end[rows]])
+    return _labelled_marks(np.unique(edges), "backward", 0.5)
+
+
+def _loader_marks(timeline: Timeline) -> _StepMarks | None:
+    rows = _rows_matching(timeline, Role.BATCH_REQUEST)
+    return _from_starts(timeline, rows, "DataLoader", 0.7) if len(rows) >= 3 else None
+
+
+def _repetition_marks(timeline: Timeline) -> _StepMarks | None:
+    """The kernel sequence repeats as a whole, and what repeats holds an optimizer or an input
+    copy: layers of one model repeat too, and are not steps."""
+    device = timeline.device
+    kernels = device.take_rows(device.kind == DeviceKind.KERNEL)
+    if len(kernels) < 12:
+        return None
+    groups = {i: classify_kernel(timeline.names[i]).group for i in used_codes(kernels.name)}
+    update = np.array([groups[i] == "optimizer" for i in kernels.name])
+    if not update.any():
+        return None
+    opens = np.flatnonzero(update[1:] & ~update[:-1]) + 1
+    closes = np.flatnonzero(update[:-1] & ~update[1:]) + 1
+    if len(closes) < 3 or len(opens) < 3:
+        return None
+    lengths = np.diff(closes)
+    if np.ptp(lengths) > 0.02 * lengths.mean():
+        return None
+    last = [kernels.end[-1]] if update[-1] else []
+    edges = np.unique(np.concatenate([[kernels.start[0]], kernels.end[closes - 1], last]))
+    marks = _labelled_marks(edges, "repetition of the kernel sequence", 0.5)
+    return replace(marks, device=True)
+
+
+def _per_step(rows: NDArray[np.int64], names: NDArray[np.int32]) -> int:
+    """How many optimizer calls make one step: several optimizers take turns. It is the period
+    with which their names repeat best, the shortest of equals."""
+    order = names[np.argsort(rows, kind="stable")]
+    periods = range(1, min(MOST_TURNS, len(order) // 2) + 1)
+    fits = [float(np.mean(order[p:] == order[:-p])) for p in periods]
+    best = max(fits, default=1.0)
+    return next((p for p, fit in zip(periods, fits, strict=True) if fit >= best - 0.02), 1)
+
+
+def _from_starts(
+    timeline: Timeline, rows: NDArray[np.int64], found_by: str, confidence: float
+) -> _StepMarks | None:
+    if not len(rows):
+        return None
+    starts = np.unique(timeline.host.start[rows])
+    edges = np.append(starts, max(_host_extent(timeline)[1], int(starts[-1]) + 1))
+    return _labelled_marks(edges, found_by, confidence)
+
+
+def _labelled_marks(edges: I64, found_by: str, confidence: float) -> _StepMarks:
+    labels = tuple(f"step {i + 1}" for i in range(len(edges) - 1))
+    return _StepMarks(edges.astype(np.int64), labels, found_by, confidence)
+
+
+def _on_device(timeline: Timeline, marks: _StepMarks) -> tuple[I64, I64, bool]:
+    """Windows that follow the device: a step ends when its last launched work has ended. And
+    whether the first one is like the others."""
+    device = timeline.device
+    edges = marks.edges
+    if marks.device:
+        return edges[:-1], edges[1:], True
+    ends = edges[1:].copy()
+    launched = _launch_times(timeline)
+    known = launched >= 0
+    if known.any():
+        step = np.searchsorted(edges, launched, side="right") - 1
+        inside = known & (step >= 0) & (step < len(ends))
+        np.maximum.at(ends, step[inside], device.end[inside])
+    elif len(device):
+        ends[-1] = max(ends[-1], int(device.end.max()))
+    ends = np.maximum.accumulate(ends)
+    begin, whole = _first_step_begin(timeline, launched, int(edges[0]), int(ends[0]))
+    return np.concatenate([[begin], ends[:-1]]), ends, whole
+
+
+def _first_step_begin(timeline: Timeline, launched: I64, low: int, high: int) -> tuple[int, bool]:
+    """When the device comes to the first step, which the host begins at ``low`` and the device ends
+    at ``high``: after all that it was given before, whether the recording holds that or not. And
+    whether that step is like the others."""
+    before = (launched >= 0) & (launched < low)
+    if before.any():
+        return max(low, min(int(timeline.device.end[before].max()), high - 1)), True
+    earlier = earlier_work(timeline, link_launches(timeline), low)
+    if earlier is None or earlier.until >= high:
+        return low, True
+    return earlier.until, not earlier.waited
+
+
+def _launch_times(timeline: Timeline) -> I64:
+    """When the host launched each device event; -1 where the recording does not tell."""
+    linked = link_launches(timeline)
+    if not linked.has_launch.any():
+        return np.full(len(timeline.device), -1, dtype=np.int64)
+    return np.where(linked.has_launch, timeline.host.start[np.maximum(linked.call, 0)], -1)
+
+
+def _find_steady(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
+    """Leading steps much longer than the rest, and a stunted last one, are left out."""
+    length = (end - start).astype(np.float64)
+    steady = np.ones(len(length), dtype=bool)
+    if len(length) == 2 and length.max() > 3 * length.min():
+        empty = _work_counts(timeline, start, end).min() == 0
+        steady[int(np.argmin(length) if empty else np.argmax(length))] = False
+    if len(length) < 3:
+        return steady
+    for i in range(len(length) - 2):
+        if length[i] <= WARMUP_FACTOR * np.median(length[i + 1 :]):
+            break
+        steady[i] = False
+    if length[-1] < 0.3 * np.median(length[steady]):
+        steady[-1] = False
+    return steady & ~_find_frayed(timeline, start, end)
+
+
+def _find_disturbed(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_] | None:
+    """Steps that overlap with a window in which measuring itself slowed the process."""
+    if not timeline.disturbed:
+        return None
+    found = np.zeros(len(start), dtype=bool)
+    for begin, until in timeline.disturbed:
+        found |= (start < until) & (end > begin)
+    return found
+
+
+def _find_frayed(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
+    """A first or last step that is long only because the recording begins or ends in it: before
+    its first device event the device still works on what was launched earlier, after the last
+    one the profiler closes its books."""
+    frayed = np.zeros(len(start), dtype=bool)
+    if not len(timeline.device):
+        return frayed
+    length = (end - start).astype(np.float64)
+    inner = np.median(length[1:-1])
+    head = int(timeline.device.start.min()) - int(start[0])
+    tail = int(end[-1]) - int(timeline.device.end.max())
+    for step, idle in ((0, head), (-1, tail)):
+        excess = length[step] - inner
+        frayed[step] = excess > FRAY * inner and idle > excess / 2
+    return frayed
+
+
+def _work_counts(timeline: Timeline, start: I64, end: I64) -> NDArray[np.int64]:
+    begins = timeline.device.start
+    return np.searchsorted(begins, end) - np.searchsorted(begins, start)
+
+
+def _host_extent(timeline: Timeline) -> tuple[int, int]:
+    host = timeline.host
+    useful = host.kind != HostKind.PYTHON
+    rows = np.flatnonzero(useful) if useful.any() else np.arange(len(host))
+    if not len(rows):
+        return _recording_extent(timeline)
+    return int(host.start[rows].min()), int(host.end[rows].max())
+
+
+def _recording_extent(timeline: Timeline) -> tuple[int, int]:
+    """From the first work to the last end, ns. The host's own frames (a ``main`` that spans
+    everything) do not stretch it where the device tells; what looks at a watched process show is
+    no such frame."""
+    device, host = timeline.device, timeline.host
+    if len(device):
+        launched = _launch_times(timeline)
+        first = int(device.start.min())
+        told = launched[launched >= 0]
+        return (min(first, int(told.min())) if len(told) else first), int(device.end.max())
+    if not len(host):
+        return 0, 1
+    sampled = timeline.looks is not None
+    useful = np.flatnonzero((host.kind != HostKind.PYTHON) | sampled)
+    rows = useful if len(useful) else np.arange(len(host))
+    return int(host.start[rows].min()), int(host.end[rows].max())

@@ -1,0 +1,113 @@
+"""What ``fix`` shows while it tries."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output
+from whyidle.exporters._number_format import format_factor, is_uninformative
+
+if TYPE_CHECKING:
+    from whyidle.engine.trial.loop.candidates import Candidate
+    from whyidle.engine.trial.loop.trial_result import TrialResult
+    from whyidle.model.diagnosis import Diagnosis
+
+EVERY_S = 1.0
+"""a clock that stands still for the length of a trial looks like a program that hangs"""
+NAMED = 3
+"""of what will be tried so many are named"""
+
+
+class FixProgress:
+    """The current trial, on standard error: on a terminal one line that is rewritten every second,
+    with the time that is spent; elsewhere a line for each."""
+
+    def __init__(self, *, quiet: bool, budget_s: float) -> None:
+        self._quiet, self._budget_s = quiet, budget_s
+        self._begun = time.monotonic()
+        self._alive = sys.stderr.isatty() and not quiet
+        self._text = ""
+        self._over = threading.Event()
+        self._turn = threading.Lock()
+
+    def __enter__(self) -> FixProgress:
+        if self._alive:
+            threading.Thread(target=self._tick_forever, daemon=True).start()
+        return self
+
+    def _tick_forever(self) -> None:
+        while not self._over.wait(EVERY_S):
+            self._draw_line()
+
+    def _draw_line(self) -> None:
+        with self._turn:
+            if self._text and not self._over.is_set():
+                sys.stderr.write(f"\r\x1b[K{self._status_line()[: _output.output_width() - 1]}")
+                sys.stderr.flush()
+
+    def _status_line(self) -> str:
+        spent = time.monotonic() - self._begun
+        return f"whyidle: [{spent:4.0f} of {self._budget_s:.0f} s] {self._text}"
+
+    def show_stage(self, text: str) -> None:
+        """What is being done now."""
+        self._text = text
+        if self._alive:
+            self._draw_line()
+        elif not self._quiet:
+            print(self._status_line(), file=sys.stderr, flush=True)
+
+    def show_watched_job(self, diagnosis: Diagnosis, ready: Sequence[Candidate]) -> None:
+        """The job has been watched: how it is, and what will be tried."""
+        named = [
+            one.fix
+            + (f" (predicted {format_factor(one.predicted.speedup)}x)" if one.predicted else "")
+            for one in ready[:NAMED]
+        ]
+        more = [f"{len(ready) - NAMED} more"] if len(ready) > NAMED else []
+        first, _, _ = diagnosis.verdict.headline.partition(". ")
+        self._print_lasting(f"{diagnosis.verdict.state}: {first}")
+        self._print_lasting(f"to try: {', '.join([*named, *more])}" if named else "nothing to try")
+
+    def show_trial_result(self, judgement: TrialResult) -> None:
+        """A trial has ended: a line that stays."""
+        gain, name = judgement.effect, judgement.candidate.fix
+        told = f"{gain.speedup:.2f} times as fast" if gain else ""
+        if gain and judgement.rejection_kind == "untold":  # the middle would be read as a result
+            ends = f"{format_factor(gain.low)} to {format_factor(gain.high)} times as fast"
+            told = "" if is_uninformative(gain.low, gain.high) else ends
+        why = "" if judgement.kept else judgement.rejection_text
+        text = ", ".join(part for part in (name, told, why) if part)
+        self._print_lasting(f"{'kept' if judgement.kept else 'not kept'}: {text}")
+
+    def _print_lasting(self, text: str) -> None:
+        if self._quiet:
+            return
+        with self._turn:
+            clear = "\r\x1b[K" if self._alive else ""
+            sys.stderr.write(f"{clear}{self._fold_text(f'whyidle: {text}')}\n")
+            sys.stderr.flush()
+
+    def _fold_text(self, text: str) -> str:
+        """On a terminal between words; elsewhere as one line, for those who search."""
+        if not self._alive:
+            return text
+        return textwrap.fill(text, _output.output_width() - 1, subsequent_indent=" " * 9)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._turn:
+            self._over.set()
+            if self._alive:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()

@@ -1,0 +1,146 @@
+"""A few lines at the bottom of the terminal while a command runs above them.
+
+The command writes to the same terminal, and nothing is put between it and its terminal. So we take
+the terminal's own means, as package managers do: its scrolling region (DECSTBM) ends above our
+lines, and each drawing is one write that saves the cursor, draws, and puts the cursor back. What
+the command prints scrolls above; its progress bars, which move the cursor relatively, stay right.
+See ``docs/decisions/0019-live-view.md`` for what was rejected.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from whyidle.cli import _output
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from whyidle.engine.recording.monitor import Monitor
+
+EVERY_S = 0.25
+SHARE = 0.004
+"""of a core, for looking and drawing; diagnosing has its own (``engine.live.SHARE``)"""
+LEAST_ROWS, LEAST_COLUMNS = 16, 40
+"""a smaller terminal is the command's alone"""
+MOST_COLUMNS = 200
+JOIN_S = 1.0
+
+
+class Region:
+    """The last rows of a terminal. Every call is one write.
+
+    Args:
+        descriptor: of the terminal.
+        lines: rows to take.
+    """
+
+    def __init__(self, descriptor: int, lines: int) -> None:
+        self._descriptor, self._lines = descriptor, lines
+        self._size: tuple[int, int] | None = None
+
+    def draw_rows(self, rows: Sequence[str], size: tuple[int, int]) -> None:
+        """Show rows; makes room at first, and anew where the terminal's (columns, rows) changed.
+
+        The region is set again each time: a command may have reset the terminal.
+        """
+        begin = ""
+        if size != self._size:
+            self.clear_rows()
+            # IND keeps the column, so that a half-written line of the command stays one
+            begin = "\x1bD" * self._lines + f"\x1b[{self._lines}A"
+            self._size = size
+        top = size[1] - self._lines
+        drawn = "".join(f"\x1b[{top + 1 + i};1H\x1b[2K{row}\x1b[0m" for i, row in enumerate(rows))
+        self._write_text(f"{begin}\x1b7\x1b[1;{top}r{drawn}\x1b8")
+
+    def clear_rows(self) -> None:
+        """Give the rows back. May be called at any time, any number of times."""
+        if self._size is None:
+            return
+        top = self._size[1] - self._lines
+        gone = "".join(f"\x1b[{top + 1 + i};1H\x1b[2K" for i in range(self._lines))
+        self._size = None
+        self._write_text(f"\x1b7\x1b[r{gone}\x1b8")
+
+    def _write_text(self, text: str) -> None:
+        try:
+            os.write(self._descriptor, text.encode("utf-8", "replace"))
+        except OSError:
+            self._size = None  # the terminal is gone
+
+
+def is_wanted(quiet: bool, off: bool, stream: TextIO | None = None) -> bool:
+    """Whether somebody watches a terminal that can do this."""
+    out = stream or sys.stderr
+    if quiet or off or os.environ.get("TERM", "dumb") in ("dumb", ""):
+        return False
+    try:
+        return out.isatty() and os.name == "posix"
+    except ValueError:  # closed
+        return False
+
+
+class Live:
+    """Draws on a thread, from the first training step until the end of the command."""
+
+    def __init__(self, recording: Path, monitor: Callable[[], Monitor | None]) -> None:
+        self._recording, self._monitor = recording, monitor
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run_loop, name="whyidle-live", daemon=True)
+        self._colours = _output.stream_colours(sys.stderr)
+        self._descriptor = sys.stderr.fileno()
+
+    def __enter__(self) -> Live:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(JOIN_S)
+
+    def _run_loop(self) -> None:
+        from whyidle.exporters._live_panel import LINES
+
+        region = Region(self._descriptor, LINES)
+        try:
+            self._redraw_region(region)
+        except Exception as error:  # a view that fails must not end what it shows
+            region.clear_rows()
+            print(f"whyidle: no live view: {type(error).__name__}: {error}", file=sys.stderr)
+        finally:
+            region.clear_rows()
+
+    def _redraw_region(self, region: Region) -> None:
+        from whyidle.engine.recording.live_state import LiveWatch
+        from whyidle.exporters._live_panel import draw_panel
+
+        watch, period = LiveWatch(self._recording), EVERY_S
+        while not self._stop.wait(period):
+            monitor = self._monitor()
+            watch.refresh_diagnosis()
+            begin = time.thread_time()
+            moment = watch.current_moment(monitor.latest_reading if monitor else {})
+            size = self._terminal_size()
+            if moment.steps == 0 or size is None:
+                if size is None:
+                    region.clear_rows()
+                continue
+            width = min(size[0], MOST_COLUMNS)
+            region.draw_rows(draw_panel(moment, width=width, colours=self._colours), size)
+            period = max(EVERY_S, (time.thread_time() - begin) / SHARE)
+
+    def _terminal_size(self) -> tuple[int, int] | None:
+        """Columns and rows; None where there is no room, or where we are in the background."""
+        try:
+            if os.tcgetpgrp(self._descriptor) != os.getpgrp():
+                return None
+            columns, rows = os.get_terminal_size(self._descriptor)
+        except OSError:
+            return None
+        return (columns, rows) if columns >= LEAST_COLUMNS and rows >= LEAST_ROWS else None

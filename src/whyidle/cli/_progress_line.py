@@ -1,0 +1,57 @@
+"""A progress line on standard error, for long reads, where somebody is watching."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from types import TracebackType
+from typing import TextIO
+
+QUIET_S = 0.5
+"""what takes less needs no progress"""
+EVERY_S = 0.1
+_WIDTH = 30
+
+
+class Progress:
+    """Call it with (done, total). Silent when quiet, when nobody watches, and for half a second."""
+
+    def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._shown = False
+        self._watched = not quiet and self._stream.isatty()
+        self._next = time.monotonic() + QUIET_S
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __call__(self, done: int, total: int) -> None:
+        """Draw, at most ten times a second."""
+        share = min(done / total, 1.0) if total > 0 else 0.0
+        filled = round(share * _WIDTH)
+        bar = "#" * filled + "-" * (_WIDTH - filled)
+        self._draw_text(f"reading [{bar}] {share:4.0%}")
+
+    def show_stage(self, name: str) -> None:
+        """Say what is being done, where it cannot be told how far it is."""
+        self._draw_text(f"looking for: {name}"[: shutil.get_terminal_size().columns - 1])
+
+    def _draw_text(self, text: str) -> None:
+        now = time.monotonic()
+        if not self._watched or now < self._next:
+            return
+        self._next = now + EVERY_S
+        self._stream.write(f"\r\x1b[K{text}")
+        self._stream.flush()
+        self._shown = True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()

@@ -1,0 +1,1 @@
+"""From the recordings of one job to its diagnosis: proofs, findings, verdict."""

@@ -1,0 +1,43 @@
+"""Processes of one command that compute beside each other on one host: ranks, Hogwild, several jobs
+of one script. Each knows its own threads only; the cores have those of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from whyidle.model.process_facts import Neighbours
+from whyidle.model.timeline import Timeline
+
+MOSTLY: Final = 0.5
+"""share of a process's training during which another one has to train to count as beside it"""
+
+
+def note_concurrent(timelines: Sequence[Timeline]) -> list[Timeline]:
+    """The same, told (``neighbours``) how many others train on their CPU meanwhile, and
+    on how many threads of operators."""
+    return [
+        _with_concurrent(each, [one for one in timelines if one is not each]) for each in timelines
+    ]
+
+
+def _with_concurrent(timeline: Timeline, others: Sequence[Timeline]) -> Timeline:
+    meanwhile = (other for other in others if _overlaps(timeline, other))
+    threads = [other.process.operator_threads or 1 for other in meanwhile]
+    if not threads:
+        return timeline
+    return replace(timeline, neighbours=Neighbours(len(threads), sum(threads)))
+
+
+def _overlaps(timeline: Timeline, other: Timeline) -> bool:
+    (begin, end), (began, ended) = _active_span(timeline), _active_span(other)
+    together = min(end, ended) - max(begin, began)
+    here = timeline.hostname == other.hostname
+    return here and other.info.kind == "cpu" and together > MOSTLY * (end - begin)
+
+
+def _active_span(timeline: Timeline) -> tuple[int, int]:
+    """From its first step to its last sign, on the clock that processes of a host share."""
+    begin = timeline.process.first_step or timeline.base_ns
+    return begin, timeline.base_ns + int(timeline.host.end.max(initial=0))

@@ -1,0 +1,107 @@
+"""What pictures and tables need beyond the verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
+from whyidle.analysis.model_flops_utilization import flops_ratio
+from whyidle.analysis.operator_times import OperatorTime
+from whyidle.engine.diagnosis.rank_assignment import rank_rows
+from whyidle.engine.diagnosis.step_picture import draw_step
+from whyidle.model.buckets import REASONS
+from whyidle.model.diagnosis import DetailTables, KernelRow, Reason
+
+KERNEL_ROWS = 60
+
+
+def build_details(job: Job, seen: Job) -> DetailTables:
+    """Reasons, kernels, ranks and the picture of a typical step, from the recordings that have
+    ``seen`` the device; the times of the steps from the whole job."""
+    steps, lead = job.lead_rank.steps, seen.lead_rank
+    reasons = {
+        reason: float(np.mean([facts.reasons[reason] for facts in seen.ranks]))
+        for reason in REASONS
+    }
+    return DetailTables(
+        reasons=[
+            Reason(reason=reason, bucket=bucket, meaning=meaning, share=round(reasons[reason], 6))
+            for reason, (bucket, meaning) in REASONS.items()
+            if reasons[reason] > 0
+        ],
+        kernels=_operator_rows(lead) if lead.on_cpu else _kernel_rows(lead),
+        groups=_operator_groups(lead) if lead.on_cpu else _kernel_groups(lead),
+        picture=draw_step(lead),
+        ranks=rank_rows(seen),
+        step_times_s=[round(float(s), 9) for s in (steps.end - steps.start) / 1e9],
+        steady=[bool(steady) for steady in steps.steady],
+    )
+
+
+def _kernel_rows(facts: Facts) -> list[KernelRow]:
+    rows = facts.kernels
+    if not len(rows):
+        return []
+    names, index, counts = np.unique(
+        facts.device.name[rows], return_inverse=True, return_counts=True
+    )
+    totals = np.bincount(index, weights=facts.durations_s(rows))
+    listed = []
+    for i in np.argsort(-totals)[:KERNEL_ROWS]:
+        kind = facts.kernel_classes[int(names[i])]
+        listed.append(
+            KernelRow(
+                name=facts.timeline.names[names[i]],
+                group=kind.group,
+                precision=kind.precision,
+                tensor_core=kind.tensor,
+                count=int(counts[i]),
+                total_s=float(totals[i]),
+                share=float(totals[i] / facts.scope_s),
+                mean_us=float(totals[i] / counts[i] * 1e6),
+                flops_ratio=flops_ratio(facts, rows[index == i])
+                if kind.tensor is not None
+                else None,
+            )
+        )
+    return listed
+
+
+def _recorded_operators(facts: Facts) -> list[OperatorTime]:
+    """Every operator, where it was recorded: stack samples of a watched process name none."""
+    source = facts.burst or facts
+    return source.operators if source.timeline.source.format != "probe" else []
+
+
+def _operator_rows(facts: Facts) -> list[KernelRow]:
+    """Of a job whose device is the CPU; shares of the step as the whole run has them."""
+    return [
+        KernelRow(
+            name=f"{one.name} ({one.phase})",
+            group=one.group,
+            precision=None,
+            tensor_core=None,
+            count=one.count,
+            total_s=one.total_s,
+            share=one.share * facts.attribution["compute"],
+            mean_us=one.total_s / one.count * 1e6,
+        )
+        for one in _recorded_operators(facts)[:KERNEL_ROWS]
+    ]
+
+
+def _operator_groups(facts: Facts) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for one in _recorded_operators(facts):
+        shares[one.group] = shares.get(one.group, 0.0) + one.share
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+def _kernel_groups(facts: Facts) -> dict[str, float]:
+    rows = facts.kernels
+    names, index = np.unique(facts.group[rows], return_inverse=True)
+    totals = np.bincount(index, weights=facts.durations_s(rows), minlength=len(names))
+    whole = float(np.sum(totals)) or 1.0
+    shares = {str(n): float(t / whole) for n, t in zip(names, totals, strict=True)}
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))

@@ -1,0 +1,260 @@
+"""From recordings to a diagnosis: run every cause, abstain where evidence lacks, rank, decide."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from whyidle import catalog
+from whyidle.analysis.batch_size import samples_per_s
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
+from whyidle.analysis.model_flops_utilization import peak_flops
+from whyidle.analysis.step_detection import AFTER
+from whyidle.engine import _scaling
+from whyidle.engine.diagnosis import (
+    burst_evidence,
+    device_marks,
+    low_evidence,
+    other_programs,
+    slow_start,
+    slowest_rank,
+)
+from whyidle.engine.diagnosis.detail_tables import build_details
+from whyidle.engine.diagnosis.findings import ProvenCause, findings_of
+from whyidle.engine.diagnosis.prediction_width import bucket_spread
+from whyidle.engine.diagnosis.rank_assignment import assign_ranks, notes_on
+from whyidle.engine.diagnosis.telemetry_summary import (
+    notes_on_sources,
+    own_cost,
+    summarize_utilization,
+)
+from whyidle.engine.diagnosis.verdict import decide_verdict, is_emulated
+from whyidle.engine.wording import word_fixes
+from whyidle.model.cause import Cause, Proof
+from whyidle.model.diagnosis import (
+    Abstention,
+    Attribution,
+    Coverage,
+    Device,
+    Diagnosis,
+    RunInfo,
+    Steps,
+)
+from whyidle.model.signals import SIGNALS
+from whyidle.model.timeline import Timeline
+from whyidle.version import __version__
+
+Progress = Callable[[str], None]
+CONTAINED: tuple[type[Exception], ...] = (Exception,)
+"""mistakes of one cause that must not cost what the others know; causes may come from elsewhere"""
+
+
+def diagnose_job(
+    timelines: list[Timeline], *, run: RunInfo | None = None, progress: Progress | None = None
+) -> Diagnosis:
+    """Diagnose one job from the recordings of its ranks. ``run`` says what was watched; without
+    it the recordings were made elsewhere."""
+    enrolled, notes = assign_ranks(timelines)
+    job = Job(tuple(Facts(timeline) for timeline in enrolled))
+    bursts = burst_evidence.job_of(job)
+    seen = burst_evidence.device_of(job, bursts)
+    judged, abstentions, failed = _judge_causes(job, bursts, progress or (lambda _: None))
+    few = low_evidence.too_few_steps(job)
+    findings = low_evidence.held_back(findings_of(seen, judged), few)
+    notes = [*notes, *(text for item in judged for text in item.decisions[1])]
+    findings = [word_fixes(one, job.lead_rank.timeline.framework) for one in findings]
+    return Diagnosis(
+        run=run or _run_info(job),
+        device=_device_info(seen),
+        steps=_step_summary(job),
+        attribution=Attribution(**_normalize_shares(seen.attribution)),
+        utilization=summarize_utilization(job, seen),
+        verdict=decide_verdict(
+            seen,
+            findings,
+            checks=len(catalog.load_causes()) - len(abstentions) - len(failed),
+            few=few,
+        ),
+        findings=findings,
+        abstentions=abstentions,
+        trials=[],
+        coverage=_coverage_summary(job, bursts, [*failed, *notes]),
+        detail=build_details(job, seen),
+    )
+
+
+def _judge_causes(
+    live: Job, bursts: Job | None, progress: Progress
+) -> tuple[list[ProvenCause], list[Abstention], list[str]]:
+    """What is proven, what cannot be judged, and which causes failed."""
+    judged, abstentions, failed = [], [], []
+    for cause in catalog.load_causes().values():
+        progress(cause.title)
+        job = burst_evidence.judge_of(cause, live, bursts)
+        missing = cause.missing_signals(job.signals)
+        if missing or job.lead_rank.step_count < cause.min_steps:
+            abstentions.append(_make_abstention(cause, missing or ["steady_steps"]))
+            continue
+        try:
+            proven = _strongest_proof(cause, job, live)
+            if (
+                proven is None
+                and (other := burst_evidence.second_of(cause, job, bursts)) is not None
+            ):
+                proven = _strongest_proof(cause, other, live)
+        except MemoryError:
+            raise
+        except CONTAINED as error:
+            text = f"{type(error).__name__}: {error}"
+            failed.append(f"{cause.id} failed and was not judged, by a mistake in it: {text}")
+            continue
+        judged += [proven] if proven else []
+    return judged, abstentions, failed
+
+
+def _strongest_proof(cause: Cause, job: Job, live: Job) -> ProvenCause | None:
+    """The strongest proof of a cause, and on what share of the ranks there is one; the weakest, of
+    what all ranks must have in common; where one rank sets the pace, its proof, as far as the
+    others let it be won. ``job`` is the ``live`` one, or that of its bursts."""
+    if cause.scope == "job":
+        proof = cause.test(job)
+        if proof is not None and job is not live:
+            proof = burst_evidence.mark_burst_evidence(proof, job.lead_rank)
+        return _make_proven(cause, proof, job.lead_rank, 1.0) if proof else None
+    proofs = [(facts, cause.test(facts)) for facts in job.ranks]
+    found = [(facts, proof) for facts, proof in proofs if proof is not None]
+    together = cause.common and live.meets_every_step
+    if not found or (together and len(found) < len(proofs)):
+        return None
+    facts, proof = (min if together else max)(found, key=lambda pair: pair[1].high)
+    room = None
+    pace = slowest_rank.pace_setter(job, proof.bucket or cause.bucket) if job is live else None
+    if pace is not None and not together:
+        mine = [each for facts, each in found if facts is pace]
+        if not mine:
+            return None
+        facts, room = pace, slowest_rank.gain_of_others(job, found, pace)
+        proof = replace(mine[0], predicted=slowest_rank.limit_prediction(mine[0].predicted, room))
+    if job is not live:
+        whole = next(each for each in live.ranks if each.burst is facts)
+        proof = burst_evidence.place_sync_proof(
+            cause, burst_evidence.mark_burst_evidence(proof, facts), whole
+        )
+    proof = device_marks.add_mark_evidence(cause, proof, facts)
+    judged = _make_proven(cause, proof, facts, len(found) / len(proofs))
+    return replace(judged, rank=facts.rank, room=room)
+
+
+def _make_proven(cause: Cause, proof: Proof, facts: Facts, spread: float) -> ProvenCause:
+    """With what the steps say of how sure its predictions may be."""
+    return ProvenCause(
+        cause, proof, None, spread, bucket_spread(facts, proof.bucket or cause.bucket)
+    )
+
+
+def _make_abstention(cause: Cause, missing: list[str]) -> Abstention:
+    how = "; ".join(SIGNALS[name].how for name in missing)
+    return Abstention(cause=cause.id, missing=missing, how=how)
+
+
+def _normalize_shares(shares: dict[str, float]) -> dict[str, float]:
+    """Shares that sum to exactly one in spite of rounding; the largest takes the difference."""
+    rounded = {bucket: round(max(share, 0.0), 9) for bucket, share in shares.items()}
+    largest = max(rounded, key=lambda bucket: rounded[bucket])
+    rounded[largest] = round(rounded[largest] + 1.0 - sum(rounded.values()), 9)
+    return rounded
+
+
+def _run_info(job: Job) -> RunInfo:
+    sources = [facts.timeline.source.display_path for facts in job.ranks]
+    digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
+    worlds = [facts.timeline.world_size or 0 for facts in job.ranks]
+    hosts = {facts.timeline.hostname for facts in job.ranks if facts.timeline.hostname}
+    windows = [facts.steps.window for facts in job.ranks]
+    return RunInfo(
+        id=f"explain-{digest}",
+        command=None,
+        started=None,
+        duration_s=max(high - low for low, high in windows) / 1e9,
+        exit_status=None,
+        framework=job.lead_rank.timeline.framework,
+        ranks=max(*worlds, len(job.ranks)),
+        hosts=sorted(hosts),
+        whyidle=__version__,
+        sources=sources,
+    )
+
+
+def _device_info(job: Job) -> Device:
+    info = job.lead_rank.timeline.info
+    return Device(
+        kind="emulated" if is_emulated(job) else info.kind,  # type: ignore[arg-type]
+        name=info.name,
+        count=max(info.count, len(job.ranks) if len(job.lead_rank.timeline.device) else 0),
+        memory_bytes=info.memory_bytes,
+        peak_flops=peak_flops(job.lead_rank),
+    )
+
+
+def _step_summary(job: Job) -> Steps:
+    lead = job.lead_rank
+    seconds = lead.steps.seconds if lead.steps.found_by else np.empty(0)
+    p50, p95, p99 = np.percentile(seconds, [50, 95, 99]) if len(seconds) else (None,) * 3
+    return Steps(
+        count=int(lead.steps.steady.sum()) if lead.steps.found_by else 0,
+        warmup=int((~lead.steps.steady).sum())
+        - lead.steps.left_out
+        - (lead.steps.labels[-1] == AFTER),
+        mean_s=_optional_float(seconds.mean() if len(seconds) else None),
+        p50_s=_optional_float(p50),
+        p95_s=_optional_float(p95),
+        p99_s=_optional_float(p99),
+        samples_per_s=_samples_per_s(lead),
+        detected_by=lead.steps.found_by,
+        confidence=lead.steps.confidence,
+    )
+
+
+def _samples_per_s(lead: Facts) -> float | None:
+    """Of the whole job, where it is one process; the share of several in a batch is not told."""
+    return samples_per_s(lead) if (lead.timeline.world_size or 1) == 1 else None
+
+
+def _optional_float(value: object) -> float | None:
+    return None if value is None else float(value)  # type: ignore[arg-type]
+
+
+def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
+    notes = [*assumed, *notes_on(job), *burst_evidence.notes_on(job), *device_marks.notes_on(job)]
+    notes += [*other_programs.notes_on(job), *_scaling.notes_on(job)]
+    notes += notes_on_sources(job)
+    for facts in job.ranks:
+        source = facts.timeline.source
+        notes += [f"{source.display_path}: {note}" for note in source.notes]
+        if source.lost:
+            notes.append(f"{source.display_path}: incomplete, {source.lost}")
+    if job.lead_rank.steps.found_by is None and not job.lead_rank.has_no_steps:
+        notes.append("no step boundary was found; shares are of the whole recording")
+    notes += slow_start.notes_on(job)
+    if job.lead_rank.profiler_share > 0.02:
+        then = (
+            "the step is that much shorter"
+            if job.lead_rank.on_cpu
+            else f"the {job.lead_rank.device_noun} waits up to that much less for launches"
+        )
+        notes.append(
+            f"recording itself took about {job.lead_rank.profiler_share:.0%} of the step on the "
+            "host; "
+            f"without it {then}"
+        )
+    return Coverage(
+        signals=sorted(job.signals | (bursts.signals if bursts else frozenset())),
+        windows=len(job.ranks) + (len(bursts.ranks) if bursts else 0),
+        overhead_ratio=own_cost(job),
+        clock_error_s=job.meetings.clock_error_s,
+        notes=notes,
+    )

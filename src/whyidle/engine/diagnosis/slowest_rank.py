@@ -1,0 +1,63 @@
+"""What a cause costs several ranks that meet in every step: what it costs the one that sets the
+pace. The others wait for it, so what they are spared they wait longer; and beyond what they have
+ahead of it they set the pace themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.job import Job
+from whyidle.model.buckets import Bucket
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Predicted
+
+STEADY: frozenset[Bucket] = frozenset({"compute", "host", "input", "transfer", "sync"})
+"""where time lies that is spent in each step: what interrupts one of many holds up all in that
+step, whoever is the last in the others"""
+Found = tuple[Facts, Proof]
+Shares = tuple[float, float, float]
+"""of the step: careful, expected, hopeful"""
+NOTHING: Shares = (0.0, 0.0, 0.0)
+
+
+def pace_setter(job: Job, bucket: Bucket) -> Facts | None:
+    """The rank that the others wait for in nearly every step; None where there is none, or where
+    the time of ``bucket`` is not spent in each."""
+    if bucket not in STEADY or not job.meets_every_step:
+        return None
+    late = job.imbalance.late_rank
+    return job.ranks[late.index] if late is not None and late.is_constant else None
+
+
+def gain_of_others(job: Job, found: Sequence[Found], pace: Facts) -> Shares:
+    """What the others let be won, when each of them is spared its own part."""
+    spared = {id(facts): share_won(proof.predicted) for facts, proof in found}
+    left = [
+        float(own) - np.array(spared.get(id(facts), NOTHING))
+        for facts, own in zip(job.ranks, job.imbalance.own_work, strict=True)
+        if facts is not pace
+    ]
+    mine = max(map(float, job.imbalance.own_work))
+    careful, expected, hopeful = np.maximum(mine - np.max(left, axis=0), 0.0)
+    return float(careful), float(expected), float(hopeful)
+
+
+def share_won(predicted: Predicted) -> Shares:
+    """The share of the step that a speed-up is."""
+    low, expected, high = (
+        1.0 - 1.0 / max(times, 1e-9) for times in (predicted.low, predicted.speedup, predicted.high)
+    )
+    return low, expected, high
+
+
+def limit_prediction(predicted: Predicted, most: Shares | None) -> Predicted:
+    """No more than the others let be won; a loss stays one."""
+    if most is None:
+        return predicted
+    ends = zip((predicted.low, predicted.speedup, predicted.high), most, strict=True)
+    low, speedup, high = (min(times, 1.0 / max(1.0 - share, 1e-9)) for times, share in ends)
+    return msgspec.structs.replace(predicted, low=low, speedup=speedup, high=high)

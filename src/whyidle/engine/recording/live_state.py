@@ -1,0 +1,216 @@
+"""What a running command does right now, at a small and bounded cost.
+
+Step times come from the bytes that the probe has appended since the last look. Every couple of
+seconds the last half minute is diagnosed by the same code as a finished run, less often where that
+would take more than ``SHARE`` of a core.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.engine.recording.recent_window import copy_recent
+from whyidle.engine.recording.recording_diagnosis import ENDED, diagnose_recording
+from whyidle.errors import WhyidleError
+from whyidle.importers import probe
+from whyidle.model.buckets import BUCKETS
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.live_moment import Moment
+from whyidle.model.number_text import format_duration
+from whyidle.model.roles import Role
+from whyidle.model.telemetry import Reading
+
+SHARE = 0.005
+"""of a core, for diagnosing"""
+EVERY_S = 2.0
+RECENT_NS = 10_000_000_000
+"""a process that has taken no step for so long is shown only where no other has"""
+LAST_S = 2.0
+"""the step time that is shown is the median of so long"""
+TREND = 120
+"""seconds of trend that are kept"""
+FASTER, SLOWER = 0.8, 1.25
+"""step times that differ less from those before are no change"""
+PATIENT = 20
+"""backward passes without an optimizer's step, from which on they are the steps"""
+
+
+class StepReader:
+    """The ends of one process's steps, read as its file grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, len(probe.MAGIC)
+        self._number: int | None = None
+        self._backwards: list[int] = []
+        self.count = 0
+        self.ends: deque[int] = deque(maxlen=4096)
+
+    def read_appended(self) -> None:
+        """Take what was appended."""
+        size = probe.SPAN.itemsize
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(1 << 20)
+        except OSError:
+            return
+        spans = np.frombuffer(data[: len(data) // size * size], dtype=probe.SPAN)
+        self._at += len(spans) * size
+        if not len(spans):
+            return
+        if self._number is None:
+            self._number = self._number_of(Role.OPTIMIZER)
+            if self._number is None:
+                self._count_backwards(spans)
+                return
+            self.count = 0
+            self.ends.clear()
+        found = spans["end"][spans["name"] == self._number]
+        self.count += len(found)
+        self.ends.extend(found.tolist())
+
+    def _count_backwards(self, spans: NDArray[np.void]) -> None:
+        """No optimizer is known, or none that is PyTorch's: after a while backward passes count."""
+        number = self._number_of(Role.BACKWARD)
+        if number is not None:
+            self._backwards += spans["end"][spans["name"] == number].tolist()
+        if len(self._backwards) >= PATIENT or self.count:
+            self.count += len(self._backwards)
+            self.ends.extend(self._backwards)
+            self._backwards.clear()
+
+    def _number_of(self, role: Role) -> int | None:
+        """The number of the first name that plays a role."""
+        return next(iter(probe.numbers_of(self._path.with_suffix(".names"), role)), None)
+
+    def step_lengths(self, since_ns: int) -> NDArray[np.float64]:
+        """Step lengths, s, of the steps that ended since."""
+        ends = np.array([end for end in self.ends if end >= since_ns], dtype=np.int64)
+        return np.diff(ends) / 1e9
+
+
+class LiveWatch:
+    """Looks at a recording again and again.
+
+    Args:
+        recording: its folder.
+        every_s: least time between two diagnoses, s.
+        share: of a core, that diagnosing may take.
+        diagnose: makes the diagnosis of one process of a recording.
+    """
+
+    def __init__(
+        self,
+        recording: Path,
+        *,
+        every_s: float = EVERY_S,
+        share: float = SHARE,
+        diagnose: Callable[[Path, str | None], Diagnosis] = diagnose_recording,
+    ) -> None:
+        self._recording = recording
+        self._every_s, self._share, self._make = every_s, share, diagnose
+        self._processes: dict[str, StepReader] = {}
+        self._trend: deque[float] = deque(maxlen=TREND)
+        self._second = 0
+        self._due = 0.0
+        self._diagnosis: Diagnosis | None = None
+        self._before: Diagnosis | None = None
+        self._changed = ""
+        self._cpu: deque[tuple[float, float]] = deque(maxlen=8)
+
+    def current_moment(self, reading: Reading) -> Moment:
+        """How it is now. ``reading`` is the monitor's latest."""
+        for pid in probe.trained_processes(self._recording):
+            known = self._processes.setdefault(pid, StepReader(self._recording / f"{pid}.spans"))
+            known.read_appended()
+        lead = self._processes.get(self._lead_process())
+        if lead is None or lead.count == 0:
+            return Moment(reading=reading, cores=self._cores_used(reading))
+        length = self._step_length(lead)
+        return Moment(
+            steps=lead.count,
+            step_s=length,
+            trend_s=tuple(self._trend),
+            diagnosis=self._diagnosis,
+            reading=reading,
+            cores=self._cores_used(reading),
+            changed=self._changed,
+        )
+
+    def _lead_process(self) -> str:
+        """Of the processes that train now, the one that has made the most steps."""
+        since = time.perf_counter_ns() - RECENT_NS
+        weights = {
+            pid: (bool(one.ends) and one.ends[-1] >= since, one.count)
+            for pid, one in self._processes.items()
+        }
+        return max(weights, key=lambda pid: weights[pid], default="")
+
+    def _step_length(self, lead: StepReader) -> float | None:
+        now = time.perf_counter_ns()
+        lengths = lead.step_lengths(now - int(LAST_S * 1e9))
+        if not len(lengths):
+            lengths = lead.step_lengths(0)[-1:]
+        length = float(np.median(lengths)) if len(lengths) else None
+        if length is not None and now // 1_000_000_000 != self._second:
+            self._second = now // 1_000_000_000
+            self._trend.append(length)
+        return length
+
+    def _cores_used(self, reading: Reading) -> float | None:
+        """CPU seconds per second, over the last few reads."""
+        user, system = reading.get("job_cpu_user_s"), reading.get("job_cpu_system_s")
+        if user is None or system is None:
+            return None
+        if not self._cpu or user + system != self._cpu[-1][1]:
+            self._cpu.append((time.monotonic(), user + system))
+        (begin, first), (end, last) = self._cpu[0], self._cpu[-1]
+        return (last - first) / (end - begin) if end - begin > 0.2 else None
+
+    def refresh_diagnosis(self) -> None:
+        """Diagnose anew when it is time."""
+        if time.monotonic() < self._due or not self._processes:
+            return
+        begin = time.thread_time()
+        try:
+            with tempfile.TemporaryDirectory(prefix="whyidle-live-") as folder:
+                copy_recent(self._recording, Path(folder))
+                (Path(folder) / ENDED).symlink_to((self._recording / ENDED).absolute())
+                self._diagnosis = self._make(Path(folder), self._lead_process())
+        except (WhyidleError, OSError):
+            pass  # too early, or a file that is being replaced: next time
+        else:
+            self._remember_change(self._diagnosis)
+        first = not self._due  # what loading the causes costs does not come again
+        spent = 0.0 if first else time.thread_time() - begin
+        self._due = time.monotonic() + max(self._every_s, spent / self._share)
+
+    def _remember_change(self, now: Diagnosis) -> None:
+        """Remember what changed, until something else does."""
+        before, self._before = self._before, self._before or now
+        if before is None or not (before.steps.p50_s and now.steps.p50_s):
+            return
+        ratio = now.steps.p50_s / before.steps.p50_s
+        if FASTER < ratio < SLOWER:
+            return
+        self._before = now
+        clock = datetime.now().astimezone().strftime("%H:%M:%S")
+        moved = {
+            b: getattr(now.attribution, b) * now.steps.p50_s
+            - getattr(before.attribution, b) * before.steps.p50_s
+            for b in BUCKETS
+        }
+        most = max(moved, key=lambda b: moved[b] * (1 if ratio > 1 else -1))
+        self._changed = (
+            f"{clock}  steps {format_duration(before.steps.p50_s)} → "
+            f"{format_duration(now.steps.p50_s)}, "
+            f"{most} {'+' if moved[most] > 0.0 else ''}{format_duration(moved[most])}"
+        )

@@ -1,0 +1,234 @@
+"""From a watched command to a diagnosis: record, read what the probe left, diagnose."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whyidle import catalog
+from whyidle.engine.diagnosis import burst_evidence, concurrent_processes, stepless_run
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.diagnosis.job_starts import JobStart, jobs_of, name_of
+from whyidle.engine.process_reading import read_process
+from whyidle.engine.recording import lost_evidence, plan_channel, rank_roster
+from whyidle.engine.recording.launcher import CommandEnd
+from whyidle.engine.recording.monitor import Monitor
+from whyidle.engine.source_snapshot import keep_sources
+from whyidle.errors import BrokenTraceError, InputError, OutputError
+from whyidle.importers import probe
+from whyidle.model.diagnosis import Diagnosis, RunInfo
+from whyidle.model.telemetry import Target, Telemetry
+from whyidle.model.timeline import Timeline
+from whyidle.store.atomic_write import write_atomic
+from whyidle.store.entry import RECORDING
+from whyidle.version import __version__
+
+ENDED = "ended.json"
+"""what the launcher knows of the command, beside the probe's files"""
+ENOUGH = "writing: QuotaReachedError: "
+"""the note of a process that has recorded as much as it may (``whyidle.probe.core.disk_quota``)"""
+TELEMETRY = "telemetry.jsonl"
+"""what the monitor read of the host and the GPUs while the command ran"""
+
+
+def note_end(
+    recording: Path, run_id: str, command: Sequence[str], ended: CommandEnd | None
+) -> None:
+    """Write down how the command ended (``None``: it has not), for whoever diagnoses later."""
+    told = {
+        "id": run_id,
+        "command": list(command),
+        "folder": _current_folder(),
+        "started": ended.started if ended else None,
+        "duration_s": ended.duration_s if ended else None,
+        "exit_status": ended.status if ended else None,
+    }
+    with suppress(OSError):  # a full disk: the diagnosis will not know this, and that is all
+        write_atomic(recording / ENDED, json.dumps(told).encode())
+
+
+def _current_folder() -> str | None:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was removed
+        return None
+
+
+def is_running(recording: Path) -> bool:
+    """Whether the command that is recorded there has not ended, as far as is written."""
+    told = _read_probe_facts(recording)
+    return bool(told) and told.get("exit_status") is None
+
+
+def recording_at(path: Path) -> Path | None:
+    """The recording that a path means: a run's folder without a diagnosis, or what is in it."""
+    for folder in (path, path / RECORDING):
+        if (folder / ENDED).is_file() or next(folder.glob("*.facts.json"), None):
+            return folder
+    return None
+
+
+def start_monitor(recording: Path, pid: int, period_s: float | None = None) -> Monitor:
+    """What reads the host and the GPUs beside a command whose first process is ``pid``."""
+    target = Target(pid=pid, environ={**os.environ, "WHYIDLE_RUN": str(recording)})
+    return Monitor(target, recording / TELEMETRY, period_s=period_s)
+
+
+def diagnose_recording(recording: Path, process: str | None = None) -> Diagnosis:
+    """Diagnose what the probe left in a run's ``recording`` folder, however the command ended: of
+    several jobs the first, or that of a ``process`` (what its files are named by).
+
+    Raises:
+        InputError: there is nothing at all to diagnose; an OutputError where it could not be
+            written.
+    """
+    jobs = jobs_of(read_recording(recording))
+    if not jobs:
+        return _diagnose_stepless(recording)
+    named = (job for job in jobs if any(Path(r.source.path).stem == process for r in job.ranks))
+    return _diagnose_job(recording, next(named, jobs[0]), alone=len(jobs) == 1)
+
+
+def diagnose_jobs(recording: Path) -> list[Diagnosis]:
+    """The same, one diagnosis per job of the command: a script may start several.
+
+    Raises:
+        InputError: there is nothing at all to diagnose; an OutputError where it could not be
+            written.
+    """
+    jobs = jobs_of(read_recording(recording))
+    if not jobs:
+        return [_diagnose_stepless(recording)]
+    return [_diagnose_job(recording, job, alone=len(jobs) == 1) for job in jobs]
+
+
+def _diagnose_stepless(recording: Path) -> Diagnosis:
+    """No step was seen: what the system shows of the command, which is no verdict."""
+    told, faults = _read_probe_facts(recording), _fault_notes(recording)
+    if why := lost_evidence.explain_loss(recording, faults):
+        raise OutputError(
+            "Nothing to diagnose: what was seen of the command could not be written.",
+            why=f"{why}.",
+            hint="Make room there, or name a folder on another disk: --store FOLDER.",
+        )
+    timeline = stepless_run.whole_run(recording, told, read_telemetry(recording), faults)
+    if timeline is None:
+        raise InputError(
+            "Nothing to diagnose: no training step was seen.",
+            why=f"{stepless_run.explain_no_steps(None, told.get('command') or [], faults)}.",
+            hint="Mark steps yourself with whyidle.step(), or see whyidle doctor.",
+        )
+    known = timeline.process.imported is not None
+    run = _run_info(recording, [timeline])
+    run = msgspec.structs.replace(
+        run, framework=run.framework if known else None, sources=run.sources if known else []
+    )
+    diagnosis = diagnose_job([timeline], run=run)
+    notes = [
+        *stepless_run.advise_no_steps(timeline, faults),
+        *plan_channel.describe_applied(recording),
+        *faults,
+    ]
+    return _with_notes(diagnosis, notes)
+
+
+def _diagnose_job(recording: Path, job: JobStart, *, alone: bool) -> Diagnosis:
+    run = _run_info(recording, job.ranks)
+    run = run if alone else msgspec.structs.replace(run, job=name_of(job))
+    diagnosis = diagnose_job(job.ranks, run=run)
+    status = _read_probe_facts(recording).get("exit_status")
+    notes = rank_roster.notes_on(recording, job.ranks, status)
+    notes += rank_roster.notes_on_starts(job.ranks, job.others)
+    notes += plan_channel.describe_applied(recording)
+    return _with_notes(diagnosis, [*notes, *_fault_notes(recording)])
+
+
+def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
+    notes = [*notes, *diagnosis.coverage.notes]
+    coverage = msgspec.structs.replace(diagnosis.coverage, notes=notes)
+    return msgspec.structs.replace(diagnosis, coverage=coverage)
+
+
+def _fault_notes(recording: Path) -> list[str]:
+    """What failed inside the command's processes, each kind of fault once, with its count."""
+    counts: dict[str, int] = {}
+    for path in sorted(recording.glob("*.faults")):
+        with suppress(OSError):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for line in text.splitlines() or [lost_evidence.unreadable_fault(recording)]:
+                counts[line] = counts.get(line, 0) + 1
+    many = {line: f" (in {count} processes)" if count > 1 else "" for line, count in counts.items()}
+    return [f"{_describe_fault(line)}{many[line]}." for line in counts]
+
+
+def _describe_fault(fault: str) -> str:
+    if fault.startswith(ENOUGH):
+        return f"The recording ended before the job did: {fault.removeprefix(ENOUGH)}"
+    return f"A measurement failed and was switched off: {fault}"
+
+
+def _read_probe_facts(recording: Path) -> dict[str, Any]:
+    try:
+        told = json.loads((recording / ENDED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def read_recording(recording: Path) -> list[Timeline]:
+    """Every process of a recording that trained, by rank, with what was read from outside. The
+    user's files that it names are kept with it."""
+    keep_sources(recording)
+    each = (
+        _read_timeline(recording / f"{pid}.spans") for pid in probe.trained_processes(recording)
+    )
+    outside = read_telemetry(recording)
+    found = [
+        replace(timeline, telemetry=outside, bursts=burst_evidence.read_bursts(recording, timeline))
+        for timeline in each
+        if timeline is not None
+    ]
+    found = concurrent_processes.note_concurrent(found)
+    return sorted(found, key=lambda timeline: (timeline.rank is None, timeline.rank))
+
+
+def read_telemetry(recording: Path) -> Telemetry | None:
+    """What the monitor wrote, whole or cut; None where there is nothing."""
+    load = catalog.plugin_module("sources", "replay").load
+    try:
+        found: Telemetry = load(recording / TELEMETRY)
+    except InputError:
+        return None
+    return found
+
+
+def _read_timeline(path: Path) -> Timeline | None:
+    try:
+        return read_process(path)
+    except BrokenTraceError:
+        return None  # it trained too short a time to leave anything
+
+
+def _run_info(recording: Path, timelines: list[Timeline]) -> RunInfo:
+    told = _read_probe_facts(recording)
+    worlds = [timeline.world_size or 0 for timeline in timelines]
+    return RunInfo(
+        id=told.get("id") or recording.parent.name,
+        command=told.get("command"),
+        folder=told.get("folder"),
+        started=told.get("started"),
+        duration_s=told.get("duration_s"),
+        exit_status=told.get("exit_status"),
+        framework="pytorch",
+        ranks=max(*worlds, len(timelines)),
+        hosts=sorted({timeline.hostname for timeline in timelines if timeline.hostname}),
+        whyidle=__version__,
+        sources=[Path(timeline.source.path).name for timeline in timelines],
+    )

@@ -1,0 +1,123 @@
+"""Hands the signals that reach us on to a watched command, each of them once.
+
+A signal sent to us alone must be passed on. One that was sent to the whole process group (Ctrl-C in
+a terminal, ``timeout``, a batch system) has reached the command already; a second one would make it
+give up its clean end. The two look the same from inside a handler, so a listener, a process of the
+same group, says whether it was meant as well.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+PATIENCE_S = 0.1
+"""how long to wait for the listener before a signal counts as ours alone"""
+SAME_S = 0.5
+"""what the listener heard within this time is the same signal"""
+_HEARD = struct.Struct("qd")
+_LISTENER = """
+import os, signal, struct, sys, time
+def heard(number, frame):
+    os.write(1, struct.pack("qd", number, time.monotonic()))
+for number in map(int, sys.argv[1:]):
+    signal.signal(number, heard)
+os.read(0, 1)
+"""
+
+
+class SignalRelay:
+    """Receives signals from its making on, and passes them on once there is a command."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._waiting: list[int] = []
+        self._listener: subprocess.Popen[bytes] | None = None
+        self._last: dict[int, float] = {}
+
+    def start_relaying(self, child: subprocess.Popen[bytes], numbers: list[int]) -> None:
+        """Pass signals on to ``child`` from now on, those first that have come already."""
+        with suppress(OSError):
+            self._listener = subprocess.Popen(
+                [sys.executable, "-ISc", _LISTENER, *map(str, numbers)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+            )
+            if self._listener.stdout is not None:
+                os.set_blocking(self._listener.stdout.fileno(), False)
+        self._child = child
+        while self._waiting:
+            self._send_signal(self._waiting.pop(0))
+
+    def receive_signal(self, number: int, frame: FrameType | None) -> None:
+        """A signal came."""
+        del frame
+        child = self._child
+        if child is None:
+            self._waiting.append(number)
+        elif child.poll() is None and not (_same_group(child) and self._was_delivered(number)):
+            self._send_signal(number)
+
+    def stop_relaying(self) -> None:
+        """The command has ended."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.kill()
+            listener.communicate()
+
+    def _send_signal(self, number: int) -> None:
+        if self._child is not None:
+            self._child.send_signal(number)
+
+    def _was_delivered(self, number: int) -> bool:
+        """Whether the listener got this signal too. ``timeout`` sends two copies, one to us and one
+        to the group, which the listener gets only once: what it heard counts for both."""
+        now = time.monotonic()
+        while True:  # a second signal may be handled, and the record read, amid the waiting
+            if abs(self._last.get(number, -SAME_S) - now) < SAME_S:
+                return True
+            listener, left = self._listener, now + PATIENCE_S - time.monotonic()
+            if listener is None or listener.stdout is None or left <= 0:
+                return False
+            if not select.select([listener.stdout], [], [], left)[0]:
+                continue
+            record = listener.stdout.read(_HEARD.size)
+            if record == b"":  # it had no time to get ready: what ended it?
+                return listener.wait() == -number
+            if record:
+                heard, moment = _HEARD.unpack(record)
+                self._last[heard] = moment
+
+
+@contextmanager
+def relay_signals() -> Iterator[tuple[SignalRelay, list[int]]]:
+    """Receive signals for as long as the block runs. Those ignored before stay ignored, by the
+    command too (``nohup``); the others are at their default in it."""
+    made = SignalRelay()
+    known = [getattr(signal, name) for name in PASSED_ON if hasattr(signal, name)]
+    numbers = [number for number in known if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, made.receive_signal) for number in numbers}
+    try:
+        yield made, [int(number) for number in numbers]
+    finally:
+        made.stop_relaying()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _same_group(child: subprocess.Popen[bytes]) -> bool:
+    try:
+        return os.getpgid(child.pid) == os.getpgrp()
+    except (OSError, AttributeError):
+        return False

@@ -1,0 +1,132 @@
+"""All processes of an arm, seen from outside: what they hold in memory, read from disk, and take of
+the machine's cores."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import psutil
+
+EVERY_S, COUNT_S, LIST_S = 0.1, 0.5, 1.0
+"""time between samples, between those that count CPU time, and between looks for new processes,
+which cost more"""
+MOST = 0.01
+"""of a core, what looking may take: of many processes there are fewer samples"""
+_SPENT = ("user", "nice", "system", "irq", "softirq", "steal")
+
+
+class TreeSample(NamedTuple):
+    """At a time of the clock that all processes share (ns): bytes of memory that are a process's
+    own (neither files nor shared memory), of all of them; bytes that were fetched from storage so
+    far, not from memory; CPU time that they have used so far, and that the whole machine has, both
+    0 where they were not read along: that is not needed as often."""
+
+    time_ns: int
+    own: int
+    fetched: int
+    cpu_s: float = 0.0
+    machine_s: float = 0.0
+
+
+class ProcessTree:
+    """The processes that one has started, and those that these have."""
+
+    def __init__(self, pid: int) -> None:
+        self.samples: list[TreeSample] = []
+        self._pid = pid
+        self._listed, self._counted = -LIST_S, -COUNT_S
+        self._due = 0.0
+        self._each: list[psutil.Process] = []
+        self._fetched: dict[psutil.Process, int] = {}
+        self._used: dict[psutil.Process, tuple[float, float]] = {}
+        """by itself, and by children that it has waited for"""
+
+    def take_sample(self) -> None:
+        """Take a sample, where it is time for one."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        cpu = time.thread_time()
+        if now - self._listed >= LIST_S:
+            self._listed = now
+            with suppress(psutil.Error, OSError):
+                root = psutil.Process(self._pid)
+                self._each = [root, *root.children(recursive=True)]
+        own = sum(map(self._own_memory, self._each))
+        fetched, used = sum(self._fetched.values()), (0.0, 0.0)
+        if now - self._counted >= COUNT_S:
+            self._counted = now
+            used = self._cpu_time(), _machine_s()
+        self.samples.append(TreeSample(time.perf_counter_ns(), own, fetched, *used))
+        self._due = now + max(EVERY_S, (time.thread_time() - cpu) / MOST)
+
+    def _own_memory(self, process: psutil.Process) -> int:
+        """What a process holds by itself; what it has fetched is noted, for it may be gone soon."""
+        try:
+            told = process.memory_info()
+            with suppress(psutil.Error, OSError, AttributeError):  # not told by every system
+                self._fetched[process] = process.io_counters().read_bytes
+        except (psutil.Error, OSError):
+            return 0
+        return int(told.rss - getattr(told, "shared", 0))
+
+    def _cpu_time(self) -> float:
+        """CPU time of all processes; what those have used that are gone is known from before. Those
+        that come and go between two looks, as compilers do, count when they were waited for."""
+        for process in self._each:
+            with suppress(psutil.Error, OSError):
+                times = process.cpu_times()
+                waited = (
+                    getattr(times, "children_user", 0.0),
+                    getattr(times, "children_system", 0.0),
+                )
+                self._used[process] = times.user + times.system, sum(waited)
+        gone = self._used.keys() - set(self._each)
+        known = sum(sum(self._used[process]) for process in gone)
+        waited_for = sum(waited for _, waited in self._used.values())
+        return sum(own for own, _ in self._used.values()) + max(waited_for - known, 0.0)
+
+
+def _machine_s() -> float:
+    """CPU time that was spent on all cores so far, by whomever: what a host gave to other machines
+    counts; 0 where the system does not tell."""
+    try:
+        times = psutil.cpu_times()
+    except (psutil.Error, OSError):
+        return 0.0
+    return float(sum(getattr(times, name, 0.0) for name in _SPENT))
+
+
+def fetched_bytes(samples: Sequence[TreeSample], begin_ns: int, end_ns: int) -> int:
+    """What was fetched from storage between two moments."""
+    if not samples:
+        return 0
+    first, last = _samples_around(samples, begin_ns, end_ns)
+    return last.fetched - first.fetched
+
+
+def others_cores(samples: Sequence[TreeSample], begin_ns: int, end_ns: int) -> float | None:
+    """How many cores programs other than the job's took on average between two moments; None where
+    the machine does not tell."""
+    counted = [sample for sample in samples if sample.machine_s]
+    if not counted:
+        return None
+    first, last = _samples_around(counted, begin_ns, end_ns)
+    passed_s = (last.time_ns - first.time_ns) / 1e9
+    whole_s = last.machine_s - first.machine_s
+    if passed_s <= 0.0 or whole_s <= 0.0:
+        return None
+    return max(whole_s - (last.cpu_s - first.cpu_s), 0.0) / passed_s
+
+
+def _samples_around(
+    samples: Sequence[TreeSample], begin_ns: int, end_ns: int
+) -> tuple[TreeSample, TreeSample]:
+    """The last sample before, and the first one after."""
+    times = [sample.time_ns for sample in samples]
+    first = samples[max(bisect_left(times, begin_ns) - 1, 0)]
+    return first, samples[min(bisect_left(times, end_ns), len(samples) - 1)]

@@ -1,0 +1,129 @@
+"""Numbers and places for people. Absence is an en dash, never a zero."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whyidle.model.diagnosis import Consent, Evidence, Finding, Interval, Place, Predicted
+
+NONE = "–"
+CONSENTS: Final[dict[Consent, str]] = {
+    "none": "same numbers",
+    "rounding": "other rounding or random order",
+    "numerics": "other precision of numbers",
+    "convergence": "may change learning",
+}
+"""what a fix may change in the numbers"""
+_CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")
+
+
+def format_seconds(value: float | None) -> str:
+    """A duration with a fitting unit and three digits."""
+    if value is None:
+        return NONE
+    size = abs(value)
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if size >= scale * 0.9995:
+            return f"{format_digits(value / scale)} {unit}"
+    return f"{value * 1e9:.0f} ns" if value else "0 s"
+
+
+def format_digits(value: float) -> str:
+    """A number with three significant digits, without an exponent where it can be helped."""
+    if value == 0 or abs(value) >= 1e6 or abs(value) < 1e-3:
+        return f"{value:.3g}"
+    size = float(f"{abs(value):.3g}")
+    places = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+    return f"{value:,.{places}f}"
+
+
+def format_percent(share: float | None) -> str:
+    """A share (0-1) as percent; small but present shares do not become 0."""
+    if share is None:
+        return NONE
+    if 0 < share < 0.001:
+        return "<0.1%"
+    return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"
+
+
+def format_interval(lost: Interval) -> str:
+    """A share's interval in percent."""
+    low, high = format_percent(lost.low), format_percent(lost.high)
+    return high if low == high else f"{low.removesuffix('%')} to {high}"
+
+
+def overlap_remark(finding: Finding) -> str:
+    """What is to be said beside a finding's cost where a fix at best wins time, too, that stands in
+    the figures of something else."""
+    return (
+        "; a fix may win more, of time that is counted elsewhere" if finding.exceeds_bucket else ""
+    )
+
+
+def format_speedup(predicted: Predicted | None) -> str:
+    """A predicted speed-up with its interval."""
+    if predicted is None:
+        return NONE
+    return f"{format_factor(predicted.speedup)}×{format_bracketed(predicted.low, predicted.high)}"
+
+
+def format_method(predicted: Predicted) -> str:
+    """What a prediction was made by, without the codes that only our own sources explain."""
+    return _CODES.sub("", predicted.method)
+
+
+def format_bracketed(low: float, high: float, more: str = "") -> str:
+    """An interval of factors behind their middle, with ``more`` after it; without the numbers where
+    they would be the same."""
+    ends = [format_factor(low), format_factor(high)]
+    parts = [" to ".join(ends) if ends[0] != ends[1] else "", more]
+    told = ", ".join(part for part in parts if part)
+    return f" ({told})" if told else ""
+
+
+def format_factor(value: float) -> str:
+    """How many times as fast: two places, fewer where they would feign precision."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
+
+
+def is_uninformative(low: float, high: float) -> bool:
+    """Whether the ends of an interval are so far apart that they say nothing."""
+    return high > 100 * max(low, 0.01)
+
+
+def format_place(where: Place) -> str:
+    """``file.py:12 in function (rank 3)``, as far as known."""
+    spot = f"{where.file}:{where.line}" if where.file and where.line else where.file or ""
+    parts = [spot, f"{'in ' if spot else ''}{where.function}" if where.function else ""]
+    parts.append(f"(rank {where.rank})" if where.rank is not None else "")
+    return " ".join(part for part in parts if part) or "place not recorded"
+
+
+def format_evidence(evidence: Evidence) -> str:
+    """An evidence's value with its unit."""
+    value, unit = evidence.value, "" if evidence.unit == "1" else evidence.unit or ""
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        return f"{value} {unit}".strip()
+    if unit in ("ratio", "share"):
+        return format_percent(value)
+    if unit == "s":
+        return format_seconds(value)
+    if unit == "bytes":
+        return format_bytes(value)
+    if unit == "B/s":
+        return f"{format_bytes(value)}/s"
+    text = f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else format_digits(value)
+    return f"{text} {unit}".strip()
+
+
+def format_bytes(value: float | None) -> str:
+    """Bytes in decimal units."""
+    if value is None:
+        return NONE
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(value) >= scale:
+            return f"{format_digits(value / scale)} {unit}"
+    return f"{value:.0f} B"

@@ -1,0 +1,127 @@
+"""A page of terminal text: wrapped with hanging indents, coloured or plain ASCII, and never an
+escape sequence or control character of a recording."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from typing import Final, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Colours = Literal["truecolor", "256", "standard"]
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
+_ASCII: Final = str.maketrans(
+    {"×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "·": "|", "→": "->", "≥": ">=", "≤": "<="}
+    | {"█": "#", "±": "+-", "“": '"', "”": '"', "’": "'"}
+)
+MARGIN: Final = 1
+"""columns that stay free on the right"""
+WHOLE: Final = 120
+"""columns up to which a word is never broken"""
+LONGEST: Final = 400
+"""characters of one text; C++ kernel names go into the thousands"""
+PROSE: Final = 10_000
+"""the same of a text that we have written"""
+
+
+def clean_text(text: str, most: int = LONGEST) -> str:
+    """One line of printable text. Recordings come from strangers: an escape sequence in a kernel
+    name must not reach the terminal."""
+    line = _CONTROL.sub(" ", text)
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _split_words(body: Text, room: int) -> Iterator[Text]:
+    for word in body.split(" "):
+        whole = word.cell_len <= max(room, WHOLE)
+        yield from (word,) if whole else word.divide(range(room, len(word), room))
+
+
+def _wrap_rows(body: Text, room: int) -> list[Text]:
+    """Rows of at most ``room`` columns, except that a path or a call that is longer than a row
+    stays whole: broken in two it could be neither clicked nor pasted."""
+    rows: list[Text] = []
+    for word in _split_words(body, room):
+        joined = Text(" ").join([rows[-1], word]) if rows else word
+        if rows and joined.cell_len <= room:
+            rows[-1] = joined
+        else:
+            rows.append(word)
+    return rows
+
+
+def limit_rows(label: str, texts: list[str], most: int | None) -> list[tuple[str, str]]:
+    """Rows with the label on the first, and a count of what was left out on the last."""
+    shown = texts if most is None else texts[:most]
+    rows = [(label if i == 0 else "", text) for i, text in enumerate(shown)]
+    if len(texts) > len(shown):
+        rows[-1] = (rows[-1][0], f"{rows[-1][1]} (and {len(texts) - len(shown)} more)")
+    return rows
+
+
+class Page:
+    """Collects lines. Without ``colours`` it is plain ASCII, as far as the words allow.
+
+    Args:
+        width: columns.
+        colours: what the terminal can show; None is plain text.
+    """
+
+    def __init__(self, width: int, colours: Colours | None) -> None:
+        self.width = width
+        self.plain = colours is None
+        self._out = StringIO()
+        self._console = Console(
+            file=self._out,
+            width=width,
+            color_system=colours,
+            force_terminal=not self.plain,
+            highlight=False,
+            emoji=False,
+            markup=False,
+            legacy_windows=False,
+        )
+
+    def styled_text(self, value: str, style: str = "", most: int = LONGEST) -> Text:
+        """Cleaned text, in a style where there are colours; ``most`` characters of it."""
+        line = clean_text(value, most)
+        return Text(
+            line.translate(_ASCII) if self.plain else line, style="" if self.plain else style
+        )
+
+    def write_paragraph(self, *parts: Text, head: Text | None = None, indent: int = 0) -> None:
+        """Write parts as one paragraph behind ``head``, wrapped under itself."""
+        first = Text(" " * indent) + (head or Text())
+        room = max(self.width - first.cell_len - MARGIN, 16)
+        rest = Text(" " * first.cell_len)
+        body = Text().join(parts)
+        for number, row in enumerate(_wrap_rows(body, room) or [Text()]):
+            row.rstrip()
+            self._console.print((rest if number else first) + row, soft_wrap=True, end="\n")
+
+    def write_row(self, row: Text) -> None:
+        """Write one row that is made to measure."""
+        self._console.print(row, soft_wrap=True)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+        """Write rows under headings; only the last column is wrapped."""
+        table = Table(box=None, pad_edge=False, header_style="" if self.plain else "dim")
+        for number, heading in enumerate(columns, 1):
+            table.add_column(heading, overflow="fold", no_wrap=number < len(columns))
+        for row in rows:
+            table.add_row(*row)
+        self._console.print(table)
+
+    def write_blank_line(self) -> None:
+        """An empty line."""
+        self._out.write("\n")
+
+    def page_text(self) -> str:
+        """The whole page; no line ends in blanks."""
+        lines = self._out.getvalue().split("\n")
+        return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,134 @@
+"""Says what a file that is no trace looks like, and what to do with it instead."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from whyidle.errors import BrokenTraceError, InputError, NotATraceError
+from whyidle.importers._byte_stream import ByteStream
+
+HEAD_BYTES = 1 << 16
+_EXPORT = "Export a trace with prof.export_chrome_trace('trace.json.gz')."
+_SNAPSHOT = (
+    "A memory snapshot says what filled the memory, not why the device idles: view it at "
+    "pytorch.org/memory_viz, and export a trace with prof.export_chrome_trace('trace.json.gz')."
+)
+_TRAINING = "Record the training with torch.profiler, and pass the trace."
+
+# what it looks like, how it begins, what to do
+_MAGIC: tuple[tuple[str, bytes, str], ...] = (
+    (
+        "an SQLite database, such as an Nsight Systems export",
+        rb"SQLite format 3\0",
+        "Record with torch.profiler instead, or pass the PyTorch trace of the same run.",
+    ),
+    (
+        "an HTML page",
+        rb"\s*<(?i:!doctype html|html|head|script)",
+        "Download the file itself, not its page.",
+    ),
+    ("an XML document", rb"\s*<\?xml", _EXPORT),
+    ("a PDF document", rb"%PDF-", _EXPORT),
+    (
+        "an image",
+        rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF....WEBP|BM......\0\0",
+        "Pass the trace behind the picture.",
+    ),
+    ("a Parquet file", rb"PAR1", _EXPORT),
+    ("a NumPy array", rb"\x93NUMPY", _EXPORT),
+    ("an HDF5 file", rb"\x89HDF\r\n", _EXPORT),
+    ("a safetensors checkpoint", rb'.{8}\{"', _TRAINING),
+    ("a Python pickle, such as a memory snapshot or a checkpoint", rb"\x80[\x02-\x05]", _SNAPSHOT),
+    (
+        "a 7z, xz, zstd or bzip2 archive",
+        rb"7z\xbc\xaf|\xfd7zXZ|\x28\xb5\x2f\xfd|BZh[1-9]",
+        "Unpack it first.",
+    ),
+    ("a tar archive", rb"(?s:.{257}ustar)", "Unpack it first, and pass the folder."),
+    ("a zip archive inside", rb"PK\x03\x04", "Unpack it first."),
+    ("a program or a library", rb"\x7fELF|MZ|\xcf\xfa\xed\xfe", _TRAINING),
+    ("an Nsight Compute report", rb"NVR\0", "Pass a PyTorch trace of the same run."),
+    ("a TensorBoard event file", rb"(?s:.{8}.{4}.{0,24}brain\.Event:)", _EXPORT),
+    (
+        "an XPlane profile of JAX or TensorFlow",
+        rb"(?s:\n.{1,5}\x08?.{0,40}(?:/host:|/device:|Task Environment))",
+        "Pass a PyTorch trace; JAX and TensorFlow profiles cannot be read yet.",
+    ),
+)
+_JSON: tuple[tuple[str, bytes, str], ...] = (
+    ("a speedscope profile", rb'speedscope\.app|"\$schema"[^}]*speedscope', _EXPORT),
+    ("a V8 CPU profile", rb'"nodes"\s*:\s*\[\s*\{\s*"id"|"startTime".*"samples"', _EXPORT),
+    ("a memory snapshot", rb'"(?:segments|device_traces|blocks_by_segment)"', _SNAPSHOT),
+    ("a diagnosis of whyidle itself", rb'"whyidle/', "Render it with `whyidle report`."),
+    ("a notebook", rb'"(?:nbformat|cells)"\s*:', _EXPORT),
+    ("a model's configuration", rb'"(?:model_type|architectures|hidden_size)"\s*:', _TRAINING),
+)
+_TEXT: tuple[tuple[str, bytes, str], ...] = (
+    (
+        "nvidia-smi output",
+        rb"NVIDIA-SMI|utilization\.gpu|temperature\.gpu|power\.draw|(?m:^# gpu\s+(?:pwr|sm))",
+        "It says that the GPU idles, not why: record the training with torch.profiler.",
+    ),
+    ("a Python script", rb"(?m:^(?:import|from|def|class) \w+)", _TRAINING),
+    ("a table of comma-separated values", rb"^[^\n{}\[\]]*,[^\n]*\r?\n[^\n]*,", _EXPORT),
+)
+
+
+def identify_file(head: bytes) -> tuple[str, str]:
+    """(what the bytes look like, what to do next) for a file that is no trace."""
+    if not head:
+        return "empty", "Let the profiler finish writing it, or record it again."
+    for what, pattern, hint in _MAGIC:
+        if re.match(pattern, head, re.DOTALL):
+            return what, hint
+    if not any(head):
+        return "full of zero bytes, as after a crash or a full disk", "Record the trace again."
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text[:1] in (b"{", b"["):
+        return next(
+            ((what, hint) for what, pattern, hint in _JSON if re.search(pattern, text)),
+            ("JSON of another kind", _EXPORT),
+        )
+    for what, pattern, hint in _TEXT:
+        if re.search(pattern, head[:8192]):
+            return what, hint
+    return _bytes_or_prose(head[:4096])
+
+
+def _bytes_or_prose(head: bytes) -> tuple[str, str]:
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "UTF-16 text", "Save it as UTF-8."
+    printable = sum(byte >= 32 or byte in b"\t\r\n\x1b" for byte in head)
+    if printable < 0.95 * len(head):
+        return "a binary file of a kind we do not know", _EXPORT
+    return "a plain-text log", _TRAINING
+
+
+def head_of(path: Path, member: str | None = None) -> bytes:
+    """The first decompressed bytes; fewer where compression is damaged.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    stream = ByteStream(path, member)
+    try:
+        return stream.read(HEAD_BYTES)
+    finally:
+        stream.close()
+
+
+def not_a_trace(path: Path, member: str | None, broken: str | None) -> InputError:
+    """The error for a file in which there is no event list."""
+    shown = f"{path}!{member}" if member else str(path)
+    head = head_of(path, member)
+    begun = re.search(rb'"(?:schemaVersion|deviceProperties|distributedInfo)"', head)
+    if begun or (broken and head[:1] in (b"", b"{", b"[")):
+        return BrokenTraceError(
+            f"No event could be read from {shown}.",
+            why=f"{broken[0].upper()}{broken[1:]}." if broken else "It ends before its event list.",
+            hint="Copy the file again, or let the profiler finish before copying it.",
+        )
+    what, hint = identify_file(head)
+    why = "It is empty." if what == "empty" else f"It looks like {what}."
+    return NotATraceError(f"{shown} is not a PyTorch profiler trace.", why=why, hint=hint)

@@ -1,0 +1,160 @@
+"""Finds the recordings in what a user passes: files, zips, folders of ranks."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from whyidle.errors import InputError, NotATraceError
+from whyidle.importers import kineto
+from whyidle.importers._file_identification import head_of
+from whyidle.importers._trace_header import rank_in_names
+from whyidle.model.plugin import Importer
+
+Origin = tuple[Path, str | None]
+"""a file, and the member's name where the file is a zip"""
+
+DEPTH = 3
+"""how deep a folder is searched: ``run/rank_0/trace.json`` lies at 2"""
+MOST_FILES = 4096
+_NAMES = re.compile(r"\.(json|trace|gz|zip)$", re.IGNORECASE)
+_SURELY = re.compile(r"\.pt\.trace\.json(\.gz)?$")
+
+
+def find_recordings(*paths: Path, importers: Sequence[Importer] = ()) -> list[Origin]:
+    """Every recording among the paths, ranks in order. A file that is named directly is taken
+    at its word; in folders and zips only what looks like a trace, or like a recording that one of
+    the ``importers`` of other packages reads.
+
+    Raises:
+        InputError: a path does not exist, or nothing usable is in it; the message says what is.
+    """
+    found: dict[Origin, None] = {}
+    for path in paths:
+        found |= dict.fromkeys(_expand_path(path, importers))
+    return list(found)
+
+
+def find_importer(path: Path, member: str | None, importers: Sequence[Importer]) -> Importer | None:
+    """Which of the importers of other packages reads a file; None: our own are to read it."""
+    name = (member or path.name).lower()
+    named = [one for one in importers if name.endswith(tuple(one.SUFFIXES))]
+    try:
+        head = head_of(path, member) if named else b""
+    except InputError:
+        return None
+    return next((one for one in named if one.sniff(head)), None)
+
+
+def _expand_path(path: Path, importers: Sequence[Importer]) -> list[Origin]:
+    if not path.exists():
+        raise InputError(f"{path} does not exist.", hint="Check the path.")
+    if path.is_dir():
+        return _in_folder(path, importers)
+    zipped = path.is_file() and zipfile.is_zipfile(path)  # a pipe must not be waited for
+    return _in_zip(path, importers) if zipped else [(path, None)]
+
+
+def _in_folder(folder: Path, importers: Sequence[Importer]) -> list[Origin]:
+    files = _walk_folder(folder, DEPTH)
+    found: list[Origin] = []
+    for file in _without_twins(file for file in files if _named(file.name, importers)):
+        if zipfile.is_zipfile(file):
+            found += _zip_members(file, importers)
+        elif _is_trace(file, None, importers):
+            found.append((file, None))
+    if not found:
+        raise NotATraceError(
+            f"There is no PyTorch profiler trace in this folder: {folder.resolve()}",
+            why=f"It holds {_describe_folder(file.name for file in files)}.",
+            hint="Pass the folder that tensorboard_trace_handler or export_chrome_trace wrote to.",
+        )
+    return sorted(found, key=_sort_key)
+
+
+def _walk_folder(folder: Path, depth: int) -> list[Path]:
+    """The regular files, at most so deep and so many; hidden folders and dead links left out."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"Cannot read {folder}.", why=f"{error.strerror}.") from error
+    files = [entry for entry in entries if entry.is_file()]
+    for entry in entries:
+        deeper = depth > 0 and entry.is_dir() and not entry.is_symlink()
+        if deeper and not entry.name.startswith(".") and len(files) < MOST_FILES:
+            files += _walk_folder(entry, depth - 1)
+    return files[:MOST_FILES]
+
+
+def _without_twins(files: Iterable[Path]) -> list[Path]:
+    """Where a trace lies both packed and unpacked, the unpacked one."""
+    listed = list(files)
+    names = set(listed)
+    return [file for file in listed if file.suffix != ".gz" or file.with_suffix("") not in names]
+
+
+def _named(name: str, importers: Sequence[Importer]) -> bool:
+    endings = tuple(ending for one in importers for ending in one.SUFFIXES)
+    return bool(_NAMES.search(name)) or name.lower().endswith(endings)
+
+
+def _is_trace(file: Path, member: str | None, importers: Sequence[Importer]) -> bool:
+    if find_importer(file, member, importers) is not None:
+        return True
+    try:
+        head = head_of(file, member)
+    except InputError:
+        return False
+    return kineto.sniff(head) or bool(head and _SURELY.search(member or file.name))
+
+
+def _in_zip(path: Path, importers: Sequence[Importer]) -> list[Origin]:
+    members = _zip_members(path, importers)
+    if members:
+        return sorted(members, key=_sort_key)
+    names = _zip_names(path)
+    checkpoint = any(name.endswith("data.pkl") for name in names)
+    raise NotATraceError(
+        f"There is no PyTorch profiler trace in {path}.",
+        why="It looks like a PyTorch checkpoint."
+        if checkpoint
+        else f"It holds {_describe_folder(names)}.",
+        hint="Pass a zip of the traces that the profiler exported.",
+    )
+
+
+def _zip_names(path: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [info.filename for info in archive.infolist() if not info.is_dir()]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise InputError(
+            f"Cannot read {path}.", why=f"The zip is damaged: {error}.", hint="Copy it again."
+        ) from error
+
+
+def _zip_members(path: Path, importers: Sequence[Importer]) -> list[Origin]:
+    names = [name for name in _zip_names(path)[:MOST_FILES] if not name.startswith("__MACOSX/")]
+    named = (name for name in names if _named(name, importers))
+    return [(path, name) for name in named if _is_trace(path, name, importers)]
+
+
+def _describe_folder(names: Iterable[str]) -> str:
+    """A folder's content in a few words."""
+    listed = list(names)
+    if not listed:
+        return "no files"
+    shown, more = ", ".join(listed[:5]), len(listed) - 5
+    return f"{shown} and {more} more file{'s' * (more > 1)}" if more > 0 else shown
+
+
+def _sort_key(origin: Origin) -> tuple[int, list[tuple[int, str]]]:
+    """By rank where names say it, then by name with numbers in their natural order."""
+    path, member = origin
+    text = f"{path}/{member or ''}"
+    rank, _ = rank_in_names((*path.parts[-3:], *(member or "").split("/")))
+    parts = re.findall(r"\d{1,18}|\D+", text)
+    natural = [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+    return (1 << 31 if rank is None else rank), natural

@@ -1,0 +1,80 @@
+"""A keyword more in a call, laid out as the arguments around it are."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from whyidle.patches._source_tree import parse_expression
+
+_NOTHING = cst.SimpleWhitespace("")
+_Space = cst.BaseParenthesizableWhitespace
+
+
+def with_keyword(call: cst.Call, name: str, code: str) -> cst.Call:
+    """The call with ``name=code`` behind its last argument, or before its first ``**``."""
+    new = cst.Arg(
+        keyword=cst.Name(name),
+        value=parse_expression(code),
+        equal=cst.AssignEqual(_NOTHING, _NOTHING),
+    )
+    args = list(call.args)
+    at = next((i for i, arg in enumerate(args) if arg.star == "**"), len(args))
+    if not args:
+        return call.with_changes(args=[new])
+    if at < len(args):
+        return call.with_changes(args=_insert_before(call, args, at, new))
+    return call.with_changes(args=_insert_after(call, args, new))
+
+
+def _insert_before(call: cst.Call, args: list[cst.Arg], at: int, new: cst.Arg) -> list[cst.Arg]:
+    comma = cst.Comma(whitespace_after=_without_comment(_space_before(call, args, at)))
+    if isinstance(comma.whitespace_after, cst.SimpleWhitespace):
+        comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    return [*args[:at], new.with_changes(comma=comma), *args[at:]]
+
+
+def _insert_after(call: cst.Call, args: list[cst.Arg], new: cst.Arg) -> list[cst.Arg]:
+    """What stands between the last argument and the bracket stays there; a comment on the last
+    argument's line stays with it."""
+    last = args[-1]
+    trailing = isinstance(last.comma, cst.Comma)
+    end = (
+        last.comma.whitespace_after
+        if isinstance(last.comma, cst.Comma)
+        else last.whitespace_after_arg
+    )
+    between = _space_before(call, args, len(args) - 1)
+    if isinstance(between, cst.ParenthesizedWhitespace) and isinstance(
+        end, cst.ParenthesizedWhitespace
+    ):
+        gap: _Space = _without_comment(between).with_changes(first_line=end.first_line)
+        end = _without_comment(end).with_changes(empty_lines=end.empty_lines)
+    elif isinstance(end, cst.ParenthesizedWhitespace) and end.first_line.comment is not None:
+        gap, end = end, _NOTHING
+    elif isinstance(between, cst.ParenthesizedWhitespace):
+        gap = _without_comment(between)
+    else:
+        gap = cst.SimpleWhitespace(" ")
+    before = last.comma.whitespace_before if isinstance(last.comma, cst.Comma) else _NOTHING
+    last = last.with_changes(
+        comma=cst.Comma(whitespace_before=before, whitespace_after=gap),
+        whitespace_after_arg=_NOTHING,
+    )
+    if trailing:
+        new = new.with_changes(comma=cst.Comma(whitespace_after=end))
+    else:
+        new = new.with_changes(whitespace_after_arg=end)
+    return [*args[:-1], last, new]
+
+
+def _space_before(call: cst.Call, args: list[cst.Arg], at: int) -> _Space:
+    if at == 0:
+        return call.whitespace_before_args
+    comma = args[at - 1].comma
+    return comma.whitespace_after if isinstance(comma, cst.Comma) else _NOTHING
+
+
+def _without_comment(space: _Space) -> _Space:
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        return space
+    return space.with_changes(first_line=cst.TrailingWhitespace(), empty_lines=[])

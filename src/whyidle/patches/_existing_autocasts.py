@@ -1,0 +1,105 @@
+"""Autocasts that a program has already: which of them are for training, and whether they are on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from whyidle.model.patch import KnobChange, Rewrite
+from whyidle.patches._call_layout import with_keyword
+from whyidle.patches._double_star import double_star_values
+from whyidle.patches._keyword_argument import Keyword, argument_value, current_value
+from whyidle.patches._keyword_setter import KeywordSetter
+from whyidle.patches._source_tree import NO_LITERAL, SourceTree
+from whyidle.patches._statement_edits import torch_name
+from whyidle.patches._training_loops import called_method
+from whyidle.patches._value_origin import find_origin
+
+AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
+OLDER = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
+KEPT_FULL = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
+"""what PyTorch refuses to compute under autocast, but on CPUs"""
+DTYPE = Keyword("dtype", None, position=1)
+
+
+def find_autocasts(source: SourceTree) -> list[cst.Call]:
+    """Those in a function, or in a loop, that has a backward pass, and those that are kept under a
+    name for all of a script that trains. Whoever evaluates, or keeps a layer in full precision, has
+    others; so has whoever leaves one for some lines."""
+    calls = source.calls_of((*AUTOCAST, *OLDER))
+    return [
+        call
+        for call in calls
+        if _is_for_training(source, call) and not _is_nested(source, call, calls)
+    ]
+
+
+def _is_for_training(source: SourceTree, call: cst.Call) -> bool:
+    scope = source.enclosing_node(call, cst.For, cst.While, cst.FunctionDef) or source.module
+    return any(called_method(each) == "backward" for each in source.nodes_inside(cst.Call, scope))
+
+
+def _is_nested(source: SourceTree, call: cst.Call, calls: list[cst.Call]) -> bool:
+    statement = source.enclosing_node(call, cst.With)
+    while statement is not None:
+        statement = source.enclosing_node(statement, cst.With)
+        items = statement.items if isinstance(statement, cst.With) else ()
+        if any(item.item in calls for item in items):
+            return True
+    return False
+
+
+def turned_on(source: SourceTree, change: KnobChange, calls: list[cst.Call]) -> Rewrite:
+    """Autocasts that are plainly off go on, with the type of the change: their own, where they name
+    none, may need a gradient scaler. One that is on has to have that type already."""
+    on = KeywordSetter(source, Keyword("enabled", True), replace(change, value=True, was=None))
+    for call in calls:
+        older = source.qualified_names(call.func) <= set(OLDER)
+        on.keyword = Keyword("enabled", True, position=0 if older else 2)
+        value = current_value(source, call, on.keyword, change.options)
+        known = double_star_values(source, call)
+        dtype = argument_value(call, DTYPE) or (known.keys.get(DTYPE.name) if known else None)
+        has = dtype is not None and source.qualified_names(dtype) == {f"torch.{change.value}"}
+        if value is True and has:
+            on.edits.done = True
+        elif value is True:
+            on.leave_call(call, f"has {source.code_of(call)} already")
+        elif value is NO_LITERAL:
+            on.set_keyword([call])  # says what decides instead
+        elif reason := explain_unsuitable(source, change.device):
+            on.edits.why.append(reason)
+        elif torch := torch_name(source):
+            _turn_on(source, on, call, dtype, f"{torch}.{change.value}")
+        else:
+            on.leave_call(call, "is in a file without `import torch`")
+    return on.edits.rewrite_file(source)
+
+
+def _turn_on(
+    source: SourceTree,
+    on: KeywordSetter,
+    call: cst.Call,
+    dtype: cst.BaseExpression | None,
+    code: str,
+) -> None:
+    """A constant that decides over more than this, as over a gradient scaler, stays as it is."""
+    value = argument_value(call, on.keyword)
+    found = find_origin(source, value) if value is not None else None
+    if value is not None and found is not None and found.others:
+        on.edits.replace_expression(value, "True")
+    else:
+        on.set_keyword([call])
+    if dtype is None:
+        on.edits.changes[call] = lambda new: with_keyword(new, DTYPE.name, code)
+    else:
+        on.edits.replace_expression(dtype, code)
+
+
+def explain_unsuitable(source: SourceTree, device: str) -> str:
+    """Why nothing of a file may run under autocast; empty where nothing is seen."""
+    calls = source.calls_of(KEPT_FULL) if device != "cpu" else []
+    if not calls:
+        return ""
+    said = source.code_of(calls[0].func)
+    return f"line {source.line_of(calls[0])} has {said}, which must not run under autocast"

@@ -1,0 +1,198 @@
+"""Sets a keyword argument of calls: at the call, or where its value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import libcst as cst
+
+from whyidle.model.knobs import as_python
+from whyidle.model.patch import KnobChange, Rewrite
+from whyidle.patches._call_layout import with_keyword
+from whyidle.patches._double_star import DoubleStar, double_star_values
+from whyidle.patches._keyword_argument import Keyword, argument_value, current_value
+from whyidle.patches._source_tree import NO_LITERAL, Changes, SourceTree, parse_expression
+from whyidle.patches._value_origin import Origin, find_origin, flags_of, given_option
+
+UNCHANGED = "was not changed in the trials"
+SHARED = f"takes the same option, and {UNCHANGED}"
+
+
+@dataclass(slots=True)
+class FileEdits:
+    """What is to be changed in one file, and what was left."""
+
+    changes: dict[cst.CSTNode, Callable[[Any], Any]] = field(default_factory=dict)
+    done: bool = False
+    why: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def replace_expression(self, node: cst.CSTNode, code: str) -> None:
+        """Replace an expression; text stays in the quotes that it is in."""
+        new = parse_expression(code)
+        if isinstance(node, cst.SimpleString) and isinstance(new, cst.SimpleString):
+            quoted = node.quote[0]
+            if quoted not in new.raw_value and not node.prefix:
+                new = new.with_changes(value=f"{quoted}{new.raw_value}{quoted}")
+        self.changes[node] = lambda _: new
+        self.done = True
+
+    def rewrite_file(self, source: SourceTree) -> Rewrite:
+        """The file with these changes."""
+        changes: Changes = self.changes
+        return Rewrite(source.replace_nodes(changes), self.done, tuple(self.why), tuple(self.notes))
+
+
+Code = Callable[[cst.Call], "str | None"]
+"""what to write at a call, as an expression; None: leave this call alone"""
+
+
+@dataclass(slots=True)
+class KeywordSetter:
+    """Sets one keyword at several calls of a file."""
+
+    source: SourceTree
+    keyword: Keyword
+    change: KnobChange
+    edits: FileEdits = field(default_factory=FileEdits)
+    untried: set[cst.CSTNode] = field(default_factory=set)
+    unreached: list[cst.Call] = field(default_factory=list)
+
+    def tried_calls(self, calls: Sequence[cst.Call]) -> list[cst.Call]:
+        """The calls that made what the trials changed, where that is known; the others are left,
+        and so is what was made by no such call. Of a call that no trial has come to nothing speaks
+        against the setting, as it does of one that has left it."""
+        made = self.change.made
+        if made is None:
+            return list(calls)
+        found, seen = [], set()
+        for call in calls:
+            lines = made.keys() & set(self.source.lines_of(call))
+            seen |= lines
+            if lines and not any(made[line] for line in lines):
+                found.append(call)
+            elif why := next((made[line] for line in lines if made[line]), ""):
+                self._leave_untried(call, why)
+            else:
+                self.unreached.append(call)
+        for line in sorted(made.keys() - seen):
+            if not made[line]:
+                self.edits.why.append(f"line {line} makes one in a way that is not followed")
+        return found
+
+    def _leave_untried(self, call: cst.Call, why: str) -> None:
+        """Leave what the trials have left, and what its value comes from."""
+        if (found := self._value_origin(call)) is not None:
+            self.untried.add(found.node)
+        self.leave_call(call, f"was left as it is in the trials: {why}")
+
+    def _value_origin(self, call: cst.Call) -> Origin | None:
+        value = argument_value(call, self.keyword)
+        return find_origin(self.source, value) if value is not None else None
+
+    def _note_unreached(self, call: cst.Call) -> None:
+        """What has the new value already is nothing to tell of, nor is it what they changed."""
+        now = current_value(self.source, call, self.keyword, self.change.options)
+        if now != self.change.value or type(now) is not type(self.change.value):
+            found = self._value_origin(call)
+            shared = found is not None and found.node in self.edits.changes
+            what = SHARED if shared else UNCHANGED
+            self.edits.notes.append(f"line {self.source.line_of(call)} {what}")
+
+    def set_keyword(self, calls: Sequence[cst.Call], code: Code | None = None) -> Rewrite:
+        """Set the keyword at each of the calls. ``code`` is asked for each of them where the
+        setting itself is not what is to be written."""
+        for call in calls:
+            wanted = code(call) if code is not None else as_python(self.change.value)
+            if wanted is not None:
+                self._set_at_call(call, wanted)
+        for call in self.unreached:
+            self._note_unreached(call)
+        return self.edits.rewrite_file(self.source)
+
+    def _set_at_call(self, call: cst.Call, code: str) -> None:
+        known = double_star_values(self.source, call)
+        value = argument_value(call, self.keyword)
+        if value is None and known is None:
+            self.leave_call(call, "takes arguments from elsewhere (`*` or `**`)")
+        elif value is not None:
+            self._change_literal(call, value, code)
+        elif known is not None and self.keyword.name in known.keys:
+            self._set_in_dictionary(call, known, code)
+        elif len(call.args) == 1 and isinstance(call.args[0].value, cst.GeneratorExp):
+            self.leave_call(call, "takes a bare generator")
+        else:
+            name = self.keyword.name
+            self.edits.changes[call] = lambda new: with_keyword(new, name, code)
+            self.edits.done = True
+
+    def _set_in_dictionary(self, call: cst.Call, known: DoubleStar, code: str) -> None:
+        value = known.keys[self.keyword.name]
+        if value is None:
+            self.leave_call(
+                call, f"takes {self.keyword.name} from a dictionary that depends on the run"
+            )
+        else:
+            self._change_literal(call, value, code)
+
+    def change_value(self, place: cst.CSTNode, value: cst.BaseExpression) -> None:
+        """Have an expression be the setting, or what it comes from."""
+        self._change_literal(place, value, as_python(self.change.value))
+
+    def _change_literal(self, call: cst.CSTNode, value: cst.BaseExpression, code: str) -> None:
+        """Change the literal that an argument is or comes from, or else leave it."""
+        source, wanted = self.source, self.change.value
+        found = find_origin(source, value)
+        if source.code_of(value) == code or (
+            found is not None and found.value == wanted and type(found.value) is type(wanted)
+        ):
+            if found is not None and (word := given_option(self.change.options, found.options)):
+                self._note_option(call, word)
+            else:
+                self.edits.done = True
+        elif found is None or source.literal_value(parse_expression(code)) is NO_LITERAL:
+            flags = "/".join(flags_of(source, value))
+            by = f", the command's option {flags}" if flags else ""
+            self.leave_call(call, f"has {self.keyword.name}={source.code_of(value)}{by}")
+        elif word := given_option(self.change.options, found.options):
+            self._note_option(call, word)
+        elif found.node in self.untried and found.options:
+            self.leave_call(
+                call, f"has {self.keyword.name}={source.code_of(value)}, as others have"
+            )
+        elif self._only_at_call(call, found):
+            self.edits.replace_expression(value, code)
+        else:
+            self.edits.replace_expression(found.node, code)
+
+    def _only_here(self, place: cst.CSTNode, uses: Sequence[cst.CSTNode]) -> bool:
+        """Whether a constant means this argument of this function wherever it is used."""
+        own = self.source.qualified_names(place.func) if isinstance(place, cst.Call) else set()
+        parents = [self.source.parent_of(use) for use in uses]
+        calls = [self.source.parent_of(arg) for arg in parents if arg is not None]
+        return all(
+            isinstance(arg, cst.Arg) and arg.keyword and arg.keyword.value == self.keyword.name
+            for arg in parents
+        ) and all(
+            isinstance(one, cst.Call) and self.source.qualified_names(one.func) == own
+            for one in calls
+        )
+
+    def _only_at_call(self, place: cst.CSTNode, found: Origin) -> bool:
+        """Whether what a value comes from decides something else, too. An option is the user's to
+        give, so that one which calls that no trial came to take as well is changed for all."""
+        unreached = () if found.options else map(self._value_origin, self.unreached)
+        shared = any(each is not None and each.node is found.node for each in unreached)
+        used = bool(found.others) and not self._only_here(place, found.others)
+        return shared or used or found.node in self.untried
+
+    def _note_option(self, call: cst.CSTNode, word: str) -> None:
+        self.leave_call(
+            call, f"gets {self.keyword.name} from the command line: change `{word}` there"
+        )
+
+    def leave_call(self, call: cst.CSTNode, what: str) -> None:
+        """Leave a place to people, and say why."""
+        self.edits.why.append(f"line {self.source.line_of(call)} {what}")

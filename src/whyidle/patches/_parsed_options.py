@@ -1,0 +1,162 @@
+"""Which names of a file hold what a parser has read of the command's options."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from whyidle.patches._passed_arguments import (
+    PassedArguments,
+    last_part,
+    name_of,
+    passed_value,
+    positional_parameters,
+)
+from whyidle.patches._source_tree import SourceTree
+
+PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")
+"""methods of a parser that give the options"""
+
+
+def holds_options(source: SourceTree, value: cst.BaseExpression) -> bool:
+    """Whether an expression gives the options: a call that reads them, or a name that holds nothing
+    else in the file."""
+    return source.make_once(_OptionNames).holds_options(value)
+
+
+class _OptionNames:
+    """What the names of a file hold; gone through once, for a file may ask for each many times."""
+
+    def __init__(self, source: SourceTree) -> None:
+        self._source = source
+        self._held = _values_by_name(source)
+        self._passed = source.make_once(PassedArguments)
+        self._reading = {
+            function.name.value
+            for call in source.all_nodes(cst.Call)
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value in PARSES
+            for function in source.all_around(call, cst.FunctionDef)
+        }
+        self._known: dict[str, bool] = {}
+
+    def holds_options(self, value: cst.BaseExpression) -> bool:
+        name = name_of(value)
+        if name is None or self._is_another(value):
+            return name is None and self._reaches_parser(value)
+        if name not in self._known:
+            self._known[name] = self._reaches_parser(value)
+        return self._known[name]
+
+    def _reaches_parser(self, value: cst.BaseExpression) -> bool:
+        """Follow a value to all that it may come from. Names that are handed round say nothing of
+        it, so that a parser must read it somewhere, and nothing else may give it."""
+        left: list[cst.BaseExpression | None] = [value]
+        seen: set[str] = set()
+        read = False
+        while left:
+            each = left.pop()
+            name = name_of(each)
+            if isinstance(each, cst.Call) and self._reads_options(each):
+                read = True
+            elif isinstance(each, cst.Call):
+                left.append(self._given_back(each))
+            elif name is None or self._is_another(each):
+                return False
+            elif name not in seen:
+                seen.add(name)
+                left += self._assigned_values(name) or [None]
+        return read
+
+    def _assigned_values(self, name: str) -> list[cst.BaseExpression | None]:
+        """What is assigned to a name, or else what functions are given by it, None where that is
+        not plain to see; not the name itself, which is passed on. What a loop passes by it always
+        counts."""
+        held, passed = self._held.get(name, []), self._passed.by_name(name)
+        looped = list(filter(self._is_loop_variable, passed))
+        return [*(held or (each for each in passed if name_of(each) != name)), *looped]
+
+    def _reads_options(self, call: cst.Call) -> bool:
+        """Whether it reads the options itself, or calls a function of the file that does."""
+        if isinstance(call.func, cst.Attribute):
+            words = call.args[0].value if call.args else None
+            fixed = isinstance(words, cst.List) and bool(words.elements)
+            return call.func.attr.value in PARSES and not fixed
+        return last_part(call.func) in self._reading
+
+    def _is_another(self, value: cst.BaseExpression | None) -> bool:
+        """Whether something else may have that name where it stands."""
+        if isinstance(value, cst.Attribute):
+            return not self._set_here(value)
+        return self._is_loop_variable(value)
+
+    def _set_here(self, value: cst.Attribute) -> bool:
+        """Whether an attribute of ``self`` is set in the class that asks for it, or in one that the
+        file calls its base: another class may have another one of that name."""
+        around = self._source.enclosing_node(value, cst.ClassDef)
+        if not isinstance(around, cst.ClassDef):
+            return False
+        bases = {last_part(each.value) for each in around.bases}
+        own = [one for one in self._source.all_nodes(cst.ClassDef) if one.name.value in bases]
+        return any(
+            name_of(target.target) == name_of(value)
+            for each in (around, *own)
+            for target in self._source.nodes_inside(cst.AssignTarget, each)
+        )
+
+    def _is_loop_variable(self, value: cst.BaseExpression | None) -> bool:
+        """Whether a name may be the variable of a loop, where it stands."""
+        bindings = self._source.assignments_of(value) if isinstance(value, cst.Name) else []
+        nodes = [node for each in bindings if (node := getattr(each, "node", None)) is not None]
+        return any(self._is_target(node) for node in nodes)
+
+    def _is_target(self, node: cst.CSTNode) -> bool:
+        above = self._source.parent_of(node)
+        while isinstance(above, cst.Tuple | cst.List | cst.BaseElement):
+            node, above = above, self._source.parent_of(above)
+        return isinstance(above, cst.For | cst.CompFor) and above.target is node
+
+    def _given_back(self, call: cst.Call) -> cst.BaseExpression | None:
+        """What a function of the file is called with, where it gives just that back."""
+        source = self._source
+        bound = source.assignments_of(call.func) if isinstance(call.func, cst.Name) else []
+        function = getattr(bound[0], "node", None) if len(bound) == 1 else None
+        if not isinstance(function, cst.FunctionDef) or function.decorators:
+            return None
+        if function.asynchronous is not None or source.nodes_inside(cst.Yield, function):
+            return None
+        returns = source.nodes_inside(cst.Return, function)
+        own = [each for each in returns if source.enclosing_node(each, cst.FunctionDef) is function]
+        names = [each.value for each in own if isinstance(each.value, cst.Name)]
+        params = [each.name.value for each in positional_parameters(function)]
+        plain = len(names) == len(own) and len({each.value for each in names}) == 1
+        if not plain or names[0].value not in params or len(source.assignments_of(names[0])) != 1:
+            return None
+        if not self._is_only_read(names[0].value, function):
+            return None
+        return passed_value(call, names[0].value, params.index(names[0].value))
+
+    def _is_only_read(self, name: str, function: cst.FunctionDef) -> bool:
+        """Whether a function has to do with single attributes of a parameter only, before it gives
+        it back: what is handed all of it may put anything in the place of an option."""
+        for each in self._source.nodes_inside(cst.Name, function.body):
+            above = self._source.parent_of(each)
+            other = isinstance(above, cst.Attribute) and above.attr is each
+            if each.value != name or other or isinstance(above, cst.Return):
+                continue
+            if not isinstance(above, cst.Attribute) or above.attr.value == "__dict__":
+                return False
+        return True
+
+
+def _values_by_name(source: SourceTree) -> dict[str, list[cst.BaseExpression | None]]:
+    """What is assigned to each name; of several at once the first, as of options and the rest."""
+    held: dict[str, list[cst.BaseExpression | None]] = {}
+    for each in source.all_nodes(cst.Assign):
+        for target in (target.target for target in each.targets):
+            several = target.elements if isinstance(target, cst.Tuple) else ()
+            first = several[0].value if several else target
+            if (name := name_of(first)) is not None:
+                held.setdefault(name, []).append(each.value)
+    for other in source.all_nodes(cst.AnnAssign):
+        if other.value is not None and (name := name_of(other.target)) is not None:
+            held.setdefault(name, []).append(other.value)
+    return held

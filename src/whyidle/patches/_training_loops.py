@@ -1,0 +1,136 @@
+"""What a training program plainly shows: its training loops, its model, its evaluation."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import libcst as cst
+
+from whyidle.patches._bindings import is_rebound
+from whyidle.patches._source_tree import SourceTree
+
+FOR_TRAINING = re.compile(r"(train|fit)(_|$)")
+"""names of functions that train"""
+GRADIENTS = "torch.autograd.grad"
+"""needs what a backward pass needs, whatever becomes of it"""
+
+
+def called_method(call: cst.Call) -> str:
+    """The name of the method that a call calls; empty for calls of plain names."""
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+
+
+def has_step(source: SourceTree, node: cst.CSTNode) -> bool:
+    """Whether a backward pass or an optimizer's step is called within a node."""
+    called = {called_method(call) for call in source.nodes_inside(cst.Call, node)}
+    return bool(called & {"backward", "step", "manual_backward"})
+
+
+def contains_training(source: SourceTree, node: cst.CSTNode) -> bool:
+    """Whether something is trained within a node, there or in what is called from there: functions
+    of the file, and those of others that are given an optimizer or are named for it."""
+    own = {function.name.value: function for function in source.all_nodes(cst.FunctionDef)}
+    waiting, seen = [node], set[cst.CSTNode]()
+    while waiting:
+        if (one := waiting.pop()) in seen:
+            continue
+        seen.add(one)
+        calls = source.nodes_inside(cst.Call, one)
+        if has_step(source, one) or any(_is_for_training(source, call) for call in calls):
+            return True
+        # those of a model are PyTorch's, as its train()
+        called = {source.code_of(call.func).removeprefix("self.") for call in calls}
+        waiting += [own[name] for name in called & own.keys()]
+    return False
+
+
+def _is_for_training(source: SourceTree, call: cst.Call) -> bool:
+    if source.qualified_names(call.func) == {GRADIENTS}:
+        return True
+    plain = isinstance(call.func, cst.Name) and FOR_TRAINING.match(call.func.value)
+    given = [source.code_of(arg.value).lower() for arg in call.args]
+    names = [each for each in given if each.replace(".", "").isidentifier()]
+    return bool(plain) or any("optim" in name for name in names)
+
+
+def training_loops(source: SourceTree) -> list[cst.For]:
+    """The innermost ``for`` loops that call a backward pass."""
+    found = [
+        source.enclosing_node(call, cst.For, cst.FunctionDef)
+        for call in source.all_nodes(cst.Call)
+        if called_method(call) in ("backward", "manual_backward")
+    ]
+    return list(dict.fromkeys(loop for loop in found if isinstance(loop, cst.For)))
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What an optimizer trains: the name, and the statement that makes the optimizer."""
+
+    name: str
+    statement: cst.CSTNode
+
+
+def trained_models(source: SourceTree) -> list[Model]:
+    """Every ``NAME.parameters()`` that is given to an optimizer of PyTorch. Where a part of what
+    the file calls is trained, the whole of it is the model, as it is at run time."""
+    found = dict[Model, None]()
+    called = {source.code_of(call.func) for call in source.all_nodes(cst.Call)}
+    for call in source.all_nodes(cst.Call):
+        if called_method(call) != "parameters" or not isinstance(call.func, cst.Attribute):
+            continue
+        maker = source.enclosing_node(call, cst.Call)
+        while maker is not None and not _is_optimizer(source, maker):
+            maker = source.enclosing_node(maker, cst.Call)
+        statement = source.enclosing_node(call, cst.SimpleStatementLine)
+        if maker is not None and isinstance(statement, cst.SimpleStatementLine):
+            found[Model(_outermost_object(source.code_of(call.func.value), called), statement)] = (
+                None
+            )
+    return list(found)
+
+
+def _outermost_object(name: str, called: set[str]) -> str:
+    """The outermost object of a dotted name that is called."""
+    parts = name.split(".")
+    owners = (".".join(parts[:number]) for number in range(1, len(parts)))
+    return next((owner for owner in owners if owner in called), name)
+
+
+def _is_optimizer(source: SourceTree, call: cst.CSTNode) -> bool:
+    names = source.qualified_names(call.func) if isinstance(call, cst.Call) else set()
+    return bool(names) and all(name.startswith("torch.optim.") for name in names)
+
+
+def single_model(source: SourceTree) -> Model | None:
+    """The file's one model, where an optimizer is made for one only, and in one place, or in one of
+    several branches."""
+    found = trained_models(source)
+    if len({each.name for each in found}) != 1:
+        return None
+    name = found[0].name
+    place = found[0].statement if len(found) == 1 else _branching_statement(source, found)
+    plain = all(part.isidentifier() for part in name.split("."))
+    plain &= not any(is_rebound(source, name, each.statement) for each in found)
+    return Model(name, place) if place is not None and plain else None
+
+
+def _branching_statement(source: SourceTree, found: list[Model]) -> cst.CSTNode | None:
+    """The statement whose branches all these are in, if it does not choose the model as well."""
+    inside = [_branches_around(source, each.statement) for each in found]
+    shared = [each for each in inside[0] if all(each in others for others in inside)]
+    if not shared:
+        return None
+    return None if is_rebound(source, found[0].name, shared[0]) else shared[0]
+
+
+def _branches_around(source: SourceTree, node: cst.CSTNode) -> list[cst.CSTNode]:
+    """The statements with branches around a node, within its function, the innermost first."""
+    found = []
+    above = source.enclosing_node(node, cst.If, cst.Match, cst.FunctionDef)
+    while isinstance(above, cst.If | cst.Match):
+        if not isinstance(source.parent_of(above), cst.If):  # an ``elif`` is no statement
+            found.append(above)
+        above = source.enclosing_node(above, cst.If, cst.Match, cst.FunctionDef)
+    return list[cst.CSTNode](found)

@@ -1,0 +1,176 @@
+"""Where the value of an argument comes from: a literal in the call, a constant, a command's option.
+
+Only what is plain to see: a name that is bound once in the file, to a literal; an option of
+``argparse`` that is declared once, with a literal as default, and read from a name that holds what
+a parser has read. Everything else has no origin here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+from libcst import metadata
+
+from whyidle.patches._parsed_options import holds_options
+from whyidle.patches._source_tree import NO_LITERAL, SourceTree
+
+CHANGED = re.compile(
+    r"\bset_defaults\(|\bsetattr\(|(?:\bvars\([\w.]+\)|\.__dict__)\s*(?:\.update\(|\[.*\]\s*=[^=])"
+)
+"""ways of setting options that are no assignment: their defaults may decide nothing"""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The literal that decides a value. ``options`` are the words of the command line that decide
+    it instead where they are given; ``others`` are uses of it elsewhere in the file."""
+
+    node: cst.BaseExpression
+    value: Any
+    options: tuple[str, ...] = ()
+    others: tuple[cst.CSTNode, ...] = ()
+
+
+def find_origin(source: SourceTree, value: cst.BaseExpression) -> Origin | None:
+    """The literal that an expression's value comes from, if that is plain to see."""
+    literal = source.literal_value(value)
+    if literal is not NO_LITERAL:
+        return Origin(value, literal)
+    if isinstance(value, cst.Name):
+        return _constant_origin(source, value)
+    if isinstance(value, cst.Attribute):
+        return _option_origin(source, value)
+    return None
+
+
+def _constant_origin(source: SourceTree, name: cst.Name) -> Origin | None:
+    bindings = source.assignments_of(name)
+    if len(bindings) != 1 or not isinstance(bindings[0], metadata.Assignment):
+        return None
+    bound = bindings[0]
+    target = source.parent_of(bound.node)
+    statement = source.parent_of(target) if isinstance(target, cst.AssignTarget) else target
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        node: cst.BaseExpression | None = statement.value
+    elif isinstance(statement, cst.AnnAssign) and statement.target is bound.node:
+        node = statement.value
+    else:
+        return None
+    literal = source.literal_value(node)
+    if (
+        node is None
+        or literal is NO_LITERAL
+        or source.enclosing_node(statement, cst.For, cst.While)
+    ):
+        return None
+    others = tuple(use.node for use in bound.references if use.node is not name)
+    return Origin(node, literal, others=others)
+
+
+def _option_origin(source: SourceTree, value: cst.Attribute) -> Origin | None:
+    """The default of the one ``add_argument`` whose result this attribute is."""
+    declared = _option_declaration(source, value)
+    args = declared.args if declared is not None else ()
+    default = next((a for a in args if a.keyword and a.keyword.value == "default"), None)
+    literal = source.literal_value(default.value) if default is not None else NO_LITERAL
+    if declared is None or default is None or literal is NO_LITERAL:
+        return None
+    uses = source.make_once(_option_uses).get(value.attr.value, [])
+    others = tuple(each for each in uses if each is not value)
+    return Origin(default.value, literal, tuple(_option_flags(source, declared)), others)
+
+
+def _option_declaration(source: SourceTree, value: cst.Attribute) -> cst.Call | None:
+    name = value.attr.value
+    declared = source.make_once(_option_declarations).get(name, [])
+    if (
+        len(declared) != 1
+        or name in source.make_once(_assigned_attributes)
+        or CHANGED.search(source.text)
+    ):
+        return None
+    if source.qualified_names(value) - {""} or not holds_options(source, value.value):
+        return None
+    return declared[0]
+
+
+def _option_uses(source: SourceTree) -> dict[str, list[cst.Attribute]]:
+    """The uses of each option that is declared."""
+    uses: dict[str, list[cst.Attribute]] = {
+        name: [] for name in source.make_once(_option_declarations)
+    }
+    for each in source.all_nodes(cst.Attribute):
+        if each.attr.value in uses and _is_one(source, each):
+            uses[each.attr.value].append(each)
+    return uses
+
+
+def _is_one(source: SourceTree, value: cst.Attribute) -> bool:
+    """Whether it may be an option, under whatever the options are passed on as."""
+    of = value.value
+    return holds_options(source, of) or (
+        isinstance(of, cst.Attribute) and holds_options(source, cst.Name(of.attr.value))
+    )
+
+
+def flags_of(source: SourceTree, value: cst.BaseExpression) -> list[str]:
+    """The flags of the command's option that an expression is, as far as the file tells."""
+    declared = _option_declaration(source, value) if isinstance(value, cst.Attribute) else None
+    return _option_flags(source, declared) if declared is not None else []
+
+
+def _option_flags(source: SourceTree, call: cst.Call) -> list[str]:
+    texts = [
+        source.literal_value(arg.value) for arg in call.args if arg.keyword is None and not arg.star
+    ]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def _option_declarations(source: SourceTree) -> dict[str, list[cst.Call]]:
+    """The ``add_argument`` calls that make each attribute."""
+    found: dict[str, list[cst.Call]] = {}
+    for call in source.all_nodes(cst.Call):
+        if (name := _declared_attribute(source, call)) is not None:
+            found.setdefault(name, []).append(call)
+    return found
+
+
+def _declared_attribute(source: SourceTree, call: cst.Call) -> str | None:
+    """The attribute that an ``add_argument`` call makes; None for other calls."""
+    function = call.func
+    if not isinstance(function, cst.Attribute) or function.attr.value != "add_argument":
+        return None
+    for arg in call.args:
+        if arg.keyword is not None and arg.keyword.value == "dest":
+            return str(source.literal_value(arg.value))
+    flags = [flag for flag in _option_flags(source, call) if flag.startswith("-")]
+    long = [flag for flag in flags if flag.startswith("--")]
+    chosen = (long or flags or [""])[0]
+    return chosen.lstrip("-").replace("-", "_")
+
+
+def _assigned_attributes(source: SourceTree) -> set[str]:
+    """The attributes that the file itself sets somewhere."""
+    targets = [each.target for each in source.all_nodes(cst.AssignTarget)]
+    targets += [each.target for each in source.all_nodes(cst.AugAssign)]
+    targets += [each.target for each in source.all_nodes(cst.AnnAssign)]
+    return {each.attr.value for each in targets if isinstance(each, cst.Attribute)}
+
+
+def given_option(options: tuple[str, ...], flags: tuple[str, ...]) -> str:
+    """The word of a command line that sets an option with these flags; empty where none does.
+    ``argparse`` takes any unambiguous beginning of a long flag."""
+    for word in options:
+        name = word.partition("=")[0]
+        for flag in flags:
+            short = not flag.startswith("--") and word.startswith(flag)
+            if (
+                name == flag
+                or short
+                or (len(name) > 2 and name[:2] == "--" and flag.startswith(name))
+            ):
+                return word
+    return ""

@@ -1,0 +1,119 @@
+"""Where a process's control groups stand, of version 1 and 2, on Linux."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from whyidle.sources._open_file import OpenFile, parse_count, read_text
+
+_UNLIMITED: Final = 1 << 60
+"""version 1 writes a number near 2**63 for no limit"""
+_MEMORY_FILES: Final = {
+    2: ("memory.current", "memory.stat", "memory.events", "memory.max"),
+    1: ("memory.usage_in_bytes", "memory.stat", "memory.oom_control", "memory.limit_in_bytes"),
+}
+
+
+class GroupHierarchy:
+    """The control groups of a process, from its own to the top, of both versions.
+
+    In a container, the path that the kernel tells may lie outside of what is mounted; then the
+    mount's top is the group.
+    """
+
+    def __init__(self, root: Path, pid: int) -> None:
+        self._mount = root / "sys/fs/cgroup"
+        self._paths: dict[str, str] = {}
+        for line in read_text(root / f"proc/{pid or 'self'}/cgroup").splitlines():
+            _, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            self._paths.update(dict.fromkeys(controllers.split(","), path))
+        self.unified = next(iter(self._group_folders("", "")), None)
+
+    def _group_folders(self, controller: str, below: str) -> Iterator[Path]:
+        if controller not in self._paths:
+            return
+        mount = self._mount / below
+        folder = mount / self._paths[controller].lstrip("/")
+        while folder != mount and mount in folder.parents:
+            if folder.is_dir():
+                yield folder
+            folder = folder.parent
+        if mount.is_dir():
+            yield mount
+
+    def quota_files(self) -> tuple[tuple[OpenFile, ...] | None, OpenFile | None, int]:
+        """Files of the tightest quota, of its throttling, and the version they are of."""
+        found: list[tuple[float, tuple[OpenFile, ...], Path, int]] = []
+        stats: list[tuple[Path, int]] = []
+        for version, below, names in (
+            (2, "", ("cpu.max",)),
+            (1, "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")),
+        ):
+            for folder in self._group_folders("" if version == 2 else "cpu", below):
+                stats.append((folder, version))
+                files = tuple(OpenFile(folder / name) for name in names)
+                cores = quota_cores(files)
+                if cores is None:
+                    _close_files(files)
+                else:
+                    found.append((cores, files, folder, version))
+        found.sort(key=lambda one: one[0])
+        for _, files, _, _ in found[1:]:
+            _close_files(files)
+        if found:
+            _, files, folder, version = found[0]
+            return files, OpenFile(folder / "cpu.stat"), version
+        for folder, version in stats:
+            file = OpenFile(folder / "cpu.stat")
+            if b"nr_throttled" in (file.read() or b""):
+                return None, file, version
+            file.close()
+        return None, None, 0
+
+    def memory_files(self) -> tuple[OpenFile | None, dict[str, OpenFile]]:
+        """The file of the tightest limit, and files of what the group of that limit uses."""
+        best: tuple[int, Path, int] | None = None
+        leaf: tuple[int, Path, int] | None = None
+        for version, controller, below in ((2, "", ""), (1, "memory", "memory")):
+            for folder in self._group_folders(controller, below):
+                if not (folder / _MEMORY_FILES[version][0]).exists():
+                    continue
+                leaf = leaf or (_UNLIMITED, folder, version)
+                limit = finite_limit(
+                    parse_count(read_text(folder / _MEMORY_FILES[version][3]).encode())
+                )
+                if limit is not None and (best is None or limit < best[0]):
+                    best = limit, folder, version
+        chosen = best or leaf
+        if chosen is None:
+            return None, {}
+        _, folder, version = chosen
+        names = _MEMORY_FILES[version]
+        files = {
+            what: OpenFile(folder / name)
+            for what, name in zip(("used", "stat", "events"), names[:3], strict=True)
+        }
+        return (OpenFile(folder / names[3]) if best else None), files
+
+
+def quota_cores(files: tuple[OpenFile, ...] | None) -> float | None:
+    """Version 2: ``MAX PERIOD`` in one file; version 1: a file each, -1 for none."""
+    if not files:
+        return None
+    words = b" ".join(file.read() or b"" for file in files).split()
+    if len(words) != 2 or not (words[0].isdigit() and words[1].isdigit()) or int(words[1]) == 0:
+        return None
+    return int(words[0]) / int(words[1]) or None
+
+
+def finite_limit(limit: int | None) -> int | None:
+    """A limit that limits; None for one that does not."""
+    return limit if limit is not None and limit < _UNLIMITED else None
+
+
+def _close_files(files: tuple[OpenFile, ...]) -> None:
+    for file in files:
+        file.close()

@@ -1,0 +1,124 @@
+"""Which GPUs a CUDA program sees, and in which order.
+
+The rules are CUDA's, as its programming guide states them (CUDA environment variables), and where
+it is silent as PyTorch reads them (``torch.cuda._parse_visible_devices``): an identifier that is
+not valid ends the list, one that occurs twice empties it, a UUID may be cut short as long as it is
+unique, ``1gpu2`` means 1. A program sees one slice of one card in MIG mode: the first, unless
+another is named (MIG user guide, CUDA device enumeration).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_MIXED = "some of the GPUs are split (MIG), and a program sees one slice at most"
+
+
+@dataclass(frozen=True, slots=True)
+class MigSlice:
+    """One MIG device of a card: its position there, its UUID, GPU and compute instance."""
+
+    index: int
+    uuid: str
+    gpu_instance: int
+    compute_instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU as NVML lists it (in order of PCI bus)."""
+
+    index: int
+    uuid: str
+    name: str
+    slices: tuple[MigSlice, ...] = ()
+    split: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleDevices:
+    """What CUDA numbers 0, 1, ...: (card, slice or None) each. ``doubt`` says why the numbers may
+    be others; then ``chosen`` is every card that might be meant."""
+
+    chosen: tuple[tuple[Card, MigSlice | None], ...]
+    doubt: str = ""
+
+
+def visible_devices(environ: Mapping[str, str], cards: Sequence[Card]) -> VisibleDevices:
+    """The devices of a program with this environment."""
+    usable = [card for card in cards if card.slices or not card.split]
+    listed = environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is not None and listed.lstrip().startswith(("GPU-", "MIG-")):
+        return _one_slice(_by_name(listed, usable))
+    doubt = _order_doubt(environ, usable)
+    chosen = usable if listed is None else _by_number(listed, usable)
+    if doubt and chosen:
+        return VisibleDevices(tuple(_whole_card(card) for card in usable), doubt)
+    return _one_slice([_whole_card(card) for card in chosen])
+
+
+def _one_slice(chosen: list[tuple[Card, MigSlice | None]]) -> VisibleDevices:
+    """A program sees one slice at most, whatever it asks for."""
+    slices = [one for one in chosen if one[1] is not None]
+    if len(slices) == len(chosen):
+        return VisibleDevices(tuple(chosen[:1]))
+    return VisibleDevices(tuple(chosen), _MIXED if slices else "")
+
+
+def _order_doubt(environ: Mapping[str, str], cards: Sequence[Card]) -> str:
+    alike = len({card.name for card in cards}) <= 1
+    if alike or environ.get("CUDA_DEVICE_ORDER", "").strip() == "PCI_BUS_ID":
+        return ""
+    return (
+        "the machine has different GPUs and CUDA numbers the fastest first; "
+        "set CUDA_DEVICE_ORDER=PCI_BUS_ID to be sure which is which"
+    )
+
+
+def _whole_card(card: Card) -> tuple[Card, MigSlice | None]:
+    return card, card.slices[0] if card.split and card.slices else None
+
+
+def _by_number(listed: str, cards: Sequence[Card]) -> list[Card]:
+    by_number = {card.index: card for card in cards}
+    found: list[Card] = []
+    for word in listed.split(","):
+        match = re.match(r"[+-]?\d+", word.strip())
+        card = by_number.get(int(match[0])) if match else None
+        if card in found:
+            return []
+        if card is None:
+            break
+        found.append(card)
+    return found
+
+
+def _by_name(listed: str, cards: Sequence[Card]) -> list[tuple[Card, MigSlice | None]]:
+    found: list[tuple[Card, MigSlice | None]] = []
+    prefix = listed.lstrip()[:4]
+    for word in listed.split(","):
+        name = word.strip()
+        matches = _matching_devices(name, cards) if name.startswith(prefix) else []
+        if len(matches) != 1:
+            break
+        if matches[0] in found:
+            return []
+        found += matches
+    return found
+
+
+def _matching_devices(name: str, cards: Sequence[Card]) -> list[tuple[Card, MigSlice | None]]:
+    if name.startswith("GPU-"):
+        return [_whole_card(card) for card in cards if card.uuid.startswith(name)]
+    old = re.fullmatch(r"MIG-(GPU-[^/]+)/(\d+)/(\d+)", name)  # drivers before R470
+    if old:
+        wanted = int(old[2]), int(old[3])
+        return [
+            (card, one)
+            for card in cards
+            for one in card.slices
+            if card.uuid == old[1] and (one.gpu_instance, one.compute_instance) == wanted
+        ]
+    return [(card, one) for card in cards for one in card.slices if one.uuid.startswith(name)]

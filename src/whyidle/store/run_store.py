@@ -1,0 +1,232 @@
+"""The run store: ``DIR/runs/<id>/`` with ``diagnosis.json`` and ``meta.json``.
+
+Ids are the time (UTC, to the microsecond), so they sort by age; a folder of that name can be made
+only once, so they are unique. A run is written into a hidden folder that is renamed when it is
+complete: whoever lists the store sees whole runs only.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+
+from whyidle.errors import StoreError
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.store.atomic_write import write_atomic
+from whyidle.store.document import read_diagnosis
+from whyidle.store.entry import DIAGNOSIS, META, RECORDING, Entry, Meta, entry_of
+
+_LAST = re.compile(r"last(?:~(\d+))?")
+
+
+class Store:
+    """The runs below a folder. Nothing is created before the first ``add``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / "runs"
+
+    def add_run(
+        self, diagnosis: Diagnosis, *, now: datetime | None = None, named: bool = False
+    ) -> Entry:
+        """Keep a diagnosis; ``named``: by its id in here, as that of a run which was begun here.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        moment = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
+        try:
+            draft, run_id, moment = self._draft_folder(moment)
+            if named:
+                diagnosis = diagnosis.with_id(run_id)
+            return self._write_run(draft, run_id, moment, diagnosis)
+        except OSError as error:
+            raise self._refusal("write", error) from error
+
+    def begin_run(self, command: list[str], *, now: datetime | None = None) -> Entry:
+        """Open a run that is being watched: its folder exists from now on, with ``recording/``
+        inside, so that whatever is written there survives a crash of anyone.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        moment = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
+        try:
+            draft, run_id, moment = self._draft_folder(moment)
+            meta = Meta(
+                id=run_id,
+                created=moment.isoformat(timespec="seconds"),
+                state="recording",
+                headline="not diagnosed yet",
+                sources=[],
+                document=run_id,
+                command=command,
+            )
+            (draft / RECORDING).mkdir()
+            (draft / META).write_bytes(msgspec.json.encode(meta))
+            return Entry(run_id, draft.replace(self.folder / run_id), meta, 0)
+        except OSError as error:
+            raise self._refusal("write", error) from error
+
+    def complete_run(self, entry: Entry, diagnosis: Diagnosis) -> Entry:
+        """Put the diagnosis of a watched run beside its evidence.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        content = msgspec.json.encode(diagnosis)
+        verdict = diagnosis.verdict
+        told = {
+            "state": verdict.state,
+            "headline": verdict.headline,
+            "job": diagnosis.run.job,
+            "failed": diagnosis.command_failed,
+            "step_s": diagnosis.steps.mean_s,
+        }
+        before = entry.meta
+        if before is None:
+            raise StoreError(f"The run {entry.id} cannot be read.", why=f"{entry.broken}.")
+        meta = msgspec.structs.replace(before, **told)
+        try:
+            write_atomic(entry.path / DIAGNOSIS, content)
+            write_atomic(entry.path / META, msgspec.json.encode(meta))
+        except OSError as error:
+            raise self._refusal("write", error) from error
+        return Entry(entry.id, entry.path, meta, len(content))
+
+    def _draft_folder(self, moment: datetime) -> tuple[Path, str, datetime]:
+        """A hidden folder under an id that nobody has, and the moment that gave the id."""
+        self._prepare_folder()
+        while True:
+            run_id = moment.strftime("%Y%m%d-%H%M%S-%f")
+            draft = self.folder / f".{run_id}"
+            try:
+                draft.mkdir()
+            except FileExistsError:
+                moment += timedelta(microseconds=1)
+                continue
+            if not (self.folder / run_id).exists():
+                return draft, run_id, moment
+            draft.rmdir()
+            moment += timedelta(microseconds=1)
+
+    def _prepare_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        ignore = self.root / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("# made by whyidle\n*\n", encoding="utf-8")
+
+    def _write_run(self, draft: Path, run_id: str, moment: datetime, diagnosis: Diagnosis) -> Entry:
+        fixed = diagnosis.detail.fixed
+        meta = Meta(
+            id=run_id,
+            created=moment.isoformat(timespec="seconds"),
+            state=diagnosis.verdict.state,
+            headline=diagnosis.verdict.headline,
+            sources=diagnosis.run.sources,
+            document=diagnosis.run.id,
+            command=diagnosis.run.command,
+            job=diagnosis.run.job,
+            speedup=fixed.speedup if fixed else None,
+            became=fixed.run if fixed else None,
+            step_s=diagnosis.steps.mean_s,
+        )
+        content = msgspec.json.encode(diagnosis)
+        (draft / DIAGNOSIS).write_bytes(content)
+        (draft / META).write_bytes(msgspec.json.encode(meta))
+        final = self.folder / run_id
+        draft.replace(final)
+        return Entry(id=run_id, path=final, meta=meta, bytes=len(content))
+
+    def list_runs(self) -> list[Entry]:
+        """Every run, oldest first, the unreadable ones included; empty where there is no store.
+
+        Raises:
+            StoreError: the folder cannot be listed.
+        """
+        try:
+            found = sorted(path for path in self.folder.iterdir() if path.name[0] != ".")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._refusal("read", error) from error
+        return [entry_of(path) for path in found if path.is_dir()]
+
+    def find_run(self, name: str) -> Entry:
+        """The run that is meant: an id, the beginning of one, the document's own id, ``last`` or
+        ``last~1``, the one before; these pass over runs that failed before anything could be seen
+        of them, unless there is no other.
+
+        Raises:
+            StoreError: there is none, or several.
+        """
+        entries = self.list_runs()
+        if match := _LAST.fullmatch(name):
+            back = int(match[1] or 0)
+            telling = [entry for entry in entries if not entry.failed] or entries
+            if back < len(telling):
+                return telling[-1 - back]
+            raise StoreError(
+                f"There is no run {name!r}.",
+                why=f"The store {self.root} holds {len(entries) or 'none'}.",
+                hint="whyidle runs" if entries else "whyidle explain TRACE",
+            )
+        exact = [entry for entry in entries if entry.id == name]
+        same = [entry for entry in entries if entry.meta and entry.meta.document == name][-1:]
+        begun = [entry for entry in entries if entry.id.startswith(name)] if name else []
+        found = exact or same or begun
+        if len(found) == 1:
+            return found[0]
+        what = f"{len(found)} runs begin with {name!r}." if found else f"There is no run {name!r}."
+        raise StoreError(what, why=f"The store is {self.root}.", hint="whyidle runs")
+
+    def read_diagnosis(self, entry: Entry) -> Diagnosis:
+        """The diagnosis of a run.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return read_diagnosis(entry.path / DIAGNOSIS)
+
+    def delete_run(self, entry: Entry) -> None:
+        """Remove a run. It vanishes at once, even where removing its files takes long or fails.
+
+        Raises:
+            StoreError: it is pinned, or cannot be removed.
+        """
+        if entry.meta is not None and entry.meta.pinned:
+            raise StoreError(
+                f"The run {entry.id} is pinned.", hint=f"whyidle runs unpin {entry.id}"
+            )
+        grave = self.folder / f".deleted-{entry.id}"
+        try:
+            entry.path.replace(grave)
+            shutil.rmtree(grave)
+        except OSError as error:
+            raise self._refusal("write", error) from error
+
+    def pin_run(self, entry: Entry, *, pinned: bool = True) -> Entry:
+        """Protect a run from deletion, or stop protecting it.
+
+        Raises:
+            StoreError: it cannot be read or written.
+        """
+        if entry.meta is None:
+            raise StoreError(f"The run {entry.id} cannot be read.", why=f"{entry.broken}.")
+        meta = msgspec.structs.replace(entry.meta, pinned=pinned)
+        try:
+            write_atomic(entry.path / META, msgspec.json.encode(meta))
+        except OSError as error:
+            raise self._refusal("write", error) from error
+        return Entry(id=entry.id, path=entry.path, meta=meta, bytes=entry.bytes)
+
+    def _refusal(self, verb: str, error: OSError) -> StoreError:
+        return StoreError(
+            f"Cannot {verb} the store {self.root}.",
+            why=f"{error.strerror or error}.",
+            hint="Choose another folder with --store DIR, or keep nothing with --no-store.",
+        )

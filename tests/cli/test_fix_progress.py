@@ -1,0 +1,86 @@
+"""What fix shows while it tries."""
+
+import time
+
+import pytest
+
+from whyidle.cli import _fix_progress
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.trial.loop.candidates import choose_candidates
+from whyidle.engine.trial.loop.trial_result import UNTOLD, TrialResult
+from whyidle.engine.trial.statistics.speedup import SpeedupEstimate
+from whyidle.testing.demo import job
+
+
+@pytest.fixture(scope="module")
+def seen():
+    found = diagnose_job([job(loader_ms=42.0).timeline()])
+    return found, choose_candidates(found, {"none", "rounding"})[0]
+
+
+def test_elsewhere_each_thing_is_a_line(capfd, seen):
+    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
+        progress.show_stage("watching")
+        progress.show_watched_job(*seen)
+    lines = capfd.readouterr().err.splitlines()
+    assert "watching" in lines[0]
+    assert "[   0 of 60 s]" in lines[0]
+    assert lines[1].startswith("whyidle: starved: ")
+    assert "to try: loader-workers (predicted " in lines[2]
+    assert len(lines) == 3
+
+
+def test_that_nothing_can_be_tried_is_said(capfd, seen):
+    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
+        progress.show_watched_job(seen[0], [])
+    assert "nothing to try" in capfd.readouterr().err
+
+
+def test_on_a_terminal_the_clock_goes_on_during_a_trial(monkeypatch, capfd):
+    monkeypatch.setattr(_fix_progress, "EVERY_S", 0.01)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
+        progress.show_stage("pair 1")
+        until = time.monotonic() + 5.0
+        shown = ""
+        while shown.count("pair 1") < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+            shown += capfd.readouterr().err
+    assert shown.count("\r\x1b[K") >= 3
+    time.sleep(0.05)
+    assert "pair" not in capfd.readouterr().err.rpartition("\x1b[K")[2]
+
+
+def test_quiet_is_quiet(capfd, seen):
+    with _fix_progress.FixProgress(quiet=True, budget_s=60.0) as progress:
+        progress.show_stage("watching")
+        progress.show_watched_job(*seen)
+    assert capfd.readouterr().err == ""
+
+
+def test_what_could_not_be_told_is_an_interval(capfd, seen):
+    told = TrialResult(seen[1][0], reason=UNTOLD, effect=SpeedupEstimate(0.76, 0.22, 2.64, 4))
+    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
+        progress.show_trial_result(told)
+    said = capfd.readouterr().err
+    assert "0.22 to 2.64 times as fast, no gain that could be told" in said
+    assert "0.76" not in said
+
+
+def test_an_interval_that_says_nothing_is_not_told(capfd, seen):
+    told = TrialResult(seen[1][0], reason=UNTOLD, effect=SpeedupEstimate(1.1, 0.01, 108.0, 2))
+    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
+        progress.show_trial_result(told)
+    assert "not kept: loader-workers, no gain that could be told" in capfd.readouterr().err
+
+
+def test_lines_that_stay_are_folded_between_words(monkeypatch, capfd, seen):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
+        progress.show_watched_job(*seen)
+    lines = capfd.readouterr().err.replace("\r\x1b[K", "").splitlines()
+    assert len(lines) > 2
+    assert all(len(line) < 60 for line in lines)
+    words = seen[0].verdict.headline.partition(". ")[0].split()
+    assert " ".join(" ".join(lines).split()).startswith(f"whyidle: starved: {' '.join(words)}")

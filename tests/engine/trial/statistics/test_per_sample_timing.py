@@ -1,0 +1,140 @@
+"""Larger batches in a trial, with a real job."""
+
+import sys
+from dataclasses import replace
+
+import msgspec
+import pytest
+from unguarded import Open
+
+from whyidle.engine.trial.arms.arm import ArmRequest, run_arm
+from whyidle.engine.trial.loop.candidates import Candidate, candidate_key
+from whyidle.engine.trial.statistics.gradient_noise import estimate_scale
+from whyidle.engine.trial.statistics.loss_equivalence import BaselineRuns, check_losses
+from whyidle.engine.trial.statistics.per_sample_timing import (
+    batch_factor,
+    changes_batch,
+    explain_incomparable,
+    work_s,
+)
+from whyidle.engine.trial.statistics.speedup import sample_s, samples_per_step, step_s
+from whyidle.model.diagnosis import Edit
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.real_processes("arms of a real job are compared by the clock")
+
+TRAIN = """
+import sys, time, torch
+torch.set_num_threads(1)
+torch.manual_seed(0)
+parts, rate = int(sys.argv[1]), float(sys.argv[2])
+x = torch.randn(2000, 8)
+data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+train = torch.utils.data.DataLoader(data, 8, shuffle=True, drop_last=True)
+held = torch.utils.data.DataLoader(data, 50)
+net = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+while True:
+    for rows, wanted in train:
+        pairs = zip(rows.chunk(parts), wanted.chunk(parts)) if parts > 1 else [(rows, wanted)]
+        for some, want in pairs:
+            time.sleep(0.004)
+            loss = (net(some) - want).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        sum((net(rows) - wanted).square().mean() for rows, wanted in held)
+"""
+EDITS = (
+    Edit(knob="loader.batch_size_times", value=4, was=1),
+    Edit(knob="optimizer.scale_learning_rate", value=True, was=False),
+)
+FIX = Candidate("larger-batch", "batch-too-small", "convergence", "", EDITS, None, "")
+
+
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory):
+    """``arm(**asked)`` runs one; what has run already is not run again."""
+    folder = tmp_path_factory.mktemp("arms")
+    path = folder / "train.py"
+    path.write_text(TRAIN)
+    ran = {}
+
+    def start(parts=1, rate=0.005, **asked):
+        key = parts, rate, *sorted(asked.items())
+        if key not in ran:
+            command = [sys.executable, str(path), str(parts), str(rate)]
+            ran[key] = run_arm(command, ArmRequest(**asked), folder / f"arm-{len(ran)}", Open())
+            assert ran[key].is_comparable, ran[key].said
+        return ran[key]
+
+    return start
+
+
+def pair(arm, **named):
+    """Without and with it, for as long."""
+    more = {"rungs": (0.2,), "per_sample": True}
+    return arm(steps=60, seconds=0.6, **named), arm(
+        edits=EDITS, steps=60, seconds=0.6, **more, **named
+    )
+
+
+def test_a_step_has_more_samples_and_what_it_gains_is_told_by_them(arm):
+    base, treated = pair(arm)
+    assert samples_per_step(base.told) == 8
+    assert samples_per_step(treated.told) == 32
+    assert set(treated.applied) == {edit.knob for edit in EDITS}
+    assert not treated.declined
+    assert not explain_incomparable(FIX, base, treated)
+    (one,), (other,) = work_s([base.told], [treated.told])
+    assert one == pytest.approx(step_s(base.told, len(base.told.marks)))
+    each = step_s(treated.told, len(treated.told.marks))
+    assert other == pytest.approx(8 * sample_s(treated.told)) == pytest.approx(each / 4)
+
+
+def test_rungs_of_a_race_are_told_by_samples(arm):
+    _, treated = pair(arm)
+    assert treated.rungs[max(treated.rungs)] < step_s(treated.told, len(treated.told.marks)) / 8
+
+
+def test_a_script_that_cuts_its_batches_up_is_seen(arm):
+    base, treated = arm(parts=2, steps=40), arm(parts=8, edits=EDITS, steps=40)
+    assert "not 4" in explain_incomparable(FIX, base, treated).text
+
+
+def test_it_holds_where_as_much_is_learned_in_the_same_time(arm):
+    """Each step waits as long, whatever its size; the rate that goes with it is a safe one."""
+    base, treated = pair(arm)
+    check = check_losses("convergence", BaselineRuns(base.told), treated.told)
+    assert check.holds, check.told
+    assert "after the same" in check.told
+
+
+def test_it_does_not_where_the_rate_that_goes_with_it_is_too_much(arm):
+    """Linear regression in eight dimensions: with 0.22 it learns, with 0.88 it diverges."""
+    base, treated = pair(arm, rate=0.22)
+    assert base.told.losses[-1] < 0.01 * base.told.losses[0]
+    check = check_losses("convergence", BaselineRuns(base.told), treated.told)
+    assert not check.holds
+    assert "loss" in check.told
+
+
+def test_the_noise_scale_of_a_known_job(arm):
+    """Of linear regression on normal features without noise it is their number and one."""
+    found = estimate_scale(arm(rate=0.002, steps=400, noise=True).told)
+    assert found.size == 8
+    assert found.low < 9.0 < found.high
+    assert 6.0 < found.samples < 13.0
+
+
+def test_only_that_knob_makes_steps_of_another_size():
+    assert batch_factor(FIX) == 4.0
+    assert changes_batch(FIX)
+    assert not changes_batch(Candidate("x", "y", "none", "", EDITS[1:], None, ""))
+
+
+def test_it_is_tried_once_however_much_larger_the_next_look_would_have_it():
+    again = (msgspec.structs.replace(EDITS[0], value=2), EDITS[1])
+    assert candidate_key(FIX) == candidate_key(replace(FIX, edits=again))
+    assert candidate_key(FIX) != candidate_key(replace(FIX, edits=EDITS[:1]))

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from written import write
+
+from whyidle.errors import BrokenTraceError, NotATraceError
+from whyidle.importers import kineto
+from whyidle.importers._file_identification import identify_file
+
+
+def _array():
+    out = io.BytesIO()
+    np.save(out, np.zeros(4))
+    return out.getvalue()
+
+
+def _tensorboard():
+    record = b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2"
+    return struct.pack("<Q", len(record)) + bytes(4) + record + bytes(4)
+
+
+FOREIGN = {
+    "SQLite": b"SQLite format 3\0" + bytes(100),
+    "HTML": b"<!DOCTYPE html><html>",
+    "PDF": b"%PDF-1.7\n",
+    "image": b"\x89PNG\r\n\x1a\n" + bytes(20),
+    "Parquet": b"PAR1" + bytes(20),
+    "NumPy": _array(),
+    "pickle": pickle.dumps({"segments": [], "device_traces": []}),
+    "TensorBoard": _tensorboard(),
+    "XPlane": b"\n\x19\x08\x01\x12\x0c/device:GPU:0" + bytes(40),
+    "nvidia-smi": b"timestamp, name, utilization.gpu [%]\n2024/01/01, V100, 3 %\n",
+    "comma-separated": b"a,b,c\n1,2,3\n",
+    "plain-text": b"Epoch 1 loss 0.3\nEpoch 2 loss 0.2\n",
+    "Python script": b"import torch\nprint(1)\n",
+    "speedscope": b'{"$schema": "https://www.speedscope.app/file-format-schema.json"}',
+    "V8 CPU": json.dumps({"nodes": [{"id": 1}], "startTime": 1, "samples": [1]}).encode(),
+    "memory snapshot": b'{"segments": [], "device_traces": []}',
+    "JSON of another kind": b'{"hello": 1}',
+    "zero bytes": bytes(500),
+    "UTF-16": '{"traceEvents": []}'.encode("utf-16"),
+    "safetensors": struct.pack("<Q", 60) + b'{"weight": {"dtype": "F32"}}',
+    "binary file": bytes(range(1, 256)) * 3,
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_foreign_file_is_named_with_a_way_on(tmp_path, what, packed):
+    path = write(tmp_path / ("f.json.gz" if packed else "f.json"), FOREIGN[what])
+    with pytest.raises(NotATraceError, match=what) as caught:
+        kineto.load(path)
+    assert caught.value.hint
+
+
+def test_an_empty_file(tmp_path):
+    with pytest.raises(NotATraceError, match="It is empty"):
+        kineto.load(write(tmp_path / "f.json", b""))
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"schemaVersion": 1, "device', b'{"distributedInfo": {"rank": 1}}']
+)
+def test_a_trace_cut_before_its_events(tmp_path, text):
+    with pytest.raises(BrokenTraceError, match="before its event list"):
+        kineto.load(write(tmp_path / "f.json", text))
+
+
+def test_gzip_cut_in_its_first_bytes(tmp_path):
+    with pytest.raises(BrokenTraceError, match="cut short or damaged"):
+        kineto.load(write(tmp_path / "f", gzip.compress(b'{"traceEvents": []}')[:12]))
+
+
+def test_any_bytes_are_called_something():
+    for byte in range(256):
+        what, hint = identify_file(bytes([byte]) * 40)
+        assert what
+        assert hint
+
+
+def test_a_zip_that_is_a_checkpoint(tmp_path):
+    with zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", b"x")
+    with pytest.raises(NotATraceError, match="zip"):
+        kineto.load(tmp_path / "m.pt")
