@@ -13,9 +13,9 @@ pytest = $(bin)/python -m pytest -n 2 --dist worksteal
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
 .PHONY: demo watch fix test test-unit test-probe test-processes test-live clinic check format docs
-.PHONY: site pictures bench clean
+.PHONY: site pictures bench gpu clean
 
-demo: $(DEMO)/installed  ## explain a recording, watch a small training job, and fix another
+demo: $(DEMO)/installed  ## explain a recording, watch a small training job and fix another
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
 	$(DEMO)/bin/whyidle explain $(DEMO)/out/trace.json.gz --store $(DEMO)/out/store \
 	  --html $(DEMO)/out/why.html
@@ -24,23 +24,23 @@ demo: $(DEMO)/installed  ## explain a recording, watch a small training job, and
 	  echo "no '$(TORCH)' or no Pillow in your package index: nothing was trained and watched"
 
 watch:
-	@echo; echo "Now a real job: a small network learns from JPEG photos, as first scripts do."
+	@echo; echo "Watching a real job: a small network that trains on JPEG photos."
 	@$(DEMO)/bin/python examples/photos/make.py $(DEMO)/photos
 	$(DEMO)/bin/whyidle run --store $(DEMO)/out/store --html $(DEMO)/out/run.html \
 	  $(DEMO)/bin/python examples/photos/train.py --photos $(DEMO)/photos --out $(DEMO)/out/model.pt
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/run.html"
 
 fix:
-	@echo; echo "And a job on a far disk, fixed: tried for two or three minutes, nothing of it overwritten."
+	@echo; echo "Fixing a job with a slow disk: isolated trials for two to three minutes."
 	@rm -rf $(DEMO)/far && mkdir $(DEMO)/far && cp examples/far/train.py $(DEMO)/far
 	cd $(DEMO)/far && ../bin/whyidle fix --budget 3m --html fixed.html ../bin/python train.py
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/fixed.html"
 
-test: check  ## everything: lint, types, tests; what failed has a second try, alone: see CONTRIBUTING.md
-	$(pytest) || { test $$? -eq 1 && echo "what failed, again, alone:" && \
+test: check  ## everything: lint, types, tests; failed tests are retried alone, see CONTRIBUTING.md
+	$(pytest) || { test $$? -eq 1 && echo "retrying failed tests alone:" && \
 	  $(bin)/python -m pytest --second-try --last-failed --last-failed-no-failures none; }
 
-test-unit: $(VENV)/installed  ## tests without a framework's probe and without processes of their own
+test-unit: $(VENV)/installed  ## tests without a framework's probe and without real processes
 	$(pytest) -m 'not live and not real_processes' --ignore=tests/probe --ignore=tests/emulator
 
 test-probe: $(VENV)/installed  ## the probe and the emulated device inside a real framework
@@ -49,33 +49,33 @@ test-probe: $(VENV)/installed  ## the probe and the emulated device inside a rea
 test-processes: $(VENV)/installed  ## tests that start real processes
 	$(pytest) -m 'real_processes and not live'
 
-test-live: $(VENV)/installed  ## real jobs whose times are judged; wants a machine that does nothing else
+test-live: $(VENV)/installed  ## real jobs whose times are judged; needs an idle machine
 	$(pytest) -m live
 
 clinic: $(VENV)/installed  ## a few sick and healthy jobs with known truth, against the recorded floor
 	$(bin)/python -m clinic run --fixed-subset
 
-check: $(VENV)/installed  ## lint and types only
+check: $(VENV)/installed  ## lint, types and documentation only
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/python docs/build.py --check
 
-format: $(VENV)/installed  ## put the sources in order
+format: $(VENV)/installed  ## format the sources
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
-docs: $(VENV)/installed  ## write the pages that are made from source
+docs: $(VENV)/installed  ## generate the pages that are made from source
 	$(bin)/python docs/build.py
 
 site: $(SITE)/installed  ## build the documentation site in build/site
 	$(SITE)/bin/mkdocs build --strict --quiet
 	@echo "the site: file://$(CURDIR)/build/site/index.html"
 
-pictures: $(VENV)/installed  ## draw the pictures of the README again; wants Chromium
+pictures: $(VENV)/installed  ## draw the pictures of the README again; needs Chromium
 	$(bin)/python docs/pictures.py
 
-bench: $(VENV)/installed  ## what the product costs; TRACES=FOLDER adds real traces
+bench: $(VENV)/installed  ## measure the cost of whyidle; TRACES=FOLDER adds real traces
 	@mkdir -p build/bench
 	@$(bin)/python -m whyidle.testing.demo build/bench/seed.json
 	@$(bin)/python bench/grow.py build/bench/seed.json build/bench/grown.json --megabytes 50
@@ -85,7 +85,12 @@ bench: $(VENV)/installed  ## what the product costs; TRACES=FOLDER adds real tra
 	$(if $(TRACES),$(bin)/python bench/traces.py $(TRACES))
 	$(if $(TRACES),$(bin)/python bench/predictions.py $(TRACES))
 
-clean:  ## remove what was made here
+gpu:  ## prove whyidle on this machine's GPU, or rehearse without one; GPU='--stage doctor' for a part
+	@if $(PYTHON) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; \
+	then $(PYTHON) -m bench.gpu $(GPU); \
+	else $(MAKE) -s $(VENV)/installed && $(bin)/python -m bench.gpu $(GPU); fi
+
+clean:  ## remove build products and environments
 	rm -rf $(VENV) $(DEMO) $(SITE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(DEMO)/installed: pyproject.toml

@@ -23,11 +23,13 @@ def words(text: str) -> frozenset[str]:
 
 NOUNS = words(
     """
-    bed bring bucketing embed exceed feed heading lightning mapping need padding ping proceed rating
-    reading recording ring rounding seed setting speed spring string thing timing
+    bed bring bucketing distributed embed exceed feed heading lightning listing logging mapping
+    missing need nesting padding patching ping proceed rating reading recording ring rounding
+    seed seeding setting speed spring string thing timing tracing wording
     """
 )
-"""words that end like a participle and are none, names of products included"""
+"""words that end like a participle and are nouns, adjectives of data (``missing``), or names of
+products (``torch.distributed``)"""
 IRREGULAR_PARTICIPLES = words(
     """
     become begun been bound broken built chosen come done drawn found given gone gotten grown held

@@ -55,8 +55,11 @@ class Switch:
 
     def __init__(self, loop: Any) -> None:
         on, hooks_on, gc_on = attributes(), self._hooks(), list(gc.callbacks)
+        listeners = {listener.listener for listener in loop.listeners}
         for name in list(loop.undo)[::-1]:
-            if name != "compile":  # without it, hooks would ask in every step whether it traces
+            # without "compile" hooks would ask in every step whether it traces; listeners hear
+            # nothing while the hooks are off
+            if name != "compile" and name not in listeners:
                 loop.undo.pop(name)()
         off, hooks_off, gc_off = attributes(), self._hooks(), list(gc.callbacks)
         self.changed = [

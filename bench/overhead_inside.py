@@ -66,7 +66,7 @@ class Profiled:
             self.profiler.stop()
             self.profiler = None
         if on:
-            self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+            self.profiler = torch.profiler.profile()
             self.profiler.start()
 
     around = staticmethod(contextlib.nullcontext)

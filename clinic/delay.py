@@ -19,9 +19,9 @@ from whyidle.errors import WhyidleError
 from whyidle.importers import probe
 from whyidle.importers._loader_records import read_records
 from whyidle.importers._samples import SAMPLE
+from whyidle.model.device_timestamps import MARK
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.loading import BATCH, ROW, TAKE
-from whyidle.model.marks import MARK
+from whyidle.model.loader_tables import BATCH, ROW, TAKE
 
 EVERY_S = 1.0
 """moments at which one would have looked"""

@@ -1,8 +1,8 @@
 """Writes the pages that are made from source. ``make docs``.
 
 These are ``docs/causes``, ``docs/fixes.md``, the index by symptom, the index of the decisions, and
-the report in the tutorial, and the code on the page about plug-ins. ``--check`` writes nothing and
-exits with 1 where a page is not what the source says.
+the report in the tutorial, the code on the page about plug-ins, and what was proven on which GPU.
+``--check`` writes nothing and exits with 1 where a page is not what the source says.
 """
 
 from __future__ import annotations
@@ -18,14 +18,25 @@ from whyidle.exporters.terminal import render
 from whyidle.testing.demo import job
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+import proofs  # noqa: E402  # beside this file
+
 TUTORIAL = Path("docs") / "tutorial.md"
 PLUGINS = Path("docs") / "how-to" / "plug-ins.md"
+PROVEN = {
+    Path("README.md"): ("docs/results/", "docs/gpu.md"),
+    Path("docs") / "limits.md": ("results/", "gpu.md"),
+    Path("docs") / "gpu.md": ("results/", ""),
+    Path("docs") / "results" / "README.md": ("", "../gpu.md"),
+}
+"""pages that say what was proven on which GPU, and their links"""
 _FILE = re.compile(r"(<!-- file: (\S+?\.(\w+)) -->\n).*?(<!-- /file -->)", re.DOTALL)
 _DEMO = re.compile(r"(<!-- demo: .*? -->\n).*?(<!-- /demo -->)", re.DOTALL)
 _NEXT = (
-    ("whyidle causes dataloader-no-workers", "what it is"),
-    ("whyidle report last --html why.html", "with pictures"),
-    ("whyidle compare last AFTER", "once you have fixed it"),
+    ("whyidle causes dataloader-no-workers", "about this cause"),
+    ("whyidle report last --html why.html", "as an HTML page"),
+    ("whyidle compare last AFTER", "after you have fixed it"),
 )
 
 
@@ -84,6 +95,12 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         docs / "decisions" / "README.md": _list_decisions(),
         docs / "fixes.md": _fixes_page.fixes_page(),
         docs / "symptoms.md": _list_symptoms(),
+        **{
+            root / page: proofs.insert_proofs(
+                (ROOT / page).read_text(encoding="utf-8"), ROOT / "docs" / "results", *links
+            )
+            for page, links in PROVEN.items()
+        },
         root / PLUGINS: _insert_files((ROOT / PLUGINS).read_text(encoding="utf-8")),
         **made,
     }

@@ -137,7 +137,7 @@ def test_a_plug_in_cannot_take_the_place_of_ours(install):
         y=CAUSE + f"\nfrom dataclasses import replace\nforeign = replace(foreign, id={ours!r})",
     )
     assert catalog.load_causes()[ours].title != "Comes from elsewhere"
-    assert f"{ours!r} already" in " ".join(error.why for error in catalog.broken_plugins())
+    assert f"{ours!r} is already taken" in " ".join(error.why for error in catalog.broken_plugins())
 
 
 PLUGINS = {

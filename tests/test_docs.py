@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -145,3 +146,33 @@ def test_the_site_builds_without_warnings(tmp_path: Path):
         )
     ]
     assert not loaded, "viewing the site would use the network"
+
+
+PROOF = {
+    "schema": "whyidle/gpu-results/1",
+    "device": "NVIDIA H100",
+    "emulated": False,
+    "stages": {
+        "truth": {
+            "fp32": {"status": "done", "result": {"right": True}},
+            "tf32-off": {"status": "done", "result": {"right": False}},
+        },
+        "harm": {"visible-by-uuid": {"status": "skipped", "reason": "no nvidia-smi"}},
+    },
+}
+
+
+def test_what_was_proven_on_which_gpu_is_from_the_results_alone(build: ModuleType, tmp_path: Path):
+    describe = build.proofs.describe_proofs
+    assert describe(tmp_path, "", "") == "whyidle has been proven on no GPU yet."
+    (tmp_path / "gpu-nvidia-h100-2026-01-31.json").write_text(json.dumps(PROOF))
+    assert describe(tmp_path, "results/", "gpu.md") == (
+        "The proof of whyidle has run on [NVIDIA H100](results/gpu-nvidia-h100-2026-01-31.md) "
+        "(2026-01-31: 2 of 3 parts done, 1 skipped, 1 wrong first findings)."
+    )
+
+
+def test_a_rehearsal_is_no_proof(build: ModuleType, tmp_path: Path):
+    (tmp_path / "gpu-emulated-2026-01-31.json").write_text(json.dumps({**PROOF, "emulated": True}))
+    with pytest.raises(ValueError, match="no result of a GPU"):
+        build.proofs.describe_proofs(tmp_path, "", "")

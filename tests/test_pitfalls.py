@@ -22,7 +22,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine.recording import rank_roster
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 ROOT = Path(__file__).parent.parent
 PROBE = ROOT / "src" / "whyidle" / "probe"

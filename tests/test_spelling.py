@@ -14,14 +14,7 @@ from whyidle.frameworks.torch.names import RULES
 
 ROOT = Path(whyidle.__file__).parent
 NEUTRAL = ("analysis", "causes", "fixes")
-STILL_SPELLED = {"gil_waits.py", "sample_classification.py", "worker_samples.py"}
-"""how frames of stack samples are read: what is left to be told by roles"""
-FILES = sorted(
-    path
-    for layer in NEUTRAL
-    for path in (ROOT / layer).rglob("*.py")
-    if path.name not in STILL_SPELLED
-)
+FILES = sorted(path for layer in NEUTRAL for path in (ROOT / layer).rglob("*.py"))
 SPELLED = re.compile(
     r"aten::|autograd::|c10d::|reducer::|torch[/\[\\]|torch_dynamo|_dynamo/|_inductor/|ProfilerStep#"
     r"|enumerate\\?\(DataLoader|DataLoaderIter|dataloader\\?\.py|Optimizer\\?\.(step|zero_grad)"
@@ -29,6 +22,12 @@ SPELLED = re.compile(
     r"|Torch-Compiled|\^whyidle|whyidle\\\.step"
 )
 """what names in recordings of PyTorch hold, as text or in a pattern"""
+API = re.compile(
+    r"\btorch\.\w|\bDataLoader\(|DistributedDataParallel|num_workers|prefetch_factor|pin_memory="
+    r"|non_blocking=|no_sync\(|\.(to|detach|item|no_grad|register_comm_hook)\(|scaled_dot_product"
+)
+"""what users of PyTorch write; a fix leaves that to ``frameworks/torch/wording.py``"""
+KNOB = re.compile(r"(torch|loader)\.\w+")
 
 
 def strings(tree: ast.AST) -> Iterator[ast.Constant]:
@@ -43,17 +42,27 @@ def strings(tree: ast.AST) -> Iterator[ast.Constant]:
             yield node
 
 
-def spelled(text: str) -> list[str]:
+def spelled(text: str, pattern: re.Pattern[str] = SPELLED) -> list[str]:
     return [
         f"line {node.lineno}: {node.value}"
         for node in strings(ast.parse(text))
-        if SPELLED.search(str(node.value))
+        if pattern.search(str(node.value)) and not KNOB.fullmatch(str(node.value))
     ]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_name_is_spelled_as_a_framework_does(path: Path):
     assert not spelled(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "fixes").rglob("*.py")), ids=lambda path: path.stem)
+def test_no_fix_words_the_api_of_a_framework(path: Path):
+    assert not spelled(path.read_text(encoding="utf-8"), API)
+
+
+def test_words_of_the_api_would_be_found():
+    assert spelled('summary = "DataLoader(..., num_workers=2)"', API)
+    assert not spelled('Edit(knob="torch.num_threads", value=1)', API)
 
 
 def test_such_a_name_would_be_found():

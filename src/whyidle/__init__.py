@@ -1,9 +1,8 @@
 """whyidle: why is my GPU idle, or busy for nothing, and how do I fix it?
 
-The Python interface. ``explain`` diagnoses recorded traces, ``watch`` the process it is called in,
-``load`` reads a stored run, ``compare`` says what changed between two, and ``step`` marks the end
-of a training step by hand. Nothing else is public. A name is imported when it is first used, so
-that importing whyidle costs a training script nothing.
+``explain`` diagnoses recorded traces, ``watch`` the current process, ``load`` reads a stored run,
+``compare`` compares two, and ``step`` marks the end of a training step. Nothing else is public.
+Names are imported on first use, so that ``import whyidle`` is cheap.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def __dir__() -> list[str]:
 
 
 def step() -> None:
-    """Mark the end of a training step by hand, where whyidle cannot see an optimizer.
+    """Mark the end of a training step in a loop without an optimizer.
 
     Does nothing in a process that is not watched.
     """
@@ -65,7 +64,7 @@ def step() -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext whyidle``: adds the cell magic ``%%whyidle``."""
+    """Register the cell magic ``%%whyidle``; called by ``%load_ext whyidle``."""
     from whyidle.api import notebook
 
     notebook.register_magics(shell)

@@ -2,18 +2,18 @@
 
 ::
 
-    WhyidleError                 exit status 1: something of ours could not be done
-    ├── InputError               the file or folder that was named cannot be used
-    │   ├── NotATraceError       it is not a recording we know; says what it looks like
-    │   ├── BrokenTraceError     it is one, but nothing in it could be read
-    │   └── OutputError          what was asked for could not be written there
+    WhyidleError                 exit status 1: an operation of whyidle failed
+    ├── InputError               a file or folder cannot be used
+    │   ├── NotATraceError       it is not a recording that whyidle can read
+    │   ├── BrokenTraceError     it is a recording, but nothing in it can be read
+    │   └── OutputError          an output cannot be written
     ├── StoreError               the run store cannot be read or written
-    ├── TrialError               a job cannot be tried: it does not run, or shows too few steps
-    ├── MissingExtraError        an optional dependency is absent; names the extra to install
-    └── CatalogError             a plug-in file does not keep its contract (a programming mistake)
+    ├── TrialError               a job cannot be tried: it fails, or has too few steps
+    ├── MissingExtraError        an optional dependency is missing; names the extra to install
+    └── CatalogError             a plug-in breaks its contract
 
-    UsageError                   exit status 2: the command line asks for something impossible
-    GateError                    exit status 3: a gate that the user asked for did not hold
+    UsageError                   exit status 2: the command line is wrong
+    GateError                    exit status 3: a requested gate failed
 
 Each message has three parts: what happened, why, and what to do next.
 """
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 
 class WhyidleError(Exception):
-    """Base of all errors that a user may see. ``exit_code`` is the process's exit status."""
+    """Base of all errors that a user may see. ``exit_code`` is the exit status."""
 
     exit_code = 1
 
@@ -34,19 +34,19 @@ class WhyidleError(Exception):
 
 
 class InputError(WhyidleError):
-    """The file or folder that was named cannot be used."""
+    """A file or folder cannot be used."""
 
 
 class NotATraceError(InputError):
-    """The file is not a recording that any importer knows."""
+    """A file is not a recording that whyidle can read."""
 
 
 class BrokenTraceError(InputError):
-    """The file is a recording, but nothing in it could be read."""
+    """A file is a recording, but nothing in it can be read."""
 
 
 class OutputError(InputError):
-    """What was asked for could not be written where it was asked for."""
+    """An output cannot be written."""
 
 
 class StoreError(WhyidleError):
@@ -62,16 +62,16 @@ class MissingExtraError(WhyidleError):
 
 
 class CatalogError(WhyidleError):
-    """A plug-in file does not keep its contract."""
+    """A plug-in breaks its contract."""
 
 
 class UsageError(WhyidleError):
-    """The command line asks for something impossible."""
+    """The command line is wrong."""
 
     exit_code = 2
 
 
 class GateError(WhyidleError):
-    """A gate that the user asked for did not hold."""
+    """A requested gate failed."""
 
     exit_code = 3

@@ -1,3 +1,3 @@
-"""The version of whyidle, in a module of its own: the engine writes it into documents."""
+"""The version of whyidle."""
 
 __version__ = "0.2.0"

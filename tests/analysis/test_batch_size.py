@@ -15,7 +15,7 @@ from whyidle.analysis.batch_size import (
 )
 from whyidle.analysis.facts import Facts
 from whyidle.importers import kineto
-from whyidle.model.loading import BATCH, TAKE, Iterator, Loading
+from whyidle.model.loader_tables import BATCH, TAKE, Iterator, Loading
 from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing.builder import Builder, ms, us
 

@@ -18,7 +18,7 @@ from whyidle.analysis.step_detection import find_steps
 from whyidle.model.buckets import REASONS
 from whyidle.model.process_facts import BurstInRun
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 SHARES = {"compute": 0.5, "copy": 0.1, "loader": 0.1, "launch": 0.2, "sync_refill": 0.1}
 

@@ -8,8 +8,8 @@ from whyidle.analysis.burst_samples import lines_during
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.guest import Guest
-from whyidle.testing.watched import add_facts
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_facts
 
 ATTENTION, REST = "/job/model.py(7): attend", "/job/model.py(9): rest"
 MAIN = "/job/train.py(3): main"
@@ -19,7 +19,7 @@ BEGIN, STEPS = 10, 3
 
 def run():
     """Attention and the rest, 20 ms each, and the optimizer. To start the recording takes long."""
-    job = Guest()
+    job = RecordedJob()
     bounds = []
     for number in range(30):
         bounds.append(job.now)

@@ -11,7 +11,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.model.timeline import Timeline
 from whyidle.testing.builder import us
-from whyidle.testing.fleet import Fleet
+from whyidle.testing.rank_fleet import Fleet
 
 GEMM = "ampere_sgemm_128x64_tn"
 

@@ -7,12 +7,12 @@ import pytest
 
 from whyidle.analysis.core_capacity import BUSY_CORE, SHARED, find_capacity
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import WORKERS, hidden_loading, may_cost
+from whyidle.analysis.forecast import WORKERS, hidden_loading, predict_risk
 from whyidle.analysis.worker_capacity import WAITING
-from whyidle.model.loading import BATCH, Loading
+from whyidle.model.loader_tables import BATCH, Loading
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.watched import watched
+from whyidle.testing.watched_run import add_telemetry
 
 
 def facts(cores, threads, cpu_share, kind="cpu", outside=None):
@@ -25,7 +25,7 @@ def facts(cores, threads, cpu_share, kind="cpu", outside=None):
     batches["end"], batches["cpu"], batches["worker"] = ms(30), cpu_share * ms(30), -1
     loading = Loading(cores=cores, threads=threads, batches=batches)
     made = replace(built.timeline(), loading=loading, info=DeviceInfo(kind=kind))
-    return Facts(watched(made, outside) if outside else made)
+    return Facts(add_telemetry(made, outside) if outside else made)
 
 
 def test_untold_cores_limit_nothing():
@@ -109,11 +109,11 @@ def test_handing_over_is_work_for_the_cores_and_may_cost_more_than_it_hides():
         0.3, 0.3, (0.2, 0.4), 0.0, floor=space.floor, usual=space.usual, given=2
     )
     assert low < 0.0 < expected < high
-    predicted = may_cost(low, high, "so", expected)
+    predicted = predict_risk(low, high, "so", expected)
     assert predicted.low == pytest.approx(1 / (1 - low))
     assert predicted.low < 1.0 < predicted.speedup < predicted.high
 
 
 def test_that_the_step_becomes_longer_is_never_promised():
-    predicted = may_cost(-0.5, 0.2, "so", -0.1)
+    predicted = predict_risk(-0.5, 0.2, "so", -0.1)
     assert (predicted.low, predicted.speedup) == (pytest.approx(1 / 1.5), 1.0)

@@ -57,7 +57,7 @@ def test_steps_that_differ_tell_nothing():
 
 def test_one_rank_does_not_claim_to_know():
     seen = Job((job([400] * 5),)).exposure
-    assert not seen.told
+    assert not seen.is_waiting_known
     assert seen.waiting == 0.0
     assert seen.transfer == seen.held
 

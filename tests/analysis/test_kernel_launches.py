@@ -17,7 +17,7 @@ def job(*, host: int, kernel: int, pause: int = 0) -> Facts:
 
 
 def test_a_slow_host_finds_the_queue_empty():
-    launching = job(host=us(50), kernel=us(5)).launching
+    launching = job(host=us(50), kernel=us(5)).kernel_launching
     assert launching.per_step == 30
     assert launching.starved_share == 1.0
     assert launching.blocking_share == 0.0
@@ -27,10 +27,10 @@ def test_a_slow_host_finds_the_queue_empty():
 
 def test_a_slow_device_has_a_full_queue():
     facts = job(host=us(5), kernel=us(200))
-    assert facts.launching.starved_share < 0.1
-    assert facts.launching.delay_s > 1e-3
+    assert facts.kernel_launching.starved_share < 0.1
+    assert facts.kernel_launching.delay_s > 1e-3
     middle = facts.scope.start[0] + facts.scope.total // 3
-    assert facts.launching.queue_depth(np.array([middle]))[0] > 5
+    assert facts.kernel_launching.queue_depth(np.array([middle]))[0] > 5
 
 
 def test_depth_counts_launched_and_unfinished_kernels():
@@ -38,22 +38,24 @@ def test_depth_counts_launched_and_unfinished_kernels():
     for _ in range(3):
         made.launch("gemm", us(100))
     facts = Facts(made.timeline())
-    assert facts.launching.queue_depth(facts.device.end - 1).tolist() == [3, 2, 1]
-    assert facts.launching.queue_depth(facts.device.end + 1).tolist() == [2, 1, 0]
+    assert facts.kernel_launching.queue_depth(facts.device.end - 1).tolist() == [3, 2, 1]
+    assert facts.kernel_launching.queue_depth(facts.device.end + 1).tolist() == [2, 1, 0]
 
 
 def test_only_long_stretches_without_operators_are_pauses():
-    assert not len(job(host=us(20), kernel=us(5), pause=us(100)).launching.pauses)
+    assert not len(job(host=us(20), kernel=us(5), pause=us(100)).kernel_launching.pauses)
     facts = job(host=us(20), kernel=us(5), pause=us(900))
-    assert facts.launching.pauses.total / facts.step_count == pytest.approx(us(900), rel=0.05)
-    assert not (facts.launching.pauses & facts.launching.dispatch_time).total
+    assert facts.kernel_launching.pauses.total / facts.step_count == pytest.approx(
+        us(900), rel=0.05
+    )
+    assert not (facts.kernel_launching.pauses & facts.kernel_launching.dispatch_time).total
 
 
 def test_without_launches_there_is_nothing_to_say():
     made = Builder()
     with made.step():
         made.quiet(us(500))
-    launching = Facts(made.timeline()).launching
+    launching = Facts(made.timeline()).kernel_launching
     assert launching.starved_share == 0.0
     assert launching.blocking_share == 0.0
     assert np.isnan(launching.call_s)

@@ -13,7 +13,7 @@ from whyidle.analysis.job import Job
 from whyidle.model.timeline import CpuPace
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(20): <module>"
 STEPS = 40
@@ -22,7 +22,7 @@ STEPS = 40
 def train(work, *, transfer=lambda step: 1, leave=lambda rank, step: 0, hosts=("a", "a"), ahead=0):
     """Two ranks that exchange once per step; ``work(rank, step)``, ``transfer(step)`` and
     ``leave(rank, step)``, how much later than the first a rank leaves, in ms."""
-    jobs = [Guest(pid=1, rank=rank, world_size=2) for rank in (0, 1)]
+    jobs = [RecordedJob(pid=1, rank=rank, world_size=2) for rank in (0, 1)]
     for rank, (job, host) in enumerate(zip(jobs, hosts, strict=True)):
         job.documents["rank.json"] = {
             "rank": rank,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whyidle.analysis.prefetch_model import epoch_starts, in_epochs, simulate_queue
+from whyidle.analysis.prefetch_model import epoch_starts, simulate_queue, wait_in_epochs
 
 
 def loop(workers, depth, epoch, count, *, cost=3, between=10):
@@ -70,13 +70,13 @@ def test_half_of_the_slow_batches_begin_an_epoch():
 def test_an_epoch_waits_for_its_first_batches(workers, waited):
     """Its 48 batches take 0.1 s each, and the loop hardly anything."""
     costs = np.full(10, 0.1)
-    found = in_epochs(costs, 48, workers=workers, between=1e-6)
+    found = wait_in_epochs(costs, 48, workers=workers, between=1e-6)
     assert 48 * found == pytest.approx(waited, rel=0.01)
 
 
 def test_an_epoch_without_end_is_as_one_of_very_many_batches():
     costs = np.random.default_rng(1).gamma(4.0, 0.02, 300)
     long, longer = (
-        in_epochs(costs, batches, workers=4, between=0.001) for batches in (10**4, 10**9)
+        wait_in_epochs(costs, batches, workers=4, between=0.001) for batches in (10**4, 10**9)
     )
     assert long == longer

@@ -18,7 +18,7 @@ from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.analysis.unexplained_sleep import UnexplainedSleep
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 S = 1_000_000_000
 RUNS, SLEEPS = 1.0, 2.0
@@ -66,7 +66,7 @@ def test_not_found_stopped(seen):
 
 
 def rank(number, states):
-    guest = Guest(pid=10 + number, rank=number, world_size=2)
+    guest = RecordedJob(pid=10 + number, rank=number, world_size=2)
     for _ in range(20):
         guest.backward("/job/train.py(3): <module>", ms(400))
         guest.step("/job/train.py(3): <module>", ms(100))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis import sample_statistics
-from whyidle.analysis.sample_statistics import of_ratio, ratio_of_means
+from whyidle.analysis.sample_statistics import ratio_error, ratio_of_means
 
 
 def test_constant_samples_have_no_spread():
@@ -47,8 +47,8 @@ def test_long_recordings_are_resampled_in_pieces():
 
 def test_a_share_that_is_the_same_in_all_steps_is_sure():
     whole = np.array([1.0, 3.0] * 20)
-    assert of_ratio(0.2 * whole, whole) == pytest.approx(0.0, abs=1e-9)
-    assert of_ratio(np.array([0.2]), np.array([1.0])) == 0.0
+    assert ratio_error(0.2 * whole, whole) == pytest.approx(0.0, abs=1e-9)
+    assert ratio_error(np.array([0.2]), np.array([1.0])) == 0.0
 
 
 def test_a_share_holds_the_truth_as_often_as_it_says():
@@ -59,7 +59,7 @@ def test_a_share_holds_the_truth_as_often_as_it_says():
         held = 0
         for _ in range(400):
             rest = np.repeat(random.lognormal(0.0, 0.5, 48 // alike), alike)
-            half = of_ratio(np.full(48, 0.25), rest + 0.25)
+            half = ratio_error(np.full(48, 0.25), rest + 0.25)
             truth = 0.25 / (0.25 + np.exp(0.125))
             held += abs(12.0 / (rest.sum() + 12.0) - truth) <= half
         assert held / 400 >= least

@@ -43,7 +43,7 @@ def test_removed_waits_give_the_time_of_the_job_without_them(host, kernel, items
 @pytest.mark.parametrize("kernel", [5, 40, 200])
 def test_less_host_time_gives_the_time_of_the_faster_host(kernel):
     slow, fast = (train(items=2, host=host, kernel=kernel) for host in (95, 45))
-    saved = slow.replay.reduce_host_time(slow.launching.dispatch_time, 0.5)
+    saved = slow.replay.reduce_host_time(slow.kernel_launching.dispatch_time, 0.5)
     predicted = slow.replay.replayed_length(saved) / slow.step_count
     assert predicted / 1e9 == pytest.approx(fast.step_s, rel=0.08)
 
@@ -110,6 +110,6 @@ def test_faster_collectives_give_the_time_of_the_faster_link():
 
 def test_a_faster_host_beside_collectives_gives_the_time_of_the_faster_host():
     slow, fast = exchanging(30, 300, host=95), exchanging(30, 300, host=45)
-    saved = slow.replay.reduce_host_time(slow.launching.dispatch_time, 0.5)
+    saved = slow.replay.reduce_host_time(slow.kernel_launching.dispatch_time, 0.5)
     predicted = slow.replay.replayed_length(saved) / slow.step_count
     assert predicted / 1e9 == pytest.approx(fast.step_s, rel=0.08)

@@ -9,14 +9,14 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.unexplained_sleep import find_unexplained_sleep
 from whyidle.model.timeline import CpuPace, HostKind
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 LINE, ENGINE = "/job/train.py(20): train", "/job/train.py(21): train"
 
 
 def thread(*, asleep_ms, loading_ms=0, steps=20):
     """A rank that sleeps before each backward pass, or waits for a batch."""
-    guest, ends, ran = Guest(rank="0", world_size="2"), [], []
+    guest, ends, ran = RecordedJob(rank="0", world_size="2"), [], []
     for _ in range(steps):
         guest.work(LINE, ms(8))
         guest.now += ms(asleep_ms)

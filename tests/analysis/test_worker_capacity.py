@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.worker_capacity import most_waiting, most_workers
-from whyidle.model.loading import Loading
+from whyidle.model.loader_tables import Loading
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.watched import watched
+from whyidle.testing.watched_run import add_telemetry
 
 GB = float(1 << 30)
 MACHINE = {"machine_memory_bytes": 64 * GB, "machine_memory_available_bytes": 30.4 * GB}
@@ -18,7 +18,7 @@ def facts(outside=None, cores=None):
         with built.step():
             built.loader(ms(30))
     made = replace(built.timeline(), loading=Loading(cores=cores))
-    return Facts(watched(made, outside) if outside else made)
+    return Facts(add_telemetry(made, outside) if outside else made)
 
 
 def test_what_is_not_told_limits_nothing():

@@ -161,7 +161,7 @@ with whyidle.watch(profile="off") as w:
 print(json.dumps({"said": said, "state": w.diagnosis.verdict.state}))
 """,
     )
-    assert "watched already" in found["said"]
+    assert "already watched" in found["said"]
     assert found["state"] == "starved"
 
 

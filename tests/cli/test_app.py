@@ -41,7 +41,7 @@ def test_version(capsys: pytest.CaptureFixture[str]):
     [
         (KeyboardInterrupt(), 130, ""),
         (MemoryError(), 1, "Memory ran out"),
-        (RuntimeError("odd"), 1, "mistake in whyidle"),
+        (RuntimeError("odd"), 1, "bug in whyidle"),
     ],
 )
 def test_how_it_ends(
@@ -129,8 +129,8 @@ def test_a_pipe_is_not_waited_for(elsewhere: Path):
     ("words", "said"),
     [
         (["--bogus", "x.py"], "Unrecognized arguments: --bogus."),
-        (["--steps", "x", "x.py"], "must be a number, 1 or more, not 'x'"),
-        (["--steps", "0", "x.py"], "must be a number, 1 or more, not '0'"),
+        (["--steps", "x", "x.py"], "must be a whole number, 1 or more, not 'x'"),
+        (["--steps", "0", "x.py"], "must be a whole number, 1 or more, not '0'"),
         (["--interval", "0", "x.py"], "must be 0.05 to 3600 seconds, not '0'"),
         (["--interval", "often", "x.py"], "must be 0.05 to 3600 seconds, not 'often'"),
     ],

@@ -75,7 +75,9 @@ def test_what_the_patch_says_beside_is_nothing_to_do_by_hand(fix, tmp_path):
     patch = SourcePatch(
         "", {}, ("cache: write it",), UserFiles(tmp_path, (), None, (), ()), notes=(note,)
     )
-    out = " ".join(fix("--no-store", handed=PatchCheck(patch, None, "", good=False))[1].out.split())
+    out = " ".join(
+        fix("--no-store", handed=PatchCheck(patch, None, "", is_writable=False))[1].out.split()
+    )
     assert "By hand: cache: write it." in out
     assert f"{note}." in out
     assert f"By hand: {note}" not in out
@@ -92,12 +94,12 @@ def test_the_plan_is_told_and_how_to_use_it(fix, tmp_path):
 def test_how_what_was_kept_is_taken_back_is_told(fix, tmp_path):
     patch = SourcePatch("--- a\n", {}, (), UserFiles(tmp_path, (), None, (), ()))
     for good in (True, False):
-        handed = PatchCheck(patch, None, "", good=good)
+        handed = PatchCheck(patch, None, "", is_writable=good)
         _, told = fix("--patch", f"my {good}.patch", "--plan", f"{good}.toml", handed=handed)
         out = " ".join(told.out.split())
-        assert "`enabled = false` in the plan takes a fix back" in out
+        assert "set `enabled = false` in the plan to leave a fix out" in out
         quoted = shlex.quote(str(tmp_path / f"my {good}.patch"))
-        assert (f"git apply -R {quoted} takes that back" in out) == good
+        assert (f"git apply -R {quoted} undo the patch" in out) == good
 
 
 def test_what_there_was_no_time_for_is_proposed_with_more(fix):
@@ -127,18 +129,18 @@ def test_a_plan_that_is_written_by_now_is_not_named_again(fix, tmp_path):
 @pytest.mark.parametrize(("count", "ranks"), [(4, 1), (0, 4), (2, 4)])
 def test_money_is_told_of_all_gpus(fix, count, ranks):
     out = " ".join(fix("--price", "3", kind="cuda", count=count, ranks=ranks)[1].out.split())
-    assert "of every 100 hours of this job 50 are saved, 600.00 at 12.00 an hour" in out
-    assert "No money" not in out
+    assert "saves 50 of every 100 hours of this job (600.00 at 12.00 per hour)" in out
+    assert "--price has no effect" not in out
 
 
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_without_a_gpu_no_money_is_told_and_why(fix, ranks):
     out = " ".join(fix("--price", "3", kind="cpu", count=0, ranks=ranks)[1].out.split())
-    assert "of every 100 hours of this job 50 are saved" in out
+    assert "saves 50 of every 100 hours of this job" in out
     assert "an hour," not in out.replace("what a GPU costs an hour,", "")
     assert "3.00" not in out
-    assert "this job computes on none" in out
-    assert "No money" not in fix(kind="cpu", count=0)[1].out
+    assert "this job uses no GPU" in out
+    assert "--price has no effect" not in fix(kind="cpu", count=0)[1].out
 
 
 def test_ctrl_c_is_an_exit_status_and_keeps_what_is_proven(fix, tmp_path):
@@ -152,7 +154,7 @@ def test_ctrl_c_is_an_exit_status_and_keeps_what_is_proven(fix, tmp_path):
 def test_ctrl_c_before_the_first_trial_is_said(fix, tmp_path):
     status, told = fix(error=KeyboardInterrupt())
     assert status == 130
-    assert "stopped before anything was tried" in told.err
+    assert "interrupted before the first trial" in told.err
     assert told.out == ""
     assert not list(tmp_path.iterdir())
 
@@ -178,7 +180,7 @@ def test_what_is_no_length_of_time_is_told_with_the_forms_that_are(fix, text):
         status, told = fix(f"{option}={text}")
         assert status == 2
         assert repr(text) in told.err
-        assert "a number with s, m, h or d behind it, such as 90s, 5m, 1.5h" in told.err
+        assert "a number with the unit s, m, h or d, such as 90s, 5m, 1.5h" in told.err
 
 
 def test_the_document_is_named_by_the_run_that_is_kept(fix, tmp_path, capsys):

@@ -63,7 +63,7 @@ def test_what_could_not_be_told_is_an_interval(capfd, seen):
     with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
         progress.show_trial_result(told)
     said = capfd.readouterr().err
-    assert "0.22 to 2.64 times as fast, no gain that could be told" in said
+    assert "0.22 to 2.64 times as fast, no significant gain" in said
     assert "0.76" not in said
 
 
@@ -71,7 +71,7 @@ def test_an_interval_that_says_nothing_is_not_told(capfd, seen):
     told = TrialResult(seen[1][0], reason=UNTOLD, effect=SpeedupEstimate(1.1, 0.01, 108.0, 2))
     with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
         progress.show_trial_result(told)
-    assert "not kept: loader-workers, no gain that could be told" in capfd.readouterr().err
+    assert "not kept: loader-workers, no significant gain" in capfd.readouterr().err
 
 
 def test_lines_that_stay_are_folded_between_words(monkeypatch, capfd, seen):

@@ -69,7 +69,7 @@ def test_children_that_would_say_the_same_get_a_line_each(begun, tmp_path, capsy
     job(60, 40 * MS)
     _job_reports.report_jobs(options(tmp_path), recording, entry)
     text = told(capsys)
-    full, brief = text.split("3 jobs more")
+    full, brief = text.split("3 more jobs")
     assert full.index("job  train101.py (process 101)") < full.index("job  train104.py")
     assert full.count("steps of") == 2
     rows = [line for line in brief.splitlines() if "train10" in line]
@@ -89,7 +89,7 @@ def test_a_job_that_hardly_trained_gets_a_line_whatever_it_says(begun, tmp_path,
     job(200, loader=40 * MS)
     job(3)
     _job_reports.report_jobs(options(tmp_path), recording, entry)
-    assert "1 job more" in told(capsys)
+    assert "1 more job" in told(capsys)
 
 
 def test_all_tells_all(begun, tmp_path, capsys):

@@ -34,7 +34,7 @@ def test_the_report_is_the_one_that_explain_gave(trace: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("last", "holds none"), ("20990101", "no run"), ("trace.json.gz", "whyidle explain")],
+    [("last", "holds no runs"), ("20990101", "no run"), ("trace.json.gz", "whyidle explain")],
 )
 def test_what_is_not_there(name: str, said: str, trace: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", name]) == 1

@@ -38,7 +38,7 @@ def test_a_failing_diagnosis_keeps_status_and_evidence(
     assert said in err
     assert "Traceback" not in err
     (entry,) = Store(Path(".whyidle")).list_runs()
-    assert f"the evidence is kept: whyidle report {entry.id}" in err
+    assert f"the recording is stored: whyidle report {entry.id}" in err
     assert main(["report", entry.id]) == 0
 
 
@@ -91,8 +91,8 @@ def test_an_output_that_cannot_be_written_is_a_status_where_the_command_has_none
 def test_what_was_not_stored_is_not_offered_again(option, kept, capsys: pytest.CaptureFixture[str]):
     assert main(["run", "-q", "--json", "/dev/full", *option, *COMMAND]) == 3
     err = capsys.readouterr().err
-    assert "Name another place" in err
-    assert ("whyidle report last writes what was stored there" in err) == kept
+    assert "Choose another file" in err
+    assert ("run whyidle report last to write the stored diagnosis" in err) == kept
 
 
 def test_what_is_odd_about_a_plan_is_said_before_the_command(capsys: pytest.CaptureFixture[str]):

@@ -116,7 +116,7 @@ def test_a_card_speaks_of_what_exists(case):
 def test_cures_are_advice_where_the_product_says_so_of_its_own():
     """A sheet may not call a cure advice that the product applies, nor the other way round."""
     page = (CARDS.parents[1] / "docs" / "fixes.md").read_text(encoding="utf-8")
-    people = set(re.findall(r"^\| `([\w-]+)`", page.partition("## For people")[2], re.MULTILINE))
+    people = set(re.findall(r"^\| `([\w-]+)`", page.partition("## Advice")[2], re.MULTILINE))
     told = {(f.fix_id, f.advice) for case in CASES for f in case.inject if f.fix_id}
     assert told == {(name, name in people) for name, _ in told}
     assert {advice for _, advice in told} == {True, False}

@@ -13,6 +13,7 @@ from emulator import device as emulated
 from emulator.device.device import Device
 from emulator.device.record import Busy
 from emulator.device.stream import Cost
+from whyidle.probe.frameworks.torch import accelerator
 
 pytestmark = pytest.mark.real_processes("the emulated device works by the clock")
 
@@ -181,3 +182,9 @@ def test_convolutions_are_searched_once_for_each_shape(device: Device, monkeypat
     torch.nn.functional.conv2d(x, weight)
     torch.emulated.synchronize()
     assert busy_ns(device, before) == pytest.approx(took[2] / 3, rel=0.01)
+
+
+def test_a_process_whose_optimizer_is_unknown_trains_on_the_device_that_it_used(device: Device):
+    """As a job that accumulates gradients, before its first step."""
+    torch.ones(2, device="emulated")
+    assert accelerator.device_type(torch, None) == "emulated"

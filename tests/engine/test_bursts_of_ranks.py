@@ -11,9 +11,9 @@ from whyidle.analysis.job import Job
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import ms, us
-from whyidle.testing.fleet import Fleet
-from whyidle.testing.guest import Guest
-from whyidle.testing.watched import add_facts
+from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_facts
 
 TOLD = {
     "state": "recorded", "step": 11, "steps": 4, "before_s": 0.01, "during_s": 0.012,
@@ -67,7 +67,7 @@ def test_exposed_communication_is_told_by_the_burst():
     diagnosis = diagnose_job(watched())
     (found,) = [each for each in diagnosis.findings if each.cause == "exposed-gradient-comm"]
     assert found.fixes
-    assert "waiting for other ranks included" in found.headline
+    assert "including waits for other ranks" in found.headline
     assert {item.window for item in found.evidence} == {"burst of steps 11 to 14"}
 
 
@@ -91,7 +91,7 @@ def test_recorded_kernels_tell_the_overlap_and_not_the_log_of_the_run():
 
 
 def test_ranks_on_cpus_are_judged_by_the_collectives_that_are_seen_live():
-    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
     for _ in range(20):
         for number, guest in enumerate(guests):
             guest.backward("/job/train.py(21): train", ms(10 + 10 * number))

@@ -126,7 +126,7 @@ def test_an_option_that_a_loader_nobody_came_to_has_too_is_changed_and_that_is_t
 def test_another_loader_that_has_the_setting_does_not_stand_for_the_one_that_got_it(patched, body):
     added, said = patched(body, WORKERS)
     assert not added
-    assert "line 18 makes one in a way that is not followed" in said
+    assert "line 18 makes one in a way that whyidle cannot follow" in said
     assert "line 16" not in said
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.guest import Guest
-from whyidle.testing.watched import add_facts
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_facts
 
 LOOP = "/job/train.py(20): main"
 
 
 def job(**settings):
-    guest = Guest()
+    guest = RecordedJob()
     for _ in range(60):
         guest.backward(LOOP, ms(9))
         guest.step(LOOP, ms(1))
@@ -25,18 +25,18 @@ def job(**settings):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({}, "the run was too short for it, or told not to"),
-        ({"bursts": {"bursts": [], "off": "closed"}}, "the run was too short for it"),
+        ({}, "the run was too short, or profiling was off"),
+        ({"bursts": {"bursts": [], "off": "closed"}}, "the run was too short"),
         ({"bursts": {"bursts": [], "off": "closed", "needs_s": 56.3}}, "takes 56.3 s of training"),
         ({"bursts": {"off": "closed", "put_off": "anomaly mode is on"}}, ": anomaly mode is on"),
-        ({"bursts": {"off": "closed", "looks": True}}, "that were watched were too few"),
+        ({"bursts": {"off": "closed", "looks": True}}, "too few steps were watched"),
         ({"bursts": {"bursts": [], "off": "the job has a profiler of its own"}}, "of its own"),
     ],
 )
 def test_it_is_said_where_nobody_looked_at_what_it_computes(settings, why):
     told = diagnose_job([job(**settings)]).verdict
     assert told.state == "inconclusive"
-    assert "computes 100% of the time; what it computes was not recorded" in told.headline
+    assert "computes 100% of the time; its operators were not recorded" in told.headline
     assert why in told.headline
     helps = "too short" in why or "takes" in why  # else it would not mend that to ask for one
     assert ("--profile look" in told.headline) == helps

@@ -26,7 +26,7 @@ from whyidle.model.diagnosis import (
     Utilization,
     Verdict,
 )
-from whyidle.model.picture import Lane, Picture, Slice
+from whyidle.model.step_timeline import Lane, Picture, Slice
 
 NASTY = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`|&\u2028\x00 ünïcödé 漢字 🚂"

@@ -22,7 +22,7 @@ def test_fits_and_says_what_changed(width: int):
 
 def test_no_change_is_said():
     same = diagnose_job([job().timeline()])
-    assert "No real change" in render_comparison(compare_diagnoses(same, same))
+    assert "did not change significantly" in render_comparison(compare_diagnoses(same, same))
 
 
 @pytest.mark.parametrize(

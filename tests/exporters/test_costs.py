@@ -6,7 +6,7 @@ import pytest
 from whyidle.exporters import html, markdown, terminal
 from whyidle.model.diagnosis import Interval
 
-ELSEWHERE = "a fix may win more, of time that is counted elsewhere"
+ELSEWHERE = "fixing this may also recover time listed under another finding"
 RENDER = [html.render, markdown.render, lambda told: terminal.render(told, width=400)]
 
 

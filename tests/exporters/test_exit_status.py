@@ -26,7 +26,7 @@ def body(render, diagnosis):
         (1, "failed with status 1;"),
         (137, "failed with status 137, killed by SIGKILL;"),
         (200, "failed with status 200;"),
-        (130, "was ended by SIGINT (status 130);"),
+        (130, "SIGINT ended the command (status 130);"),
     ],
 )
 def test_how_it_ended_comes_before_the_verdict(full, render, status, said):

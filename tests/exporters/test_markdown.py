@@ -11,12 +11,12 @@ from whyidle.exporters.markdown import render
 def test_what_an_issue_needs(full):
     text = render(full)
     assert text.startswith("### plain\n")
-    assert "**starved** · 10.6 ms per step (5 steady steps, 1 of warm-up left out" in text
+    assert "**starved** · 10.6 ms per step (5 steady steps, 1 warm-up excluded" in text
     assert "| **Input**: waiting for the next batch | 20% |" in text
     assert "costs **10 to 20%** of the step (input)" in text
     assert "at `plain:12 in plain (rank 0)`" in text
-    assert "predicted 1.20× (1.10 to 1.30), changes numerics" in text
-    assert "changes no numbers, by hand" in text
+    assert "predicted 1.20× (1.10 to 1.30), other precision" in text
+    assert "same numbers, by hand" in text
     assert "<details><summary>2 causes could not be judged</summary>" in text
     assert text.endswith("whyidle 0.0</sub>\n")
 
@@ -31,7 +31,7 @@ def test_bars_are_as_long_as_the_shares(full):
 
 def test_nothing_found_is_said(build):
     text = render(build(findings=[], state="saturated"))
-    assert "No cause worth reporting was found." in text
+    assert "No cause was found." in text
 
 
 def test_without_steps(full):

@@ -52,8 +52,8 @@ def test_each_is_told_for_what_it_is(full, causes):
     made = {"small": remark("small", speedup=1.01), "risky": remark()}
     diagnosis = msgspec.structs.replace(full, findings=[made[cause] for cause in causes])
     text, page = terminal.render(diagnosis), html.render(diagnosis)
-    assert ("also, under 3%: small" in text) == ("small" in causes)
-    assert ("also, may as well slow the job down: risky" in text) == ("risky" in causes)
-    assert ("1 smaller thing (under 3%)" in page) == ("small" in causes)
-    assert ("1 thing (may as well slow the job down)" in page) == ("risky" in causes)
-    assert text.count("also, ") == len(causes)
+    assert ("also (under 3%): small" in text) == ("small" in causes)
+    assert ("also (the fix may slow the job down): risky" in text) == ("risky" in causes)
+    assert ("1 minor finding (under 3%)" in page) == ("small" in causes)
+    assert ("1 minor finding (the fix may slow the job down)" in page) == ("risky" in causes)
+    assert text.count("also (") == len(causes)

@@ -51,7 +51,7 @@ def test_colours_do_not_change_the_words(diagnosis: Diagnosis, colours):
 
 def test_the_verdict_comes_first_then_the_bar_then_the_findings(diagnosis: Diagnosis):
     text = render(diagnosis, next_steps=NEXT)
-    order = ["STARVED", "# compute", "found by", "1. CRITICAL", "\n  next\n", "whyidle causes x"]
+    order = ["STARVED", "# compute", "detected by", "1. CRITICAL", "\n  next\n", "whyidle causes x"]
     places = [text.index(word) for word in order]
     assert places == sorted(places)
 
@@ -113,7 +113,7 @@ def test_what_could_not_be_judged_says_how_to_get_it():
     found = diagnose_job([healthy().timeline()])
     if found.abstentions:
         assert "could not judge" in render(found)
-        assert "to get it, " in render(found, full=True)
+        assert "to record it, " in render(found, full=True)
 
 
 @pytest.mark.parametrize("width", [10, 40, 76, 196])

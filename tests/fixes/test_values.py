@@ -2,7 +2,7 @@
 
 import pytest
 
-from whyidle.fixes._values import around
+from whyidle.fixes._values import nearby_values
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from whyidle.fixes._values import around
     ],
 )
 def test_the_nearest_come_first_and_bounds_hold(value, least, most, expected):
-    assert around(value, least, most) == expected
+    assert nearby_values(value, least, most) == expected

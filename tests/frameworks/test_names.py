@@ -9,7 +9,7 @@ from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 LINE = "/job/train.py(5): main"
 MS = 1_000_000
@@ -70,9 +70,9 @@ def test_the_optimizers_class_is_its_label():
     assert timeline.label(Role.OPTIMIZER, int(name)) == "AdamW"
 
 
-def trained(**called: str) -> Guest:
+def trained(**called: str) -> RecordedJob:
     """A watched job that calls things as no framework does."""
-    job = Guest()
+    job = RecordedJob()
     for _ in range(20):
         with job.call(called["batch"]):
             job.python(LINE, 10 * MS)

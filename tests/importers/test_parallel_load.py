@@ -63,7 +63,7 @@ def test_one_bad_file_is_left_out_and_told(ranks, helpers):
     origins = [(ranks / f"rank{i}.json.gz", None) for i in range(5)]
     found = load_all(origins, helpers=helpers)
     assert [timeline.rank for timeline in found] == [0, 1, 3, 4]
-    assert "left out" in found[0].source.notes[0]
+    assert "not read" in found[0].source.notes[0]
     assert "rank2" in found[0].source.notes[0]
 
 

@@ -8,7 +8,7 @@ from whyidle.importers._process_facts import read_facts
 from whyidle.importers.probe import load
 from whyidle.model.process_facts import OptimizerFacts, ProcessFacts, SaveFacts, Switches
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 ODD = (None, True, -1, 0.5, "text", [], [1], [None], {}, {"a": 1}, [{"a": []}], {"looks": "often"})
 
@@ -39,7 +39,7 @@ def test_a_framework_without_cuda_is_not_one_that_does_not_say():
 
 @pytest.mark.parametrize("odd", ODD, ids=str)
 def test_no_value_of_any_type_breaks_the_reader(odd, tmp_path):
-    job = Guest()
+    job = RecordedJob()
     job.step("/job/train.py(22): <module>", ms(10))
     path = job.save(tmp_path)
     facts = dict.fromkeys(ProcessFacts.__dataclass_fields__, odd)

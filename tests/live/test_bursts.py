@@ -46,7 +46,7 @@ def force():
     while bursts.profiler is None or bursts._result is not None:
         train(steps=50)
     bursts._begin = 0
-    bursts.wanted = bursts.start
+    bursts.wanted_work = bursts.start
 """
 
 
@@ -210,7 +210,7 @@ before = dict(utils.counters["frames"])
 for bursts in [thing for thing in gc.get_objects() if type(thing).__name__ == "Bursts"]:
     while bursts.profiler is None:
         time.sleep(0.1)
-    bursts.wanted = bursts.start
+    bursts.wanted_work = bursts.start
 print(train(steps=60)[1], before == dict(utils.counters["frames"]))
 """
 
@@ -231,7 +231,7 @@ made.extend([net, torch.optim.SGD(net.parameters(), lr=0.01)])
 train(steps=100)
 time.sleep(2)
 (bursts,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Bursts"]
-bursts.wanted = bursts.start if bursts._chosen() else None
+bursts.wanted_work = bursts.start if bursts._is_chosen_process() else None
 train(steps=200)
 torch.distributed.destroy_process_group()
 """

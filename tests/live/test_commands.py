@@ -6,15 +6,15 @@ import pytest
 def test_a_command_that_does_not_train_is_left_alone(watching):
     done = watching.run(watching.env["PYTHON"], "-c", "print('hello')")
     assert (done.returncode, done.stdout) == (0, "hello\n")
-    assert "INCONCLUSIVE: No training step was seen: nothing in the command looked" in done.stderr
+    assert "INCONCLUSIVE: No training step was seen: no process of the command" in done.stderr
     assert watching.diagnosis()["verdict"]["state"] == "inconclusive"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "There is no command to watch"),
-        (("--",), "There is no command to watch"),
+        ((), "The command is missing"),
+        (("--",), "The command is missing"),
         (("no-such-program",), "Cannot run no-such-program"),
     ],
 )
@@ -36,7 +36,7 @@ def test_a_command_that_fails_before_it_trains_is_listed_and_is_not_the_last(wat
     assert done.returncode == 3
     after = report()
     assert after.stdout == before.stdout
-    assert "failed before anything was seen" in after.stderr
+    assert "failed before anything was measured" in after.stderr
     assert "failed" not in before.stderr
     rows = watching.alone(*watching.whyidle("runs")).stdout.splitlines()
     verdicts = [row.split()[3] for row in rows if row.startswith("20")]

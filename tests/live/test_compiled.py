@@ -84,10 +84,10 @@ import gc
 def broken(*args, **kwargs):
     raise ValueError("a planted fault")
 
-kept, type(loop).span = type(loop).span, broken
+kept, type(loop).add_span = type(loop).add_span, broken
 fast = torch.compile(model, backend="aot_eager")
 fast(torch.randn(4, 16, 256))
-type(loop).span = kept
+type(loop).add_span = kept
 print("compile" in loop.undo)
 train(fast, [32] * 20)
 """
@@ -143,7 +143,7 @@ def test_compiling_once_is_a_remark_beside_the_steady_steps(watching, cold):
     remark = causes["compile-autotune-warmup"]
     assert (remark["severity"], remark["lost"]["high"]) == ("info", 0.0)
     assert remark["where"][0]["line"] == line_of(script, "# MODEL")
-    assert any(note.startswith("cold start: ") for note in diagnosis["coverage"]["notes"])
+    assert any(note.startswith("slow start: ") for note in diagnosis["coverage"]["notes"])
     assert diagnosis["attribution"]["interruption"] < 0.5
 
 

@@ -98,6 +98,6 @@ def test_one_core_of_a_machine_that_has_more_is_the_first_finding(watching):
     assert first["cause"] == "cpu-starved-allocation"
     assert first["severity"] != "info"
     told = {one["quantity"]: one["value"] for one in first["evidence"]}
-    assert told["cores that the job may use"] == 1.0
-    assert told["its processes that run or wait for a core"] > 1.25
+    assert told["cores granted to the job"] == 1.0
+    assert told["running or runnable processes of the job"] > 1.25
     assert first["fixes"][0]["predicted"]["high"] > 1.05

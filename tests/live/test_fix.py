@@ -120,7 +120,7 @@ def test_a_job_that_needs_nothing_is_left_alone(job):
     ("command", "word"),
     [
         ((sys.executable, "-c", "raise ValueError('no data')"), "no data"),
-        ((sys.executable, "-c", "print(1)"), "no optimizer's step"),
+        ((sys.executable, "-c", "print(1)"), "took no optimizer step"),
         (("no-such-command",), "no-such-command"),
     ],
 )
@@ -135,5 +135,5 @@ def test_a_plan_that_is_somebodys_is_not_overwritten(job):
     (job.folder / "plan.toml").write_text("mine")
     told = fixed(job, "--plan", "plan.toml")
     assert told.returncode == 1
-    assert "exists already" in told.stderr
+    assert "already exists" in told.stderr
     assert (job.folder / "plan.toml").read_text() == "mine"

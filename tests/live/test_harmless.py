@@ -58,7 +58,7 @@ class Gone:  # a device each of whose calls fails
     def __getattr__(self, name):
         raise ValueError("a planted fault")
 
-marks = probe["device_marks"].DeviceMarks(loop, Gone())
+marks = probe["device_timestamps"].DeviceMarks(loop, Gone())
 marks._due = 0  # the next step is measured
 loop.add_listener(marks)
 hooks = sorted(loop.undo)
@@ -147,7 +147,7 @@ print(len(losses))
 """
     done = watching.run(job(watching, text))
     assert done.stdout == "600\n"
-    assert "what was seen of the command could not be written" in done.stderr
+    assert "the recording could not be written" in done.stderr
     assert "looked like Python" not in done.stderr
     assert done.returncode == 1
 

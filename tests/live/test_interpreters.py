@@ -13,11 +13,11 @@ OURS = {"PYTHONPATH": str(Path(whyidle.__file__).parent.parent)}
 RECORD = """
 import os, sys
 from pathlib import Path
-from whyidle.engine.recording.launcher import record
+from whyidle.engine.recording.launcher import run_recorded
 del os.environ["PYTHONPATH"]
 if sys.argv[1] == "set":
     os.environ["PYTHONPATH"] = sys.argv[2]
-record(sys.argv[3:], Path.cwd())
+run_recorded(sys.argv[3:], Path.cwd())
 """
 
 

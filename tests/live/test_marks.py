@@ -1,10 +1,13 @@
 """Marks are where they should be in a real job; its device is imagined."""
 
+import shutil
+
+import device_stream
 import numpy as np
 import pytest
 from own_sgd import OWN_SGD
 
-from whyidle.model.marks import ASKED, BACKWARD, BACKWARD_END, BATCH, MARK, STEPPED
+from whyidle.model.device_timestamps import ASKED, BACKWARD, BACKWARD_END, BATCH, MARK, STEPPED
 
 pytest.importorskip("torch")
 
@@ -12,7 +15,7 @@ pytest.importorskip("torch")
 JOB = f"""
 import gc, sys, time
 {OWN_SGD}from torch.utils.data import DataLoader
-from whyidle.testing.stream import ImaginedStream
+from device_stream import ImaginedStream
 
 torch.set_num_threads(1)
 model = torch.nn.Linear(8, 1)
@@ -30,7 +33,7 @@ def train(steps):
 
 train(5)
 (loop,) = [thing for thing in gc.get_objects() if type(thing).__name__ == "Events"]
-marks = sys.modules["_whyidle_probe.core.device_marks"]
+marks = sys.modules["_whyidle_probe.core.device_timestamps"]
 loop.add_listener(marks.DeviceMarks(loop, stream))
 train(200)
 print(len(stream.busy))
@@ -40,6 +43,7 @@ print(len(stream.busy))
 def test_where_marks_are(watching):
     path = watching.folder / "train.py"
     path.write_text(JOB)
+    shutil.copy(device_stream.__file__, watching.folder)
     done = watching.run(path)
     assert (done.returncode, done.stdout) == (0, "205\n"), done.stderr
     (file,) = watching.recording().glob("*.device")

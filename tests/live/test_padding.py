@@ -66,8 +66,8 @@ import gc
 def broken(*args):
     raise ValueError("a planted fault")
 for thing in gc.get_objects():
-    if type(thing).__name__ == "Padding":
-        thing._look = broken
+    if type(thing).__name__ == "PaddingCounter":
+        thing._count_padding = broken
 order = list""",
     1,
 )

@@ -66,7 +66,7 @@ def test_what_takes_hold_and_what_does_not_is_told(planned, watching):
     assert (status, out) == (0, "2 True on\n")
     notes = watching.diagnosis()["coverage"]["notes"]
     told = 'loader.workers = 2, env.SETTING = "on", optimizer.fused = True'
-    assert f"Applied without an edit of the script: {told}" in notes
+    assert f"Applied without editing the script: {told}" in notes
     assert any(
         note.startswith("Not applied: callbacks.every = 5: it has no form") for note in notes
     )
@@ -84,7 +84,7 @@ def test_what_is_disabled_or_of_another_loader_is_not_applied(planned, watching)
 def test_a_run_that_is_not_stored_has_it_too(planned):
     _, out, err = planned(PLAN.format(was=0, enabled="true"), "--no-store")
     assert out == "2 True on\n"
-    assert "Applied without an edit of the script: loader.workers = 2" in err
+    assert "Applied without editing the script: loader.workers = 2" in err
 
 
 def test_a_job_that_is_not_watched_says_that_it_is_not_applied(planned):

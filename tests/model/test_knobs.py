@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 import whyidle
-from whyidle.engine.wording import by_hand
+from whyidle import catalog
+from whyidle.engine.wording import by_hand, word_fixes
 from whyidle.fixes.debug_mode_off import SWITCHES
-from whyidle.frameworks.torch.wording import BY_HAND, PATCHED
+from whyidle.frameworks.torch.wording import BY_HAND, FIXES, PATCHED
+from whyidle.model.diagnosis import Edit, Finding, Interval, ProposedFix
 from whyidle.model.knobs import KNOBS, setting_problem
 
-FIXES = Path(whyidle.__file__).parent / "fixes"
-TEXT = "\n".join(path.read_text(encoding="utf-8") for path in FIXES.glob("*.py"))
+FOLDER = Path(whyidle.__file__).parent / "fixes"
+TEXT = "\n".join(path.read_text(encoding="utf-8") for path in FOLDER.rglob("*.py"))
 NAMED = set(re.findall(r'knob=f?"([a-z_.A-Z{}]+)"', TEXT)) | {each[0] for each in SWITCHES.values()}
 
 
@@ -46,6 +48,36 @@ def test_a_person_gets_words_that_can_be_written(name, value, said):
 def test_every_knob_is_worded_for_pytorch():
     assert set(BY_HAND) == set(KNOBS)
     assert set(PATCHED) <= set(KNOBS)
+    assert set(FIXES) <= set(catalog.load_fixes())
+
+
+@pytest.mark.parametrize(
+    ("framework", "said"),
+    [
+        (
+            "pytorch",
+            "set up; then DataLoader(..., num_workers=4, pin_memory=True) "
+            "(`with model.no_sync():`)",
+        ),
+        (
+            "another",
+            "set up; then set loader.workers to 4: processes that make batches, set "
+            "loader.pin_memory to True: whether batches lie in pinned memory",
+        ),
+    ],
+)
+def test_a_fix_is_worded_for_the_framework_of_the_job(framework, said):
+    edits = [Edit(knob="loader.workers", value=4), Edit(knob="loader.pin_memory", value=True)]
+    fix = ProposedFix(
+        fix="no-sync-accumulation", summary="set up; then {edits}", edits=edits, consent="none",
+        automatic=True, predicted=None, risk="",
+    )  # fmt: skip
+    finding = Finding(
+        cause="some", family="input", bucket="input", severity="info", headline="", where=[],
+        lost=Interval(low=0.0, high=0.1), confidence=1.0, evidence=[], fixes=[fix],
+    )  # fmt: skip
+    (worded,) = word_fixes(finding, framework).fixes
+    assert worded.summary == said
 
 
 def test_without_a_known_framework_a_person_is_told_what_the_knob_means():
@@ -72,18 +104,18 @@ def test_good_settings(name, value):
         ("loader.workers", "4", "a whole number"),
         ("loader.workers", True, "a whole number"),
         ("loader.workers", 1.0, "a whole number"),
-        ("loader.workers", -1, "cannot be -1: it is at least 0."),
+        ("loader.workers", -1, "cannot be -1: it must be at least 0."),
         ("loader.workers", 100_000, "at most 1024"),
-        ("loader.prefetch_factor", 0, "cannot be 0: it is at least 1."),
+        ("loader.prefetch_factor", 0, "cannot be 0: it must be at least 1."),
         ("torch.num_threads", 0, "at least 1"),
         ("memory.empty_cache_every", 0, "at least 1"),
         ("loader.batch_size_times", 0.0, "at least 0.01"),
         ("loader.batch_size_times", float("nan"), "cannot be nan"),
         ("gc.freeze", 1, "true or false"),
         ("env.X", 1, "text"),
-        ("env.", "1", "no variable"),
-        ("loader.worker", 1, "Is 'loader.workers' meant?"),
-        ("loader.speed", 1, "There are loader.batch_size_times, "),
+        ("env.", "1", "not name a variable"),
+        ("loader.worker", 1, "Did you mean 'loader.workers'?"),
+        ("loader.speed", 1, "Known: loader.batch_size_times, "),
         ("xyz", 1, "There is no knob"),
         ("matmul.precision", "hgih", "takes 'highest' or 'high' or 'medium', not 'hgih'"),
     ],

@@ -63,7 +63,7 @@ def test_a_plan_for_another_program_is_told(made, given):
     ("fixes", "why"),
     [
         ((), "no fix"),
-        ((PlannedFix(fix="tf32", consent="numerics", enabled=False, edits=FIX.edits),), "off"),
+        ((PlannedFix(fix="tf32", consent="numerics", enabled=False, edits=FIX.edits),), "disabled"),
         ((PlannedFix(fix="tf32", consent="numerics", edits={}),), "sets nothing"),
     ],
 )

@@ -95,11 +95,11 @@ LEFT = {
     "wraps the model only where `many`": (
         "model = DDP(torch.nn.Linear(2, 1))", "if many: model = DDP(torch.nn.Linear(2, 1))"
     ),
-    "where the wrapped model is called is not plain to see": ("out = model(x)", "out = forward(x)"),
-    "the step is under no condition of its own": (
+    "the call of the wrapped model is not evident": ("out = model(x)", "out = forward(x)"),
+    "the step has no condition": (
         f"    if {STEPS}:", "    if True:\n        pass\n    with x:"
     ),
-    "is no plain statement of a loop over micro-batches": (
+    "is no statement of a loop over micro-batches": (
         "    loss.backward()", "    if y: loss.backward()"
     ),
     f"whether `{STEPS}` is not certain": (
@@ -109,8 +109,8 @@ LEFT = {
     "is one of several backward passes": (
         "    loss.backward()", "    loss.backward(); other.backward()"
     ),
-    "says so of its own": ("    out =", "    model.require_backward_grad_sync = True\n    out ="),
-    "steps as well, maybe with what was not exchanged": (
+    "already controls it": ("    out =", "    model.require_backward_grad_sync = True\n    out ="),
+    "steps as well, maybe with gradients that were not exchanged": (
         "        optimizer.zero_grad()\n", "        optimizer.zero_grad()\noptimizer.step()\n"
     ),
 }  # fmt: skip
@@ -133,7 +133,7 @@ def test_a_model_of_the_same_name_in_another_function_is_another():
     text = text.replace("\n    ", "\n        ")
     found = rewrite(text, *ASKED)
     assert found.text == text
-    assert "where the wrapped model is called is not plain to see" in found.why[0]
+    assert "the call of the wrapped model is not evident" in found.why[0]
 
 
 def test_what_steps_in_every_pass_has_no_micro_batches():

@@ -48,7 +48,7 @@ def test_what_does_not_shuffle_is_an_evaluation_and_stays(call):
 def test_what_may_shuffle_or_not_is_left_to_a_person(call):
     found = rewrite(f"{START}x = {call}\n", KNOB, 4, 1)
     assert not found.done
-    assert found.why == ("line 2 makes a DataLoader that may shuffle or not",)
+    assert found.why == ("line 2 makes a DataLoader that may or may not shuffle",)
 
 
 def test_a_constant_that_two_loaders_share_changes_for_one_alone():

@@ -16,7 +16,6 @@ from patching import added, rewrite
     ("knob", "value", "said"),
     [
         ("ddp.gradient_as_bucket_view", True, "gradient_as_bucket_view=True"),
-        ("ddp.static_graph", True, "static_graph=True"),
         ("ddp.bucket_cap_mb", 25, "bucket_cap_mb=25"),
     ],
 )

@@ -128,7 +128,7 @@ def test_what_runs_under_another_context_may_have_an_autocast_of_its_own(context
     found = rewrite(text, *ASKED)
     assert found.done is done
     if not done:
-        assert "where the forward pass begins is not plain to see" in found.why[0]
+        assert "where the forward pass begins is not evident" in found.why[0]
 
 
 @pytest.mark.parametrize(

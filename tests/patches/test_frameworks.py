@@ -142,7 +142,7 @@ def test_what_a_loop_of_ones_own_is_trained_by(head, made, said):
 def test_whose_precision_was_chosen(head, made):
     found = rewrite(f"{head}framework = {made}\n{LOOP}", "autocast.dtype", "bfloat16")
     assert not found.done
-    assert found.why == ("line 2 sets a precision of its own",)
+    assert found.why == ("line 2 sets another precision",)
 
 
 def test_copies_that_accelerate_makes():
@@ -160,7 +160,7 @@ def test_arguments_of_trl():
     ]  # fmt: skip
     found = rewrite(text, "model.checkpointing", False, True)
     assert found.text == text
-    assert found.why == ("line 2 may turn it on without being told to",)
+    assert found.why == ("line 2 may turn it on by default",)
 
 
 PARSED = """from transformers import HfArgumentParser, TrainingArguments

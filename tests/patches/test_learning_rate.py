@@ -5,7 +5,7 @@ from patching import rewrite
 
 from whyidle.engine.patching.source_patch import KeptFix, make_patch
 from whyidle.model.diagnosis import Edit
-from whyidle.probe.knobs._learning_rate import power
+from whyidle.probe.knobs._learning_rate import rate_exponent
 
 KNOB, SIZES = "optimizer.scale_learning_rate", "loader.batch_size_times"
 LARGER = """import torch
@@ -48,7 +48,7 @@ def test_the_written_rate_is_the_one_of_the_trial():
         code = text.splitlines()[-1].replace("opt = ", "made.append(") + ")"
         exec(code, {"optim": torch.optim, "p": [one], "made": made})
         now, was = made[0].param_groups[0]["lr"], plain.param_groups[0]["lr"]
-        assert now == pytest.approx(was * times ** power(plain), rel=1e-15)
+        assert now == pytest.approx(was * times ** rate_exponent(plain), rel=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ def main(args):
 """
 
 
-FALLS_BACK = "torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it is"
+FALLS_BACK = (
+    "torch._dynamo.config.suppress_errors = True  # code that cannot be compiled runs as it is"
+)
 
 
 def test_a_model_is_compiled_before_its_optimizer():
@@ -236,7 +238,7 @@ def test_attention_that_gives_other_numbers_without_gradients_is_left(made):
     text = PLAIN + f"\nlayers = {made}\n"
     found = rewrite(text, "evaluation.gradients", False)
     assert (found.text, found.done) == (text, False)
-    assert "goes a faster way under no_grad" in found.why[0]
+    assert "takes a faster path under no_grad" in found.why[0]
     guarded = text.replace("def test(", "@torch.no_grad()\ndef test(")
     assert rewrite(guarded, "evaluation.gradients", False).done
 
@@ -383,7 +385,7 @@ def test_a_batch_of_any_type_is_told():
     text = "for batch in loader:\n    batch = batch.to(d)\n    f(batch).backward()\n"
     found = rewrite(text, "copy.non_blocking", True)
     assert found.text == text
-    assert found.why == ("line 2 moves batch, which may be anything",)
+    assert found.why == ("line 2 moves batch, whose type is unknown",)
     assert rewrite(text, "copy.non_blocking", True, lines=(2,)).text != text
 
 
@@ -399,7 +401,7 @@ def test_calls_in_every_step_are_thinned():
     assert "+if step % 100 == 0:" in added(text, "gc.collect_interval_steps", 100, 1)
     never = rewrite(PLAIN, "memory.empty_cache_every", 0)
     assert never.text == PLAIN
-    assert "which is to go altogether" in never.why[0]
+    assert "which should be removed" in never.why[0]
 
 
 @pytest.mark.parametrize("module", ["accelerator", "xpu", "mps"])

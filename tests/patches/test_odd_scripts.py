@@ -54,7 +54,7 @@ def test_what_the_parser_refuses_is_told(tmp_path, monkeypatch):
     kept = [KeptFix("fix", [Edit(knob="loader.prefetch_factor", value=4)])]
     patch = make_patch(kept, ["python", "train.py"], tmp_path)
     assert patch.diff == ""
-    assert "cannot be changed by a program" in patch.sentences[0]
+    assert "cannot be edited automatically" in patch.sentences[0]
 
 
 @pytest.mark.parametrize("knob", ["model.compile", "model.memory_format"])

@@ -25,13 +25,13 @@ EPOCH = 7
 
 
 def turned(edits, folder):
-    hand = knobs.KnobSession(str(folder), {"edits": edits})
-    hand.apply_knobs()
-    return hand
+    session = knobs.KnobSession(str(folder), {"edits": edits})
+    session.apply_knobs()
+    return session
 
 
 def accumulating(edits, clip, rank, folder):
-    hand = turned(edits, folder)
+    session = turned(edits, folder)
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(4, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -47,42 +47,42 @@ def accumulating(edits, clip, rank, folder):
         model.eval()
         model(torch.randn(3, 4, generator=made))
         model.train()
-    found = [p.tolist() for p in model.parameters()], dict(hand.applied)
-    hand.undo_changes()
+    found = [p.tolist() for p in model.parameters()], dict(session.applied)
+    session.undo_changes()
     return found
 
 
 def settings(rank, folder):
     edits = {"bucket_cap_mb": 1, "gradient_as_bucket_view": True, "static_graph": True}
     edits |= {"find_unused_parameters": False}
-    hand = turned({f"ddp.{name}": value for name, value in edits.items()}, folder)
+    session = turned({f"ddp.{name}": value for name, value in edits.items()}, folder)
     model = DistributedDataParallel(
         torch.nn.Linear(4, 2), None, None, 0, find_unused_parameters=True
     )
     model(torch.ones(1, 4)).sum().backward()
-    hand.undo_changes()
+    session.undo_changes()
     made = {"bucket_cap_mb": model.bucket_bytes_cap >> 20}
     made |= {name: getattr(model, name) for name in edits if name not in made}
-    return made == edits, hand.applied
+    return made == edits, session.applied
 
 
 def hooks(rank, folder):
     found = []
     for name in ("bf16_compress_hook", "fp16_compress_hook"):  # the first one needs NCCL
         default_hooks.bf16_compress_hook = getattr(default_hooks, name)
-        hand = turned({"ddp.comm_hook": "bf16_compress"}, folder)
+        session = turned({"ddp.comm_hook": "bf16_compress"}, folder)
         model = DistributedDataParallel(jobs.model())
         torch.manual_seed(rank)
         model(torch.randn(2, 8)).sum().backward()
         grads = [p.grad.flatten()[0].item() for p in model.parameters()]
-        found.append((grads, hand.applied, hand.declined))
-        hand.undo_changes()
-    hand = turned({"ddp.comm_hook": "bf16_compress"}, folder)
+        found.append((grads, session.applied, session.declined))
+        session.undo_changes()
+    session = turned({"ddp.comm_hook": "bf16_compress"}, folder)
     own = DistributedDataParallel(torch.nn.Linear(4, 2))
     own.register_comm_hook(None, default_hooks.allreduce_hook)
     own(torch.ones(1, 4)).sum().backward()
-    hand.undo_changes()
-    return [*found, (None, hand.applied, hand.declined)]
+    session.undo_changes()
+    return [*found, (None, session.applied, session.declined)]
 
 
 WORK = {

@@ -164,12 +164,12 @@ def test_no_burst_is_awaited_that_will_not_come(run):
 
 def test_a_boundary_is_a_step_of_the_lead_while_something_is_wanted(run):
     reached = []
-    run.bursts.wanted = lambda: reached.append(run.loop.steps)
+    run.bursts.wanted_work = lambda: reached.append(run.loop.steps)
     run.bursts.on_step(object())
     assert reached == []
     run.bursts.on_step(run)
     assert len(reached) == 1
-    run.bursts.wanted = None
+    run.bursts.wanted_work = None
     assert not run.bursts.wants_steps
 
 
@@ -259,7 +259,7 @@ def test_a_handful_at_most(run):
     for i in range(12):
         run.train(60, step_s=0.01 if i % 2 else 0.02)
     assert len(run.told["bursts"]) == burst_scheduler.MOST_BURSTS
-    assert run.told["off"].startswith("as many")
+    assert run.told["off"].startswith("the limit of recordings")
 
 
 def test_no_other_burst_where_steps_stay_slower(run):
@@ -294,7 +294,7 @@ def test_nobody_waits_for_what_the_job_stands_in_the_way_of(run):
     run.bursts._is_chosen_process()
     run.bursts.profiler.is_busy = "anomaly mode is on"
     run.train(20)
-    assert not run.bursts.told
+    assert not run.bursts.entries
     assert not run.bursts.is_first_awaited
     assert run.told["put_off"] == "anomaly mode is on"
 
@@ -450,7 +450,7 @@ def test_a_trace_that_cannot_be_written_costs_the_trace(run, monkeypatch, error)
 
     monkeypatch.setattr(Profiler, "save", broken)
     run.train(120)
-    assert len(run.bursts.told) == 1
+    assert len(run.bursts.entries) == 1
     assert run.bursts._result is None
     assert len(run.loop.faults) == isinstance(error, RuntimeError)
 

@@ -9,17 +9,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import standin
+from device_stream import ImaginedStream
 
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.importers import probe
-from whyidle.model.marks import MARK
+from whyidle.model.device_timestamps import MARK
 from whyidle.probe import wire
-from whyidle.probe.core import device_marks
+from whyidle.probe.core import device_timestamps
 from whyidle.probe.frameworks.torch.device_clock import CudaClock
 from whyidle.testing.builder import ms, us
-from whyidle.testing.guest import Guest
-from whyidle.testing.stream import ImaginedStream
+from whyidle.testing.recorded_job import RecordedJob
 
 LINE = "/job/train.py(30): train"
 STEPS = 800
@@ -31,11 +31,11 @@ class Job:
     """One process that trains on the imagined device, with the hooks called where they are."""
 
     def __init__(self, monkeypatch, **facts):
-        self.guest = Guest(device="cuda", **facts)
+        self.guest = RecordedJob(device="cuda", **facts)
         self.stream = ImaginedStream(lambda: self.guest.now)
-        monkeypatch.setattr(device_marks, "clock_ns", lambda: self.guest.now)
+        monkeypatch.setattr(device_timestamps, "clock_ns", lambda: self.guest.now)
         self.loop = standin.Loop()
-        self.marks = device_marks.DeviceMarks(self.loop, self.stream)
+        self.marks = device_timestamps.DeviceMarks(self.loop, self.stream)
         self.loop.add_listener(self.marks)
         self.optimizer, self.bounds, self.batches = object(), [], []
 
@@ -65,7 +65,7 @@ class Job:
         self.guest.step(LINE, us(20))
         self.loop.notify("on_step", self.optimizer)
         self.bounds.append(self.guest.now)
-        self.guest.now = max(self.guest.now, self.stream.done - ms(50))  # a queue has an end
+        self.guest.now = max(self.guest.now, self.stream.finish_time - ms(50))  # a queue has an end
 
     def timeline(self, tmp_path):
         self.guest.save(tmp_path)
@@ -137,7 +137,9 @@ def test_a_starved_device(job, tmp_path):
     first = diagnosis.findings[0]
     assert first.cause == "dataloader-no-workers"
     assert any(item.source == "events" for item in first.evidence)
-    assert any("events in" in note and "told by these" in note for note in diagnosis.coverage.notes)
+    assert any(
+        "events in" in note and "come from these" in note for note in diagnosis.coverage.notes
+    )
 
 
 @pytest.mark.parametrize("every", [2, 4, 8])
@@ -155,7 +157,7 @@ def test_a_saturated_device(job, tmp_path):
     diagnosis = diagnose_job([timeline])
     assert diagnosis.attribution.compute > 0.9
     assert not [f for f in diagnosis.findings if f.severity != "info"]
-    assert "had work in its queue" in diagnosis.verdict.headline
+    assert "had work queued" in diagnosis.verdict.headline
 
 
 def test_a_full_queue_is_known_to_be_work(job, tmp_path):
@@ -166,7 +168,7 @@ def test_a_full_queue_is_known_to_be_work(job, tmp_path):
     def bounded(count, kernel, host=HOST):
         for _ in range(count):
             launch(1, kernel, host)
-            job.guest.now = max(job.guest.now, job.stream.done - ms(40))
+            job.guest.now = max(job.guest.now, job.stream.finish_time - ms(40))
 
     job.launch = bounded
     saturated(job)
@@ -185,7 +187,7 @@ def test_a_device_that_follows_the_host(job, tmp_path):
     diagnosis = diagnose_job([timeline])
     assert diagnosis.attribution.unknown > 0.9
     assert diagnosis.verdict.state == "inconclusive"
-    assert "keeps pace with the host" in diagnosis.verdict.headline
+    assert "queue was empty" in diagnosis.verdict.headline
 
 
 def test_marks_are_no_kernels(job, tmp_path):
@@ -251,7 +253,7 @@ def test_events_that_never_complete_end_the_measuring(job):
     job.stream.stuck = True
     starved(job, 4000)
     made = job.stream.calls.count("event")
-    assert made <= device_marks.MOST_WAITING * device_marks.MOST_MARKS
+    assert made <= device_timestamps.MOST_WAITING * device_timestamps.MOST_MARKS
     assert not job.loop.rows
     seen = len(job.stream.calls)
     starved(job, 1000)
@@ -420,7 +422,7 @@ def test_captures_of_other_threads_are_heard_of():
 
 
 def test_nothing_that_waits_is_called():
-    assert not re.search(r"\.synchronize|\.wait\(", inspect.getsource(device_marks))
+    assert not re.search(r"\.synchronize|\.wait\(", inspect.getsource(device_timestamps))
 
 
 def test_pytorch_has_what_is_asked_of_it():

@@ -42,14 +42,14 @@ readable = pytest.mark.skipif(
 
 
 def told(loss):
-    found = embedding_ids.of_loss(loss)
+    found = embedding_ids.padding_of_loss(loss)
     return None if found is None else (found[0], found[1], found[5])
 
 
 @readable
 def test_what_the_embedding_calls_padding():
     assert told(Net()(batch())) == (REAL, ALL, embedding_ids.IDS)
-    assert embedding_ids.of_loss(Net()(batch()))[2] == LONGEST
+    assert embedding_ids.padding_of_loss(Net()(batch()))[2] == LONGEST
 
 
 @readable
@@ -136,7 +136,7 @@ def test_it_gives_up_where_nothing_is_told(looking):
 
 
 def test_it_does_not_look_where_batches_tell(looking):
-    looking.told.found = True
+    looking.counter.found = True
     looking.on_chore()
     assert not looking.events.alerts
 
@@ -149,7 +149,7 @@ def test_it_leaves_at_once_when_it_is_told_to(looking):
 
 
 def test_a_fault_of_its_own_never_reaches_the_job(looking, monkeypatch):
-    monkeypatch.setattr(embedding_ids, "of_loss", lambda loss: 1 / 0)
+    monkeypatch.setattr(embedding_ids, "padding_of_loss", lambda loss: 1 / 0)
     net = Net()
     looking.on_chore()
     backward(looking, net(batch()))

@@ -10,8 +10,8 @@ import standin
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from whyidle.probe import wire  # noqa: E402
-from whyidle.probe.core import containment  # noqa: E402
 from whyidle.probe.core import events as loops  # noqa: E402
+from whyidle.probe.core import fault_containment  # noqa: E402
 from whyidle.probe.core.listener import Listener  # noqa: E402
 from whyidle.probe.core.recorder import ANNOTATION, STEP, Recorder, name_tag  # noqa: E402
 from whyidle.probe.frameworks.torch import dataloader, step_hooks, wording  # noqa: E402
@@ -98,7 +98,7 @@ def test_who_wants_steps_hears_of_the_next(loop, monkeypatch):
 
 
 def test_a_listener_that_fails_hears_of_nothing_any_more(loop, monkeypatch):
-    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(fault_containment, "seen", set())
     monkeypatch.setattr(loops.Events, "start_reporting", lambda *_: None)
     monkeypatch.setattr(Hears, "on_step", lambda *_: 1 / 0)
     hears, closed = Hears(loop), []
@@ -237,7 +237,7 @@ def of_a_batch(loop, faulty, owner, monkeypatch):
 )
 def test_a_hook_that_failed_below_another_only_passes_on(loop, monkeypatch, hook, careful):
     """It cannot come off: what lies on it, of ours or of the job's, would go with it."""
-    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(fault_containment, "seen", set())
     loop.careful, faulty = careful, Faulty()
     owner = type("Owner", (), {"work": staticmethod(faulty.work)})
     name = hook(loop, faulty, owner, monkeypatch) or "work"

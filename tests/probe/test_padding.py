@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 
 from whyidle.probe.frameworks.torch import batch_checksum, padding  # noqa: E402
-from whyidle.probe.frameworks.torch.padding import FRAMES, LENGTHS, MASK, TOKENS, of_batch  # noqa: E402
+from whyidle.probe.frameworks.torch.padding import FRAMES, LENGTHS, MASK, TOKENS, padding_of_batch  # noqa: E402
 
 SIZES = (10, 4, 7, 5)
 REAL, ALL = sum(SIZES), 4 * 10
@@ -30,7 +30,7 @@ def mask(length=10):
 
 
 def told(data):
-    found = of_batch(data)
+    found = padding_of_batch(data)
     return None if found is None else (found[0], found[1], found[5])
 
 
@@ -72,7 +72,7 @@ def test_tokens(data):
 
 
 def test_padding_to_a_maximum_is_told_from_padding_to_the_longest():
-    found = of_batch({"input_ids": tokens(64), "attention_mask": mask(64)})
+    found = padding_of_batch({"input_ids": tokens(64), "attention_mask": mask(64)})
     assert found[:3] == (REAL, 4 * 64, ALL)
 
 
@@ -98,7 +98,9 @@ def test_nothing_to_tell(data):
 
 def test_blocks_of_text_hold_no_padding():
     torch.manual_seed(0)
-    found = of_batch((torch.randint(0, 50_000, (8, 128)), torch.randint(0, 50_000, (8, 128))))
+    found = padding_of_batch(
+        (torch.randint(0, 50_000, (8, 128)), torch.randint(0, 50_000, (8, 128)))
+    )
     assert found[0] == found[1]
 
 
@@ -111,7 +113,7 @@ def test_blocks_of_text_hold_no_padding():
     ],
 )
 def test_what_is_as_frequent_elsewhere_is_no_padding(data):
-    found = of_batch((data,))
+    found = padding_of_batch((data,))
     assert found is None or found[0] == found[1]
 
 
@@ -119,7 +121,7 @@ def test_large_batches_are_read_in_part():
     length = padding.MOST_CELLS // 16
     real = torch.zeros(64, length, dtype=torch.bool)
     real[:, : length // 4] = True
-    found = of_batch({"attention_mask": real})
+    found = padding_of_batch({"attention_mask": real})
     assert found[0] * 4 == found[1] < real.numel() / 3
 
 
@@ -153,7 +155,7 @@ def test_where_nothing_tells_nobody_looks_again(monkeypatch):
     looking = padding.PaddingCounter(loop)
     monkeypatch.setattr(padding, "EARLY_BUDGET", 1e9)
     seen = []
-    monkeypatch.setattr(padding, "of_batch", seen.append)
+    monkeypatch.setattr(padding, "padding_of_batch", seen.append)
     for _ in range(50):
         looking.note_batch(1)
     assert len(seen) == padding.TRIES
@@ -162,7 +164,7 @@ def test_where_nothing_tells_nobody_looks_again(monkeypatch):
 def test_a_fault_ends_the_looking_and_nothing_else(monkeypatch):
     loop = standin.Loop()
     looking = padding.PaddingCounter(loop)
-    monkeypatch.setattr(padding, "of_batch", lambda data: 1 / 0)
+    monkeypatch.setattr(padding, "padding_of_batch", lambda data: 1 / 0)
     looking.note_batch(1)
     looking.note_batch(1)
     assert [where for where, _ in loop.faults] == ["padding"]
@@ -198,7 +200,7 @@ def test_a_type_that_numpy_does_not_know_tells_nothing():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64])
 def test_a_checksum_leaves_the_batch_as_it_is(dtype):
     batch = (torch.arange(40).reshape(4, 10) % 2).to(dtype)
-    index, told = batch_checksum.of_one([8, 1, 2, 3], batch)
-    assert (index, told) == batch_checksum.of_one([1, 8], batch[[1, 0]])
-    assert told != batch_checksum.of_one([8], batch[:1].logical_not().to(dtype))[1]
+    index, told = batch_checksum.checksum_sample([8, 1, 2, 3], batch)
+    assert (index, told) == batch_checksum.checksum_sample([1, 8], batch[[1, 0]])
+    assert told != batch_checksum.checksum_sample([8], batch[:1].logical_not().to(dtype))[1]
     assert batch.resize_(64, 10).shape == (64, 10)

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from whyidle.probe.core.patching import set_attribute
+from whyidle.probe.core.wrapped_functions import set_attribute
 
 
 class Owner:

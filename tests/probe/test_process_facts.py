@@ -10,27 +10,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from whyidle.probe.frameworks.torch import process_facts  # noqa: E402
 
-NEWER = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
-
 
 def described(loop):
     return process_facts.FactsReader(loop, lambda: False)
-
-
-@pytest.fixture
-def newer():
-    yield torch.backends.cuda.matmul
-    torch.backends.cuda.matmul.fp32_precision = NEWER
-
-
-@pytest.mark.skipif(NEWER is None, reason="this PyTorch has the older switch only")
-@pytest.mark.parametrize(("precision", "told"), [("tf32", "high"), ("ieee", "highest")])
-def test_a_job_may_set_its_precision_by_the_newer_switch(newer, precision, told):
-    """PyTorch then raises where it is asked by the older one."""
-    newer.fp32_precision = precision
-    loop = standin.Trained()
-    assert described(loop).read_switches(torch)["matmul_precision"] == told
-    assert not loop.faults
 
 
 def test_a_switch_that_cannot_be_asked_costs_no_other(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from whyidle.importers import probe
 from whyidle.probe import wire
-from whyidle.probe.core import containment, disk_quota
+from whyidle.probe.core import disk_quota, fault_containment
 from whyidle.probe.core import recorder as recording
 from whyidle.probe.core.recorder import ANNOTATION, OP, STEP, Recorder, name_tag
 
@@ -119,7 +119,7 @@ def test_samples_that_nobody_writes_have_an_end(recorder, monkeypatch):
     ids=["enough", "full", "room", "a file system that tells no sizes"],
 )
 def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, left, why):
-    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(fault_containment, "seen", set())
     monkeypatch.setattr(disk_quota, "MOST_BYTES", most)
     monkeypatch.setattr(disk_quota, "EVERY_BYTES", 200)
     told = {"f_bavail": (left or 0) // 4096, "f_frsize": 4096, "f_blocks": left and 1 << 40}
@@ -142,7 +142,7 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
 
 
 def test_a_disk_without_room_for_the_last_word_raises_nothing(recorder, monkeypatch):
-    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(fault_containment, "seen", set())
     monkeypatch.setattr(disk_quota, "MOST_BYTES", 100)
     recorder.facts, whole = {"pid": 1}, recorder._replace_document
 

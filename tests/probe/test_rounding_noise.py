@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 import small_jobs as jobs  # noqa: E402
 
-from whyidle.probe.core import containment  # noqa: E402
+from whyidle.probe.core import fault_containment  # noqa: E402
 from whyidle.probe.frameworks.torch import rounding_noise  # noqa: E402
 from whyidle.probe.frameworks.torch.rounding_noise import RoundingNoise  # noqa: E402
 
@@ -131,7 +131,7 @@ def test_a_type_of_half_the_bits_is_off_by_one_unit(swayed):
 
 
 def test_a_fault_of_ours_takes_it_off(swayed, tmp_path, monkeypatch):
-    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(fault_containment, "seen", set())
     sway = swayed()
     monkeypatch.setattr(sway, "rounding_error", lambda *_: 1 / 0)
     expected = jobs.train(jobs.model(), 3)

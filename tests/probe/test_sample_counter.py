@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
 from torch.utils.data import dataloader as loaders  # noqa: E402
 
-from whyidle.probe.core import containment  # noqa: E402
+from whyidle.probe.core import fault_containment  # noqa: E402
 from whyidle.probe.frameworks.torch import trial_hooks  # noqa: E402
 from whyidle.probe.trial.sample_counter import SampleCounter  # noqa: E402
 
@@ -87,7 +87,7 @@ def test_batches_from_elsewhere_count_nothing(counted):
 
 
 def test_a_fault_of_ours_reaches_no_job(counted, tmp_path, monkeypatch):
-    monkeypatch.setattr(containment, "seen", set())
+    monkeypatch.setattr(fault_containment, "seen", set())
     monkeypatch.setattr(counted, "note_batch", functools.partial(int, "no number"))
     assert [len(batch[0]) for batch in DataLoader(ROWS, 8)] == [8, 8, 4]
     (faults,) = tmp_path.glob("*.faults")

@@ -111,11 +111,11 @@ def test_the_collector_is_left_as_it_was(monkeypatch, on, guarded):
     before, during = gc.isenabled(), []
     try:
         (gc.enable if on else gc.disable)()
-        assert thread_stacks.at_once(lambda: during.append(gc.isenabled()) or 7) == 7
+        assert thread_stacks.run_without_gc(lambda: during.append(gc.isenabled()) or 7) == 7
         assert during == [on and not guarded]
         assert gc.isenabled() == on
         with pytest.raises(ZeroDivisionError):
-            thread_stacks.at_once(lambda: 1 / 0)
+            thread_stacks.run_without_gc(lambda: 1 / 0)
         assert gc.isenabled() == on
     finally:
         (gc.enable if before else gc.disable)()
@@ -133,7 +133,7 @@ def test_nothing_is_collected_while_frames_are_taken():
         plain = list(map(list, repeat((), 1000)))
         collected = len(begun)
         begun.clear()
-        made = thread_stacks.at_once(partial(list, map(list, repeat((), 1000))))
+        made = thread_stacks.run_without_gc(partial(list, map(list, repeat((), 1000))))
     finally:
         gc.set_threshold(*before)
         gc.callbacks.pop()

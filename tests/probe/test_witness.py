@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from whyidle.probe.frameworks.torch import accelerator, trial_hooks, trial_state  # noqa: E402
-from whyidle.probe.trial import witness as trial  # noqa: E402
+from whyidle.probe.trial import trial_recorder as trial  # noqa: E402
 from whyidle.probe.trial.compile_pauses import FEW  # noqa: E402
 
 
@@ -21,7 +21,7 @@ class Stepper:
 
 @pytest.fixture
 def witness(tmp_path):
-    return trial.Witness(str(tmp_path), {"steps": 5}, trial_state)
+    return trial.TrialRecorder(str(tmp_path), {"steps": 5}, trial_state)
 
 
 def document(folder):
@@ -42,7 +42,7 @@ def test_it_ends_the_job_after_the_asked_steps_as_ctrl_c_would(witness, tmp_path
 
 
 def test_it_goes_on_until_there_is_time_enough_as_well(tmp_path):
-    witness = trial.Witness(str(tmp_path), {"steps": 2, "seconds": 0.05}, trial_state)
+    witness = trial.TrialRecorder(str(tmp_path), {"steps": 2, "seconds": 0.05}, trial_state)
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         step_for(witness, 5.0)
@@ -52,7 +52,7 @@ def test_it_goes_on_until_there_is_time_enough_as_well(tmp_path):
 
 @pytest.mark.parametrize(("steps", "longer"), [(3, 1.0), (10**9, trial.LONGER)])
 def test_it_goes_on_for_a_recording_that_is_awaited_but_not_for_ever(tmp_path, steps, longer):
-    witness = trial.Witness(str(tmp_path), {"steps": 2, "seconds": 0.05}, trial_state)
+    witness = trial.TrialRecorder(str(tmp_path), {"steps": 2, "seconds": 0.05}, trial_state)
     witness.waits = lambda: len(witness.marks) < steps
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -62,7 +62,7 @@ def test_it_goes_on_for_a_recording_that_is_awaited_but_not_for_ever(tmp_path, s
 
 
 def test_long_steps_are_waited_for_the_longer_until_there_are_enough_of_them(tmp_path):
-    witness = trial.Witness(str(tmp_path), {"steps": 2, "seconds": 0.05}, trial_state)
+    witness = trial.TrialRecorder(str(tmp_path), {"steps": 2, "seconds": 0.05}, trial_state)
     witness.waits = lambda: True
     with pytest.raises(KeyboardInterrupt):
         step_for(witness, 5.0, pause=0.01)
@@ -105,7 +105,7 @@ def test_a_device_is_waited_for_when_steps_are_steady_and_at_the_end(
     device = Device(capturing)
     monkeypatch.setattr(accelerator, "device_module", lambda *_: device)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
-    witness, optimizer = trial.Witness(str(tmp_path), {"steps": 30}, trial_state), Stepper()
+    witness, optimizer = trial.TrialRecorder(str(tmp_path), {"steps": 30}, trial_state), Stepper()
     for _ in range(29):
         device.launch()
         witness.note_optimizer_step(optimizer)
@@ -138,7 +138,9 @@ def test_what_comes_before_the_steady_part_does_not_take_its_time(tmp_path, monk
     for place, module in (("host", None), ("device", device)):
         monkeypatch.setattr(accelerator, "device_module", lambda *_, found=module: found)
         (tmp_path / place).mkdir()
-        witness = trial.Witness(str(tmp_path / place), {"steps": 12, "seconds": 1.0}, trial_state)
+        witness = trial.TrialRecorder(
+            str(tmp_path / place), {"steps": 12, "seconds": 1.0}, trial_state
+        )
         with pytest.raises(KeyboardInterrupt):
             launch(witness, device, 9_000_000, 40_000_000_000)
         steady = witness.marks[-1] - witness.marks[trial.WARM_STEPS]
@@ -153,7 +155,7 @@ def test_a_race_does_not_time_what_is_compiled(tmp_path, monkeypatch, second):
     monkeypatch.setattr(trial, "clock", lambda: device.now)
     monkeypatch.setattr(accelerator, "device_module", lambda *_: None)
     asked = {"steps": 12, "seconds": 1.0, "rungs": [0.1, 0.5]}
-    witness, told = trial.Witness(str(tmp_path), asked, trial_state), []
+    witness, told = trial.TrialRecorder(str(tmp_path), asked, trial_state), []
     monkeypatch.setattr(witness, "_write_document", lambda kind, text: told.append((kind, text)))
     with pytest.raises(KeyboardInterrupt):
         launch(witness, device, 9_000_000, second)
@@ -166,7 +168,7 @@ def test_an_ordinary_run_is_no_longer_than_it_is_asked_to_be(tmp_path, monkeypat
     device = Device(capturing=False)
     monkeypatch.setattr(accelerator, "device_module", lambda *_: device)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
-    witness = trial.Witness(str(tmp_path), {"steps": 12, "seconds": 1.0}, trial_state)
+    witness = trial.TrialRecorder(str(tmp_path), {"steps": 12, "seconds": 1.0}, trial_state)
     with pytest.raises(KeyboardInterrupt):
         launch(witness, device, 30_000_000, 30_000_000)
     assert 1.0e9 <= witness.marks[-1] - witness.marks[0] < 1.1e9
@@ -176,7 +178,7 @@ def test_a_job_that_ends_by_itself_is_not_waited_for(tmp_path, monkeypatch):
     """It has evaluated and saved since its last step, by then."""
     device = Device(capturing=False)
     monkeypatch.setattr(accelerator, "device_module", lambda *_: device)
-    witness, optimizer = trial.Witness(str(tmp_path), {"steps": 100}, trial_state), Stepper()
+    witness, optimizer = trial.TrialRecorder(str(tmp_path), {"steps": 100}, trial_state), Stepper()
     for _ in range(20):
         device.launch()
         witness.note_optimizer_step(optimizer)
@@ -232,7 +234,10 @@ def test_events_tell_when_each_step_was_done(tmp_path, monkeypatch, ended):
     for name in ("largest", "norm"):
         monkeypatch.setattr(trial_state, name, lambda optimizer: None)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
-    witness, optimizer = trial.Witness(str(tmp_path), {"steps": 1000}, trial_state), OnSecond()
+    witness, optimizer = (
+        trial.TrialRecorder(str(tmp_path), {"steps": 1000}, trial_state),
+        OnSecond(),
+    )
     for _ in range(30):
         device.launch()
         witness.note_optimizer_step(optimizer)
@@ -304,7 +309,7 @@ def test_losses_of_the_cpu_hold_no_tensor(witness):
 
 
 def test_it_tells_how_far_parameters_go(tmp_path):
-    witness = trial.Witness(str(tmp_path), {"steps": 100}, trial_state)
+    witness = trial.TrialRecorder(str(tmp_path), {"steps": 100}, trial_state)
     parameter = torch.zeros(4, requires_grad=True)
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     for _ in range(trial.WITNESSED + 1):
@@ -324,7 +329,7 @@ def test_an_optimizer_that_steps_no_more_gives_way_to_the_next(witness):
 
 
 def test_a_job_without_an_optimizer_of_pytorch_is_told_by_its_backward_passes(tmp_path):
-    witness = trial.Witness(str(tmp_path), {"steps": 100}, trial_state)
+    witness = trial.TrialRecorder(str(tmp_path), {"steps": 100}, trial_state)
     for _ in range(trial.BACKWARDS + 4):
         witness.note_losses(torch.tensor(1.0))
     assert len(witness.marks) == 4
@@ -373,7 +378,7 @@ def test_what_is_compiled_later_does_not_take_its_time_either(tmp_path, monkeypa
     device = Device(capturing=False)
     monkeypatch.setattr(trial, "clock", lambda: device.now)
     monkeypatch.setattr(accelerator, "device_module", lambda *_: None)
-    witness = trial.Witness(str(tmp_path), {"steps": 12, "seconds": 1.0}, trial_state)
+    witness = trial.TrialRecorder(str(tmp_path), {"steps": 12, "seconds": 1.0}, trial_state)
     with pytest.raises(KeyboardInterrupt):
         pausing(witness, device, pauses)
     told = document(tmp_path)

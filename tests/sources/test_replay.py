@@ -111,7 +111,7 @@ def test_what_is_no_telemetry(tmp_path, content):
     path = tmp_path / "other"
     path.write_bytes(content)
     assert isinstance(replay.probe(Target(recording=path)), Absent)
-    with pytest.raises(NotATraceError, match="no telemetry"):
+    with pytest.raises(NotATraceError, match="not telemetry"):
         replay.load(path)
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whyidle.errors import InputError, StoreError
+from whyidle.errors import InputError
 from whyidle.model.diagnosis import Consent
 from whyidle.model.knobs import KNOBS, Knob
 from whyidle.model.plan import FixPlan, PlannedFix, Speedup
-from whyidle.store.plan_file import parse_plan, read_plan, text_of, write_plan
+from whyidle.store.plan_file import parse_plan, read_plan, text_of
 
 PLAN = FixPlan(
     command=["python", "train.py", "--photos", "my data"],
@@ -37,8 +37,8 @@ TEXT = text_of(PLAN)
 
 def test_it_says_how_a_fix_and_all_of_them_are_taken_back():
     head, _, _ = TEXT.partition("schema = ")
-    assert "To leave a fix out, set its `enabled` to false" in head
-    assert "without the plan it runs as it did" in head
+    assert "Set `enabled` to false to leave a fix out" in head
+    assert "take effect in the running program only" in head
 
 
 def kept(knob: Knob) -> st.SearchStrategy:
@@ -82,7 +82,7 @@ def test_any_plan_comes_back_as_it_was(plan: FixPlan):
 
 
 def test_a_file_comes_back_as_it_was(tmp_path: Path):
-    write_plan(PLAN, tmp_path / "plan.toml")
+    (tmp_path / "plan.toml").write_text(text_of(PLAN))
     assert read_plan(tmp_path / "plan.toml") == PLAN
 
 
@@ -138,10 +138,14 @@ SAME_KNOB = '\n[[fix]]\nfix = "a"\nconsent = "none"\nedits.loader.workers = 3\n'
         ('"numerics"', '"much"', 'fix 2 cannot be applied. Its `consent` is "much", which is no'),
         ('"rounding"', "1", "Expected `str`, got `int` - at `fix 1.consent`"),
         ('consent = "rounding"\n', "", "The required field `consent` is missing - at `fix 1`."),
-        ("plan/1", "plan/2", "written in whyidle/plan/2; this version reads whyidle/plan/1"),
+        ("plan/1", "plan/2", "Its schema is whyidle/plan/2; this version reads whyidle/plan/1"),
         ('"whyidle/plan/1"', "1", "Its `schema` is 1"),
         ("schema = ", "# schema = ", "It has no `schema`"),
-        ("workers = 4", "workerz = 4", "There is no knob 'loader.workerz'. Is 'loader.workers'"),
+        (
+            "workers = 4",
+            "workerz = 4",
+            "There is no knob 'loader.workerz'. Did you mean 'loader.workers'",
+        ),
         ("workers = 4", 'workers = "4"', "'loader.workers' takes a whole number, not '4'"),
         ("workers = 4", "workers = -4", "'loader.workers' cannot be -4"),
         ("workers = 4", "workers = [4]", "at `fix 1.edits"),
@@ -169,7 +173,9 @@ def test_the_consents_that_there_are_are_named():
 
 
 def test_two_fixes_cannot_set_a_knob_differently():
-    with pytest.raises(InputError, match=r"It sets 'loader.workers' to 3, fix 1 to 4\."):
+    with pytest.raises(
+        InputError, match=r"It sets 'loader.workers' to 3, and fix 1 sets it to 4\."
+    ):
         parse_plan(TEXT + SAME_KNOB, "mine.toml")
 
 
@@ -179,7 +185,7 @@ def test_two_may_set_a_knob_where_one_is_off():
 
 
 def test_a_folder_is_told_from_a_plan_and_the_plan_in_it_is_named(tmp_path):
-    with pytest.raises(InputError, match="A folder is no plan") as caught:
+    with pytest.raises(InputError, match="It is a folder") as caught:
         read_plan(tmp_path)
     assert "whyidle fix" in caught.value.hint
     (tmp_path / "plan.toml").write_text("")
@@ -192,7 +198,5 @@ def test_a_file_that_cannot_be_used(tmp_path: Path):
     with pytest.raises(InputError, match="Cannot read the plan"):
         read_plan(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match=re.escape("not text in UTF-8")):
+    with pytest.raises(InputError, match=re.escape("not UTF-8 text")):
         read_plan(tmp_path / "bytes.toml")
-    with pytest.raises(StoreError, match="Cannot write"):
-        write_plan(PLAN, tmp_path / "none" / "plan.toml")

@@ -221,5 +221,5 @@ def test_a_command_that_failed_at_once_is_kept_and_passed_over(store: Store, dia
     assert [store.find_run(name).id for name in ("last", "last~1")] == trained[::-1]
     with pytest.raises(StoreError, match="no run"):
         store.find_run("last~2")
-    assert [entry.id for entry in store.list_runs() if entry.failed] == [only, between, newest]
+    assert [entry.id for entry in store.list_runs() if entry.has_failed] == [only, between, newest]
     assert store.find_run(newest).id == newest

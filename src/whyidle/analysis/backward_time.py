@@ -1,10 +1,6 @@
-"""Whether what a rank computes longer is work of its model, or only something before the model.
-
-A rank with more data takes longer in its forward pass and in its backward pass, and of the backward
-pass the length is recorded. What is longer outside of it alone is something else that the rank
-does between two exchanges: on a watched CPU job looks cannot always tell Python, which hands over
-its lock at its end, from the operator that comes next.
-"""
+"""Compute time inside and outside the backward pass, which shows whether a slow rank has more model
+work. More data lengthens the forward and the backward pass; excess outside the backward pass alone
+is other work between two exchanges, which stack samples on a CPU cannot always separate."""
 
 from __future__ import annotations
 
@@ -18,8 +14,7 @@ from whyidle.model.roles import Role
 
 
 def compute_time(facts: StepScope) -> tuple[float, float] | None:
-    """What a rank computes inside and outside of its backward passes, s per step; None where these
-    are not marked, as only a watched job on a CPU marks them."""
+    """Return a rank's compute inside and outside its backward passes, s per step, if marked."""
     host, rows = facts.timeline.host, facts.timeline.rows_of(Role.BACKWARD)
     if not facts.on_cpu or not len(rows):
         return None
@@ -29,12 +24,10 @@ def compute_time(facts: StepScope) -> tuple[float, float] | None:
 
 
 def excess_outside_backward(ranks: Sequence[StepScope], index: int) -> float:
-    """What one rank computes longer than the others outside of its backward passes, s per step,
-    beyond what would go with their being longer: as much as the others compute there, for what they
-    compute in theirs. 0 where it is not known."""
-    found = [compute_time(facts) for facts in ranks]
-    known = [each for each in found if each is not None]
-    if len(known) < len(found) or len(known) < 2:
+    """Return a rank's excess compute outside backward passes, s per step; 0 where unknown."""
+    times = [compute_time(facts) for facts in ranks]
+    known = [time for time in times if time is not None]
+    if len(known) < len(times) or len(known) < 2:
         return 0.0
     inside, outside = known.pop(index)
     usual, before = np.mean(known, axis=0)

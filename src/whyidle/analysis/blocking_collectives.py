@@ -10,9 +10,7 @@ from whyidle.analysis.step_scope import StepScope
 
 
 def held_up(facts: StepScope) -> Intervals:
-    """The part of exposed collectives during which the next kernel had been launched already, and
-    the host blocked in one: only there does work wait for a collective. Before, it would have
-    waited for the host."""
+    """Return the exposed collective time with the next kernel launched or the host blocked."""
     device, host, exposed = facts.device, facts.host, facts.time_of("collective")
     blocked = facts.time_of("collective_wait")
     useful = np.flatnonzero(~host.collective)
@@ -27,14 +25,10 @@ def held_up(facts: StepScope) -> Intervals:
     return union_of(np.maximum(exposed.start, launched), exposed.end) | blocked
 
 
-def of_usual_steps(facts: StepScope) -> float:
-    """How many times larger a share the same seconds of the device have of steps that nobody
-    recorded, which are shorter than a burst's own; 1 of any other recording."""
+def usual_step_factor(facts: StepScope) -> float:
+    """Return the factor from a burst's shares to shares of its surrounding steps, else 1."""
     if facts.timeline.burst is None:
         return 1.0
-    seen = facts.share_of(facts.time_of("collective", "collective_wait"))
-    return (
-        (facts.bucket_share("collective") + facts.bucket_share("collective_wait")) / seen
-        if seen
-        else 1.0
-    )
+    recorded = facts.share_of(facts.time_of("collective", "collective_wait"))
+    usual = facts.bucket_share("collective") + facts.bucket_share("collective_wait")
+    return usual / recorded if recorded else 1.0

@@ -1,9 +1,7 @@
-"""Which collective of one rank is which of another.
-
-All ranks of a process group issue the same collectives in the same order, so the n-th of a group in
-a step is the same everywhere. Where recordings hold different events (sampled, cut, filtered), the
-order says nothing, and collectives of one kind and size that end together are the same.
-"""
+"""Match the collectives of one rank with those of the others. All ranks of a process group issue
+the same collectives in the same order, so the n-th of a group in a step is the same everywhere.
+Where recordings hold different events (sampled, cut, filtered), collectives of one kind and size
+that end together are the same."""
 
 from __future__ import annotations
 
@@ -14,23 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.collectives import JOINT, Collectives
 
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
 LEAST_MATCHED = 0.8
-"""with less than this share of its collectives matched by order, a group is matched by time"""
+"""with less than this share matched by order, a group is matched by time"""
 TOGETHER_NS = 500_000
-"""matched by time, ranks leave a collective within this; their clocks are trusted no further"""
+"""matched by time, ranks leave a collective within this; clocks are trusted no further"""
 MOST_PAIRS = 2_000
-"""so many collectives of a rank vote for the offset of its clock"""
+"""largest number of a rank's collectives that vote for the offset of its clock"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchedCollectives:
-    """Collectives by (meeting, rank); see ``ranks.Meetings``. ``start`` counts from each rank's
-    own base plus ``base``; ``blur_ns`` is the least error of any clock that the matching allows."""
+    """Collectives by (meeting, rank); see ``rank_meetings.Meetings``. ``start`` counts from each
+    rank's own base plus ``base``; ``blur_ns`` is the least clock error that the matching allows."""
 
     start: I64
     duration: I64
@@ -45,8 +41,6 @@ class MatchedCollectives:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AllCollectives:
-    """The collectives of all ranks, one after the other."""
-
     rank: I64
     start: I64
     end: I64
@@ -64,13 +58,8 @@ class _AllCollectives:
 def match_collectives(
     own: Sequence[Collectives], labels: Sequence[Sequence[str]], base: I64
 ) -> MatchedCollectives:
-    """Match collectives.
-
-    Args:
-        own: the collectives of each rank.
-        labels: the labels of each rank's steps.
-        base: what to add to each rank's times to count from the first one's base, ns.
-    """
+    """Match the collectives of all ranks by the ``labels`` of their steps. ``base`` is added to
+    each rank's times to count from the first one's base, ns."""
     table = _join_ranks(own, labels, base)
     meeting, notes = _by_order(table), []
     blur = 0.0
@@ -118,19 +107,16 @@ def _join_ranks(
     )
 
 
-# -- by order -----------------------------------------------------------------------------------
-
-
 def _by_order(table: _AllCollectives) -> I64:
-    """The meeting of each collective: the n-th of its group in its step. -1: the ranks made
-    different numbers of them in that step, or disagree about what it was."""
-    found = np.full(len(table), -1, np.int64)
+    """The meeting of each collective: the n-th of its group in its step; -1 where ranks
+    disagree."""
+    meeting = np.full(len(table), -1, np.int64)
     rows = np.flatnonzero(table.label >= 0)
     rows = rows[
         np.lexsort((table.start[rows], table.rank[rows], table.label[rows], table.group[rows]))
     ]
     if not len(rows):
-        return found
+        return meeting
     cell = table.group[rows] * (table.label.max() + 1) + table.label[rows]
     new = np.flatnonzero(_value_changes(cell) | _value_changes(table.rank[rows]))
     length = np.diff(np.append(new, len(rows)))
@@ -138,8 +124,8 @@ def _by_order(table: _AllCollectives) -> I64:
     _, number = np.unique(cell, return_inverse=True)
     even = _has_even_runs(number[new], length)[number]
     key = number * (int(nth.max()) + 1) + nth
-    found[rows] = np.where(even, np.unique(key, return_inverse=True)[1], -1)
-    return _agreed_meetings(table, found)
+    meeting[rows] = np.where(even, np.unique(key, return_inverse=True)[1], -1)
+    return _agreed_meetings(table, meeting)
 
 
 def _value_changes(values: I64) -> Mask:
@@ -147,7 +133,6 @@ def _value_changes(values: I64) -> Mask:
 
 
 def _has_even_runs(cell: I64, length: I64) -> Mask:
-    """For each cell, whether all its runs are of one length."""
     most = np.zeros(int(cell.max()) + 1, np.int64)
     least = np.full(len(most), np.iinfo(np.int64).max)
     np.maximum.at(most, cell, length)
@@ -156,7 +141,6 @@ def _has_even_runs(cell: I64, length: I64) -> Mask:
 
 
 def _agreed_meetings(table: _AllCollectives, meeting: I64) -> I64:
-    """Without the meetings whose ranks tell different kinds, or sizes of one reduction."""
     rows = np.flatnonzero(meeting >= 0)
     first = _first_rows(meeting, rows)[meeting[rows]]
     unlike = rows[~_may_match(table, rows, first)]
@@ -165,40 +149,35 @@ def _agreed_meetings(table: _AllCollectives, meeting: I64) -> I64:
 
 
 def _first_rows(meeting: I64, rows: I64) -> I64:
-    """The first row of each meeting."""
     first = np.zeros(int(meeting.max(initial=-1)) + 1, np.int64)
     first[meeting[rows][::-1]] = rows[::-1]
     return first
 
 
-def _may_match(table: _AllCollectives, one: I64, other: I64) -> Mask:
-    """Whether two collectives may be the same: an all-to-all has another size on every rank."""
-    sized = (table.elements[one] >= 0) & (table.elements[other] >= 0)
-    sized &= np.isin(table.kind[one], ("all_reduce", "all_gather", "reduce_scatter"))
-    same: Mask = (table.kind[one] == table.kind[other]) & (
-        ~sized | (table.elements[one] == table.elements[other])
+def _may_match(table: _AllCollectives, left: I64, right: I64) -> Mask:
+    """Whether two collectives may be the same; an all-to-all has another size on every rank."""
+    sized = (table.elements[left] >= 0) & (table.elements[right] >= 0)
+    sized &= np.isin(table.kind[left], ("all_reduce", "all_gather", "reduce_scatter"))
+    same: Mask = (table.kind[left] == table.kind[right]) & (
+        ~sized | (table.elements[left] == table.elements[right])
     )
     return same
 
 
-# -- by time ------------------------------------------------------------------------------------
-
-
 def _by_time(table: _AllCollectives, rows: I64, ranks: I64) -> I64:
-    """The meeting of each row, named by the first rank's row; -1: alone."""
+    """The meeting of each row, identified by the first rank's row; -1: unmatched."""
     first = rows[table.rank[rows] == ranks[0]]
-    found = {int(row): int(row) for row in first}
+    meeting_of = {int(row): int(row) for row in first}
     for rank in ranks[1:]:
-        found |= _pair_by_offset(table, first, rows[table.rank[rows] == rank])
-    meeting = np.array([found.get(int(row), -1) for row in rows], np.int64)
+        meeting_of |= _pair_by_offset(table, first, rows[table.rank[rows] == rank])
+    meeting = np.array([meeting_of.get(int(row), -1) for row in rows], np.int64)
     values, counts = np.unique(meeting, return_counts=True)
     return np.where(np.isin(meeting, values[counts > 1]), meeting, -1)
 
 
-def _pair_by_offset(table: _AllCollectives, theirs: I64, mine: I64) -> dict[int, int]:
-    """Pairs that end together once the offset is taken off for which most pairs speak."""
-    theirs, mine = (rows[np.isin(table.kind[rows], JOINT)][:MOST_PAIRS] for rows in (theirs, mine))
-    a, b = (grid.ravel() for grid in np.meshgrid(theirs, mine, indexing="ij"))
+def _pair_by_offset(table: _AllCollectives, theirs: I64, ours: I64) -> dict[int, int]:
+    theirs, ours = (rows[np.isin(table.kind[rows], JOINT)][:MOST_PAIRS] for rows in (theirs, ours))
+    a, b = (grid.ravel() for grid in np.meshgrid(theirs, ours, indexing="ij"))
     like = _may_match(table, a, b)
     a, b = a[like], b[like]
     apart = table.end[b] - table.end[a]
@@ -207,25 +186,21 @@ def _pair_by_offset(table: _AllCollectives, theirs: I64, mine: I64) -> dict[int,
     near = np.abs(apart - _most_common_offset(apart)) <= TOGETHER_NS
     closest = np.argsort(np.abs(apart - _most_common_offset(apart))[near], kind="stable")
     paired: dict[int, int] = {}
-    taken: set[int] = set()
-    for one, other in zip(a[near][closest].tolist(), b[near][closest].tolist(), strict=True):
-        if other not in paired and one not in taken:
-            paired[other] = one
-            taken.add(one)
+    paired_left: set[int] = set()
+    for left, other in zip(a[near][closest].tolist(), b[near][closest].tolist(), strict=True):
+        if other not in paired and left not in paired_left:
+            paired[other] = left
+            paired_left.add(left)
     return paired
 
 
 def _most_common_offset(apart: I64) -> int:
-    """The difference that most pairs share; of equal ones the smallest, as clocks of one cluster
-    are kept together."""
+    """The most common difference; of equal ones the smallest, as clocks are synchronised."""
     values = np.sort(apart)
     votes = np.searchsorted(values, values + TOGETHER_NS, side="right") - np.arange(len(values))
     best = np.flatnonzero(votes == votes.max())
     index = int(best[np.argmin(np.abs(values[best]))])
     return int(np.median(values[index : index + int(votes[index])]))
-
-
-# -- out ----------------------------------------------------------------------------------------
 
 
 def _make_table(
@@ -240,8 +215,8 @@ def _make_table(
     rows = np.flatnonzero(meeting >= 0)
     _, number = np.unique(meeting[rows], return_inverse=True)
     number = number.ravel()
-    seen = np.bincount(number)
-    rows, number = rows[seen[number] > 1], number[seen[number] > 1]
+    counts = np.bincount(number)
+    rows, number = rows[counts[number] > 1], number[counts[number] > 1]
     _, number = np.unique(number, return_inverse=True)
     shape = (int(number.max(initial=-1)) + 1, ranks)
     first = np.zeros(shape[0], np.int64)

@@ -1,9 +1,6 @@
-"""The collectives of one rank: what they are, which group they belong to, how large they are.
-
-On a device they are its collective kernels (NCCL, RCCL and the like); on a CPU job the spans that
-the process group records (``gloo:all_reduce``), which run from call to completion on threads of
-their own.
-"""
+"""The collectives of one rank with kind, group and size. On a device they are collective kernels
+(NCCL, RCCL); on a CPU the spans of the process group (``gloo:all_reduce``), from call to completion
+on threads of their own."""
 
 from __future__ import annotations
 
@@ -16,15 +13,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import is_among
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.host_activity import HostActivity
 from whyidle.analysis.idle_gaps import pick_rows
+from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.step_detection import StepWindows
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
-
-I64 = NDArray[np.int64]
 
 _KINDS: Final = tuple(
     (kind, re.compile(pattern, re.I))
@@ -42,7 +38,7 @@ _KINDS: Final = tuple(
     )
 )
 JOINT: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""kinds in which every rank needs something of every other: all leave nearly together"""
+"""kinds in which every rank needs data of every other: all leave nearly together"""
 _SPAN: Final = re.compile(r"^(nccl|rccl|gloo|mpi|ucc):")
 _TYPE_BYTES: Final = (
     (re.compile(r"double|f64|long|int64|i64|u64", re.I), 8),
@@ -54,9 +50,9 @@ _TYPE_BYTES: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collectives:
-    """Sorted by start. ``kind`` and ``group`` are words ("" group: not recorded), ``lane`` numbers
-    the streams or threads pools by first use, ``step`` is the step's index (-1: none),
-    ``elements``, ``bytes`` and ``group_size`` are -1 where unknown."""
+    """Collectives sorted by start. ``group`` is "" where not recorded, ``lane`` numbers streams by
+    first use, ``step`` is the step's index (-1: none); ``elements``, ``bytes`` and ``group_size``
+    are -1 where unknown."""
 
     start: I64
     end: I64
@@ -77,28 +73,23 @@ class Collectives:
         return self.end - self.start
 
     @property
-    def leaves_together(self) -> NDArray[np.bool_]:
-        """Whether all ranks of the group leave it together."""
-        return np.isin(self.kind, JOINT)
-
-    @property
     def in_flight(self) -> Intervals:
         """When any was in flight."""
         return union_of(self.start, self.end)
 
     def take_rows(self, rows: NDArray[Any]) -> Collectives:
-        """The same columns for some rows (indices or mask)."""
+        """Return the same columns for some rows (indices or mask)."""
         return Collectives(*(getattr(self, column)[rows] for column in self.__slots__))
 
 
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> str:
-    """What kind of collective a kernel, span or recorded name is; "other" where it is unclear."""
+    """Return the kind of collective that a recorded name means; "other" if unclear."""
     return next((kind for kind, pattern in _KINDS if pattern.search(name)), "other")
 
 
 def find_collectives(timeline: Timeline, steps: StepWindows, host: HostActivity) -> Collectives:
-    """All collectives of one recording."""
+    """Return all collectives of one recording."""
     if len(timeline.device):
         return _of_device(timeline, steps, host)
     return _of_host(timeline, steps, timeline.rows_of(Role.COLLECTIVE_FLIGHT))
@@ -111,67 +102,58 @@ def _of_device(timeline: Timeline, steps: StepWindows, host: HostActivity) -> Co
     own, outer = device.detail[rows], _detail_of(timeline, span)
     texts = [timeline.names[i] for i in device.name[rows]]
     spans = [timeline.names[timeline.host.name[i]] if i >= 0 else "" for i in span]
-    told = [
+    details = [
         _CollectiveDetails.read_details(timeline, int(a), int(b), text, called)
         for a, b, text, called in zip(own, outer, texts, spans, strict=True)
     ]
     start, end = device.start[rows], device.end[rows]
     lanes = device.device[rows].astype(np.int64) * (1 << 32) + device.stream[rows]
-    return _build_columns(start, end, told, lanes, steps)
+    return _build_columns(start, end, details, lanes, steps)
 
 
 def _of_host(timeline: Timeline, steps: StepWindows, rows: I64) -> Collectives:
     host = timeline.host
-    told = [
-        _CollectiveDetails.read_details(
-            timeline, -1, int(host.detail[row]), timeline.names[host.name[row]], ""
-        )
-        for row in rows
-    ]
-    # a pool of threads serves one group, so threads tell nothing apart
+    read, names = _CollectiveDetails.read_details, timeline.names
+    details = [read(timeline, -1, int(host.detail[i]), names[host.name[i]], "") for i in rows]
+    # a pool of threads serves one group, so threads do not distinguish groups
     lanes = np.zeros(len(rows), np.int64)
-    return _build_columns(host.start[rows], host.end[rows], told, lanes, steps)
+    return _build_columns(host.start[rows], host.end[rows], details, lanes, steps)
 
 
 def _build_columns(
-    start: I64, end: I64, told: list[_CollectiveDetails], lanes: I64, steps: StepWindows
+    start: I64, end: I64, details: list[_CollectiveDetails], lanes: I64, steps: StepWindows
 ) -> Collectives:
     step = np.searchsorted(steps.start, start, side="right") - 1
     step[start >= steps.end[-1]] = -1
+    _, first, lane = np.unique(lanes, return_index=True, return_inverse=True)
     return Collectives(
         start=start,
         end=end,
-        kind=np.array([t.kind for t in told], dtype="U14"),
-        group=np.array([t.group for t in told], dtype="U64"),
-        lane=_by_first_use(lanes),
+        kind=np.array([detail.kind for detail in details], dtype="U14"),
+        group=np.array([detail.group for detail in details], dtype="U64"),
+        lane=np.argsort(np.argsort(first))[lane].astype(np.int64),  # stream ids differ by rank
         step=step.astype(np.int64),
-        elements=np.array([t.elements for t in told], dtype=np.int64),
-        bytes=np.array([t.bytes for t in told], dtype=np.int64),
-        group_size=np.array([t.group_size for t in told], dtype=np.int64),
+        elements=np.array([detail.elements for detail in details], dtype=np.int64),
+        bytes=np.array([detail.bytes for detail in details], dtype=np.int64),
+        group_size=np.array([detail.group_size for detail in details], dtype=np.int64),
     )
 
 
-def _by_first_use(lanes: I64) -> I64:
-    """Numbers for lanes in the order in which they first appear: stream ids differ by rank."""
-    _, first, inverse = np.unique(lanes, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse].astype(np.int64)
-
-
 def _enclosing_spans(timeline: Timeline, calls: I64) -> I64:
-    """The span (``nccl:all_reduce``) around each launch call, as row of the host; -1: none."""
+    """The span (``nccl:all_reduce``) around each launch call, as host row; -1: none."""
     host = timeline.host
-    wanted = [i for i, name in enumerate(timeline.names) if _SPAN.search(name)]
-    rows = np.flatnonzero(is_among(host.name, wanted))
-    found = np.full(len(calls), -1, dtype=np.int64)
+    span_names = [i for i, name in enumerate(timeline.names) if _SPAN.search(name)]
+    rows = np.flatnonzero(is_among(host.name, span_names))
+    spans = np.full(len(calls), -1, dtype=np.int64)
     for thread in np.unique(host.thread[rows]):
-        mine = rows[host.thread[rows] == thread]
-        here = np.flatnonzero((calls >= 0) & (host.thread[np.maximum(calls, 0)] == thread))
-        at = host.start[calls[here]]
-        index = np.searchsorted(host.start[mine], at, side="right") - 1
-        row = mine[np.maximum(index, 0)]
-        inside = (index >= 0) & (at < host.end[row])
-        found[here[inside]] = row[inside]
-    return found
+        own = rows[host.thread[rows] == thread]
+        own_calls = np.flatnonzero((calls >= 0) & (host.thread[np.maximum(calls, 0)] == thread))
+        begins = host.start[calls[own_calls]]
+        index = np.searchsorted(host.start[own], begins, side="right") - 1
+        row = own[np.maximum(index, 0)]
+        inside = (index >= 0) & (begins < host.end[row])
+        spans[own_calls[inside]] = row[inside]
+    return spans
 
 
 def _detail_of(timeline: Timeline, rows: I64) -> NDArray[np.int32]:
@@ -182,8 +164,6 @@ def _detail_of(timeline: Timeline, rows: I64) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True)
 class _CollectiveDetails:
-    """What one collective's event, and the span around its launch, say of it."""
-
     kind: str
     group: str
     elements: int
@@ -199,7 +179,9 @@ class _CollectiveDetails:
         kind = kind_of((detail.collective if detail else "") or span or name)
         elements, size = (-1, -1)
         if detail and detail.elements >= 0:
-            elements, size = detail.elements, _reduced_bytes(name, kind)
+            # only reductions are typed, as copying kernels are named int8
+            typed = kind in ("all_reduce", "reduce_scatter", "reduce")
+            elements, size = detail.elements, _type_bytes(name) if typed else -1
         elif around:
             elements, size = _input_shape(around.dims, around.types)
         return cls(
@@ -212,20 +194,12 @@ class _CollectiveDetails:
 
 
 @lru_cache(maxsize=4096)
-def _reduced_bytes(name: str, kind: str) -> int:
-    """Bytes per element by a kernel's name. Only reductions are typed: kernels that merely move
-    data are all named int8."""
-    return _type_bytes(name) if kind in ("all_reduce", "reduce_scatter", "reduce") else -1
-
-
-@lru_cache(maxsize=4096)
 def _type_bytes(text: str) -> int:
     return next((size for pattern, size in _TYPE_BYTES if pattern.search(text)), -1)
 
 
 @lru_cache(maxsize=4096)
 def _input_shape(dims: str, types: str) -> tuple[int, int]:
-    """(elements of all inputs, bytes of one) from the recorded shapes; -1 where unknown."""
     try:
         shapes, kinds = json.loads(dims or "[]"), json.loads(types or "[]")
     except ValueError:
@@ -236,7 +210,6 @@ def _input_shape(dims: str, types: str) -> tuple[int, int]:
 
 
 def _element_count(shape: Any) -> int:
-    """Elements of a shape ``[2, 3]`` or of a nest of shapes."""
     if not isinstance(shape, list) or not shape:
         return 0
     if all(isinstance(size, int) for size in shape):

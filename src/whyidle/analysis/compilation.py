@@ -1,4 +1,4 @@
-"""What a watched process says about ``torch.compile``: what was compiled, when, and why again."""
+"""``torch.compile`` in a watched process: what was compiled, when, and why again."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import numpy as np
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
-from whyidle.analysis.source_places import in_library
+from whyidle.analysis.source_lines import in_library
 from whyidle.analysis.step_scope import HABIT
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.process_facts import Compilation, CompilerFacts
 from whyidle.model.roles import Role
 
 _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
-"""a guard on a number that the code before a graph break left for the code behind it"""
+"""guard on a number that the code before a graph break hands to the code after it"""
+
+
+_SOURCE = "torch._dynamo"
 
 
 def compiler_facts(facts: Facts) -> CompilerFacts | None:
-    """What the process noted about its compiler; None where nothing was compiled or seen."""
+    """Return what the process recorded about its compiler, if anything."""
     return facts.timeline.process.compile
 
 
@@ -31,14 +34,15 @@ def _compiles(facts: Facts) -> tuple[Compilation, ...]:
 
 
 def recompilations(facts: Facts) -> tuple[Intervals, int]:
-    """When functions were compiled that had been compiled before, and in how many steps in scope
-    behind the first; nothing where that is no habit."""
+    """Return when functions were compiled again habitually, and in how many steps in scope."""
     steps: dict[tuple[str, int, str, str], set[int]] = {}
-    for one in _compiles(facts):
-        step = _step_at(facts, one.began - facts.timeline.base_ns)
-        if one.turn > 1 and step > 0 and facts.steps_in_scope[step]:
-            kind = re.sub(r"\d[\d.]*", "#", first_line(one.reason or ""))
-            steps.setdefault((one.file, one.line, one.function, kind), set()).add(step)
+    starts, base_ns = facts.steps.on_host[0], facts.timeline.base_ns
+    for run in _compiles(facts):
+        index = np.searchsorted(starts, run.began - base_ns, side="right") - 1
+        step = int(np.clip(index, 0, len(starts) - 1))
+        if run.turn > 1 and step > 0 and facts.steps_in_scope[step]:
+            kind = re.sub(r"\d[\d.]*", "#", first_line(run.reason or ""))
+            steps.setdefault((run.file, run.line, run.function, kind), set()).add(step)
     if max(map(len, steps.values()), default=0) < HABIT:
         return EMPTY, 0
     host = facts.timeline.host
@@ -48,31 +52,21 @@ def recompilations(facts: Facts) -> tuple[Intervals, int]:
 
 
 def handed_on(facts: Facts) -> bool:
-    """Whether most of the time of compiling again went into numbers that a graph break hands on: to
-    the code behind it each is a constant, and another one another version."""
-    again = [one for one in _compiles(facts) if one.turn > 1]
-    mine = [one for one in again if _HANDED.match(first_line(one.reason or ""))]
-    whole = sum(one.seconds for one in again)
+    """Return whether most recompiling was for numbers that a graph break hands on as constants."""
+    again = [run for run in _compiles(facts) if run.turn > 1]
+    handed = [run for run in again if _HANDED.match(first_line(run.reason or ""))]
+    total = sum(run.seconds for run in again)
     noted = compiler_facts(facts)
-    return (
-        noted is not None
-        and bool(noted.graph_breaks and mine)
-        and 2 * sum(one.seconds for one in mine) > whole
-    )
-
-
-def _step_at(facts: Facts, time: int) -> int:
-    """The step in which the host was at a moment."""
-    starts, _ = facts.steps.on_host
-    return int(np.clip(np.searchsorted(starts, time, side="right") - 1, 0, len(starts) - 1))
+    breaks = bool(noted is not None and noted.graph_breaks and handed)
+    return breaks and 2 * sum(run.seconds for run in handed) > total
 
 
 def compiled_functions(facts: Facts, *, again: bool) -> tuple[Place, ...]:
-    """The function that took longest to compile; with ``again`` the repetitions alone count."""
+    """Return the function that took longest to compile; with ``again`` count repetitions only."""
     spent: defaultdict[tuple[str, int, str], float] = defaultdict(float)
-    for one in _compiles(facts):
-        if not again or one.turn > 1:
-            spent[one.file, one.line, one.function] += one.seconds
+    for compilation in _compiles(facts):
+        if not again or compilation.turn > 1:
+            spent[compilation.file, compilation.line, compilation.function] += compilation.seconds
     places = [
         _function_place(facts, key) for key in sorted(spent, key=spent.__getitem__, reverse=True)
     ]
@@ -89,28 +83,20 @@ def _function_place(facts: Facts, key: tuple[str, int, str]) -> Place:
 
 
 def recompile_reasons(facts: Facts) -> tuple[Evidence, ...]:
-    """Why it compiled again, in the compiler's own words, and where it gave up."""
+    """Return why the compiler compiled again, in its own words, and where it gave up."""
     compiles = _compiles(facts)
-    texts = [first_line(one.reason) for one in compiles if one.reason]
-    failed = [one.failed for one in compiles if one.failed]
-    found = []
+    texts = [first_line(compilation.reason) for compilation in compiles if compilation.reason]
+    failed = [compilation.failed for compilation in compiles if compilation.failed]
+    evidence = []
     if texts:
-        found.append(
-            make_evidence(
-                "last reason to compile again", texts[-1], None, samples=len(texts),
-                source="torch._dynamo",
-            )
-        )  # fmt: skip
+        name = "last reason to compile again"
+        evidence.append(make_evidence(name, texts[-1], None, samples=len(texts), source=_SOURCE))
     if failed:
-        found.append(
-            make_evidence(
-                "compilations given up: the code runs without", failed[-1], None,
-                samples=len(failed), source="torch._dynamo",
-            )
-        )  # fmt: skip
-    return tuple(found)
+        name = "failed compilation; the code runs uncompiled"
+        evidence.append(make_evidence(name, failed[-1], None, samples=len(failed), source=_SOURCE))
+    return tuple(evidence)
 
 
 def first_line(text: str) -> str:
-    """The first line of a compiler's message, without runs of blanks."""
+    """Return the first line of a compiler message without runs of blanks."""
     return re.sub(r"\s+", " ", (text.strip().splitlines() or [""])[0])

@@ -1,7 +1,4 @@
-"""What the machine's cores leave room for: how many loader workers, and how short the step can get.
-
-Shares are of the step (0-1).
-"""
+"""Room for loader workers on the machine's cores. Shares are of the step (0-1)."""
 
 from __future__ import annotations
 
@@ -15,42 +12,38 @@ from whyidle.analysis.forecast import WORKERS
 from whyidle.analysis.worker_capacity import waiting_workers
 
 MOSTLY = 0.5
-"""loading that is on a CPU for less than this share of its time waits for something else, and more
-workers than cores still help"""
+"""share of its time on a CPU below which loading waits for something other than a core"""
 SHARED = 0.65
-"""what a core is worth at worst while all are busy: virtual machines count hardware threads,
-of which the second adds some 30 % to its core (Marr et al., "Hyper-Threading Technology
-Architecture and Microarchitecture", Intel Technology Journal 6(1), 2002)"""
+"""worth of a core at worst while all are busy: virtual machines count hardware threads, and a
+second one adds some 30 % to its core (Marr et al., "Hyper-Threading Technology Architecture and
+Microarchitecture", Intel Technology Journal 6(1), 2002)"""
 
 BUSY_CORE = (SHARED, (1.0 + SHARED) / 2, 1.0)
-"""what each core is worth while all are busy: careful, expected, hopeful"""
+"""worth of each core while all are busy: careful, expected, hopeful"""
 
 
 @dataclass(frozen=True, slots=True)
 class CoreCapacity:
-    """``workers``: how many can work at once, at least and at most. ``floor``: the step cannot
-    become shorter than this, because the cores have all the work to do, at best and at worst;
-    ``usual``: and as expected, None where nothing limits."""
+    """Limits that the machine's cores set."""
 
     workers: tuple[int, int]
+    """how many can work at once, at least and at most"""
     floor: tuple[float, float]
+    """the shortest step in which the cores can do all the work, at best and at worst"""
     usual: float | None = None
+    """the expected shortest step; None: no limit"""
 
 
 def find_capacity(
     facts: Facts, work: float, blocked: float, handing: tuple[float, float] = (0.0, 0.0)
 ) -> CoreCapacity:
-    """Room for workers that take over ``work``, of which ``blocked`` holds up the step now.
+    """Return the room for workers that take over ``work``, of which ``blocked`` now holds up the
+    step.
 
-    The cores must do both the loading, as far as it ran on a CPU where it is done now, and the
-    rest of the step: on one core at best, on as many as operators have threads at worst where the
-    device is the CPU itself; on all cores that rest took its time at what they are worth together,
-    and takes no longer for that. At worst, cores that other programs keep busy stay theirs, and as
-    expected that costs half as much. An operator ends with the last of its threads: where a worker
-    has the core of one, the others spin for it. At worst training comes no further while workers
-    load, who share the cores with what spins, and the step becomes longer. ``handing`` over what
-    workers load is work, too (likely, careful). Where the recording does not tell the cores,
-    nothing limits.
+    The cores must do the loading, the ``handing`` over (likely, careful) and the rest of the step.
+    At best the rest runs on one core; at worst on as many as operators have threads, and other
+    programs keep their cores; that costs half as much as expected. An operator ends with its last
+    thread, so others spin while a worker has its core: at worst training stops while workers load.
     """
     loading, usable = facts.timeline.loading, cores_for_loading(facts)
     if usable is None:
@@ -58,42 +51,38 @@ def find_capacity(
     cores = max(usable, 1.0)
     busy = _on_cpu(facts)
     threads = float(loading.threads or 1) if facts.on_cpu else 1.0
-    rest = 1.0 - blocked
-    best = (work * busy + rest) / cores
+    other_work = 1.0 - blocked
+    best = (work * busy + other_work) / cores
 
     def step(left: float, wide: float, more: float) -> float:
-        """On cores worth so many, where this part of the rest runs on all its threads."""
+        """Length on ``left`` cores if the part ``wide`` of the rest uses all its threads."""
         left = max(left, 1.0)
-        all_of_it = work * busy + rest + more + wide * (min(threads, left) - 1.0)
+        all_of_it = work * busy + other_work + more + wide * (min(threads, left) - 1.0)
         return max(best, min(all_of_it / left, 1.0 + more))
 
-    alone = step(SHARED * cores, rest, handing[1])
-    worst = step(SHARED * min(cores, _free_cores(facts)), rest, handing[1])
-    wide = min(facts.bucket_share("compute"), rest)
-    usual = min(step(BUSY_CORE[1] * cores, wide, handing[0]), alone)
-    usual += (worst - alone) / 2
-    pace = SHARED * cores / (threads + WORKERS[0])  # of a worker beside threads that spin
-    if threads > 1.0 and pace < SHARED:
-        worst = max(worst, rest + handing[1] + work * busy / (WORKERS[0] * pace))
+    undisturbed = step(SHARED * cores, other_work, handing[1])
+    worst = step(SHARED * min(cores, _free_cores(facts)), other_work, handing[1])
+    wide = min(facts.bucket_share("compute"), other_work)
+    usual = min(step(BUSY_CORE[1] * cores, wide, handing[0]), undisturbed)
+    usual += (worst - undisturbed) / 2
+    worker_pace = SHARED * cores / (threads + WORKERS[0])  # of a worker among spinning threads
+    if threads > 1.0 and worker_pace < SHARED:
+        worst = max(worst, other_work + handing[1] + work * busy / (WORKERS[0] * worker_pace))
     return CoreCapacity((WORKERS[0], _most_workers(facts, cores)), (best, worst), usual)
 
 
 def _most_workers(facts: Facts, cores: float) -> int:
-    """Workers that can work at once: one on each core, or, where they only wait, as many as there
-    is memory for."""
     if not mostly_waits(facts):
         return min(max(int(np.ceil(cores)), WORKERS[0]), WORKERS[1])
     return max(waiting_workers(facts, 0), WORKERS[0])
 
 
-def on_cores(facts: Facts, granted: float, waited: float) -> tuple[float, float, float] | None:
-    """Shares of the step that other ``granted`` cores save a job that loads with workers: careful,
-    expected, hopeful; None where its batches were not seen being made. ``waited`` is the share it
-    waits for data now.
+def gain_on_cores(facts: Facts, granted: float, waited: float) -> tuple[float, float, float] | None:
+    """Return the shares of the step that ``granted`` cores save a job with workers: careful,
+    expected, hopeful; None without recorded batches. ``waited`` is its present wait for data.
 
-    The training process and its workers need the time that they need now when they do not wait for
-    a core; while all cores are busy, each is worth less. The training process whose CPU time was
-    not read is taken to keep one core busy while it does not wait.
+    The processes need their present CPU time, and each core is worth less while all are busy. A
+    training process without known CPU time counts as one core while it does not wait.
     """
     workers, own = facts.workers, training_cores(facts)
     if not workers.is_known:
@@ -101,42 +90,41 @@ def on_cores(facts: Facts, granted: float, waited: float) -> tuple[float, float,
     loading = (
         (workers.mean_of("process_cpu") + workers.pickle_time) * workers.per_step / facts.step_s
     )
-    each = workers.uncontended_batch_time * workers.per_step / facts.step_s / workers.count
+    worker_share = workers.uncontended_batch_time * workers.per_step / facts.step_s / workers.count
     free = 1.0 - kept_waiting(facts) - waited
     own = free if own is None else own
     alone = max(free, own / max(facts.timeline.loading.threads or 1, 1))
     gains = []
     for worth in BUSY_CORE:
         slower = 1.0 / worth - 1.0 if 1 + workers.count >= granted else 0.0
-        beside = max(alone + slower * min(loading, alone), each + slower * min(alone, each))
-        gains.append(max(0.0, 1.0 - max(beside, (own + loading) / (granted * worth))))
+        limit = max(
+            alone + slower * min(loading, alone), worker_share + slower * min(alone, worker_share)
+        )
+        gains.append(max(0.0, 1.0 - max(limit, (own + loading) / (granted * worth))))
     return gains[0], gains[1], gains[2]
 
 
 def usable_cores(facts: Facts) -> float | None:
-    """Cores that the job may use, by affinity and quota: those that it was given, where something
-    in it bound it to fewer of them later; None where nobody looked."""
+    """Return the cores that the job may use, or was granted before a restriction, if recorded."""
     process, outside = facts.timeline.process, facts.telemetry
     now = outside.mean_value("cores_effective") if outside else None
-    given, bound = process.cores_given, process.cores
-    if now is None or outside is None or not given or not bound or bound >= given:
+    granted, bound = process.cores_given, process.cores
+    if now is None or outside is None or not granted or not bound or bound >= granted:
         return now
-    return max(now, min(given, outside.mean_value("cores_quota") or given))
+    return max(now, min(granted, outside.mean_value("cores_quota") or granted))
 
 
 def kept_waiting(facts: Facts) -> float:
-    """Share of its time that the training thread waits for a core, where it computes itself; 0
-    where it does not, or the kernel does not tell."""
-    told = facts.timeline.process.sampler
-    waited, seen = told.core_wait_s, told.core_seen_s
-    if not facts.on_cpu or not waited or not seen:
+    """Return the share of its time that a computing training thread waits for a core."""
+    sampler = facts.timeline.process.sampler
+    waited, observed = sampler.core_wait_s, sampler.core_seen_s
+    if not facts.on_cpu or not waited or not observed:
         return 0.0
-    return float(min(waited / seen, facts.bucket_share("compute")))
+    return float(min(waited / observed, facts.bucket_share("compute")))
 
 
 def training_cores(facts: Facts) -> float | None:
-    """Cores' worth of CPU time that the training process takes, loader workers left out; None
-    where it was not read."""
+    """Return the training process's own CPU time per second, in cores, if recorded."""
     subject, outside = f"pid{facts.timeline.process.pid}", facts.telemetry
     kinds = ("cpu_user_s", "cpu_system_s")
     rates = [outside.counter_rate(kind, subject) for kind in kinds] if outside else [None]
@@ -145,18 +133,17 @@ def training_cores(facts: Facts) -> float | None:
 
 
 def mostly_waits(facts: Facts) -> bool:
-    """Whether loading in the training process is for something else than a core."""
+    """Return whether loading in the training process mostly waits for no core."""
     return _on_cpu(facts) < MOSTLY
 
 
 def idle_cores(facts: Facts) -> float | None:
-    """Cores of those the job may use that nobody used, on average; None where nobody counted."""
+    """Return the mean number of usable cores that were idle; None where not recorded."""
     idle = facts.telemetry.counter_rate("machine_cpu_idle_s") if facts.telemetry else None
     return idle if idle is None else min(idle, usable_cores(facts) or idle)
 
 
 def _free_cores(facts: Facts) -> float:
-    """Cores that other programs of the machine left to the job; inf where nobody counted."""
     outside = facts.telemetry
     idle = outside.counter_rate("machine_cpu_idle_s") if outside else None
     own = outside.summed_rate("job_cpu_user_s", "job_cpu_system_s") if outside else None
@@ -164,7 +151,7 @@ def _free_cores(facts: Facts) -> float:
 
 
 def _on_cpu(facts: Facts) -> float:
-    """Share of the loading in the training process that ran on a CPU; 1 where it is not told."""
+    """Share of the loading in the training process that ran on a CPU; 1 where unknown."""
     rows = facts.timeline.loading.batches
     rows = rows[(rows["worker"] < 0) & (rows["cpu"] >= 0)]
     took = float((rows["end"] - rows["start"]).sum())

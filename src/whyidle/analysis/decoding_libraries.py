@@ -1,5 +1,4 @@
-"""Whether samples are prepared by libraries for pictures, video, sound or text, or by Python; or
-whether a library that stores arrays takes the time to read them."""
+"""Whether libraries for images, video, audio, text or stored arrays take the loading time."""
 
 from __future__ import annotations
 
@@ -20,38 +19,36 @@ MOSTLY = 0.5
 
 
 def decodes_media(facts: Facts, spans: Intervals) -> bool | None:
-    """Whether most looks at the training process in some time lie in such a library; None where
-    nobody looked."""
+    """Return whether most samples in ``spans`` lie in a media library, if there are any."""
     return _is_mostly_decoding(sampled_stacks(facts, spans))
 
 
 def decoded_by_workers(facts: Facts) -> bool | None:
-    """The same of looks at loader workers."""
+    """Return the same for samples of loader workers."""
     loading = facts.timeline.loading
     return _is_mostly_decoding(Counter(loading.stacks[i] for i in loading.samples["stack"]))
 
 
 def storage_library(facts: Facts, spans: Intervals) -> str | None:
-    """The library that stores arrays, in which most looks at the training process in some time
-    lie; None where there is none. Many of their functions are compiled, and then not seen."""
+    """Return the array storage library with most samples in ``spans``, if any."""
     return _library_of(sampled_stacks(facts, spans))
 
 
 def stored_by_workers(facts: Facts) -> str | None:
-    """The same of looks at loader workers."""
+    """Return the same for samples of loader workers."""
     loading = facts.timeline.loading
     return _library_of(Counter(loading.stacks[i] for i in loading.samples["stack"]))
 
 
-def _is_mostly_decoding(found: Counter[str]) -> bool | None:
-    there = sum(time for stack, time in found.items() if _LIBRARIES.search(stack))
-    return there >= MOSTLY * found.total() if found.total() else None
+def _is_mostly_decoding(stacks: Counter[str]) -> bool | None:
+    decoding = sum(time for stack, time in stacks.items() if _LIBRARIES.search(stack))
+    return decoding >= MOSTLY * stacks.total() if stacks.total() else None
 
 
-def _library_of(found: Counter[str]) -> str | None:
+def _library_of(stacks: Counter[str]) -> str | None:
     spent: Counter[str] = Counter()
-    for stack, time in found.items():
-        if seen := _STORES.search(stack):  # the innermost
-            spent[seen[1]] += time
-    enough = found.total() and spent.total() >= MOSTLY * found.total()
+    for stack, time in stacks.items():
+        if match := _STORES.search(stack):  # the innermost
+            spent[match[1]] += time
+    enough = stacks.total() and spent.total() >= MOSTLY * stacks.total()
     return spent.most_common(1)[0][0] if enough else None

@@ -1,9 +1,6 @@
-"""Until when the device was still at work that the host had given it before the recording began.
-
-A host may be many steps ahead of its device. A recording that begins then holds the calls of its
-steps at once, and their kernels only when the device has come to them; what it does until then was
-launched earlier, and no profiler tells of it. That time belongs to steps before the recording.
-"""
+"""Device work that the host launched before the recording began. A host may be many steps ahead of
+its device. A recording then holds the calls of its steps at once and their kernels only when the
+device reaches them; earlier time belongs to unrecorded steps."""
 
 from __future__ import annotations
 
@@ -16,26 +13,19 @@ from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
 QUEUED_NS: Final = 1_000_000
-"""work that was given to an idle device begins within this time: a launch takes 5 to 20 us to get
-there (HTA)"""
+"""work for an idle device begins within this time; a launch takes 5 to 20 us (HTA)"""
 
 
 class DeviceBacklog(NamedTuple):
-    """``until`` when the device was at it, and whether the host had ``waited`` for it: that host is
-    not as far ahead as it usually is, so the step that follows is like no other."""
+    """A backlog that ends at ``until``; a host that ``waited`` for it lost its usual lead."""
 
     until: int
     waited: bool
 
 
 def earlier_work(timeline: Timeline, linked: Launches, low: int) -> DeviceBacklog | None:
-    """Work from before the recording, which begins at ``low``; None where nothing shows any.
-
-    Two things show it: the first work whose launch was recorded had been launched long before the
-    device began it, or the host waited for a device that showed no work. Kernels without a launch
-    may show what the device did until then, or nothing does. Work of other processes on the same
-    device looks alike.
-    """
+    """Return the backlog at ``low``, where the recording begins; None where nothing shows any. Work
+    of other processes on the device looks the same."""
     device, host = timeline.device, timeline.host
     known = np.flatnonzero(linked.has_launch)
     if not len(known):

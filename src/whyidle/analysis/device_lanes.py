@@ -1,10 +1,8 @@
-"""The device of a replay: work in order, and beside it collectives, on streams of their own.
-
-Each piece of either lane starts when its launch has arrived, and what had ended when it began in
-the recording has ended again. Work waits for collectives only where it was seen to: where the
-device had nothing else to do until they ended. So work that runs beside a collective counts whole,
-and a collective that less work no longer hides is waited for where work waited for one before.
-"""
+"""The device of a replay: work in order, and collectives on streams of their own. Each piece starts
+when its launch has arrived and all that had ended when it began in the recording has ended again.
+Work waits for collectives only where the device had nothing else to do until they ended. So work
+that overlaps a collective counts in full, and a collective that less work no longer hides is waited
+for where work waited before."""
 
 from __future__ import annotations
 
@@ -12,19 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.host_activity import collective_kernels
 from whyidle.analysis.idle_gaps import Launches, pick_rows
 from whyidle.model.timeline import Timeline
 
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 Ready = Callable[[int, slice], F64]
 """(lane, pieces) -> when their launches arrive"""
 
 CALL_NS = 5_000.0
-"""what a call costs that no longer waits"""
+"""cost of a call that no longer waits"""
 WORK, SENT = 0, 1
 """the lanes"""
 
@@ -32,7 +28,7 @@ WORK, SENT = 0, 1
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
     """Pieces by start, ns. ``reach`` is when each and all before it had ended; ``own`` and
-    ``other`` how many pieces of this and of the other lane each waits for."""
+    ``other`` are how many pieces of this and of the other lane each waits for."""
 
     rows: I64
     called: I64
@@ -44,7 +40,7 @@ class Lane:
     other: I64
 
     def piece_costs(self, factor: F64 | None, *, fewer: bool) -> F64:
-        """What each takes, with some factor per event of the timeline's device."""
+        """Return what each piece takes, with a factor per device event."""
         ratio = 1.0 if factor is None else factor[self.rows]
         cost: F64 = self.work * ratio + self.gap * (ratio if fewer else 1.0)
         return cost
@@ -58,41 +54,41 @@ class Lanes:
         inside = (device.start >= low) & (device.start < high)
         sent = collective_kernels(timeline)
         rows = [np.flatnonzero(inside & ~sent), np.flatnonzero(inside & sent)]
-        start = [device.start[each] for each in rows]
-        reach = [np.maximum.accumulate(device.end[each]) for each in rows]
-        number = [np.arange(len(each)) for each in rows]
+        start = [device.start[lane_rows] for lane_rows in rows]
+        reach = [np.maximum.accumulate(device.end[lane_rows]) for lane_rows in rows]
+        number = [np.arange(len(lane_rows)) for lane_rows in rows]
         ended = [
-            [np.searchsorted(reach[other], start[mine], side="right") for other in (WORK, SENT)]
-            for mine in (WORK, SENT)
+            [np.searchsorted(reach[other], start[lane], side="right") for other in (WORK, SENT)]
+            for lane in (WORK, SENT)
         ]
         data = _launched_before(timeline, linked, rows)
         data = np.minimum(data, np.searchsorted(start[WORK], start[SENT], side="left"))
-        seen = _end_times(reach[SENT], ended[WORK][SENT], low) > _end_times(
+        waits_for_sent = _end_times(reach[SENT], ended[WORK][SENT], low) > _end_times(
             reach[WORK], number[WORK], low
         )
         own = number[WORK], np.minimum(ended[SENT][SENT], number[SENT])
-        other = np.where(seen, ended[WORK][SENT], 0), np.minimum(ended[SENT][WORK], data)
+        other = np.where(waits_for_sent, ended[WORK][SENT], 0), np.minimum(ended[SENT][WORK], data)
         self.low = low
         lanes = []
-        for mine in (WORK, SENT):
-            theirs = _end_times(reach[1 - mine], other[mine], low)
-            before = np.maximum(_end_times(reach[mine], own[mine], low), theirs)
-            pieces = _make_pieces(timeline, linked, rows[mine], before, low)
-            lanes.append(Lane(rows[mine], *pieces, reach[mine], own[mine], other[mine]))
+        for lane in (WORK, SENT):
+            theirs = _end_times(reach[1 - lane], other[lane], low)
+            before = np.maximum(_end_times(reach[lane], own[lane], low), theirs)
+            pieces = _make_pieces(timeline, linked, rows[lane], before, low)
+            lanes.append(Lane(rows[lane], *pieces, reach[lane], own[lane], other[lane]))
         self.lanes = lanes[WORK], lanes[SENT]
         joins = np.flatnonzero(other[WORK])
         self.stops = np.unique(np.concatenate([joins, other[SENT], [len(rows[WORK])]]))
 
     def ended_pieces(self, times: I64) -> tuple[I64, I64]:
-        """How many pieces of each lane had ended at some moments."""
+        """Return how many pieces of each lane had ended at some moments."""
         work, sent = (np.searchsorted(lane.reach, times, side="right") for lane in self.lanes)
         return work, sent
 
     def ended_at(self, ended: tuple[I64, I64]) -> I64:
-        """When so many of each had ended."""
+        """Return when those numbers of pieces had ended."""
         work, sent = (
-            _end_times(lane.reach, each, self.low)
-            for lane, each in zip(self.lanes, ended, strict=True)
+            _end_times(lane.reach, count, self.low)
+            for lane, count in zip(self.lanes, ended, strict=True)
         )
         return np.maximum(work, sent)
 
@@ -102,8 +98,7 @@ def _end_times(reach: I64, count: I64, low: int) -> I64:
 
 
 def _launched_before(timeline: Timeline, linked: Launches, rows: list[I64]) -> I64:
-    """How much work was launched before each collective: it waits for no later one, as it would
-    seem where it came late because another collective was in its way."""
+    """How much work was launched before each collective, which waits for no later one."""
     first, last = 0, np.iinfo(np.int64).max  # where that was not recorded
     work = pick_rows(timeline.host.start, linked.call[rows[WORK]], first)
     sent = pick_rows(timeline.host.start, linked.call[rows[SENT]], last)
@@ -113,8 +108,7 @@ def _launched_before(timeline: Timeline, linked: Launches, rows: list[I64]) -> I
 def _make_pieces(
     timeline: Timeline, linked: Launches, rows: I64, before: I64, low: int
 ) -> tuple[I64, F64, F64, F64]:
-    """When each was called and arrives, what it takes, and what lies before it with nothing to wait
-    for; ``before`` is when all that it waits for had ended."""
+    """When each was called and arrives, its time, and the gap before it without a reason."""
     device, host = timeline.device, timeline.host
     start, end, call = device.start[rows], device.end[rows], linked.call[rows]
     called = pick_rows(host.start, call, low)
@@ -129,7 +123,7 @@ def _make_pieces(
 
 
 class LaneRun:
-    """One run of the lanes, which only goes on. ``cost`` is what each piece takes."""
+    """One forward run of the lanes. ``cost`` is what each piece takes."""
 
     def __init__(self, lanes: Lanes, cost: tuple[F64, F64]) -> None:
         self._work, self._sent = lanes.lanes
@@ -141,7 +135,7 @@ class LaneRun:
         self._arrived = [self._free]
 
     def advance_to(self, work: int, sent: int, ready: Ready) -> float:
-        """When so many pieces of each lane are done."""
+        """Return when these numbers of pieces of each lane are done."""
         while self._done < work:
             begin = self._done
             awaited = int(self._work.other[begin])
@@ -158,12 +152,11 @@ class LaneRun:
     def _drain_work(self, chunk: slice, ready: Ready) -> None:
         """``f_i = max(arrives_i, f_(i-1)) + cost_i``, unrolled."""
         before = self._before[chunk] - self._before[chunk.start]
-        whole = self._total[chunk.stop - 1] - self._before[chunk.start]
+        length = self._total[chunk.stop - 1] - self._before[chunk.start]
         latest = float(np.max(ready(WORK, chunk) - before))
-        self._free = max(self._free, latest) + float(whole)
+        self._free = max(self._free, latest) + float(length)
 
     def _send_collectives(self, count: int, ready: Ready) -> None:
-        """Collectives, each when its own data, and those before it, are there."""
         for number in range(len(self._arrived) - 1, count):
             called = float(ready(SENT, slice(number, number + 1))[0])
             data, line = self._sent.other[number], self._sent.own[number]

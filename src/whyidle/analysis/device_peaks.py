@@ -1,22 +1,18 @@
-"""What a device could do at best: dense peaks per precision and memory bandwidth.
+"""Peak rates of devices: dense FLOP/s per precision and memory bandwidth. Numbers are the vendors'
+own, in TFLOP/s and GB/s; figures "with sparsity" (NVIDIA from A100, AMD from MI300) are halved.
+GeForce cards are listed with FP32 accumulation, as used by PyTorch, at half the advertised FP16
+rate. An MI250X counts as one of its two dies, as in PyTorch. Unlisted devices and MIG slices have
+no peak.
 
-Numbers are the vendors' own, in TFLOP/s and GB/s, without structured sparsity: where a data sheet
-quotes tensor throughput "with sparsity" (NVIDIA from A100 on, AMD from MI300 on) it is halved
-here. Consumer GeForce cards are listed with FP32 accumulation, which is what PyTorch asks for and
-which runs at half the advertised FP16 rate. An MI250X counts as one of its two dies, because that
-is what PyTorch calls a device. A device that is not listed has no peak, and nothing is guessed; nor
-has a MIG slice of one that is, whose name begins with the card's.
-
-Sources: NVIDIA data sheets V100 (2020), T4, A100 (2022), A10, A30, A40, RTX A6000, L4, L40, L40S,
-H100 (2023), H100 NVL, H200, DGX B200; the GA102, AD102 and Blackwell RTX architecture white papers
-(appendix tables); AMD CDNA, CDNA2, CDNA3 and CDNA4 white papers and Instinct data sheets.
+Sources: NVIDIA data sheets V100 to DGX B200; the GA102, AD102 and Blackwell RTX architecture white
+papers (appendix tables); AMD CDNA to CDNA4 white papers and Instinct data sheets.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from whyidle.model.timeline import DeviceInfo
 
@@ -26,8 +22,8 @@ _GIGA: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class DevicePeaks:
-    """One device's dense peaks, FLOP/s, and memory bandwidth, bytes/s. ``fp32`` is the vector
-    rate; ``matrix_fp32`` that of matrix cores (AMD). None: the device has no such units."""
+    """Dense peaks of one device, FLOP/s, and memory bandwidth, bytes/s. ``fp32`` is the vector
+    rate, ``matrix_fp32`` that of matrix cores (AMD). None: no such units."""
 
     fp32: float
     tf32: float | None
@@ -38,7 +34,7 @@ class DevicePeaks:
     matrix_fp32: float | None = None
 
     def peak_flops(self, precision: str | None, *, tensor: bool) -> float | None:
-        """The peak that a kernel of this precision works against; None where unknown."""
+        """Return the peak for a kernel of this precision; None where unknown."""
         if precision == "fp32":
             return self.matrix_fp32 or self.fp32 if tensor else self.fp32
         if not tensor:
@@ -50,7 +46,7 @@ class DevicePeaks:
 _SLICE: Final = re.compile(r"\bMIG\b")
 _X = None
 # name pattern, fp32, tf32, fp16, bf16, fp8 (TFLOP/s), bandwidth (GB/s), matrix fp32
-_TABLE: Final[tuple[tuple[object, ...], ...]] = (
+_TABLE: Final[tuple[tuple[Any, ...], ...]] = (
     (r"P100-PCIE", 9.3, _X, _X, _X, _X, 732),
     (r"P100", 10.6, _X, _X, _X, _X, 732),
     (r"V100S", 16.4, _X, 130, _X, _X, 1134),
@@ -101,29 +97,13 @@ _TABLE: Final[tuple[tuple[object, ...], ...]] = (
 
 
 def peak_of(info: DeviceInfo) -> DevicePeaks | None:
-    """The peaks of a recorded device; None where it does not tell them and its name is unknown."""
+    """Return the peaks of a recorded device; None if neither recorded nor known by name."""
     if info.peaks is not None:
         fp32, tf32, fp16, bf16, bandwidth = info.peaks
         return DevicePeaks(fp32, tf32, fp16, bf16, None, bandwidth)
-    for row in _TABLE if info.name and not _SLICE.search(info.name) else ():
-        if re.search(str(row[0]), str(info.name), re.I):
-            return _parse_row(row)
+    for pattern, *row in _TABLE if info.name and not _SLICE.search(info.name) else ():
+        if re.search(pattern, str(info.name), re.I):
+            bandwidth = row.pop(5) * _GIGA
+            fp32, tf32, fp16, bf16, fp8, *matrix = (rate and rate * _TERA for rate in row)
+            return DevicePeaks(fp32, tf32, fp16, bf16, fp8, bandwidth, *matrix)
     return None
-
-
-def _parse_row(row: tuple[object, ...]) -> DevicePeaks:
-    fp32, tf32, fp16, bf16, fp8 = (_scale_value(value, _TERA) for value in row[1:6])
-    matrix = _scale_value(row[7], _TERA) if len(row) > 7 else None
-    return DevicePeaks(
-        fp32=fp32 or 0.0,
-        tf32=tf32,
-        fp16=fp16,
-        bf16=bf16,
-        fp8=fp8,
-        bandwidth=_scale_value(row[6], _GIGA) or 0.0,
-        matrix_fp32=matrix,
-    )
-
-
-def _scale_value(value: object, unit: float) -> float | None:
-    return float(str(value)) * unit if value is not None else None

@@ -5,29 +5,28 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.host_activity import interrupting_rows
+from whyidle.analysis.idle_gaps import neighbour_calls
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.kernel_launches import KernelLaunches
 from whyidle.analysis.step_scope import StepScope
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
-I64 = NDArray[np.int64]
-
 FALLBACK_NS = 20_000
-"""host work this long between a copy back and a copy forth is more than dispatching the copies"""
+"""host work this long between a copy back and a copy forth exceeds dispatching the copies"""
 TENSOR_BYTES = 1_000
-"""copies below this are scalars, or a handful of them"""
+"""smaller copies are scalars, or a few of them"""
 WIDER = 8
 """ratio of the widest element to the narrowest (float64, uint8)"""
 NEAR = 8
-"""this many copies of all threads are looked at for the next one on a thread"""
+"""copies of all threads to search for the next one on a thread"""
 
 
 class DeviceWaits:
-    """Waits in scope that held the host up. Rows are of the host's events."""
+    """Waits in scope that held up the host. Rows are of the host's events."""
 
     def __init__(self, facts: StepScope, launching: KernelLaunches) -> None:
         self._facts, self._launching = facts, launching
@@ -36,18 +35,10 @@ class DeviceWaits:
 
     @cached_property
     def avoidable_waits(self) -> I64:
-        """Waits for a value or for the device, that neither a copy to the device, nor the
-        allocator, nor a search of a convolution, nor a fallback to the CPU, nor a pause explains,
-        and before and after which something is launched: what a wait at either end of a recording
-        costs is not in it."""
-        explained = [
-            self.copy_waits,
-            self.allocator_waits,
-            self.search_waits,
-            self.pause_waits,
-            *self.cpu_fallbacks,
-        ]
-        rows = np.setdiff1d(self.rows, np.concatenate(explained))
+        """Waits with launches before and after that no copy to the device, allocator call,
+        convolution search, CPU fallback or pause explains."""
+        waits = [self.copy_waits, self.allocator_waits, self.search_waits, self.pause_waits]
+        rows = np.setdiff1d(self.rows, np.concatenate([*waits, *self.cpu_fallbacks]))
         host, calls = self._facts.timeline.host, self._launching.calls
         begins = host.start[calls]
         if not len(begins):
@@ -60,24 +51,23 @@ class DeviceWaits:
         return self.waits_in(self._copy_calls("h2d"))
 
     def waits_in(self, calls: I64) -> I64:
-        """Waits in some calls, or right after one of them on its thread."""
+        """Return waits in some calls, or right after one of them on its thread."""
         return self.rows[np.isin(self.rows, calls) | np.isin(self._previous_rows, calls)]
 
     @cached_property
     def allocator_waits(self) -> I64:
-        """Calls of the allocator that waited, and synchronisations right before or after one."""
+        """Allocator calls that waited, and synchronisations right before or after one."""
         calls = self._facts.host.rows_of(Role.ALLOCATOR)
         near = np.isin(self._next_rows, calls) | np.isin(self._previous_rows, calls)
         return self.rows[np.isin(self.rows, calls) | near]
 
     @cached_property
     def search_waits(self) -> I64:
-        """Waits inside of convolutions: the library times its algorithms. An ordinary convolution
-        waits for nothing."""
+        """Waits inside convolutions, where the library times its algorithms."""
         return self.in_convolutions(self.rows)
 
     def in_convolutions(self, rows: I64) -> I64:
-        """Those of some host events that are inside of a convolution, in scope or not."""
+        """Return the host events inside a convolution, in scope or not."""
         host, calls = self._facts.timeline.host, self._facts.timeline.rows_of(Role.CONVOLUTION)
         inside = np.zeros(len(rows), dtype=bool)
         for thread in np.unique(host.thread[rows]):
@@ -88,7 +78,7 @@ class DeviceWaits:
 
     @cached_property
     def pause_waits(self) -> I64:
-        """Waits inside saving, evaluating or publishing: the pause needs what it waits for."""
+        """Waits inside saving, evaluating or publishing, which need what they wait for."""
         host, begin = self._facts.timeline.host, self._facts.timeline.host.start[self.rows]
         inside = np.zeros(len(self.rows), dtype=bool)
         for role in (Role.CHECKPOINT, Role.EVALUATION, Role.LOGGING):
@@ -98,15 +88,14 @@ class DeviceWaits:
 
     @cached_property
     def cpu_fallbacks(self) -> list[I64]:
-        """Work on the CPU in the midst of a step: a copy back, operators or, where about as much
-        goes forth again, anything else (NumPy is not recorded), a copy forth, and no launch
-        between. Each is the rows of the calls from first to last."""
+        """CPU work in the middle of a step, as rows of calls: a copy back, operators (or unrecorded
+        work between copies of similar size), a copy forth, and no launch between."""
         host = self._facts.timeline.host
         back, forth = self._copy_calls("d2h"), self._copy_calls("h2d")
         launched = host.start[np.setdiff1d(self._launching.calls, forth)]
         runtime = np.flatnonzero(host.kind == HostKind.RUNTIME)
         loading = self._facts.host.time_in(Role.LOADER)
-        found = []
+        fallbacks = []
         for call in back[self._facts.host_scope.contains_times(host.start[back])]:
             forward = self._next_of(forth, int(call))
             if forward is None:
@@ -119,26 +108,24 @@ class DeviceWaits:
                 or self._is_round_trip(int(call), forward)
             ):
                 edges = np.searchsorted(host.start[runtime], [host.start[call], end[0] + 1])
-                found.append(np.append(runtime[slice(*edges)], self._waiting_for(forward)))
-        return found
-
-    def _waiting_for(self, call: int) -> I64:
-        """The synchronisation right after a call on its thread, if there is one."""
-        following = self._neighbour_rows[1][[call]]
-        return following[np.isin(following, self._facts.host.rows_of(Role.SYNC))]
+                following = self._neighbour_rows[1][[forward]]
+                waiting = following[np.isin(following, self._facts.host.rows_of(Role.SYNC))]
+                fallbacks.append(np.append(runtime[slice(*edges)], waiting))
+        return fallbacks
 
     def _next_of(self, rows: I64, call: int) -> int | None:
-        """The first of some sorted calls after a call, on its thread and in its step."""
         host = self._facts.timeline.host
         first = int(np.searchsorted(host.start[rows], host.end[call]))
         following = rows[first : first + NEAR]
         following = following[host.thread[following] == host.thread[call]]
-        if not len(following) or not self._same_step(host.end[call], host.start[following[0]]):
+        if not len(following):
             return None
-        return int(following[0])
+        bounds = [host.end[call], host.start[following[0]]]
+        begin, end = np.searchsorted(self._facts.steps.on_host[0], bounds, side="right")
+        return int(following[0]) if begin == end else None
 
     def operator_around(self, row: int) -> str | None:
-        """The outermost operator on tensors around a wait (``aten::item``, ``aten::nonzero``)."""
+        """Return the outermost tensor operator around a wait, such as ``aten::item``."""
         timeline, host = self._facts.timeline, self._facts.timeline.host
         rows, nesting = self._facts.ops[1].get(int(host.thread[row]), (None, None))
         if rows is None or nesting is None:
@@ -148,14 +135,13 @@ class DeviceWaits:
         return next((timeline.names[i] for i in named if timeline.operator(i).sized), None)
 
     def operator_row(self, row: int) -> int:
-        """The row of the innermost operator around a wait, or the wait's own."""
+        """Return the row of the innermost operator around a wait, or the wait's own."""
         host = self._facts.timeline.host
         rows, nesting = self._facts.ops[1].get(int(host.thread[row]), (None, None))
         around = nesting.enclosing_rows(int(host.start[row])) if nesting is not None else []
         return int(rows[around[0]]) if around and rows is not None else row
 
     def _did_work(self, call: int, begin: int, end: int) -> bool:
-        """Whether operators that are no copies took a while on the call's thread."""
         host = self._facts.timeline.host
         rows, _ = self._facts.ops[1].get(int(host.thread[call]), (np.empty(0, np.int64), None))
         low, high = np.searchsorted(host.start[rows], [begin, end])
@@ -165,8 +151,7 @@ class DeviceWaits:
         return int((host.end[inside] - host.start[inside]).sum()) >= FALLBACK_NS
 
     def _is_round_trip(self, back: int, forth: int) -> bool:
-        """Whether two copies move about as much, and the thread was busy for a while between them
-        with what is not recorded: a result has as many elements as what it was made of, or few."""
+        """Whether two copies of similar size surround unrecorded work of the thread."""
         host, sizes = self._facts.timeline.host, self._copy_sizes
         least = min(sizes.get(back, 0), sizes.get(forth, 0))
         if least < TENSOR_BYTES or max(sizes[back], sizes[forth]) > WIDER * least:
@@ -176,21 +161,15 @@ class DeviceWaits:
 
     @cached_property
     def _runtime_time(self) -> Intervals:
-        """When any thread was in a call of the runtime."""
         host = self._facts.timeline.host
         rows = np.flatnonzero(host.kind == HostKind.RUNTIME)
         return union_of(host.start[rows], host.end[rows])
 
     @cached_property
     def _copy_sizes(self) -> dict[int, int]:
-        """Bytes that each call copies."""
         calls, sizes = self._facts.launches.call, self._facts.device.size
         moved = np.flatnonzero((calls >= 0) & (self._facts.direction != ""))
         return {int(calls[row]): int(sizes[row]) for row in moved}
-
-    def _same_step(self, begin: int, end: int) -> bool:
-        first, last = np.searchsorted(self._facts.steps.on_host[0], [begin, end], side="right")
-        return bool(first == last)
 
     def _copy_calls(self, direction: str) -> I64:
         calls = self._facts.launches.call[self._facts.direction == direction]
@@ -198,15 +177,7 @@ class DeviceWaits:
 
     @cached_property
     def _neighbour_rows(self) -> tuple[I64, I64]:
-        host = self._facts.timeline.host
-        calls = np.flatnonzero(host.kind == HostKind.RUNTIME)
-        order = calls[np.argsort(host.thread[calls], kind="stable")]
-        same = host.thread[order[1:]] == host.thread[order[:-1]]
-        previous = np.full(len(host), -1, dtype=np.int64)
-        following = previous.copy()
-        previous[order[1:][same]] = order[:-1][same]
-        following[order[:-1][same]] = order[1:][same]
-        return previous, following
+        return neighbour_calls(self._facts.timeline)
 
     @cached_property
     def _previous_rows(self) -> I64:

@@ -1,11 +1,7 @@
-"""How busy a device was, and while its host evaluated, of which no marks tell: read from outside.
-
-A read of a GPU's busy share is a mean over the time since the one before it, in some of which the
-host was evaluating. Over many reads a line through *busy share* by *share of evaluating* gives how
-busy the device is while the host evaluates, however short evaluations are, as long as some reads
-hold more of them than others do. Reads that cover more than that time (NVML's are means of up to
-a second) flatten the line: evaluating is then taken for more like training than it is.
-"""
+"""How busy a device was, in all and during evaluations, by telemetry. A read of a GPU's busy share
+is a mean over the time since the previous read. A line through *busy share* over *share of
+evaluating* gives the utilisation during evaluations, however short. Reads over more time (NVML: up
+to a second) flatten the line and bring evaluation closer to training."""
 
 from __future__ import annotations
 
@@ -16,36 +12,34 @@ import numpy as np
 
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.step_detection import StepWindows
-from whyidle.analysis.telemetry_window import TelemetryWindow, outside_of
+from whyidle.analysis.telemetry_window import TelemetryWindow, telemetry_of
 from whyidle.model.timeline import Timeline
 
 LEAST_READS = 12
-"""a line through fewer says little"""
+"""a line through fewer is unreliable"""
 DOUBT = 0.10
-"""a busy share whose standard error is larger is not known"""
+"""a busy share with a larger standard error counts as unknown"""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationUtilization:
-    """Shares of time (0-1). A kernel ran in ``evaluating`` of the time in which the host was, give
-    or take the standard ``error``, and in ``all`` of all the time; it was for a ``share`` of it."""
+    """Shares of time (0-1) with a running kernel."""
 
     evaluating: float
+    """of the evaluation time"""
     error: float
+    """standard error of ``evaluating``"""
     all: float
+    """of all time"""
     share: float
+    """evaluation time of all time"""
 
 
 def busy_evaluating(
     timeline: Timeline, steps: StepWindows, spans: Intervals
 ) -> EvaluationUtilization | None:
-    """What reads of the process's own GPU tell; None where they do not.
-
-    Args:
-        timeline: of a watched process, with what was read beside it.
-        steps: of it; reads outside the steady ones do not count.
-        spans: when its host evaluated.
-    """
+    """Fit reads of the process's own GPU during the steady steps to its evaluations ``spans``; None
+    where they are not sufficient."""
     outside, gpu = _own_gpu(timeline, steps)
     if outside is None or not len(spans):
         return None
@@ -54,8 +48,7 @@ def busy_evaluating(
 
 
 def busy_at_most(timeline: Timeline, steps: StepWindows) -> float:
-    """Share of the steady steps in which a kernel ran, two standard errors above the mean of the
-    reads; 1 where too few were made, or of a GPU that the process shares."""
+    """Return the busy share of the steady steps plus two standard errors; 1 where unknown."""
     outside, gpu = _own_gpu(timeline, steps)
     values = outside.read_intervals("busy_ratio", gpu)[2] if outside else np.empty(0)
     if len(values) < LEAST_READS:
@@ -64,10 +57,9 @@ def busy_at_most(timeline: Timeline, steps: StepWindows) -> float:
 
 
 def _own_gpu(timeline: Timeline, steps: StepWindows) -> tuple[TelemetryWindow | None, str]:
-    """What was read during the steady steps, if the process has a GPU to itself, and which."""
     steady = steps.steady
     scope = Intervals(steps.start[steady][:1], steps.end[steady][-1:])
-    outside = outside_of(timeline, scope)
+    outside = telemetry_of(timeline, scope)
     gpu = outside.exclusive_gpu if outside else None
     return (outside, gpu) if gpu else (None, "")
 
@@ -75,7 +67,6 @@ def _own_gpu(timeline: Timeline, steps: StepWindows) -> tuple[TelemetryWindow | 
 def _fit_utilization(
     outside: TelemetryWindow, gpu: str, spans: Intervals
 ) -> EvaluationUtilization | None:
-    """Least squares, each read of equal weight."""
     begin, end, busy = outside.read_intervals("busy_ratio", gpu)
     if len(busy) < LEAST_READS:
         return None

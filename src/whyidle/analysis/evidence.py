@@ -1,4 +1,4 @@
-"""Measured quantities as the document wants them."""
+"""Measured quantities in the form of the diagnosis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def make_evidence(
     source: str = "attribution",
     window: str = "steps in scope",
 ) -> Evidence:
-    """One quantity over a window; ``unit`` is SI, "bytes", "ratio" (0-1) or None."""
+    """Return one quantity over a window; ``unit`` is SI, "bytes", "ratio" (0-1) or None."""
     return Evidence(
         quantity=quantity,
         value=value if isinstance(value, str) else float(value),

@@ -1,4 +1,4 @@
-"""Exposed communication of a job: how much, in how many calls, and what hiding it could win."""
+"""Exposed communication of a job: its share, its calls, and the gain from hiding it."""
 
 from __future__ import annotations
 
@@ -6,122 +6,115 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whyidle.analysis.blocking_collectives import of_usual_steps
+from whyidle.analysis.arrays import F64, Mask
+from whyidle.analysis.blocking_collectives import usual_step_factor
+from whyidle.analysis.collective_arrivals import Meetings
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.rank_imbalance import RankImbalance
-from whyidle.analysis.rank_meetings import Meetings
 
 BACKWARD = 2 / 3
-"""share of a training step's compute that is the backward pass, beside which gradients can travel:
-twice the FLOPs of the forward pass"""
+"""share of a step's compute in the backward pass: twice the FLOPs of the forward pass"""
 SLOWER_BESIDE = 1.34
 """collectives took this much longer than theory in Daydream's measurements (ATC 2020, NCCL)"""
 GRADIENTS = ("all_reduce", "reduce_scatter")
 BUCKET_BYTES = 25 << 20
 """``bucket_cap_mb`` of DistributedDataParallel"""
 MATCHED = 0.5
-"""with less than this share of a rank's collectives matched, waiting is not told from transfer"""
+"""least share of matched collectives to separate waiting from transfer"""
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Shares are of the step, means over ranks.
-
-    ``exposed`` is all exposed communication; ``held`` the part that holds up work: collectives
-    behind which the next kernel was queued already, and idle time on the way to one. Of that,
-    ``waiting`` is for late ranks as far as matched collectives tell (``told``: they tell all of it)
-    or for one that somebody stops, ``stalled`` the part of the rest that is beyond what the same
-    collective usually takes, ``unsteady_share`` what a single rank shows to be waiting, as it is
-    not there in every step. ``in_flight`` is all time with a collective on its way,
-    ``hidden_ratio`` the part of that beside useful work, ``calls`` collectives per step, ``kinds``
-    their seconds per step by kind, ``mean_bytes`` and ``median_s`` of a call.
-    """
+    """Communication per step. Shares are of the step, means over ranks."""
 
     exposed: float
+    """all exposed communication"""
     held: float
+    """the part that holds up work: the next kernel was queued or about to be launched"""
     waiting: float
+    """the part of ``held`` that waits for late or stopped ranks, as far as collectives match"""
     stalled: float
+    """the part of the rest beyond what the same collective usually takes"""
     unsteady: float
-    told: bool
+    """the waiting that a single rank shows, as it is not there in every step"""
+    is_waiting_known: bool
+    """whether matched collectives account for all waiting"""
     in_flight: float
+    """all time with a collective in flight"""
     hidden_ratio: float
+    """the part of ``in_flight`` that overlaps useful work"""
     compute: float
     calls: float
+    """collectives per step"""
     kinds: dict[str, float]
+    """seconds per step by kind"""
     mean_bytes: float | None
     median_s: float
 
     @property
     def transfer(self) -> float:
-        """What holds up work and is not known to be waiting."""
+        """Held-up work that is not known to be waiting."""
         return max(0.0, self.held - self.waiting - self.stalled)
 
     @property
     def overlappable(self) -> float:
-        """Compute beside which nothing travels yet, but gradients could."""
+        """Compute that gradients could still overlap."""
         return max(0.0, BACKWARD * self.compute - self.hidden_ratio * self.in_flight)
 
     @property
     def overlap_gain(self) -> tuple[float, float]:
         """P7, ``T^ = T - X' + max(0, comm - overlappable)``: the share that overlapping wins, from
-        half of what is surely transfer, on collectives that slow down beside compute, to all that
-        has room; the last bucket has none."""
+        half of the certain transfer to all that has room."""
         most = max(0.0, min(self.transfer - self.last_bucket, self.overlappable))
         sure = min(most, self.held - self.unsteady)
         return max(0.0, sure) / (2 * SLOWER_BESIDE), most
 
     @property
     def last_bucket(self) -> float:
-        """The share that no overlap hides: the gradients of the first layers are ready when the
-        backward pass is over. One bucket of those that are sent, or of the usual size where fewer
-        and larger ones are; 0 for exchanges that are not of gradients."""
-        whole = sum(self.kinds.values())
-        part = sum(self.kinds.get(kind, 0.0) for kind in GRADIENTS) / whole if whole else 0.0
+        """The share that no overlap hides: the bucket of the first layers, which is ready last."""
+        total = sum(self.kinds.values())
+        part = sum(self.kinds.get(kind, 0.0) for kind in GRADIENTS) / total if total else 0.0
         pieces = self.calls * max(1.0, (self.mean_bytes or 0.0) / BUCKET_BYTES)
         return part * self.in_flight / max(pieces, 1.0)
 
     def compression_gain(self, factor: float) -> float:
-        """P7 with ``comm / factor``: the share won by sending fewer bytes."""
+        """P7 with ``comm / factor``: return the share won by sending fewer bytes."""
         return self.transfer * (1.0 - 1.0 / factor)
 
 
 def find_exposure(
-    every: Sequence[Facts], meetings: Meetings, imbalance: RankImbalance
+    all_ranks: Sequence[Facts], meetings: Meetings, imbalance: RankImbalance
 ) -> Exposure | None:
-    """Of all ranks; None where no collective was recorded in scope."""
-    ranks = [facts for facts in every if _in_scope(facts).any()]
+    """Return the exposure of all ranks; None where no collective was recorded in scope."""
+    ranks = [facts for facts in all_ranks if _in_scope(facts).any()]
     if not ranks:
         return None
-    in_flight = _mean_value([_in_flight(facts) for facts in ranks])
-    alone = _mean_value(
-        [
-            facts.bucket_share("collective") + facts.bucket_share("collective_wait")
-            for facts in ranks
-        ]
-    )
+    in_flight, alone = 0.0, 0.0
+    for facts in ranks:
+        flying = facts.share_of(facts.collectives.in_flight) * usual_step_factor(facts)
+        in_flight += min(1.0, flying) / len(ranks)
+        exposed = facts.bucket_share("collective") + facts.bucket_share("collective_wait")
+        alone += exposed / len(ranks)
     hidden = max(0.0, 1.0 - alone / in_flight) if in_flight else 0.0
     if (logged := _hidden_by_log(ranks)) is not None:
         hidden, in_flight = logged, alone / max(1.0 - logged, 0.05)
     held = [held_share(facts) for facts in ranks]
     first = ranks[0].collectives.take_rows(_in_scope(ranks[0]))
     sized = first.bytes[first.bytes >= 0]
-    waiting, told = (
-        max(_mean_value(imbalance.waiting), _mean_value(imbalance.stopped_share)),
-        _is_complete(every, meetings),
-    )
-    if told:  # no transfer is longer than the shortest of its matched collectives
+    waiting = max(_mean_value(imbalance.waiting_s), _mean_value(imbalance.stopped_share))
+    is_complete = _is_complete(all_ranks, meetings)
+    if is_complete:  # no transfer is longer than the shortest of its matched collectives
         calls = _mean_value([facts.bucket_share("collective_call") for facts in ranks])
-        waiting = max(waiting, _mean_value(held) - calls - _transferred(ranks, meetings))
-    stalled = max(0.0, _mean_value(held) - waiting) * meetings.held_up if told else 0.0
+        waiting = max(waiting, _mean_value(held) - calls - _transfer_share(ranks, meetings))
+    stalled = max(0.0, _mean_value(held) - waiting) * meetings.held_up if is_complete else 0.0
     return Exposure(
         exposed=_mean_value([facts.bucket_share("communication") for facts in ranks]),
         held=_mean_value(held),
         waiting=waiting,
         stalled=stalled,
         unsteady=_mean_value([h * unsteady_share(f) for h, f in zip(held, ranks, strict=True)]),
-        told=told,
+        is_waiting_known=is_complete,
         in_flight=in_flight,
         hidden_ratio=hidden,
         compute=_mean_value([facts.bucket_share("compute") for facts in ranks]),
@@ -135,9 +128,8 @@ def find_exposure(
     )
 
 
-def _transferred(ranks: Sequence[Facts], meetings: Meetings) -> float:
-    """Share of the step that matched collectives took once all ranks were there; those that are not
-    matched count as all transfer."""
+def _transfer_share(ranks: Sequence[Facts], meetings: Meetings) -> float:
+    """Share of the step in collectives once all ranks were there; unmatched ones count."""
     lengths = [
         facts.collectives.take_rows(_in_scope(facts)).duration.sum() / max(facts.scope.total, 1)
         for facts in ranks
@@ -148,23 +140,18 @@ def _transferred(ranks: Sequence[Facts], meetings: Meetings) -> float:
         float(beyond[:, index].sum()) / max(facts.scope.total, 1)
         for index, facts in enumerate(ranks)
     ]
-    return _mean_value([max(0.0, each - w) for each, w in zip(lengths, waited, strict=True)])
+    return _mean_value([max(0.0, length - w) for length, w in zip(lengths, waited, strict=True)])
 
 
 def held_share(facts: Facts) -> float:
-    """Share of the step in which communication holds up work of one rank."""
-    held = facts.share_of(facts.held_up) * of_usual_steps(facts)
+    """Return the share of the step in which communication holds up work of one rank."""
+    held = facts.share_of(facts.held_up) * usual_step_factor(facts)
     return held + facts.bucket_share("collective_call")
 
 
-def _in_flight(facts: Facts) -> float:
-    return min(1.0, facts.share_of(facts.collectives.in_flight) * of_usual_steps(facts))
-
-
 def unsteady_share(facts: Facts) -> float:
-    """Share of the time in collectives that one rank's own steps show to be waiting: what each
-    takes beyond the fastest of its order and kind in other steps. A rank that waits equally in
-    every step shows none; 0 where steps are not alike."""
+    """Return the share of collective time beyond the fastest of its order in other steps, which one
+    rank's steps show to be waiting; 0 where steps differ."""
     calls = facts.collectives.take_rows(_in_scope(facts))
     steps, counts = np.unique(calls.step, return_counts=True)
     if len(steps) < 2 or np.ptp(counts):
@@ -178,28 +165,26 @@ def unsteady_share(facts: Facts) -> float:
 
 
 def _hidden_by_log(ranks: Sequence[Facts]) -> float | None:
-    """The hidden part of DDP's exchanges by its own log, where a watched run shows only what is
-    exposed; None where there is no such log, or kernels were recorded, which show it themselves."""
-    found = []
+    """The hidden part of exchanges by DDP's own log, where no kernels were recorded."""
+    overlaps = []
     for facts in ranks:
-        told = None if len(facts.timeline.device) else facts.timeline.process.ddp
-        if told and told.avg_backward_comm_time:
-            overlap = told.avg_backward_compute_comm_overlap_time
-            found.append(min(overlap / told.avg_backward_comm_time, 1.0))
-    return float(np.mean(found)) if found else None
+        ddp = None if len(facts.timeline.device) else facts.timeline.process.ddp
+        if ddp and ddp.avg_backward_comm_time:
+            overlap = ddp.avg_backward_compute_comm_overlap_time
+            overlaps.append(min(overlap / ddp.avg_backward_comm_time, 1.0))
+    return float(np.mean(overlaps)) if overlaps else None
 
 
-def _mean_value(values: Sequence[float] | NDArray[np.float64]) -> float:
+def _mean_value(values: Sequence[float] | F64) -> float:
     return float(np.mean(values))
 
 
-def _in_scope(facts: Facts) -> NDArray[np.bool_]:
+def _in_scope(facts: Facts) -> Mask:
     return facts.scope.contains_times(facts.collectives.start)
 
 
 def _is_complete(ranks: Sequence[Facts], meetings: Meetings) -> bool:
-    """Whether all ranks are there, enough of their collectives are matched, and the clocks are
-    trusted: then what is not waiting is transfer."""
+    """Whether all ranks, enough matches and trusted clocks show that all the rest is transfer."""
     worlds = {facts.timeline.world_size for facts in ranks} - {None, len(ranks)}
     most = max(len(facts.collectives) for facts in ranks)
     matched = len(meetings) >= MATCHED * most and meetings.clock_error_s is not None

@@ -1,8 +1,8 @@
-"""Floating-point operations and bytes of operators, from recorded shapes and types.
+"""FLOPs and bytes of operators, from recorded shapes and types.
 
 Counts follow ``torch.utils.flop_counter``: two per multiply-add, attention in full (a causal mask
-is not seen), convolutions by their output. Bytes are those an operator must move at least: its
-inputs once and its output once. An operator whose shapes do not tell is left out: nan, never 0.
+is not recorded), convolutions by their output. Bytes are the least that an operator must move: its
+inputs once and its output once. Operators with insufficient shapes are nan, never 0.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whyidle.analysis.codes import used_codes
+from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.idle_gaps import pick_rows
+from whyidle.analysis.integer_codes import used_codes
 from whyidle.model.operators import Operator
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
 Shape = tuple[int, ...]
 Shapes = list[Any]
 
@@ -38,8 +36,7 @@ _BACKWARD_ATTENTION: Final = 2.5
 
 @dataclass(frozen=True, slots=True)
 class OpWork:
-    """What one call of an operator does: ``flops`` (None: not matrix work, or unknown) and least
-    ``bytes`` moved (None: unknown)."""
+    """Work of one operator call; None: unknown, or no matrix work."""
 
     flops: float | None
     bytes: float | None
@@ -50,20 +47,15 @@ NOTHING: Final = OpWork(None, None)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """Per device event: its part of its operator's ``flops`` and ``bytes``; nan where unknown."""
+    """Per device event, its part of its operator's ``flops`` and ``bytes``; nan where unknown."""
 
     flops: F64
     bytes: F64
 
 
 def work_of_events(timeline: Timeline, operator: I64, seconds: F64) -> Work:
-    """Spread each operator's work over the device events that it launched, by their time.
-
-    Args:
-        timeline: the recording.
-        operator: per device event, the host row of the operator that launched it (-1: unknown).
-        seconds: per device event, its length.
-    """
+    """Spread the work of each operator (a host row per device event; -1: unknown) over the device
+    events that it launched, by their ``seconds``."""
     host = timeline.host
     flops, moved = np.full(len(operator), np.nan), np.full(len(operator), np.nan)
     known = np.flatnonzero((operator >= 0) & (pick_rows(host.detail, operator, -1) >= 0))
@@ -76,21 +68,21 @@ def work_of_events(timeline: Timeline, operator: I64, seconds: F64) -> Work:
         _operator_work(timeline, int(kind) >> 32, int(kind) & 0xFFFFFFFF, convolutions)
         for kind in unique
     ]
-    calls, which = np.unique(operator[known], return_inverse=True)
-    total = np.bincount(which, weights=seconds[known], minlength=len(calls))
-    share = seconds[known] / np.maximum(total[which], 1e-12)
+    calls, call_index = np.unique(operator[known], return_inverse=True)
+    total = np.bincount(call_index, weights=seconds[known], minlength=len(calls))
+    share = seconds[known] / np.maximum(total[call_index], 1e-12)
     flops[known] = np.array([_nan_if_none(w.flops) for w in works])[index] * share
     moved[known] = np.array([_nan_if_none(w.bytes) for w in works])[index] * share
     return Work(flops, moved)
 
 
 def shapes_of(timeline: Timeline, detail: int) -> Shapes:
-    """Input shapes of a call, by its row in ``timeline.details``; empty where not recorded."""
+    """Return the input shapes of a call by its detail's row; empty if not recorded."""
     return _parse_shapes(timeline.details[detail].dims) if detail >= 0 else []
 
 
 def op_work(operator: Operator, dims: Shapes, types: list[str]) -> OpWork:
-    """The work of one call of an operator, from its input shapes and input types."""
+    """Return the work of one operator call from its input shapes and types."""
     try:
         flops = _count_flops(operator, dims)
     except (IndexError, TypeError):  # a foreign operator of the same name
@@ -119,8 +111,8 @@ def _operator_work(
 def _parse_shapes(text: str) -> Shapes:
     if not text:
         return []
-    found = json.loads(text)
-    return found if isinstance(found, list) else []
+    shapes = json.loads(text)
+    return shapes if isinstance(shapes, list) else []
 
 
 def _is_tensor(shape: Any) -> bool:
@@ -132,7 +124,6 @@ def _is_tensor(shape: Any) -> bool:
 
 
 def _count_flops(operator: Operator, dims: Shapes) -> float | None:
-    """FLOPs of one call; None where it is no matrix work, or the shapes do not tell."""
     inputs = dims[operator.first :]
     if operator.work == "product":
         return _product_flops(inputs[0], inputs[1])
@@ -145,9 +136,6 @@ def _count_flops(operator: Operator, dims: Shapes) -> float | None:
     flops = _attention_flops(*inputs[:3], heads_first=operator.heads_first)
     backward = operator.work == "attention_gradients"
     return flops if flops is None or not backward else _BACKWARD_ATTENTION * flops
-
-
-# -- matrix products ------------------------------------------------------------------------
 
 
 def _product_flops(a: Shape, b: Shape) -> float | None:
@@ -163,12 +151,10 @@ def _linear_flops(dims: Shapes) -> float | None:
     return 2.0 * math.prod(x) * int(weight[0])
 
 
-# -- convolutions ---------------------------------------------------------------------------
-
 _CONVOLUTIONS: Final = frozenset(
     {"convolution", "convolution_input_gradient", "convolution_weight_gradient"}
 )
-"""whose shapes tell only a part of the work"""
+"""their own shapes hold only a part of the work"""
 
 
 def _convolution_flops(output: Shape, weight: Shape) -> float:
@@ -177,20 +163,18 @@ def _convolution_flops(output: Shape, weight: Shape) -> float:
 
 
 def _convolution_backward(dims: Shapes) -> float | None:
-    """Gradients of input and weight. The first layer's input needs none, which the shapes do not
-    tell: it counts once where the input has at most four channels (an image)."""
-    told = _argument_roles(dims)
-    if told is None:
+    """Gradients of input and weight; an input of at most four channels (an image) needs none."""
+    roles = _argument_roles(dims)
+    if roles is None:
         return None
-    given, grad, weight = told
-    return _convolution_flops(grad, weight) * (1.0 if given[1] <= 4 else 2.0)
+    inputs, grad, weight = roles
+    return _convolution_flops(grad, weight) * (1.0 if inputs[1] <= 4 else 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _ConvolutionShapes:
-    """What the recording's backward calls tell about its convolutions: the output shape by
-    (input, weight), and the weight shape by (gradient of the output, input). A key with two
-    answers (two strides, two kernels) is left out."""
+    """Convolution shapes from backward calls: outputs by (input, weight), weights by (output
+    gradient, input). Ambiguous keys are left out."""
 
     outputs: dict[str, Shape]
     weights: dict[str, Shape]
@@ -203,18 +187,17 @@ class _ConvolutionShapes:
         outputs: dict[str, Shape | None] = {}
         weights: dict[str, Shape | None] = {}
         for detail in used_codes(host.detail[rows]):
-            told = _argument_roles(shapes_of(timeline, int(detail)))
-            if told:
-                given, grad, weight = told
-                _learn_shape(outputs, str([given, weight]), grad)
-                _learn_shape(weights, str([grad, given]), weight)
+            roles = _argument_roles(shapes_of(timeline, int(detail)))
+            if roles:
+                inputs, grad, weight = roles
+                _learn_shape(outputs, str([inputs, weight]), grad)
+                _learn_shape(weights, str([grad, inputs]), weight)
         return cls(
             {key: shape for key, shape in outputs.items() if shape},
             {key: shape for key, shape in weights.items() if shape},
         )
 
     def convolution_work(self, operator: Operator, dims: Shapes, types: list[str]) -> OpWork:
-        """The work of a convolution whose own shapes do not tell all."""
         if operator.work == "convolution":
             output, weight = self.outputs.get(str(dims[:2])), dims[1]
             tensors = [*dims[:2], output]
@@ -235,24 +218,20 @@ class _ConvolutionShapes:
 
 
 def _argument_roles(dims: Shapes) -> tuple[Shape, Shape, Shape] | None:
-    """(input, gradient of the output, weight) of a convolution's gradients, whose first two inputs
-    are the former two in either order."""
+    """(input, output gradient, weight); the first two arguments come in either order."""
     tensors = dims[:3]
     if len(tensors) < 3 or not all(_is_tensor(shape) and len(shape) > 2 for shape in tensors):
         return None
     first, second, weight = tensors
     if first[1] == second[1]:  # as many channels in as out: a stride makes the output smaller
-        grad, given = sorted((first, second), key=math.prod)
+        grad, inputs = sorted((first, second), key=math.prod)
     else:
-        grad, given = (first, second) if first[1] == weight[0] else (second, first)
-    return (given, grad, weight) if grad[1] == weight[0] and grad[0] == given[0] else None
+        grad, inputs = (first, second) if first[1] == weight[0] else (second, first)
+    return (inputs, grad, weight) if grad[1] == weight[0] and grad[0] == inputs[0] else None
 
 
-def _learn_shape(known: dict[str, Shape | None], key: str, shape: Shape) -> None:
-    known[key] = shape if known.get(key, shape) == shape else None
-
-
-# -- attention ------------------------------------------------------------------------------
+def _learn_shape(shapes: dict[str, Shape | None], key: str, shape: Shape) -> None:
+    shapes[key] = shape if shapes.get(key, shape) == shape else None
 
 
 def _attention_flops(q: Shape, k: Shape, v: Shape, *, heads_first: bool) -> float | None:
@@ -263,12 +242,8 @@ def _attention_flops(q: Shape, k: Shape, v: Shape, *, heads_first: bool) -> floa
     return 2.0 * batch * heads * queries * keys * (q[3] + v[3])
 
 
-# -- bytes ----------------------------------------------------------------------------------
-
-
 def _moved_bytes(operator: Operator, dims: Shapes, types: list[str]) -> float | None:
-    """Inputs once, output once; the output is as large as the broadcast inputs unless known
-    better."""
+    """Inputs and output once; an unknown output is as large as the largest input."""
     if not operator.sized:
         return None
     sized = [

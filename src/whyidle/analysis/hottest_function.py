@@ -1,4 +1,4 @@
-"""The function in which most of some time is spent: what to look at first."""
+"""The function with most of some time, to inspect first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whyidle.analysis.codes import is_among
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.sampled_lines import lines_with_share
-from whyidle.analysis.source_places import frame_place
+from whyidle.analysis.source_lines import frame_place
 from whyidle.analysis.step_scope import StepScope
 from whyidle.analysis.worker_batches import MOSTLY
 from whyidle.model.diagnosis import Place
@@ -20,7 +20,7 @@ from whyidle.model.timeline import HostKind
 
 @dataclass(frozen=True, slots=True)
 class HottestFunction:
-    """A Python frame and its share of the time that was looked at (0-1)."""
+    """A Python frame and its share of the sampled time (0-1)."""
 
     name: str
     share: float
@@ -28,31 +28,26 @@ class HottestFunction:
 
 
 def hot_function(
-    facts: Facts, windows: Intervals, looks: list[tuple[Place, float]] | None = None
+    facts: Facts, windows: Intervals, samples: list[tuple[Place, float]] | None = None
 ) -> HottestFunction | None:
-    """The user's function that holds most of some time. Looks tell it also where it sleeps, waits
-    for storage or calls native code, which is no Python that runs: that would name its callers.
-    None where none of them holds at least half. ``looks`` are the lines that were seen then, where
-    these are known."""
+    """Return the user's function that holds at least half of ``windows``, also while it waits or
+    runs native code. ``samples`` are the sampled lines, if already known."""
     spent: dict[tuple[str | None, str | None], float] = {}
     first: dict[tuple[str | None, str | None], Place] = {}
-    for place, share in lines_with_share(facts, windows) if looks is None else looks:
+    for place, share in lines_with_share(facts, windows) if samples is None else samples:
         function = place.file, place.function
         spent[function] = spent.get(function, 0.0) + share
         first.setdefault(function, place)
     if not spent:
         return _deepest_frame(facts, windows)
-    most, share = max(spent.items(), key=lambda one: one[1])
+    most, share = max(spent.items(), key=lambda item: item[1])
     place = first[most]
     name = f"{place.file}({place.line}): {place.function}"
     return HottestFunction(name, min(share, 1.0), place) if share >= MOSTLY else None
 
 
-def _deepest_frame(
-    facts: StepScope, windows: Intervals, least: float = MOSTLY
-) -> HottestFunction | None:
-    """The deepest Python function that holds at least ``least`` of some time on the driving
-    threads: what to look at first. None without stacks, or where none of them holds so much."""
+def _deepest_frame(facts: StepScope, windows: Intervals) -> HottestFunction | None:
+    """The deepest Python function with most of some time on the driving threads."""
     host = facts.timeline.host
     known = (host.kind == HostKind.PYTHON) & is_among(host.thread, facts.host.drivers)
     known &= windows.contains_times(host.start)
@@ -62,8 +57,8 @@ def _deepest_frame(
     names, index = np.unique(host.name[rows], return_inverse=True)
     total = np.bincount(index, weights=windows.length_inside(host.start[rows], host.end[rows]))
     share = np.minimum(total / windows.total, 1.0)
-    called = [not facts.timeline.plays(Role.PROBE, int(name)) for name in names]
-    enough = np.flatnonzero((share >= least) & np.array(called))
+    is_user = [not facts.timeline.plays(Role.PROBE, int(name)) for name in names]
+    enough = np.flatnonzero((share >= MOSTLY) & np.array(is_user))
     if not len(enough):
         return None
     deepest = enough[np.argmin(share[enough])]

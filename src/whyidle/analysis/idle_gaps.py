@@ -7,31 +7,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import used_codes
+from whyidle.analysis.arrays import I64, Mask
+from whyidle.analysis.integer_codes import map_names
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
-
-I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launches:
-    """For every device event, the host call that launched it (-1: not recorded).
-    ``delay`` is the device's start minus the call's start, ns (valid where ``call`` >= 0)."""
+    """For every device event, the host call that launched it (-1: not recorded), and the ``delay``
+    from the call's start to the event's, ns."""
 
     call: I64
     delay: I64
 
     @property
-    def has_launch(self) -> NDArray[np.bool_]:
+    def has_launch(self) -> Mask:
         """Which device events have a recorded launch."""
         return self.call >= 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gaps:
-    """Idle gaps ``[start, end)`` on one rank's device. ``launched`` is when the host finished
-    the call that launched the work that ends the gap (-1: not recorded, or nothing follows)."""
+    """Idle gaps ``[start, end)`` of a rank's device; ``launched`` is the end of the call that
+    launched the next work (-1: not recorded, or nothing follows)."""
 
     start: I64
     end: I64
@@ -42,7 +41,7 @@ class Gaps:
 
 
 def pick_rows(values: NDArray[np.signedinteger], rows: I64, otherwise: int) -> I64:
-    """``values[rows]``, and ``otherwise`` where a row is -1; also from no values at all."""
+    """Return ``values[rows]``, with ``otherwise`` where a row is -1 or there are no values."""
     if not len(values):
         return np.full(rows.shape, otherwise, dtype=np.int64)
     return np.where(rows >= 0, values[np.maximum(rows, 0)], otherwise).astype(np.int64)
@@ -56,18 +55,16 @@ def link_launches(timeline: Timeline) -> Launches:
         return Launches(np.full(len(device), -1), np.zeros(len(device), np.int64))
     calls = calls[np.argsort(host.corr[calls], kind="stable")]
     index = np.minimum(np.searchsorted(host.corr[calls], device.corr), len(calls) - 1)
-    found = calls[index]
-    call = np.where((host.corr[found] == device.corr) & (device.corr >= 0), found, -1)
+    matches = calls[index]
+    call = np.where((host.corr[matches] == device.corr) & (device.corr >= 0), matches, -1)
     delay = np.where(call >= 0, device.start - host.start[np.maximum(call, 0)], 0)
     return Launches(call, delay)
 
 
 def idle_gaps(timeline: Timeline, linked: Launches, low: int, high: int) -> Gaps:
-    """Gaps with no device activity of any stream inside ``[low, high)``."""
+    """Return the gaps without device activity on any stream inside ``[low, high)``."""
     device, host = timeline.device, timeline.host
-    window = Intervals(np.array([low]), np.array([high]))
-    busy = union_of(device.start, device.end)
-    idle = window - busy
+    idle = Intervals(np.array([low]), np.array([high])) - union_of(device.start, device.end)
     following = np.searchsorted(device.start, idle.end, side="left")
     has_next = following < len(device)
     row = np.minimum(following, max(len(device) - 1, 0))
@@ -93,10 +90,19 @@ def _copy_direction(name: str) -> str:
 
 
 def copy_direction(timeline: Timeline) -> NDArray[np.str_]:
-    """For every device event: "h2d", "d2h", "d2d", "p2p" or "" (no copy)."""
+    """Return "h2d", "d2h", "d2d", "p2p" or "" (no copy) for every device event."""
     device = timeline.device
-    copies = device.kind == DeviceKind.MEMCPY
-    table = np.zeros(len(timeline.names) + 1, dtype="U3")
-    for i in used_codes(device.name[copies]):
-        table[i] = _copy_direction(timeline.names[i])
-    return np.where(copies, table[device.name], "")
+    words = map_names(timeline.names, device.name, _copy_direction, "U3")
+    return np.where(device.kind == DeviceKind.MEMCPY, words, "")
+
+
+def neighbour_calls(timeline: Timeline) -> tuple[I64, I64]:
+    """Return the runtime calls before and after each runtime call on its thread (-1: none)."""
+    host = timeline.host
+    calls = np.flatnonzero(host.kind == HostKind.RUNTIME)
+    order = calls[np.argsort(host.thread[calls], kind="stable")]
+    same = host.thread[order[1:]] == host.thread[order[:-1]]
+    previous, following = np.full((2, len(host)), -1, dtype=np.int64)
+    previous[order[1:][same]] = order[:-1][same]
+    following[order[:-1][same]] = order[1:][same]
+    return previous, following

@@ -1,4 +1,4 @@
-"""Loading in the training process, which one thread does: whether cores are what it lacks."""
+"""Loading on one thread of the training process: whether it lacks cores."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from whyidle.model.roles import Role
 
 @dataclass(frozen=True, slots=True)
 class InlineLoading:
-    """What happens meanwhile, over the whole step. ``lacking``: share of the step in which the
-    thread waits for a core, and nothing is loaded for it. ``beside``: cores' worth of CPU time that
-    other threads of the process take. Those of an operator spin for a while when it is done
-    (OpenMP's active waiting): it is no work, and no core more makes one thread any faster."""
+    """CPU use during inline loading, over the whole step."""
 
     lacking: float
+    """share of the step in which the loading thread waits for a core"""
     beside: float
+    """CPU time of other threads, in cores; operator threads spin after work (OpenMP)"""
 
 
 def loading_alone(facts: Facts, waited: float) -> InlineLoading | None:
-    """None where most of the ``waited`` share of the step is for something else. Where the loading
-    was not seen from within, nothing says that it lacks a core."""
+    """Return the CPU use of inline loading; None if the ``waited`` share has other reasons."""
     calls = find_batch_waits(facts, Role.BATCH_INLINE)
     share = float(calls.exposed.sum()) / facts.scope_s
     if facts.workers.count or not share or share < MOSTLY * waited:

@@ -1,13 +1,12 @@
-"""Sets of time as sorted, disjoint intervals, and their algebra; all vectorised."""
+"""Sets of time as sorted, disjoint intervals, and their vectorised algebra."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-I64 = NDArray[np.int64]
+from whyidle.analysis.arrays import I64, Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +38,7 @@ class Intervals:
         return self - (self - other)
 
     def __sub__(self, other: Intervals) -> Intervals:
-        """The part of this set outside the other."""
+        """Return the part of this set outside the other."""
         if not len(self) or not len(other):
             return self
         edges = np.concatenate([self.start, self.end, other.start, other.end])
@@ -51,14 +50,18 @@ class Intervals:
         keep = inside[:-1] & (edges[1:] > edges[:-1])
         return _merge_sorted(edges[:-1][keep], edges[1:][keep])
 
+    def select(self, mask: Mask) -> Intervals:
+        """Return some of the intervals."""
+        return Intervals(self.start[mask], self.end[mask])
+
     def clip_to(self, low: int, high: int) -> Intervals:
-        """The part inside ``[low, high)``."""
+        """Return the part inside ``[low, high)``."""
         start, end = np.clip(self.start, low, high), np.clip(self.end, low, high)
         keep = end > start
         return Intervals(start[keep], end[keep])
 
     def length_before(self, times: I64) -> I64:
-        """How much of the set lies before each time, ns."""
+        """Return how much of the set lies before each time, ns."""
         if not len(self):
             return np.zeros(len(times), dtype=np.int64)
         done = np.concatenate([[0], np.cumsum(self.length)])
@@ -68,11 +71,11 @@ class Intervals:
         return np.where(index > 0, done[np.maximum(index - 1, 0)] + partial, 0).astype(np.int64)
 
     def length_inside(self, start: I64, end: I64) -> I64:
-        """How much of the set lies in each window ``[start, end)``, ns."""
+        """Return how much of the set lies in each window ``[start, end)``, ns."""
         return self.length_before(end) - self.length_before(start)
 
-    def contains_times(self, times: I64) -> NDArray[np.bool_]:
-        """Whether each time lies inside the set."""
+    def contains_times(self, times: I64) -> Mask:
+        """Return whether each time lies inside the set."""
         if not len(self):
             return np.zeros(len(times), dtype=bool)
         index = np.searchsorted(self.start, times, side="right") - 1
@@ -83,7 +86,7 @@ EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union_of(start: I64, end: I64) -> Intervals:
-    """The union of any intervals, given in any order."""
+    """Return the union of intervals in any order."""
     keep = end > start
     if not keep.all():
         start, end = start[keep], end[keep]
@@ -92,7 +95,6 @@ def union_of(start: I64, end: I64) -> Intervals:
 
 
 def _merge_sorted(start: I64, end: I64) -> Intervals:
-    """Join intervals, sorted by start, that overlap or touch."""
     if not len(start):
         return EMPTY
     reach = np.maximum.accumulate(end)

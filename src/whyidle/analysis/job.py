@@ -1,4 +1,4 @@
-"""All ranks of one job together: what they share, where they meet, who waits for whom."""
+"""All ranks of one job together: their meetings, their imbalance, their exposed communication."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
+from whyidle.analysis.collective_arrivals import Meetings, find_meetings
 from whyidle.analysis.exposed_communication import Exposure, find_exposure
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.rank_imbalance import RankImbalance
-from whyidle.analysis.rank_meetings import Meetings, find_meetings
 from whyidle.model.buckets import BUCKETS
 
 
@@ -21,12 +21,12 @@ class Job:
 
     @cached_property
     def lead_rank(self) -> Facts:
-        """The rank that stands for the job: the one whose device is least usefully busy."""
+        """The rank that represents the job: the one with the least useful device work."""
         return min(self.ranks, key=lambda facts: facts.attribution["compute"])
 
     @cached_property
     def signals(self) -> frozenset[str]:
-        """The evidence that every rank has, and whether there are several."""
+        """The signals that every rank has, and whether there are several ranks."""
         several = {"several_ranks"} if len(self.ranks) > 1 else set()
         return frozenset.intersection(*(facts.signals for facts in self.ranks)) | several
 
@@ -42,14 +42,14 @@ class Job:
 
     @cached_property
     def meets_every_step(self) -> bool:
-        """Whether all ranks meet in every step: none is ahead of the others for longer than one."""
-        met = self.meetings
-        whole = met.leave_together & met.present.all(axis=1)
-        return len(self.ranks) > 1 and int(whole.sum()) >= self.lead_rank.step_count
+        """Whether all ranks meet in every step, so that none is ahead for longer than one."""
+        meetings = self.meetings
+        complete = meetings.leave_together & meetings.present.all(axis=1)
+        return len(self.ranks) > 1 and int(complete.sum()) >= self.lead_rank.step_count
 
     @cached_property
     def imbalance(self) -> RankImbalance:
-        """Who waits for whom."""
+        """Which rank waits for which."""
         return RankImbalance(self.ranks, self.meetings)
 
     @cached_property

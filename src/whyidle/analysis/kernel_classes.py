@@ -1,10 +1,7 @@
-"""What a kernel is, told from its name: its group, its precision, whether tensor cores work.
-
-Names come from cuBLAS, cuDNN, CUTLASS, ATen, Triton/Inductor, Composable Kernel, AITER, Tensile,
-NCCL and RCCL. Rules are tried in order; the first that matches decides, so an order stands for a
-precedence: what generates code (Triton) before the operators that it fused, whose names it
-carries; what wraps (embedding with a fused optimizer) before what is wrapped.
-"""
+"""Classification of kernels by name: group, precision, use of tensor cores. Names come from cuBLAS,
+cuDNN, CUTLASS, ATen, Triton/Inductor, Composable Kernel, AITER, Tensile, NCCL and RCCL. The first
+matching rule decides: code generators (Triton) come before the operators that they fused and name,
+wrappers (embedding with a fused optimizer) before what they wrap."""
 
 from __future__ import annotations
 
@@ -121,30 +118,27 @@ MATH_GROUPS: Final = frozenset({"matrix_product", "convolution", "attention"})
 
 @dataclass(frozen=True, slots=True)
 class KernelClass:
-    """A kernel's ``group``, ``precision`` (None: the name does not tell) and whether its
-    matrix work runs on ``tensor`` cores (None for kernels that have no such work)."""
+    """Class of a kernel by its name."""
 
     group: str
     precision: str | None
+    """None: not in the name"""
     tensor: bool | None
+    """whether its matrix work runs on tensor cores; None: no such work"""
 
 
 @lru_cache(maxsize=65536)
 def classify_kernel(name: str) -> KernelClass:
     """Classify one kernel by its name."""
-    group = _kernel_group(name)
+    triton = _TRITON.match(name)
+    first = next((group for group, pattern in _COMPILED if pattern.search(name)), "other")
+    group = _triton_group(triton[1], name) if triton else first
     tensor = _uses_tensor_cores(name) if group in MATH_GROUPS and not _HELPER.search(name) else None
     return KernelClass(group, _kernel_precision(name, group), tensor)
 
 
-def _kernel_group(name: str) -> str:
-    if found := _TRITON.match(name):
-        return _of_triton(found[1], name)
-    return next((group for group, pattern in _COMPILED if pattern.search(name)), "other")
-
-
-def _of_triton(kind: str, name: str) -> str:
-    """Inductor's names list the operators that were fused; only the prefix says what it became."""
+def _triton_group(kind: str, name: str) -> str:
+    """Inductor's names list the fused operators; only the prefix shows the kind of kernel."""
     if kind in ("tem", "mm", "bmm"):
         if "attention" in name:
             return "attention"
@@ -163,10 +157,10 @@ def _uses_tensor_cores(name: str) -> bool:
 
 
 def _kernel_precision(name: str, group: str) -> str | None:
-    if found := _CIJK.search(name):
-        return _CIJK_TYPES[found[1]]
-    if found := _NVJET.search(name):
-        return _NVJET_TYPES.get(found[1])
+    if match := _CIJK.search(name):
+        return _CIJK_TYPES[match[1]]
+    if match := _NVJET.search(name):
+        return _NVJET_TYPES.get(match[1])
     if name.startswith("batched_transpose"):  # named by element size, not by type
         return None
     if name.startswith("_ZN2ck") and re.search(r"[It]ttft|Ettft|_ttft", name):

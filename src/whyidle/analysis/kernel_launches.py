@@ -1,15 +1,15 @@
-"""How the host feeds the device: launches per step, queue depth, run-ahead, and what the host's
-time between launches is made of."""
+"""How the host feeds the device: launches per step, queue depth, run-ahead, and what fills the
+host's time between launches."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.batch_waits import find_batch_waits, waited_for_worker
-from whyidle.analysis.codes import is_among
+from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.queue_refills import PAUSE_NS
 from whyidle.analysis.recording_overhead import measured_share, share_of_recording
@@ -18,12 +18,9 @@ from whyidle.analysis.step_scope import StepScope
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind
 
-I64 = NDArray[np.int64]
-
 FULL_QUEUE = 1000
 BLOCKED_NS = 20_000
-"""a launch that takes longer than this while so many others wait was blocked by the full queue
-(1024 outstanding launches, HTA)"""
+"""a longer launch with ``FULL_QUEUE`` others outstanding was blocked (limit 1024, HTA)"""
 OTHER_WORK = (
     Role.LOADER,
     Role.PREPROCESS,
@@ -35,14 +32,13 @@ OTHER_WORK = (
     Role.ALLOCATOR,
     Role.COLLECTIVE_WAIT,
 )
-"""roles of host time that is not spent on feeding the device"""
+"""roles of host time that does not feed the device"""
 MISSING = 0.1
-"""share of the step in which the host waits for device work that the recording does not hold, from
-which on the recording is a sample and its quiet stretches mean nothing"""
+"""share of the step in ``contradiction`` from which a recording counts as a sample"""
 RECORDING = (0.5, 1.0, 1.5)
 """how far the estimated cost of recording may be off: careful, expected, hopeful"""
 MOST_RECORDING = 0.6
-"""no more of the host's time than this is ever called the recording's own"""
+"""largest share of the host's time attributed to recording"""
 
 
 class KernelLaunches:
@@ -53,17 +49,17 @@ class KernelLaunches:
 
     @cached_property
     def replay(self) -> StepReplay:
-        """The steps in scope, ready to run again with less host time."""
+        """The steps in scope, ready to replay with less host time."""
         return replay_of(self._facts)
 
     @cached_property
     def recording_cost(self) -> float:
-        """An estimate of how much of the step the recording itself cost on the host (0-1)."""
+        """Estimated share of the step that the recording cost on the host (0-1)."""
         return share_of_recording(self._facts)
 
     @property
     def is_cost_measured(self) -> bool:
-        """Whether that was measured, by steps beside the recorded ones."""
+        """Whether unrecorded steps around the recorded ones measure that cost."""
         return measured_share(self._facts) > 0.0
 
     @cached_property
@@ -96,7 +92,7 @@ class KernelLaunches:
         return float(np.median(delay) / 1e9) if len(delay) else float("nan")
 
     def queue_depth(self, times: I64) -> I64:
-        """How many kernels were launched but not finished at each time."""
+        """Return how many kernels were launched but not finished at each time."""
         host, device, linked = self._facts.timeline.host, self._facts.device, self._facts.launches
         rows = np.flatnonzero((linked.call >= 0) & (device.kind == DeviceKind.KERNEL))
         called = np.sort(host.start[linked.call[rows]])
@@ -121,14 +117,12 @@ class KernelLaunches:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether so many events are missing that quiet stretches mean nothing."""
+        """Whether so many events are missing that quiet periods mean nothing."""
         return self._facts.bucket_share("contradiction") > MISSING
-
-    # -- what the host's time is made of ------------------------------------------------------
 
     @cached_property
     def framework(self) -> Intervals:
-        """When a driving thread was inside an operator or a call of the runtime."""
+        """When a driving thread was inside an operator or a runtime call."""
         host = self._facts.timeline.host
         rows = is_among(host.kind, (HostKind.OP, HostKind.RUNTIME))
         rows &= is_among(host.thread, self._facts.host.drivers)
@@ -136,49 +130,43 @@ class KernelLaunches:
 
     @cached_property
     def feeding_time(self) -> Intervals:
-        """Time in scope in which the host was on its way from launch to launch; collectives are
-        left out, since no compiler makes them fewer."""
-        left = self._facts.scope
+        """Time in scope in which the host worked towards the next launch, without collectives."""
+        feeding = self._facts.scope
         for role in OTHER_WORK:
-            left = left - self._facts.host.time_in(role)
+            feeding = feeding - self._facts.host.time_in(role)
         host = self._facts.timeline.host
         calls = self._facts.rows_of(Role.COLLECTIVE_CALL)
-        left = left - union_of(host.start[calls], host.end[calls])
-        return left - self.replay.waiting
+        feeding = feeding - union_of(host.start[calls], host.end[calls])
+        return feeding - self.replay.waiting
 
     @cached_property
     def pauses(self) -> Intervals:
-        """Long stretches of Python without any operator, between launches."""
+        """Long periods of Python without any operator, between launches."""
         quiet = self.feeding_time - self.framework
-        long = quiet.length >= PAUSE_NS
-        return Intervals(quiet.start[long], quiet.end[long])
+        return quiet.select(quiet.length >= PAUSE_NS)
 
     @cached_property
     def optimizer(self) -> Intervals:
-        """Inside ``Optimizer.step``."""
+        """Time inside ``Optimizer.step``."""
         rows = self._facts.rows_of(Role.OPTIMIZER)
         host = self._facts.timeline.host
         return union_of(host.start[rows], host.end[rows]) & self._facts.scope
 
     @cached_property
     def dispatch_time(self) -> Intervals:
-        """Dispatching operators and launching kernels, pauses excluded."""
+        """Operator dispatch and kernel launches, without pauses."""
         return self.feeding_time - self.pauses
 
     def exposed_share(self, parts: Intervals, *reasons: str) -> float:
-        """Share of the step in which the device is idle for want of launches during some host
-        time (0-1); only for some ``reasons`` of the bucket, where given."""
+        """Return the share of the step (0-1) in which the device lacks launches in ``parts``."""
         return self._facts.share_of(self._facts.time_of(*(reasons or ("host",))) & parts)
 
-    # -- the recording's own cost -------------------------------------------------------------
-
     def without_recording(self, scale: float, apart: Intervals = EMPTY) -> Saved:
-        """The host without the cost of being recorded, as estimated times ``scale``; what starts
-        in ``apart`` keeps it."""
+        """Return the host without ``scale`` times the cost of recording, except in ``apart``."""
         facts = self._facts
         host = facts.timeline.host
-        own = facts.scope.contains_times(host.start) & is_among(host.thread, facts.host.drivers)
-        starts = host.start[own & (host.kind != HostKind.ANNOTATION)]
+        driving = facts.scope.contains_times(host.start) & is_among(host.thread, facts.host.drivers)
+        starts = host.start[driving & (host.kind != HostKind.ANNOTATION)]
         share = min(self.recording_cost * scale, MOST_RECORDING * max(self._active_share, 1e-9))
         cost = share * facts.scope.total / max(len(starts), 1)
         starts = starts[~apart.contains_times(starts)]
@@ -190,7 +178,7 @@ class KernelLaunches:
 
 
 def wait_rows(facts: StepScope) -> I64:
-    """Host calls that may wait for the device: synchronisations, copies, frees."""
+    """Return host calls that may wait for the device: synchronisations, copies, frees."""
     crossing = np.isin(facts.direction, ("h2d", "d2h"))
     calls = facts.launches.call[crossing]
     rows = [facts.host.rows_of(Role.SYNC), calls[calls >= 0], facts.host.rows_of(Role.ALLOCATOR)]
@@ -198,11 +186,11 @@ def wait_rows(facts: StepScope) -> I64:
 
 
 def blocked_launches(facts: StepScope) -> I64:
-    """Launches that waited for room: the queue was full, and they took unusually long."""
+    """Return launches that waited for room: the queue was full, and they took unusually long."""
     host, device = facts.timeline.host, facts.device
     known = facts.launches.has_launch
-    calls, each = np.unique(facts.launches.call[known], return_counts=True)
-    if not len(calls) or each.max() > 1:  # a graph's work is one entry in the queue
+    calls, launches = np.unique(facts.launches.call[known], return_counts=True)
+    if not len(calls) or launches.max() > 1:  # a graph's work is one entry in the queue
         return np.empty(0, dtype=np.int64)
     begin, length = host.start[calls], host.end[calls] - host.start[calls]
     ended = np.searchsorted(np.sort(device.end[known]), begin, side="right")
@@ -211,13 +199,11 @@ def blocked_launches(facts: StepScope) -> I64:
 
 
 def replay_of(facts: StepScope, waits: I64 | None = None, *, patient: bool = False) -> StepReplay:
-    """The steps in scope, ready to run again; ``waits`` are calls that may wait beyond the usual
-    ones (rows of the host's events). A ``patient`` one takes every batch that came slower than a
-    likely hand-off as waited for."""
+    """Return a replay of the steps in scope with additional ``waits`` (host rows). With
+    ``patient``, every batch slower than a likely hand-off counts as waited for."""
     scope = facts.scope
     window = (int(scope.start[0]), int(scope.end[-1])) if len(scope) else (0, 0)
-    rows = wait_rows(facts)
-    rows = rows if waits is None else np.union1d(rows, waits)
+    rows = wait_rows(facts) if waits is None else np.union1d(wait_rows(facts), waits)
     batches = find_batch_waits(facts, Role.BATCH_FROM_WORKERS)
     fixed = batches.rows[waited_for_worker(facts, batches, doubtful=patient)]
     return StepReplay(facts.timeline, facts.launches, rows, facts.host.drivers, window, fixed=fixed)

@@ -1,4 +1,4 @@
-"""How long a job waited for memory of the host, by the kernel's own account (PSI)."""
+"""How long a job waited for host memory, by the kernel's pressure records (PSI)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ from whyidle.analysis.step_scope import StepScope
 from whyidle.analysis.telemetry_window import TelemetryWindow
 
 OWN = 0.25
-"""share of the machine's memory from which on its pressure is likely the job's own doing"""
+"""from this share of the machine's memory its pressure is likely the job's own"""
 FULL = 0.95
-"""share of its limit from which on a control group is full: the kernel takes pages back in batches,
-so that the use swings some per cent below the limit"""
+"""share of its limit from which a control group is full, as the kernel reclaims in batches"""
 AMPLE = 0.1
-"""share of the machine's memory that is to be had where the machine itself is not short: the kernel
-begins to take pages back when some thousandths are left (``vm.watermark_scale_factor``)"""
+"""available share of the memory from which the machine itself is not short: the kernel begins to
+reclaim at some thousandths (``vm.watermark_scale_factor``)"""
 LEAST = 0.03
-"""share of the time in which tasks wait for memory that is worth a word"""
+"""least share of the time waiting for memory that is reported"""
 MOSTLY = 0.5
-"""share from which on a wait is one for memory and not for what is read or made, faults of the
-machine are the job's, and what it reads is what it had lost"""
+"""share from which waits, faults and reads count as the job's lack of memory"""
 
 MemoryWaits = tuple[float, float]
 """shares of the window in which all, and some, tasks waited"""
 
 
 def memory_waits(outside: TelemetryWindow | None) -> MemoryWaits | None:
-    """Of the job's control group where the kernel tells it; else of the machine, where the job is
-    what it waits for. None where that is not known."""
+    """Return the waits of the job's control group, else of the machine if the job causes them."""
     if outside is None:
         return None
     crowded = fills_its_group(outside)
@@ -36,61 +33,48 @@ def memory_waits(outside: TelemetryWindow | None) -> MemoryWaits | None:
 
 
 def _memory_waits(outside: TelemetryWindow, scope: str, *, crowded: bool) -> MemoryWaits | None:
-    """The kernel counts only pages as waited for in want of memory that were in use when they were
-    taken away. In a group that is full, whatever is read again is; so at most its share in what is
-    read counts, too, of the waiting for storage and of the kernel's work for the job."""
-    some = outside.counter_rate(f"{scope}pressure_memory_some_s")
-    if some is None:
+    """The kernel counts waits for pages that were in use when reclaimed. In a full group every page
+    read again was, so its share in reads counts of storage waits and kernel work."""
+    some_s = outside.counter_rate(f"{scope}pressure_memory_some_s")
+    if some_s is None:
         return None
-    full = outside.counter_rate(f"{scope}pressure_memory_full_s") or 0.0
+    full_s = outside.counter_rate(f"{scope}pressure_memory_full_s") or 0.0
     reading = outside.summed_rate(f"{scope}pressure_io_some_s", "job_cpu_system_s") or 0.0
-    most = max(some, reading * read_again(outside)) if crowded else some
-    return min(full, most, 1.0), min(most, 1.0)
+    most = max(some_s, reading * read_again(outside)) if crowded else some_s
+    return min(full_s, most, 1.0), min(most, 1.0)
 
 
 def _holds_pages(outside: TelemetryWindow) -> bool:
-    whole, own = (
-        outside.mean_value("machine_memory_bytes"),
-        outside.highest_value("job_memory_resident_bytes"),
-    )
-    return bool(whole and own and own >= OWN * whole)
+    total = outside.mean_value("machine_memory_bytes")
+    own = outside.highest_value("job_memory_resident_bytes")
+    return bool(total and own and own >= OWN * total)
 
 
 def fills_its_group(outside: TelemetryWindow) -> bool:
-    """Whether the job's control group is at its limit while the machine has memory to spare, and it
-    is the job that suffers from that: it reads again much of what it reads, or most page faults on
-    the machine that waited for storage are its own. Groups of version 1 tell no pressure of
-    their own, but what they wait counts in the machine's. A full group alone says nothing: page
-    cache fills every limit."""
-    used, limit = (
-        outside.mean_value("group_memory_bytes"),
-        outside.mean_value("group_memory_limit_bytes"),
-    )
-    whole = outside.mean_value("machine_memory_bytes")
-    left = outside.mean_value("machine_memory_available_bytes")
-    if not (used and limit and whole and left is not None):
+    """Return whether the job's control group is at its limit while the machine has memory, and the
+    job reads much of its data again or has most of the machine's major faults. A full group alone
+    proves nothing, as the page cache fills every limit."""
+    used = outside.mean_value("group_memory_bytes")
+    limit = outside.mean_value("group_memory_limit_bytes")
+    total = outside.mean_value("machine_memory_bytes")
+    available = outside.mean_value("machine_memory_available_bytes")
+    if not (used and limit and total and available is not None):
         return False
-    mine, every = (
-        outside.counter_growth("job_faults_major"),
-        outside.counter_growth("machine_faults_major"),
-    )
-    faults = bool(mine and every and mine >= MOSTLY * every)
+    job_faults = outside.counter_growth("job_faults_major")
+    all_faults = outside.counter_growth("machine_faults_major")
+    faults = bool(job_faults and all_faults and job_faults >= MOSTLY * all_faults)
     suffers = faults or read_again(outside) >= MOSTLY
-    return used >= FULL * limit and left >= AMPLE * whole and suffers
+    return used >= FULL * limit and available >= AMPLE * total and suffers
 
 
 def read_again(outside: TelemetryWindow) -> float:
-    """Share of what the job reads from storage that its control group had in memory before, and
-    lost; 0 where that is not told."""
-    again, read = (
-        outside.counter_growth("group_read_again_bytes"),
-        outside.counter_growth("job_read_bytes"),
-    )
+    """Return the share of the job's reads that its control group had lost from memory."""
+    again = outside.counter_growth("group_read_again_bytes")
+    read = outside.counter_growth("job_read_bytes")
     return min(again / read, 1.0) if again and read else 0.0
 
 
 def waits_for_memory(facts: StepScope, waiting: float) -> bool:
-    """Whether a wait of this share of the step is mostly one for memory: neither workers nor
-    cheaper samples shorten it."""
-    found = memory_waits(facts.telemetry)
-    return found is not None and found[1] >= max(LEAST, MOSTLY * waiting)
+    """Return whether a wait of this share of the step is mostly one for memory."""
+    waits = memory_waits(facts.telemetry)
+    return waits is not None and waits[1] >= max(LEAST, MOSTLY * waiting)

@@ -1,8 +1,6 @@
-"""Which host event encloses which: parents and innermost events, without a loop over events.
-
-Events of one thread nest. At any event's start the number of enclosing events is its depth;
-events of one depth do not overlap, so the encloser of any moment is a binary search per depth.
-"""
+"""Nesting of host events of one thread, without a loop over events. At any event's start the number
+of enclosing events is its depth; events of one depth do not overlap, so finding an encloser takes a
+binary search per depth."""
 
 from __future__ import annotations
 
@@ -10,9 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-I64 = NDArray[np.int64]
+from whyidle.analysis.arrays import I64, Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,18 +31,18 @@ class Nesting:
         return cls(start, end, levels)
 
     def innermost_at(self, times: I64) -> I64:
-        """The row of the innermost event that covers each time, or -1."""
-        found = np.full(len(times), -1, dtype=np.int64)
+        """Return the row of the innermost event that covers each time, or -1."""
+        innermost = np.full(len(times), -1, dtype=np.int64)
         for rows in self.levels:
             begin = self.start[rows]
             index = np.searchsorted(begin, times, side="right") - 1
             row = rows[np.maximum(index, 0)]
             covers = (index >= 0) & (times < self.end[row])
-            found[covers] = row[covers]
-        return found
+            innermost[covers] = row[covers]
+        return innermost
 
     def enclosing_rows(self, time: int) -> list[int]:
-        """The rows of all events that cover a time, outermost first."""
+        """Return the rows of all events that cover a time, outermost first."""
         rows = []
         for level in self.levels:
             index = int(np.searchsorted(self.start[level], time, side="right")) - 1
@@ -53,8 +50,8 @@ class Nesting:
                 rows.append(int(level[index]))
         return rows
 
-    def is_leaf(self) -> NDArray[np.bool_]:
-        """Whether each event encloses no other."""
+    def is_leaf(self) -> Mask:
+        """Return whether each event encloses no other."""
         if not len(self.start):
             return np.empty(0, dtype=bool)
         following = np.concatenate([self.start[1:], [np.iinfo(np.int64).max]])

@@ -1,8 +1,5 @@
-"""Which operators the time of a step goes to, each counted without the operators it calls.
-
-For jobs whose device is the CPU, where operators are the work itself. What recording each of them
-is assumed to have cost is taken off.
-"""
+"""The time of each operator in a step without the operators that it calls, for jobs on the CPU. The
+assumed cost of recording each is subtracted."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.recording_overhead import OP_COST_S
 from whyidle.analysis.step_scope import StepScope
@@ -27,14 +24,14 @@ class OperatorTime:
     name: str
     phase: Phase
     group: str
-    """as kernels are grouped"""
+    """group as for kernels"""
     count: int
     total_s: float
     share: float
 
 
 def operator_times(facts: StepScope) -> list[OperatorTime]:
-    """Operators in scope with the time that is their own, the largest first."""
+    """Return the operators in scope with their own time, the largest first."""
     host, names = facts.timeline.host, facts.timeline.names
     rows, own_s = _in_scope(facts)
     if not len(rows):
@@ -43,7 +40,7 @@ def operator_times(facts: StepScope) -> list[OperatorTime]:
     key = host.name[rows].astype(np.int64) * 3 + phase
     keys, index, counts = np.unique(key, return_inverse=True, return_counts=True)
     totals = np.bincount(index, weights=own_s)
-    whole = float(totals.sum()) or 1.0
+    total = float(totals.sum()) or 1.0
     return [
         OperatorTime(
             name=names[int(keys[i]) // 3],
@@ -51,15 +48,14 @@ def operator_times(facts: StepScope) -> list[OperatorTime]:
             group=facts.timeline.operator(int(keys[i]) // 3).group,
             count=int(counts[i]),
             total_s=float(totals[i]),
-            share=float(totals[i]) / whole,
+            share=float(totals[i]) / total,
         )
         for i in np.argsort(-totals, kind="stable")
     ]
 
 
-def own_times(facts: StepScope) -> tuple[NDArray[np.int64], NDArray[np.float64], list[str]]:
-    """Operators in scope in the order in which they began, thread by thread: rows of the host's
-    events, the seconds that are their own, and their groups."""
+def own_times(facts: StepScope) -> tuple[I64, F64, list[str]]:
+    """Return operators in scope by start per thread: host rows, own seconds, groups."""
     host, operator = facts.timeline.host, facts.timeline.operator
     rows, own_s = _in_scope(facts)
     order = np.lexsort((host.start[rows], host.thread[rows]))
@@ -67,8 +63,8 @@ def own_times(facts: StepScope) -> tuple[NDArray[np.int64], NDArray[np.float64],
     return rows[order], own_s[order], [groups[int(name)] for name in host.name[rows[order]]]
 
 
-def _in_scope(facts: StepScope) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Operators in scope, marks around them left out, and the seconds that are their own."""
+def _in_scope(facts: StepScope) -> tuple[I64, F64]:
+    """Operators in scope without the marks around them, and their own seconds."""
     host, marks = facts.timeline.host, facts.timeline.rows_of(Role.FRAMEWORK_MARK)
     rows, own = _own_ns(facts)
     keep = facts.scope.contains_times(host.start[rows]) & ~np.isin(rows, marks)
@@ -78,21 +74,20 @@ def _in_scope(facts: StepScope) -> tuple[NDArray[np.int64], NDArray[np.float64]]
 _PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 
 
-def _own_ns(facts: StepScope) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Operators, and how long each ran outside of those that it called, ns."""
-    found, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+def _own_ns(facts: StepScope) -> tuple[I64, I64]:
+    operators, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for rows, nesting in facts.ops[1].values():
         length = nesting.end - nesting.start
         own = length.copy()
         for outer, inner in zip(nesting.levels, nesting.levels[1:], strict=False):
             place = np.searchsorted(nesting.start[outer], nesting.start[inner], side="right") - 1
             np.subtract.at(own, outer[place], length[inner])
-        found.append(rows)
+        operators.append(rows)
         lengths.append(np.maximum(own, 0))
-    return np.concatenate(found), np.concatenate(lengths)
+    return np.concatenate(operators), np.concatenate(lengths)
 
 
-def _step_phase(facts: StepScope, times: NDArray[np.int64]) -> NDArray[np.int64]:
+def _step_phase(facts: StepScope, times: I64) -> I64:
     optimizer = _spans_named(facts, Role.OPTIMIZER_CALL)
     backward = _spans_named(facts, Role.BACKWARD_NODE)
     return np.where(

@@ -1,4 +1,4 @@
-"""What the optimizer's step is made of: how it is implemented, its launches and its time."""
+"""The optimizer's step: its implementation, launches and time."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.idle_gaps import pick_rows
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.kernel_launches import KernelLaunches
 from whyidle.analysis.step_scope import StepScope
 from whyidle.model.roles import Role
 
-I64 = NDArray[np.int64]
 Implementation = Literal["loop", "foreach", "fused"]
 
 FUSED: Final = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
-"""optimizers of PyTorch that have ``fused=True``"""
+"""optimizers of PyTorch with ``fused=True``"""
 FOREACH: Final = FUSED | {"NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "RMSprop", "Rprop"}
-"""optimizers of PyTorch that have ``foreach=True``"""
+"""optimizers of PyTorch with ``foreach=True``"""
 TRAFFIC: Final[dict[str, float]] = {"Adam": 7 / 18, "AdamW": 7 / 20, "SGD": 5 / 8}
-"""memory traffic of the fused update as a ratio of operator by operator: Adam reads p, g, m, v and
-writes p, m, v (7 tensors) where lerp, mul, addcmul, sqrt, div, add and addcdiv move 18; AdamW's
-decay moves 2 more; SGD with momentum moves 5 instead of 8"""
+"""memory traffic of the fused update over the unfused one: Adam reads p, g, m, v and writes p, m, v
+(7 tensors) where lerp, mul, addcmul, sqrt, div, add and addcdiv move 18; AdamW's decay moves 2
+more; SGD with momentum moves 5 instead of 8"""
 LOOP_LAUNCHES = 20
-"""fewer launches than this in a step are no loop worth a word"""
+"""least launches in a step for a loop that is reported"""
 
 FOREACH_LAUNCHES = 5
-"""a foreach update of fewer launches has next to nothing to fuse"""
+"""a foreach update of fewer launches has little to fuse"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,21 +57,21 @@ class OptimizerWork:
 
 
 def optimizer_work(facts: StepScope, launching: KernelLaunches) -> OptimizerWork | None:
-    """What the optimizer does; None where the recording marks no optimizer step."""
+    """Return the optimizer's work; None where no optimizer step is marked."""
     rows = facts.rows_of(Role.OPTIMIZER)
-    called = Counter(facts.timeline.host.name[rows].tolist())
-    often: Counter[str] = Counter()
-    for name, count in called.items():
-        often[facts.timeline.label(Role.OPTIMIZER, name)] += count
-    del often[""]
-    if not often:
+    name_counts = Counter(facts.timeline.host.name[rows].tolist())
+    label_counts: Counter[str] = Counter()
+    for name, count in name_counts.items():
+        label_counts[facts.timeline.label(Role.OPTIMIZER, name)] += count
+    del label_counts[""]
+    if not label_counts:
         return None
     calls = facts.launches.call[facts.kernels]
     started = pick_rows(facts.timeline.host.start, calls, 0)
     inside = (calls >= 0) & launching.optimizer.contains_times(started)
     kernels = facts.kernels[inside]
     return OptimizerWork(
-        name=max(sorted(often), key=lambda name: often[name]),
+        name=max(sorted(label_counts), key=lambda name: label_counts[name]),
         implementation=_find_implementation(facts, kernels, launching.optimizer),
         regions=len(rows),
         kernels=kernels,
@@ -81,12 +80,14 @@ def optimizer_work(facts: StepScope, launching: KernelLaunches) -> OptimizerWork
 
 
 def _find_implementation(facts: StepScope, kernels: I64, regions: Intervals) -> Implementation:
-    """By the operators in the region; kernel names tell where fused code comes from elsewhere."""
+    """By the operators inside; kernel names show fused code from elsewhere."""
     host, names = facts.timeline.host, facts.timeline.names
     if regions.contains_times(host.start[facts.rows_of(Role.FUSED_UPDATE)]).any():
         return "fused"
     if regions.contains_times(host.start[facts.rows_of(Role.FOREACH_UPDATE)]).any():
         return "foreach"
-    called = [names[i].lower() for i in facts.device.name[kernels]]
-    own = sum("multi_tensor" in name or "fused" in name or "triton" in name for name in called)
-    return "fused" if own > len(called) / 2 else "loop"
+    kernel_names = [names[i].lower() for i in facts.device.name[kernels]]
+    fused = sum(
+        "multi_tensor" in name or "fused" in name or "triton" in name for name in kernel_names
+    )
+    return "fused" if fused > len(kernel_names) / 2 else "loop"

@@ -1,11 +1,8 @@
-"""How much of what batches hold is padding, and whether the step pays for it.
-
-Two batches of one size and different padding tell what padding costs: ``T = a + b real + c
-padding``, fitted over the steps whose batch was counted. Where all batches have one length, real
-and padded positions are each other's complement, and only their difference can be seen,
-``T = (a + c length) + (b - c) real``: a step that takes the longer, the more is real, skips its
-padding, and one that does not pays for it, as far as its work depends on positions at all.
-"""
+"""The share of padding in batches, and whether the step pays for it. Batches of different padding
+show its cost: ``T = a + b real + c padding``, fitted over the steps with a counted batch. If all
+batches have one length, only the difference is visible, ``T = (a + c length) + (b - c) real``: a
+step that takes longer with more real positions skips its padding, and one that does not pays for
+it, as far as its work depends on positions at all."""
 
 from __future__ import annotations
 
@@ -14,38 +11,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.facts import Facts
 from whyidle.model.roles import Role
-
-F64 = NDArray[np.float64]
 
 FEWEST = 12
 """steps with a counted batch that a fit needs"""
 SPREAD = 0.05
-"""least standard deviation of the padding, as share of all positions, that a fit can stand on"""
+"""least standard deviation of the padding, as share of all positions, for a fit"""
 ERRORS = 2.0
 """standard errors on either side of the slope"""
 OUTLIER = 3.0
-"""steps further from the fit than this many (robust) standard deviations are left out: the machine
-did something else"""
+"""steps further from the fit than this many robust standard deviations are left out"""
 MULTIPLE = 8
-"""lengths rounded up to such a multiple are no waste: matrix units want them (NVIDIA, "Deep
-Learning Performance Guide"; ``pad_to_multiple_of`` of Hugging Face's collators)"""
+"""lengths rounded up to this multiple are no waste: matrix units need them (NVIDIA, "Deep Learning
+Performance Guide"; ``pad_to_multiple_of`` of Hugging Face's collators)"""
 SAME = 0.9
-"""share of the batches that must be padded with the same number to take it for padding"""
+"""share of the batches that must be padded with the same number for it to count as padding"""
 MOSTLY = 0.5
-"""share of the work on padding that must be paid for at the careful end, to say that it is paid"""
+"""least careful share of the work on padding that is done for it to count as paid for"""
 TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What was counted in the steps in scope. Shares are of positions or of the step (0-1), both
-    without what only rounds a batch's length up;
-    ``cost`` is what the padding costs (careful, expected, hopeful), None where batches do not tell
-    it; nothing is expected where it may be noise. ``skipped``: the step pays for real positions
-    only. ``paid``: where all batches have one length, the share of the work on padding that is
-    done in spite of it (careful, expected), None where steps do not tell."""
+    """Padding counted in the steps in scope. Shares are of positions or of the step (0-1), without
+    padding that only rounds a batch's length up."""
 
     share: float
     beyond_longest: float
@@ -53,12 +44,15 @@ class Padding:
     told_by: int
     constant: bool
     cost: tuple[float, float, float] | None
+    """careful, expected (0 if it may be noise), hopeful; None: unknown"""
     skipped: bool
+    """whether the step pays for real positions only"""
     paid: tuple[float, float] | None = None
+    """work done on padding in batches of one length (careful, expected); None: unknown"""
 
 
 def find_padding(facts: Facts) -> Padding | None:
-    """Padding of the batches in scope; None where too little was counted."""
+    """Return the padding of the batches in scope; None where too little was counted."""
     rows = facts.timeline.loading.padding
     rows = rows[facts.scope.contains_times(rows["time"])]
     rows = rows[rows["total"] > 0]
@@ -70,16 +64,12 @@ def find_padding(facts: Facts) -> Padding | None:
         return None
     total = float(rows["total"].sum())
     constant = len(np.unique(rows["total"] // np.maximum(rows["rows"], 1))) == 1
-    cost = paid = None
-    skipped = False
-    if constant:
-        paid, skipped = _is_paid_for(facts, rows)
-    else:
-        cost = _padding_cost(facts, rows)
-    kept = float(_alignment_padding(rows).sum())
+    cost = None if constant else _padding_cost(facts, rows)
+    paid, skipped = _is_paid_for(facts, rows) if constant else (None, False)
+    alignment = float(_alignment_padding(rows).sum())
     return Padding(
-        share=1.0 - (float(rows["real"].sum()) + kept) / total,
-        beyond_longest=1.0 - (float(rows["longest"].sum()) + kept) / total,
+        share=1.0 - (float(rows["real"].sum()) + alignment) / total,
+        beyond_longest=1.0 - (float(rows["longest"].sum()) + alignment) / total,
         batches=len(rows),
         told_by=told_by,
         constant=constant,
@@ -89,15 +79,14 @@ def find_padding(facts: Facts) -> Padding | None:
     )
 
 
-def _alignment_padding(rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """Positions of each batch beyond its longest row that only round its length up. Of a line whose
-    every next word is to be told the last one is not fed in."""
+def _alignment_padding(rows: NDArray[np.void]) -> I64:
+    """Positions of each batch that only round its longest row up, or all but one of them."""
     count = np.maximum(rows["rows"], 1)
     beyond = np.maximum(rows["total"].astype(np.int64) - rows["longest"], 0)
-    left = (rows["total"] // count) % MULTIPLE
-    rounded = ((left == 0) | (left == MULTIPLE - 1)) & (beyond // count < MULTIPLE)
-    found: NDArray[np.int64] = np.where(rounded, beyond, 0)
-    return found
+    remainder = (rows["total"] // count) % MULTIPLE
+    rounded = ((remainder == 0) | (remainder == MULTIPLE - 1)) & (beyond // count < MULTIPLE)
+    aligned: I64 = np.where(rounded, beyond, 0)
+    return aligned
 
 
 def _one_value(rows: NDArray[np.void]) -> bool:
@@ -124,8 +113,7 @@ def _padding_cost(facts: Facts, rows: NDArray[np.void]) -> tuple[float, float, f
 
 
 def _is_paid_for(facts: Facts, rows: NDArray[np.void]) -> tuple[tuple[float, float] | None, bool]:
-    """Whether steps over batches of one length pay for padding, see ``Padding.paid``; and whether
-    they skip it."""
+    """``Padding.paid`` for batches of one length, and whether steps skip padding."""
     step, work = _work_of(facts, rows)
     real, work = rows["real"][step >= 0].astype(np.float64), work[step >= 0]
     total = float(rows["total"][step >= 0].mean()) if len(work) else 0.0
@@ -145,48 +133,43 @@ def _is_paid_for(facts: Facts, rows: NDArray[np.void]) -> tuple[tuple[float, flo
 
 
 def _left_out(slope: float, padded: float, total: float, work: float) -> float:
-    """Share of the work on padding that steps spare, which take ``slope`` longer for each position
-    that is real instead of padded: with ``work = b real + c padded`` it is ``(b - c) / b``."""
-    each = (work + slope * padded) / total
-    return min(max(slope / each, 0.0), 1.0) if each > 0.0 else 0.0
+    """Saved share of the work on padding: with ``work = b real + c padded`` it is ``(b - c) /
+    b``."""
+    per_real = (work + slope * padded) / total
+    return min(max(slope / per_real, 0.0), 1.0) if per_real > 0.0 else 0.0
 
 
-def _work_of(facts: Facts, rows: NDArray[np.void]) -> tuple[NDArray[np.int64], F64]:
-    """For every counted batch the step that it belongs to (-1: unknown), and the work in it, ns.
-    Steps of several batches, and steps that took far longer than most, are left out."""
+def _work_of(facts: Facts, rows: NDArray[np.void]) -> tuple[I64, F64]:
+    """Step of each counted batch (-1: unknown, several, or unusually long) and its work, ns."""
     starts, ends = facts.steps.on_host
     step = np.searchsorted(starts, rows["time"], side="right") - 1
     inside = (step >= 0) & (rows["time"] < ends[step])
-    taken = np.sort(facts.timeline.host.start[facts.rows_of(Role.BATCH_REQUEST)])
-    if not len(taken):  # no loader: every backward pass is of a batch
-        taken = np.sort(facts.timeline.host.start[facts.rows_of(Role.BACKWARD)])
-    batches = np.searchsorted(taken, ends) - np.searchsorted(taken, starts)
-    work = (
-        facts.time_of("compute")
-        .length_inside(facts.steps.start, facts.steps.end)
-        .astype(np.float64)
-    )
+    requests = np.sort(facts.timeline.host.start[facts.rows_of(Role.BATCH_REQUEST)])
+    if not len(requests):  # no loader: every backward pass is of a batch
+        requests = np.sort(facts.timeline.host.start[facts.rows_of(Role.BACKWARD)])
+    batches = np.searchsorted(requests, ends) - np.searchsorted(requests, starts)
+    compute = facts.time_of("compute").length_inside(facts.steps.start, facts.steps.end)
+    work = compute.astype(np.float64)
     usual = work[step] < 3.0 * np.median(work[step])
     known = inside & usual & (batches[step] <= 1) & facts.steps_in_scope[step]
     return np.where(known, step, -1), work[step]
 
 
 def _fit_lengths(y: F64, *columns: F64) -> list[tuple[float, float]]:
-    """Least squares with a constant, once more without outliers: (slope, standard error) of each
-    column."""
+    """Least squares, repeated without outliers: (slope, standard error) per column."""
     scales = [max(float(np.abs(column).max()), 1.0) for column in columns]
     scaled = [column / scale for column, scale in zip(columns, scales, strict=True)]
     matrix = np.stack([*scaled, np.ones(len(y))], axis=1)
-    found, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=None)
+    solution, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=None)
     if rank < matrix.shape[1]:
         return [(0.0, float("inf"))] * len(columns)
-    rest = y - matrix @ found
+    rest = y - matrix @ solution
     near = np.abs(rest - np.median(rest)) <= OUTLIER * 1.4826 * np.median(np.abs(rest))
     if FEWEST <= near.sum() < len(y):
         matrix, y = matrix[near], y[near]
-        found, _, _, _ = np.linalg.lstsq(matrix, y, rcond=None)
-        rest = y - matrix @ found
+        solution, _, _, _ = np.linalg.lstsq(matrix, y, rcond=None)
+        rest = y - matrix @ solution
     variance = float(rest @ rest) / max(len(y) - matrix.shape[1], 1)
     errors = np.sqrt(np.diag(np.linalg.pinv(matrix.T @ matrix)) * variance)
-    pairs = zip(found, errors, scales, strict=False)
+    pairs = zip(solution, errors, scales, strict=False)
     return [(float(slope) / scale, float(error) / scale) for slope, error, scale in pairs]

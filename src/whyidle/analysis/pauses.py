@@ -1,12 +1,12 @@
-"""Interruptions of the training loop: how often, how long, and what the device lost by them."""
+"""Interruptions of the training loop: how often, how long, and the device time lost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host_activity import interrupting_rows
 from whyidle.analysis.intervals import Intervals, union_of
@@ -21,27 +21,28 @@ RECORDED = "class figure: a forward pass without recording for backward"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pauses:
-    """Pauses of one role in scope. ``spans`` are the pauses on the host; ``share`` is how much of
-    the step the device idled for them, ``least`` and ``most`` hold its sampling error where only
-    stack samples tell of them; ``idle_s`` is for how long it idled during each, ``steps_hit``
-    counts the steps that hold one, or were seen to: a stack sample speaks for like stretches of
-    other steps too, in which nobody looked."""
+    """Pauses of one role in scope."""
 
     spans: Intervals
+    """the pauses on the host"""
     share: float
+    """part of the step that the device idled for them"""
     least: float
     most: float
-    idle_s: NDArray[np.float64]
+    """``share`` with its sampling error, if they are known by samples"""
+    idle_s: F64
+    """idle time of each"""
     steps_hit: int
+    """steps with a pause, or with a sample of one, which also represents other steps"""
     place: Place | None
-    hit: NDArray[np.bool_]
+    hit: Mask
     """of each step in scope, whether it holds a pause"""
-    rest_s: NDArray[np.float64]
-    """what each step takes beside its pauses, s"""
-    rows: NDArray[np.int64]
-    """host events that they are made of, those inside others too"""
+    rest_s: F64
+    """time of each step without its pauses, s"""
+    rows: I64
+    """their host events, nested ones included"""
     looked: bool = False
-    """whether looks told which steps hold a pause: then more of them may"""
+    """whether ``hit`` is known by samples, so that more steps may hold a pause"""
 
     @property
     def total_s(self) -> float:
@@ -60,55 +61,43 @@ class Pauses:
 
     @property
     def is_recurring(self) -> bool:
-        """Whether more than one step was hit: one pause alone does not tell how often it comes."""
+        """Whether more than one step was hit; the frequency of a single pause is unknown."""
         return self.steps_hit > 1
 
 
 def find_pauses(facts: Facts, role: Role) -> Pauses | None:
-    """Pauses of a role; None where there is none in scope."""
+    """Return the pauses of a role; None where there is none in scope."""
     rows = interrupting_rows(facts.host, facts.steps, role)
     rows = rows[facts.host_scope.contains_times(facts.timeline.host.start[rows])]
     return pauses_of(facts, role, rows) if len(rows) else None
 
 
-def pauses_of(facts: Facts, role: Role, rows: NDArray[np.int64]) -> Pauses:
-    """Pauses that some of a role's host events make, at least one, all in scope. The shares are
-    those of the whole role."""
+def pauses_of(facts: Facts, role: Role, rows: I64) -> Pauses:
+    """Return the pauses of some host events of a role; the shares are the whole role's."""
     host = facts.timeline.host
     spans = union_of(host.start[rows], host.end[rows])
     begin, end = (edges[facts.steps_in_scope] for edges in facts.steps.on_host)
-    told = is_sampled(facts, rows)
-    hit: NDArray[np.bool_] = spans.length_inside(begin, end) > 0
-    looked = told and (seen := _steps_seen(facts, spans, begin, end)).any()
-    if looked:
-        hit = seen
+    sampled = is_sampled(facts, rows)
+    hit: Mask = spans.length_inside(begin, end) > 0
+    by_samples = sampled and (sampled_steps := _steps_seen(facts, spans, begin, end)).any()
+    if by_samples:
+        hit = sampled_steps
     longest = int(rows[np.argmax(host.end[rows] - host.start[rows])])
     idle = facts.time_of(role).length_inside(spans.start, spans.end) / 1e9
     part, share = facts.time_of(role), facts.bucket_share(role)
-    least, most = share_bounds(facts, part) if told else (share, share)
+    least, most = share_bounds(facts, part) if sampled else (share, share)
+    rest = (end - begin - spans.length_inside(begin, end)) / 1e9
+    place, steps_hit = facts.places.place_of(longest), int(hit.sum())
     return Pauses(
-        spans,
-        share,
-        least,
-        most,
-        idle,
-        int(hit.sum()),
-        facts.places.place_of(longest),
-        hit,
-        (end - begin - spans.length_inside(begin, end)) / 1e9,
-        rows,
-        bool(looked),
+        spans, share, least, most, idle, steps_hit, place, hit, rest, rows, bool(by_samples)
     )
 
 
-def _steps_seen(
-    facts: Facts, spans: Intervals, begin: NDArray[np.int64], end: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """In which steps a stack sample itself lies in the spans."""
-    looks = facts.timeline.looks
-    if looks is None:
+def _steps_seen(facts: Facts, spans: Intervals, begin: I64, end: I64) -> Mask:
+    samples = facts.timeline.looks
+    if samples is None:
         return np.zeros(len(begin), bool)
-    mine = spans.contains_times(looks.time)
-    time = np.sort(looks.time[mine & looks.own])
-    found: NDArray[np.bool_] = np.searchsorted(time, begin) < np.searchsorted(time, end)
-    return found
+    inside = spans.contains_times(samples.time)
+    time = np.sort(samples.time[inside & samples.own])
+    sampled_steps: Mask = np.searchsorted(time, begin) < np.searchsorted(time, end)
+    return sampled_steps

@@ -1,7 +1,6 @@
-"""Processes that somebody stops again and again: with signals, a debugger, or a batch system that
-suspends one job for another. What reads the system tells a process's state at each read; a stopped
-one neither runs, nor wants a core, nor waits for anything, and all its threads stand still.
-"""
+"""Processes that are stopped repeatedly, by signals, a debugger, or a batch system that suspends
+one job for another. Telemetry reads the process state: a stopped process neither runs, nor wants a
+core, nor waits for anything."""
 
 from __future__ import annotations
 
@@ -9,25 +8,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import F64
 from whyidle.analysis.step_scope import StepScope
 from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.analysis.unexplained_sleep import UnexplainedSleep, find_unexplained_sleep
 
 STOPPED = 5
-"""how the state of a stopped process is written"""
+"""code of a stopped process's state"""
 LEAST_READS, LEAST_STOPS = 3, 2
-"""reads that find a process stopped, and stops that they tell of: somebody may have put it into the
-background once, or attached a debugger"""
+"""least reads and separate stops; one stop may be a debugger or a background job"""
 CONFIRMED = 2
-"""reads that do where the process's own thread stood still as often without a reason"""
+"""sufficient reads if the process's own thread slept unexplained for as long"""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessStops:
-    """The share of the time (0-1) that processes were found stopped, between two ends that are two
-    standard errors of so many reads apart from it."""
+    """Share of the time (0-1) that processes were stopped, with two standard errors."""
 
     low: float
     share: float
@@ -36,7 +33,7 @@ class ProcessStops:
     found: float = 0.0
     """the share of the reads"""
     slept: float | None = None
-    """the share as the thread's own account tells it, which ``share`` is then"""
+    """the share by the thread's own records, which ``share`` then is"""
 
 
 NONE = ProcessStops(0.0, 0.0, 0.0, 0)
@@ -45,27 +42,28 @@ NONE = ProcessStops(0.0, 0.0, 0.0, 0)
 def find_stops(
     outside: TelemetryWindow | None, pids: Iterable[int], least: int = LEAST_READS
 ) -> ProcessStops:
-    """How much of the time some processes were stopped, on average; of ``least`` such reads on."""
+    """Return how much of the time processes were stopped, by at least ``least`` reads."""
     if outside is None:
         return NONE
     reads = [outside.values_read("state", f"pid{pid}") for pid in pids]
-    seen = np.concatenate([np.empty(0), *reads]) == STOPPED
-    if seen.sum() < least or max(map(_stop_count, reads)) < LEAST_STOPS:
+    stopped = np.concatenate([np.empty(0), *reads]) == STOPPED
+    if stopped.sum() < least or max(map(_stop_count, reads)) < LEAST_STOPS:
         return NONE
-    share = float(seen.mean())
-    error = 2.0 * float(np.sqrt(share * (1.0 - share) / len(seen)))
-    return ProcessStops(max(0.0, share - error), share, min(1.0, share + error), len(seen), share)
+    share = float(stopped.mean())
+    error = 2.0 * float(np.sqrt(share * (1.0 - share) / len(stopped)))
+    return ProcessStops(
+        max(0.0, share - error), share, min(1.0, share + error), len(stopped), share
+    )
 
 
-def _stop_count(states: NDArray[np.float64]) -> int:
-    """How often a process was stopped anew, as far as its reads tell."""
+def _stop_count(states: F64) -> int:
     stopped = states == STOPPED
     return int(stopped[:1].sum() + (stopped[1:] & ~stopped[:-1]).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class StoppedRank:
-    """The rank that is stopped for longest, and by how much longer than any other."""
+    """The rank stopped for longest, and by how much longer than any other."""
 
     index: int
     stops: ProcessStops
@@ -78,35 +76,34 @@ class StoppedRank:
 
 
 def confirm_stops(
-    found: ProcessStops, own: UnexplainedSleep | None, others: Sequence[UnexplainedSleep | None]
+    reads: ProcessStops, own: UnexplainedSleep | None, others: Sequence[UnexplainedSleep | None]
 ) -> ProcessStops | None:
-    """What reads tell, made exact by how long the thread stood still beyond those of the others,
-    which accounts for every moment, where reads are few. None where the two do not agree: it may
-    have slept for another reason."""
-    known = [each.share for each in others if each is not None]
+    """Refine few reads by the thread's excess sleep, which covers every moment. None if the two
+    disagree, as it may sleep for another reason."""
+    known = [sleep.share for sleep in others if sleep is not None]
     if own is None or not known or len(known) < len(others):
         return None
-    low, share, high = (max(0.0, each - max(known)) for each in own)
-    if low <= 0.0 or not found.low <= share <= found.high:
+    low, share, high = (max(0.0, sleep - max(known)) for sleep in own)
+    if low <= 0.0 or not reads.low <= share <= reads.high:
         return None
     return replace(
-        found, low=min(low, found.share), share=share, high=max(high, found.share), slept=share
+        reads, low=min(low, reads.share), share=share, high=max(high, reads.share), slept=share
     )
 
 
 def find_stopped_rank(ranks: Sequence[StepScope]) -> StoppedRank | None:
-    """None where no rank was found stopped, or one machine does not tell of its ranks."""
-    found, slept = [], [find_unexplained_sleep(facts) for facts in ranks]
+    """Return the stopped rank; None if there is none or ranks lack telemetry of one machine."""
+    stops, slept = [], [find_unexplained_sleep(facts) for facts in ranks]
     for index, facts in enumerate(ranks):
         pid = facts.timeline.process.pid
         if pid is None or facts.telemetry is None:
             return None
         if not len(facts.telemetry.values_read("state", f"pid{pid}")):
             return None
-        few, usual = (find_stops(facts.telemetry, [pid], n) for n in (CONFIRMED, LEAST_READS))
-        beside = [*slept[:index], *slept[index + 1 :]]
-        found.append(confirm_stops(few, slept[index], beside) or usual)
-    index = max(range(len(found)), key=lambda i: found[i].share)
-    others = max((each.share for i, each in enumerate(found) if i != index), default=0.0)
-    beyond = found[index].share - others
-    return StoppedRank(index, found[index], beyond) if beyond > 0.0 else None
+        confirmed, usual = (find_stops(facts.telemetry, [pid], n) for n in (CONFIRMED, LEAST_READS))
+        other_sleeps = [*slept[:index], *slept[index + 1 :]]
+        stops.append(confirm_stops(confirmed, slept[index], other_sleeps) or usual)
+    index = max(range(len(stops)), key=lambda i: stops[i].share)
+    others = max((other.share for i, other in enumerate(stops) if i != index), default=0.0)
+    beyond = stops[index].share - others
+    return StoppedRank(index, stops[index], beyond) if beyond > 0.0 else None

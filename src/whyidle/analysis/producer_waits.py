@@ -1,18 +1,15 @@
-"""Which waits of a watched process are for what another process or thread of the job makes: a batch
-from a queue, an answer over a pipe, the result of a pool."""
+"""Waits of a watched process for data that another process or thread of the job produces."""
 
 from __future__ import annotations
 
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whyidle.analysis.source_places import frame_place, in_library
+from whyidle.analysis.arrays import I64
+from whyidle.analysis.source_lines import frame_place, in_library
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
-
-I64 = NDArray[np.int64]
 
 _TAKES = re.compile(
     r"(^|/)(queue\.py\(\d+\): get|multiprocessing/(queues\.py\(\d+\): get|"
@@ -20,16 +17,15 @@ _TAKES = re.compile(
     r"pool\.py\(\d+\): (next|get|wait|map|starmap|apply))|concurrent/futures/"
     r"_base\.py\(\d+\): (result|result_iterator|as_completed|wait))$"
 )
-"""functions of the standard library that return when another process or thread has done its part"""
+"""standard library functions that return once another process or thread has done its part"""
 
 
 def find_producer_waits(timeline: Timeline) -> I64:
-    """Rows of waits in such a function, called by the user's own code. A library that calls one (a
-    tracker that waits for its upload) waits for something of its own."""
+    """Return the rows of waits in such a function called by the user's own code."""
     rows = timeline.rows_of(Role.BLOCKED)
     details, host = timeline.details, timeline.host
-    mine = [_is_taking(details[host.detail[row]].stack) for row in rows]
-    return rows[np.array(mine, dtype=bool)]
+    taking = [_is_taking(details[host.detail[row]].stack) for row in rows]
+    return rows[np.array(taking, dtype=bool)]
 
 
 def _is_taking(stack: str) -> bool:

@@ -1,41 +1,34 @@
-"""Which idle time of the device a host that had waited for it is to blame for.
-
-A host that waits until its device has drained stands still meanwhile. Had it not waited, it would
-be that far ahead, and whatever it then took longer than the device would have been hidden: the gap
-right behind the wait, and those that follow, until as much has been lost as it had stood still.
-Several waits add up. A batch or another rank that is waited for in between takes that lead away:
-who comes earlier waits longer. No lead is longer than a step. What takes the host long by itself
-later on is not blamed on the wait, though the lead would hide it, too: it has a name of its own.
-"""
+"""Idle device time caused by a host that had waited for the device. A host that waits until its
+device has drained loses its lead. Without the wait that lead would hide the gap right after it and
+the following ones, up to the waited time. Several waits add up; a batch or another rank that is
+waited for in between ends the lead, and no lead exceeds a step. Later host work that is long by
+itself has its own name and is not attributed to the wait."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.idle_gaps import Gaps
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 
-I64 = NDArray[np.int64]
-
 PAUSE_NS = 200_000
-"""Python without any operator for this long is a thing of its own, not the way from one operator
-to the next: that takes 3 to 23 us at the median in real recordings, ten times less. So is an
-operator that launches nothing for so long"""
+"""longer Python without operators, or an operator without launches, is a pause of its own; the way
+from one operator to the next takes 3 to 23 us at the median in real recordings"""
 
 
 class _DrainedWaits(NamedTuple):
-    """Waits after which the device stood still: one row per gap, in order of time."""
+    """Waits after which the device was idle: one row per gap, in order of time."""
 
     gap: I64
     blocked: I64
 
 
 class RunAhead(NamedTuple):
-    """What bounds how far ahead a host would be: it is ``lost`` at these moments (ascending), it is
-    at ``most`` so long, ns, and what lies ``apart`` is not blamed on an earlier wait."""
+    """Limits of a host's lead: it ends at ``lost`` moments and is at most ``most`` ns; time in
+    ``apart`` is not attributed to an earlier wait."""
 
     lost: I64
     most: int
@@ -43,7 +36,7 @@ class RunAhead(NamedTuple):
 
 
 def find_refills(gaps: Gaps, begin: I64, end: I64, lead: RunAhead) -> Intervals:
-    """Idle time behind waits, which began and ended so (ns)."""
+    """Return idle time after waits with these begins and ends (ns)."""
     if not len(gaps) or not len(begin):
         return EMPTY
     gap, blocked = _find_drained(gaps, begin, end)
@@ -61,21 +54,20 @@ def find_refills(gaps: Gaps, begin: I64, end: I64, lead: RunAhead) -> Intervals:
 
 
 def _find_drained(gaps: Gaps, begin: I64, end: I64) -> _DrainedWaits:
-    """Where a wait ended with an idle device, and for how long it had been at work meanwhile."""
     index = np.searchsorted(gaps.start, end, side="right") - 1
     gap = np.maximum(index, 0)
     blocked = np.minimum(gaps.start[gap], end) - begin
     valid = (index >= 0) & (gaps.end[gap] > end) & (blocked > 0)
-    longest = np.zeros(len(gaps), np.int64)
-    np.maximum.at(longest, gap[valid], blocked[valid])
-    rows = np.flatnonzero(longest)
-    return _DrainedWaits(rows, longest[rows])
+    longest_wait = np.zeros(len(gaps), np.int64)
+    np.maximum.at(longest_wait, gap[valid], blocked[valid])
+    rows = np.flatnonzero(longest_wait)
+    return _DrainedWaits(rows, longest_wait[rows])
 
 
 def _until_next_wait(
     gaps: Gaps, gap: I64, before: I64, following: I64, lost: I64
-) -> tuple[I64, NDArray[np.bool_]]:
-    """Idle time until the next wait, or until the lead is lost, and whether it is."""
+) -> tuple[I64, Mask]:
+    """Idle time until the next wait or the end of the lead, and whether the lead ends first."""
     at = gaps.start[gap]
     index = np.searchsorted(lost, at, side="right")
     moment = np.append(lost, np.iinfo(np.int64).max)[index]
@@ -85,18 +77,15 @@ def _until_next_wait(
 
 
 def _blame_waits(blocked: list[int], room: list[int], cleared: list[bool], most: int) -> list[int]:
-    """What each wait and those before it are to blame for, of the idle time that follows it."""
     lead, taken = 0, []
-    for stood, idle, gone in zip(blocked, room, cleared, strict=True):
-        lead = min(lead + stood, most)
+    for waited, idle, is_cleared in zip(blocked, room, cleared, strict=True):
+        lead = min(lead + waited, most)
         taken.append(min(lead, idle))
-        lead = 0 if gone else lead - taken[-1]
+        lead = 0 if is_cleared else lead - taken[-1]
     return taken
 
 
 def _clip_gaps(gaps: Gaps, before: I64, low: I64, high: I64) -> Intervals:
-    """From idle time to the clock."""
-
     def moment(idle: I64, side: str) -> I64:
         row = np.maximum(np.searchsorted(before, idle, side=side) - 1, 0)  # type: ignore[call-overload]
         return gaps.start[row] + idle - before[row]

@@ -1,4 +1,4 @@
-"""What evidence a rank has: that of its recording, and what follows from it."""
+"""The signals of a rank: those of its recording, and those that follow from it."""
 
 from __future__ import annotations
 
@@ -10,34 +10,21 @@ PAUSES = (Role.CHECKPOINT, Role.EVALUATION, Role.LOGGING, Role.GC)
 
 
 def signals_of(facts: StepScope) -> frozenset[str]:
-    """Ids of ``whyidle.model.signals``."""
-    found = set(facts.timeline.available_signals())
-    if "device_events" in found or (facts.on_cpu and "host_ops" in found):
-        found.add("device_time")
-    if not facts.on_cpu and facts.host.progress.is_sufficient:
-        found.add("device_marks")
-    if facts.has_no_steps:
-        found.add("stepless")
-    if facts.steps.found_by:
-        found.add("steps")
-    if facts.steps.found_by and facts.steps.steady.sum() >= 2:
-        found.add("steady_steps")
-    if len(facts.host.rows_of(Role.LOADER)):
-        found.add("loader_marks")
-    if "python_stacks" in found or any(len(facts.host.rows_of(role)) for role in PAUSES):
-        found.add("pause_marks")
-    return frozenset(found | _from_outside(facts, found))
-
-
-def _from_outside(facts: StepScope, known: set[str]) -> set[str]:
-    """What only a look from outside the process tells."""
-    outside = facts.telemetry
-    found = {"device_use"} if known >= {"device_events", "gpu_model", "world_size"} else set()
-    listed = facts.timeline.process.gpus or (outside and outside.gpus)
-    found |= {"gpus_beside"} if facts.on_cpu and listed else set()
-    if outside is None:
-        return found
-    found |= {"host_telemetry"} if outside.job_processes else set()
-    found |= {"gpu_telemetry"} if outside.own_gpus and not facts.on_cpu else set()
-    found |= {"device_use"} if len(outside.gpus) > (0 if facts.has_no_steps else 1) else set()
-    return found
+    """Return ids of ``whyidle.model.signals``."""
+    recorded, host, outside = set(facts.timeline.available_signals()), facts.host, facts.telemetry
+    has_steps, gpus = bool(facts.steps.found_by), outside.gpus if outside else ()
+    derived = {
+        "device_time": "device_events" in recorded or (facts.on_cpu and "host_ops" in recorded),
+        "device_marks": not facts.on_cpu and host.progress.is_sufficient,
+        "stepless": facts.has_no_steps,
+        "steps": has_steps,
+        "steady_steps": has_steps and facts.steps.steady.sum() >= 2,
+        "loader_marks": len(host.rows_of(Role.LOADER)),
+        "pause_marks": "python_stacks" in recorded or any(len(host.rows_of(r)) for r in PAUSES),
+        "gpus_beside": facts.on_cpu and (facts.timeline.process.gpus or gpus),
+        "host_telemetry": outside and outside.job_processes,
+        "gpu_telemetry": outside and outside.own_gpus and not facts.on_cpu,
+        "device_use": recorded >= {"device_events", "gpu_model", "world_size"}
+        or len(gpus) > (0 if facts.has_no_steps else 1),
+    }
+    return frozenset(recorded | {signal for signal, known in derived.items() if known})

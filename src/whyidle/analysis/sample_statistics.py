@@ -1,13 +1,13 @@
-"""Is a difference larger than the spread, and how far may a share be off? Few, skewed samples."""
+"""Statistics of few, skewed samples: whether a difference exceeds the spread, and the error of a
+share."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from whyidle.analysis.arrays import F64
 
 RESAMPLES: Final = 4000
 SEED: Final = 20
@@ -16,7 +16,7 @@ _T95: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 
 STRETCHES: Final = 8
-"""of a recording, each of which is left out once"""
+"""parts of a recording, each of which is left out once"""
 
 
 class MeanRatio(NamedTuple):
@@ -28,14 +28,12 @@ class MeanRatio(NamedTuple):
 
 
 def ratio_of_means(before: list[float], after: list[float]) -> MeanRatio | None:
-    """``mean(after) / mean(before)``, with a percentile bootstrap interval on its logarithm.
+    """Return ``mean(after) / mean(before)`` with a percentile bootstrap interval on its logarithm;
+    None with fewer than two samples on a side, or non-positive ones.
 
-    The plain percentile interval is too narrow for few samples; it is widened as T. Hesterberg
-    proposes ("What Teachers Should Know About the Bootstrap", The American Statistician 69(4),
-    2015): by sqrt(n / (n - 1)) and by Student's t over the normal quantile.
-
-    Returns:
-        None with fewer than two samples on a side, or without positive ones.
+    The plain interval is too narrow for few samples; it is widened after T. Hesterberg ("What
+    Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015): by sqrt(n /
+    (n - 1)) and by Student's t over the normal quantile.
     """
     if min(len(before), len(after)) < 2 or min(*before, *after) <= 0.0:
         return None
@@ -44,7 +42,9 @@ def ratio_of_means(before: list[float], after: list[float]) -> MeanRatio | None:
     centre = float(np.log(b.mean() / a.mean()))
     drawn = np.log(_bootstrap_means(b, random) / _bootstrap_means(a, random))
     low, high = np.percentile(drawn, [2.5, 97.5])
-    wider = _small_sample_factor(min(len(a), len(b)))
+    n = min(len(a), len(b))
+    t = _T95[n - 2] if n - 2 < len(_T95) else 1.96 + 2.4 / (n - 1)
+    wider = float(np.sqrt(n / (n - 1)) * t / 1.96)
     return MeanRatio(
         value=float(np.exp(centre)),
         low=float(np.exp(centre + (min(low, centre) - centre) * wider)),
@@ -53,7 +53,7 @@ def ratio_of_means(before: list[float], after: list[float]) -> MeanRatio | None:
 
 
 def _bootstrap_means(samples: F64, random: np.random.Generator) -> F64:
-    """Means of resamples; in few pieces at a time, so that long runs need no gigabytes."""
+    """Means of resamples, in parts to limit memory."""
     rows = max(1, 4_000_000 // len(samples))
     parts = []
     for begin in range(0, RESAMPLES, rows):
@@ -62,20 +62,14 @@ def _bootstrap_means(samples: F64, random: np.random.Generator) -> F64:
     return np.concatenate(parts)
 
 
-def _small_sample_factor(n: int) -> float:
-    t = _T95[n - 2] if n - 2 < len(_T95) else 1.96 + 2.4 / (n - 1)
-    return float(np.sqrt(n / (n - 1)) * t / 1.96)
-
-
-def of_ratio(part: F64, whole: F64) -> float:
-    """Half of the 95 % interval of ``sum(part) / sum(whole)``, both step by step: a jackknife over
-    stretches of steps, for neighbours are alike where other programs come and go. 0 where a single
-    step tells nothing of that."""
-    stretches = min(STRETCHES, len(whole))
-    if stretches < 2:
+def ratio_error(part: F64, whole: F64) -> float:
+    """Return half of the 95 % interval of ``sum(part) / sum(whole)``, both per step, by a jackknife
+    over groups of neighbouring steps, which are alike."""
+    groups = min(STRETCHES, len(whole))
+    if groups < 2:
         return 0.0
-    begins = np.linspace(0, len(whole), stretches + 1).astype(np.int64)[:-1]
+    begins = np.linspace(0, len(whole), groups + 1).astype(np.int64)[:-1]
     parts, wholes = np.add.reduceat(part, begins), np.add.reduceat(whole, begins)
     rest = (parts.sum() - parts) / np.maximum(wholes.sum() - wholes, 1e-9)
-    error = np.sqrt((stretches - 1) * rest.var())
-    return float(_T95[stretches - 2] * error)
+    error = np.sqrt((groups - 1) * rest.var())
+    return float(_T95[groups - 2] * error)

@@ -1,70 +1,56 @@
-"""Which waits of a watched process are the end of a save: the file goes to the disk, gets its name,
-is copied away."""
+"""Waits of a watched process at the end of a save: flushing, renaming or copying the file."""
 
 from __future__ import annotations
 
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whyidle.analysis.source_places import own_frame
+from whyidle.analysis.arrays import I64, Mask
+from whyidle.analysis.source_lines import own_frame
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind, Timeline
-
-I64 = NDArray[np.int64]
 
 _LINE = re.compile(r"\(\d+\)")
 
 
 def finishing_waits(timeline: Timeline) -> I64:
-    """Rows of waits that finish a save: nothing was called since, and the function that saved is
-    the one that waits. Elsewhere in the program a wait is none of the save's."""
+    """Return the rows of waits in a saving function, right after its save."""
     host, waits = timeline.host, timeline.rows_of(Role.BLOCKED)
     saves = timeline.rows_of(Role.CHECKPOINT)
     saves = saves[host.kind[saves] != HostKind.PYTHON]
     if not len(waits) or not len(saves):
         return np.empty(0, np.int64)
-    writers = _functions_of(timeline, _samples_inside(timeline, saves)) - {""}
-    mine = [_function_of(timeline, row) in writers for row in waits]
-    return waits[np.array(mine) & _follow_save(timeline, saves, waits)]
+    writers = {_function_of(timeline, row) for row in _samples_inside(timeline, saves)} - {""}
+    by_writers = [_function_of(timeline, row) in writers for row in waits]
+    return waits[np.array(by_writers) & _follow_save(timeline, saves, waits)]
 
 
-def _follow_save(timeline: Timeline, saves: I64, waits: I64) -> NDArray[np.bool_]:
-    """Whether the last recorded call on a wait's thread was a save, and is over."""
-    host, found = timeline.host, np.zeros(len(waits), dtype=bool)
+def _follow_save(timeline: Timeline, saves: I64, waits: I64) -> Mask:
+    """Whether the last recorded call on a wait's thread was a finished save."""
+    host, follows = timeline.host, np.zeros(len(waits), dtype=bool)
     calls = np.flatnonzero((host.detail < 0) & (host.kind != HostKind.PYTHON))
     calls = np.setdiff1d(calls, timeline.rows_of(Role.GC))
     for thread in np.unique(host.thread[saves]):
-        mine = calls[host.thread[calls] == thread]
-        here = host.thread[waits] == thread
-        latest = np.searchsorted(host.start[mine], host.start[waits[here]], side="left") - 1
-        call = mine[np.maximum(latest, 0)]
-        over = host.end[call] <= host.start[waits[here]]
-        found[here] = (latest >= 0) & np.isin(call, saves) & over
-    return found
+        own = calls[host.thread[calls] == thread]
+        own_waits = host.thread[waits] == thread
+        latest = np.searchsorted(host.start[own], host.start[waits[own_waits]], side="left") - 1
+        call = own[np.maximum(latest, 0)]
+        finished = host.end[call] <= host.start[waits[own_waits]]
+        follows[own_waits] = (latest >= 0) & np.isin(call, saves) & finished
+    return follows
 
 
 def _samples_inside(timeline: Timeline, calls: I64) -> I64:
-    """Stack samples that fall into some calls on their thread."""
     host = timeline.host
     rows = np.flatnonzero(host.detail >= 0)
-    found = [
-        rows[
-            (host.thread[rows] == host.thread[call])
-            & (host.start[rows] >= host.start[call])
-            & (host.start[rows] < host.end[call])
-        ]
-        for call in calls
-    ]
-    return np.concatenate(found)
-
-
-def _functions_of(timeline: Timeline, rows: I64) -> set[str]:
-    return {_function_of(timeline, row) for row in rows}
+    parts = []
+    for call in calls:
+        inside = (host.start[rows] >= host.start[call]) & (host.start[rows] < host.end[call])
+        parts.append(rows[inside & (host.thread[rows] == host.thread[call])])
+    return np.concatenate(parts)
 
 
 def _function_of(timeline: Timeline, row: np.int64) -> str:
-    """The user's function that a stack sample was in, without its line."""
     stack = timeline.details[timeline.host.detail[row]].stack
     return _LINE.sub("", own_frame(stack), count=1)

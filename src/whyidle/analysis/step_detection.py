@@ -1,11 +1,7 @@
-"""Where one step ends and the next begins, and which of them are steady.
-
-The first method that finds at least one boundary pair wins: the profiler's own marks, a
-framework's annotations, optimizer regions, DataLoader calls, and last a repetition of the whole
-kernel sequence. A step on the device ends when the last work that it launched has finished, or
-when the host leaves it, whichever is later: marks on the host alone end too early when the host
-runs ahead.
-"""
+"""Detection of steps and of the steady ones. The first method with a boundary pair wins: the
+profiler's marks, a framework's annotations, optimizer steps, DataLoader calls, and last the
+repeated kernel sequence. A step on the device ends when its last launched work has ended or when
+the host leaves it, whichever is later, as marks of a host that runs ahead end too early."""
 
 from __future__ import annotations
 
@@ -14,41 +10,39 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.codes import used_codes
+from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.device_backlog import earlier_work
 from whyidle.analysis.idle_gaps import link_launches
+from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.kernel_classes import classify_kernel
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
-
-I64 = NDArray[np.int64]
 
 AFTER = "after the last step"
 WARMUP_FACTOR = 1.5
 """a leading step this many times longer than the median of the rest is warm-up"""
 MOST_TURNS = 32
-"""optimizer calls that make one step, at most"""
+"""most optimizer calls that make one step"""
 FEW = 3
-"""fewer steps than this are all needed"""
+"""with fewer steps all are needed"""
 FRAY = 0.2
 """a first or last step this much longer than the inner ones may be an artefact of recording"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepWindows:
-    """Step windows of one rank, ns. ``steady`` marks those that count in the figures.
-    ``found_by`` is None where no boundary was found: then one window covers the recording."""
+    """Step windows of one rank, ns. ``steady`` marks those that count. ``found_by`` is None if no
+    boundary was found: then one window covers the recording."""
 
     start: I64
     end: I64
     labels: tuple[str, ...]
-    steady: NDArray[np.bool_]
+    steady: Mask
     found_by: str | None
     confidence: float
     host: tuple[I64, I64] | None = None
-    """starts and ends on the host, which may be far ahead of its device; None where steps are
-    told by the device alone"""
-    disturbed: NDArray[np.bool_] | None = None
+    """starts and ends on the host; None if steps are known by the device alone"""
+    disturbed: Mask | None = None
     """steps that measuring itself slowed; None: none"""
 
     def __len__(self) -> int:
@@ -56,7 +50,7 @@ class StepWindows:
 
     @property
     def left_out(self) -> int:
-        """How many steps do not count because measuring itself slowed them."""
+        """Number of steps that do not count because measuring itself slowed them."""
         return 0 if self.disturbed is None else int((self.disturbed & ~self.steady).sum())
 
     @property
@@ -66,11 +60,11 @@ class StepWindows:
 
     @property
     def on_host(self) -> tuple[I64, I64]:
-        """Starts and ends of the steps as the host passes them, ns."""
+        """Starts and ends of the steps on the host, ns."""
         return self.host or (self.start, self.end)
 
     @property
-    def seconds(self) -> NDArray[np.float64]:
+    def seconds(self) -> F64:
         """Length of the steady steps, s."""
         return (self.end - self.start)[self.steady] / 1e9
 
@@ -82,48 +76,34 @@ class _StepMarks:
     found_by: str
     confidence: float
     device: bool = False
-    """the edges are times on the device already"""
+    """the edges are times on the device"""
 
 
 def find_steps(timeline: Timeline) -> StepWindows:
-    """Steps of one recording; one window without ``found_by`` where there is no boundary."""
-    for method in (
-        _by_hand,
-        _profiler_marks,
-        _framework_marks,
-        _optimizer_marks,
-        _loader_marks,
-        _backward_marks,
-        _repetition_marks,
-    ):
+    """Return the steps of a recording; without a boundary one without ``found_by``."""
+    methods = (_by_hand, _profiler_marks, _framework_marks, _optimizer_marks, _loader_marks)
+    for method in (*methods, _backward_marks, _repetition_marks):
         marks = method(timeline)
-        if marks is not None:
-            edges = marks.edges
-            start, end, alike = _on_device(timeline, marks)
-            if (end > start).all():
-                steady = _find_steady(timeline, start, end)
-                steady[0] &= alike or len(steady) < FEW
-                disturbed = _find_disturbed(timeline, edges[:-1], edges[1:])
-                if disturbed is not None and (steady & ~disturbed).any():
-                    steady &= ~disturbed
-                found = StepWindows(
-                    start,
-                    end,
-                    marks.labels,
-                    steady,
-                    marks.found_by,
-                    marks.confidence,
-                    None if marks.device else (edges[:-1], edges[1:]),
-                    disturbed,
-                )
-                return _with_end(timeline, found)
+        if marks is None:
+            continue
+        edges = marks.edges
+        start, end, alike = _on_device(timeline, marks)
+        if (end > start).all():
+            steady = _find_steady(timeline, start, end)
+            steady[0] &= alike or len(steady) < FEW
+            disturbed = _find_disturbed(timeline, edges[:-1], edges[1:])
+            if disturbed is not None and (steady & ~disturbed).any():
+                steady &= ~disturbed
+            host = None if marks.device else (edges[:-1], edges[1:])
+            known = marks.labels, steady, marks.found_by, marks.confidence
+            return _with_end(timeline, StepWindows(start, end, *known, host, disturbed))
     low, high = _recording_extent(timeline)
-    whole = np.array([low]), np.array([max(high, low + 1)])
-    return StepWindows(*whole, ("whole recording",), np.array([True]), None, 0.0)
+    window = np.array([low]), np.array([max(high, low + 1)])
+    return StepWindows(*window, ("whole recording",), np.array([True]), None, 0.0)
 
 
 def _with_end(timeline: Timeline, steps: StepWindows) -> StepWindows:
-    """What a watched process waited after its last step, as a window that is never steady."""
+    """Append the wait after the last step as a window that is never steady."""
     rows = _rows_matching(timeline, Role.AFTER)
     if not len(rows):
         return steps
@@ -141,8 +121,7 @@ def _with_end(timeline: Timeline, steps: StepWindows) -> StepWindows:
     )
 
 
-def _rows_matching(timeline: Timeline, role: Role) -> NDArray[np.int64]:
-    """Annotations that play a role."""
+def _rows_matching(timeline: Timeline, role: Role) -> I64:
     rows = timeline.rows_of(role)
     return rows[timeline.host.kind[rows] == HostKind.ANNOTATION]
 
@@ -159,9 +138,8 @@ def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
 
 
 def _framework_marks(timeline: Timeline) -> _StepMarks | None:
-    return _from_starts(
-        timeline, _rows_matching(timeline, Role.TRAINING_STEP), "framework annotation", 0.9
-    )
+    rows = _rows_matching(timeline, Role.TRAINING_STEP)
+    return _from_starts(timeline, rows, "framework annotation", 0.9)
 
 
 def _optimizer_marks(timeline: Timeline) -> _StepMarks | None:
@@ -173,7 +151,8 @@ def _optimizer_marks(timeline: Timeline) -> _StepMarks | None:
     cycle = _per_step(rows, host.name[rows])
     ends = host.end[rows][cycle - 1 :: cycle]
     edges = np.unique(np.concatenate([[low], ends]))
-    watched = timeline.source.format == "probe"  # all of the process: what follows is no step
+    # a watched run covers the whole process, so that nothing after the last step is a step
+    watched = timeline.source.format == "probe"
     if not watched and len(edges) > 2 and high - edges[-1] > 0.5 * np.median(np.diff(edges)):
         edges = np.append(edges, high)
     return _labelled_marks(edges, "optimizer", 0.85)
@@ -190,7 +169,6 @@ def _by_hand(timeline: Timeline) -> _StepMarks | None:
 
 
 def _backward_marks(timeline: Timeline) -> _StepMarks | None:
-    """Backward passes of a watched process whose optimizer is not seen."""
     host = timeline.host
     rows = timeline.rows_of(Role.BACKWARD)
     if len(rows) < 3:
@@ -205,8 +183,7 @@ def _loader_marks(timeline: Timeline) -> _StepMarks | None:
 
 
 def _repetition_marks(timeline: Timeline) -> _StepMarks | None:
-    """The kernel sequence repeats as a whole, and what repeats holds an optimizer or an input
-    copy: layers of one model repeat too, and are not steps."""
+    """Repetitions of the kernel sequence with an update; repeated layers are no steps."""
     device = timeline.device
     kernels = device.take_rows(device.kind == DeviceKind.KERNEL)
     if len(kernels) < 12:
@@ -228,9 +205,8 @@ def _repetition_marks(timeline: Timeline) -> _StepMarks | None:
     return replace(marks, device=True)
 
 
-def _per_step(rows: NDArray[np.int64], names: NDArray[np.int32]) -> int:
-    """How many optimizer calls make one step: several optimizers take turns. It is the period
-    with which their names repeat best, the shortest of equals."""
+def _per_step(rows: I64, names: NDArray[np.int32]) -> int:
+    """Optimizer calls per step: the shortest period with which their names repeat best."""
     order = names[np.argsort(rows, kind="stable")]
     periods = range(1, min(MOST_TURNS, len(order) // 2) + 1)
     fits = [float(np.mean(order[p:] == order[:-p])) for p in periods]
@@ -239,7 +215,7 @@ def _per_step(rows: NDArray[np.int64], names: NDArray[np.int32]) -> int:
 
 
 def _from_starts(
-    timeline: Timeline, rows: NDArray[np.int64], found_by: str, confidence: float
+    timeline: Timeline, rows: I64, found_by: str, confidence: float
 ) -> _StepMarks | None:
     if not len(rows):
         return None
@@ -254,8 +230,7 @@ def _labelled_marks(edges: I64, found_by: str, confidence: float) -> _StepMarks:
 
 
 def _on_device(timeline: Timeline, marks: _StepMarks) -> tuple[I64, I64, bool]:
-    """Windows that follow the device: a step ends when its last launched work has ended. And
-    whether the first one is like the others."""
+    """Windows that follow the device, and whether the first one is like the others."""
     device = timeline.device
     edges = marks.edges
     if marks.device:
@@ -270,14 +245,12 @@ def _on_device(timeline: Timeline, marks: _StepMarks) -> tuple[I64, I64, bool]:
     elif len(device):
         ends[-1] = max(ends[-1], int(device.end.max()))
     ends = np.maximum.accumulate(ends)
-    begin, whole = _first_step_begin(timeline, launched, int(edges[0]), int(ends[0]))
-    return np.concatenate([[begin], ends[:-1]]), ends, whole
+    begin, is_like_others = _first_step_begin(timeline, launched, int(edges[0]), int(ends[0]))
+    return np.concatenate([[begin], ends[:-1]]), ends, is_like_others
 
 
 def _first_step_begin(timeline: Timeline, launched: I64, low: int, high: int) -> tuple[int, bool]:
-    """When the device comes to the first step, which the host begins at ``low`` and the device ends
-    at ``high``: after all that it was given before, whether the recording holds that or not. And
-    whether that step is like the others."""
+    """When the device reaches the first step, and whether that step is like the others."""
     before = (launched >= 0) & (launched < low)
     if before.any():
         return max(low, min(int(timeline.device.end[before].max()), high - 1)), True
@@ -288,19 +261,18 @@ def _first_step_begin(timeline: Timeline, launched: I64, low: int, high: int) ->
 
 
 def _launch_times(timeline: Timeline) -> I64:
-    """When the host launched each device event; -1 where the recording does not tell."""
     linked = link_launches(timeline)
     if not linked.has_launch.any():
         return np.full(len(timeline.device), -1, dtype=np.int64)
     return np.where(linked.has_launch, timeline.host.start[np.maximum(linked.call, 0)], -1)
 
 
-def _find_steady(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
-    """Leading steps much longer than the rest, and a stunted last one, are left out."""
+def _find_steady(timeline: Timeline, start: I64, end: I64) -> Mask:
     length = (end - start).astype(np.float64)
     steady = np.ones(len(length), dtype=bool)
     if len(length) == 2 and length.max() > 3 * length.min():
-        empty = _work_counts(timeline, start, end).min() == 0
+        begins = timeline.device.start
+        empty = (np.searchsorted(begins, end) - np.searchsorted(begins, start)).min() == 0
         steady[int(np.argmin(length) if empty else np.argmax(length))] = False
     if len(length) < 3:
         return steady
@@ -313,20 +285,17 @@ def _find_steady(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
     return steady & ~_find_frayed(timeline, start, end)
 
 
-def _find_disturbed(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_] | None:
-    """Steps that overlap with a window in which measuring itself slowed the process."""
+def _find_disturbed(timeline: Timeline, start: I64, end: I64) -> Mask | None:
     if not timeline.disturbed:
         return None
-    found = np.zeros(len(start), dtype=bool)
+    disturbed = np.zeros(len(start), dtype=bool)
     for begin, until in timeline.disturbed:
-        found |= (start < until) & (end > begin)
-    return found
+        disturbed |= (start < until) & (end > begin)
+    return disturbed
 
 
-def _find_frayed(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
-    """A first or last step that is long only because the recording begins or ends in it: before
-    its first device event the device still works on what was launched earlier, after the last
-    one the profiler closes its books."""
+def _find_frayed(timeline: Timeline, start: I64, end: I64) -> Mask:
+    """A first or last step that is long only because the recording begins or ends in it."""
     frayed = np.zeros(len(start), dtype=bool)
     if not len(timeline.device):
         return frayed
@@ -340,11 +309,6 @@ def _find_frayed(timeline: Timeline, start: I64, end: I64) -> NDArray[np.bool_]:
     return frayed
 
 
-def _work_counts(timeline: Timeline, start: I64, end: I64) -> NDArray[np.int64]:
-    begins = timeline.device.start
-    return np.searchsorted(begins, end) - np.searchsorted(begins, start)
-
-
 def _host_extent(timeline: Timeline) -> tuple[int, int]:
     host = timeline.host
     useful = host.kind != HostKind.PYTHON
@@ -355,15 +319,13 @@ def _host_extent(timeline: Timeline) -> tuple[int, int]:
 
 
 def _recording_extent(timeline: Timeline) -> tuple[int, int]:
-    """From the first work to the last end, ns. The host's own frames (a ``main`` that spans
-    everything) do not stretch it where the device tells; what looks at a watched process show is
-    no such frame."""
+    """From the first work to the last end, ns, by device events if there are any."""
     device, host = timeline.device, timeline.host
     if len(device):
         launched = _launch_times(timeline)
         first = int(device.start.min())
-        told = launched[launched >= 0]
-        return (min(first, int(told.min())) if len(told) else first), int(device.end.max())
+        known = launched[launched >= 0]
+        return (min(first, int(known.min())) if len(known) else first), int(device.end.max())
     if not len(host):
         return 0, 1
     sampled = timeline.looks is not None

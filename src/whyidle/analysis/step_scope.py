@@ -1,9 +1,6 @@
-"""One rank's recording, its steps, and how the time in *scope* is spent: what every other analysis
-of it starts from.
-
-Shares are of the step, over those in scope: the steady ones, or the whole recording where it
-is hardly more than a cold start, or mostly a wait after the last step.
-"""
+"""One rank's recording, its steps, and the use of the time in *scope*, the basis of all other
+analysis. Shares are of the steps in scope: the steady ones, or the whole recording if it is mostly
+a cold start or a wait after the last step."""
 
 from __future__ import annotations
 
@@ -14,36 +11,34 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.burst_choice import undo_recording_cost
-from whyidle.analysis.codes import used_codes
 from whyidle.analysis.host_activity import HostActivity
 from whyidle.analysis.idle_gaps import Gaps, Launches, idle_gaps, link_launches
+from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.nesting import Nesting
-from whyidle.analysis.source_places import SourcePlaces
+from whyidle.analysis.source_lines import SourcePlaces
 from whyidle.analysis.step_detection import AFTER, StepWindows, find_steps
-from whyidle.analysis.telemetry_window import TelemetryWindow, outside_of
+from whyidle.analysis.telemetry_window import TelemetryWindow, telemetry_of
 from whyidle.analysis.time_partition import Partition, partition_time
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 COLD_SHARE = 0.5
-"""when warm-up takes more than this share of the recording, the cold start is the story"""
+"""with more of the recording in warm-up, the cold start is the subject"""
 LEAST_STEADY = 6
-"""steady steps from which on a slow start is left out of all shares: as many as the verdict of a
-watched run needs, as the shortest and the longest of six hold the median of all with 97 %"""
+"""steady steps from which a slow start is left out of all shares, as many as the verdict of a
+watched run needs: the shortest and the longest of six hold the median of all with 97 %"""
 HABIT = 3
-"""steps that compile again from which on that is a habit: a function is compiled once more for
-evaluation, or for a last odd batch"""
+"""steps with recompilation from which it is a habit rather than one for evaluation"""
 PATIENCE_NS = 20_000_000_000
-"""a start-up shorter than this is no story where the steps after it have one of their own"""
+"""a shorter start-up is not the subject if the steps after it have causes of their own"""
 SLOW_SHARE = 0.20
-"""steps that do not compute for this share of their time are a story"""
+"""steps that do not compute for this share of their time have causes of their own"""
 DEVICE_SHARE = 0.02
 """a device with a smaller share of the process's kernels is not one that it computes on"""
 
@@ -57,7 +52,7 @@ class StepScope:
 
     @cached_property
     def steps(self) -> StepWindows:
-        """Step windows and which are steady."""
+        """Step windows, and which are steady."""
         return find_steps(self.timeline)
 
     @cached_property
@@ -67,7 +62,7 @@ class StepScope:
 
     @cached_property
     def host(self) -> HostActivity:
-        """What the launching threads were doing."""
+        """Activity of the launching threads."""
         return HostActivity(self.timeline, self.launches)
 
     @cached_property
@@ -80,20 +75,20 @@ class StepScope:
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
-        """One partition per device: one process may compute on several."""
+        """One partition per device, as one process may compute on several."""
         if len(self.devices) < 2:
             return (partition_time(self.timeline, self.steps, self.launches, self.host),)
         return tuple(self._on_device(number) for number in self.devices)
 
     def _on_device(self, number: int) -> Partition:
-        mine = self.timeline.device.device == number
-        alone = replace(self.timeline, device=self.timeline.device.take_rows(mine))
-        linked = Launches(self.launches.call[mine], self.launches.delay[mine])
-        return partition_time(alone, self.steps, linked)
+        events = self.timeline.device.device == number
+        timeline = replace(self.timeline, device=self.timeline.device.take_rows(events))
+        linked = Launches(self.launches.call[events], self.launches.delay[events])
+        return partition_time(timeline, self.steps, linked)
 
     @property
     def partition(self) -> Partition:
-        """Every moment of the window, given to one reason, on the busiest device."""
+        """The partition of the window into reasons on the busiest device."""
         return self.partitions[0]
 
     @cached_property
@@ -108,13 +103,12 @@ class StepScope:
 
     @property
     def device_noun(self) -> str:
-        """What to call the device in a sentence."""
+        """Noun for the device in sentences."""
         return {"cpu": "CPU", "tpu": "TPU", "other": "device"}.get(self.timeline.info.kind, "GPU")
 
     @cached_property
     def warm_up(self) -> Intervals:
-        """The slow steps at the start. None of a burst: a long first step of it is not the run's
-        first."""
+        """The slow steps at the start; none of a burst, whose first step is not the run's first."""
         first = len(self.warm_up_s)
         return union_of(self.steps.start[:first], self.steps.end[:first])
 
@@ -126,16 +120,14 @@ class StepScope:
 
     @cached_property
     def slow_start(self) -> bool:
-        """Whether the slow steps at the start took most of what was recorded."""
+        """Whether the slow steps at the start took most of the recording."""
         length = self.steps.end - self.steps.start
         return bool(self.warm_up.total > COLD_SHARE * length.sum())
 
     @cached_property
     def cold_start(self) -> bool:
-        """Whether all of the recording is judged because it is hardly more than a cold start: too
-        few steady steps follow. A process that took most of its life to come to its first step is
-        judged whole, too, unless its steps have a story of their own; so are slow steps that do
-        not happen once, as the model is compiled again in each."""
+        """Whether the whole recording is in scope because too few steady steps follow a cold start,
+        or because of a long start-up or repeated compilation."""
         if not self.slow_start:
             return False
         startup = self.partition.parts["startup"].total
@@ -145,15 +137,14 @@ class StepScope:
 
     @property
     def _compiled_again(self) -> bool:
-        """Whether several of the slow steps at the start compile what was compiled before."""
+        """Whether several of the slow first steps compile what was compiled before."""
         starts = self.timeline.host.start[self.timeline.rows_of(Role.RECOMPILE)]
         starts = starts[self.warm_up.contains_times(starts)]
         return len(np.unique(np.searchsorted(self.steps.start, starts, side="right"))) >= HABIT
 
     @cached_property
     def _slow_steps(self) -> bool:
-        """Whether the device waits for long in the steady steps. Where the CPU is the device,
-        its own dispatching of operators is no waiting."""
+        """Whether the device waits long in the steady steps, other than for operator dispatch."""
         steady = union_of(self.steps.start[self.steps.steady], self.steps.end[self.steps.steady])
         work = {"launch"} if self.on_cpu else set()
         waits = [
@@ -165,7 +156,7 @@ class StepScope:
 
     @property
     def has_no_steps(self) -> bool:
-        """Whether this is a watched command of which no step is known."""
+        """Whether this is a watched command without known steps."""
         return self.timeline.stepless is not None
 
     @cached_property
@@ -175,10 +166,10 @@ class StepScope:
         return self.steps.labels[-1] == AFTER and bool(length[-1] > COLD_SHARE * length.sum())
 
     @cached_property
-    def steps_in_scope(self) -> NDArray[np.bool_]:
+    def steps_in_scope(self) -> Mask:
         """The steps in scope."""
-        whole = self.cold_start or self.left_idle
-        return np.ones(len(self.steps), bool) if whole else self.steps.steady
+        all_steps = self.cold_start or self.left_idle
+        return np.ones(len(self.steps), bool) if all_steps else self.steps.steady
 
     @cached_property
     def scope(self) -> Intervals:
@@ -187,14 +178,14 @@ class StepScope:
 
     @cached_property
     def host_scope(self) -> Intervals:
-        """The same steps as the host passed them: it may have run ahead of the device."""
+        """The same steps on the host, which may run ahead of the device."""
         start, end = (edges[self.steps_in_scope] for edges in self.steps.on_host)
         return union_of(start, end)
 
     @cached_property
     def telemetry(self) -> TelemetryWindow | None:
-        """What was read from outside the process during the steps in scope."""
-        return outside_of(self.timeline, self.scope)
+        """Telemetry of the steps in scope."""
+        return telemetry_of(self.timeline, self.scope)
 
     @property
     def scope_s(self) -> float:
@@ -203,7 +194,7 @@ class StepScope:
 
     @property
     def step_count(self) -> int:
-        """Steps in scope; 1 where no boundary was found."""
+        """Steps in scope; 1 if no boundary was found."""
         return int(self.steps_in_scope.sum())
 
     @property
@@ -213,23 +204,14 @@ class StepScope:
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Share of every reason in scope; they sum to 1. Of a burst on a device they are those of
-        its steps without a recording."""
-        total = max(self.scope.total, 1)
-        start, end = self.scope.start, self.scope.end
-        shares = {
-            reason: float(
-                np.mean(
-                    [
-                        p.parts[reason].length_inside(start, end).sum() / total
-                        for p in self.partitions
-                    ]
-                )
-            )
-            for reason in REASONS
-        }
-        told = self.timeline.burst if len(self.timeline.device) else None
-        return undo_recording_cost(shares, self.step_s, told) if told else shares
+        """Share of every reason in scope, without a burst's recording cost; they sum to 1."""
+        start, end, total = self.scope.start, self.scope.end, max(self.scope.total, 1)
+        shares = {}
+        for reason in REASONS:
+            lengths = [p.parts[reason].length_inside(start, end).sum() for p in self.partitions]
+            shares[reason] = float(np.mean(np.array(lengths) / total))
+        context = self.timeline.burst if len(self.timeline.device) else None
+        return undo_recording_cost(shares, self.step_s, context) if context else shares
 
     @cached_property
     def attribution(self) -> dict[str, float]:
@@ -240,10 +222,13 @@ class StepScope:
         }
 
     def per_step(self) -> list[dict[str, float]]:
-        """Bucket shares of each step in scope."""
+        """Return the bucket shares of each step in scope."""
         start, end = self.steps.start[self.steps_in_scope], self.steps.end[self.steps_in_scope]
-        each = [partition.reason_shares(start, end) for partition in self.partitions]
-        mean = {reason: np.mean([shares[reason] for shares in each], axis=0) for reason in REASONS}
+        partition_shares = [partition.reason_shares(start, end) for partition in self.partitions]
+        mean = {
+            reason: np.mean([shares[reason] for shares in partition_shares], axis=0)
+            for reason in REASONS
+        }
         return [
             {
                 bucket: float(sum(mean[r][i] for r in REASONS if bucket_of(r) == bucket))
@@ -253,22 +238,19 @@ class StepScope:
         ]
 
     def bucket_share(self, name: str) -> float:
-        """The share of a bucket or a reason."""
+        """Return the share of a bucket or a reason."""
         return self.attribution[name] if name in self.attribution else self.reasons[name]
 
     def time_of(self, *names: str) -> Intervals:
-        """The time in scope given to some buckets or reasons."""
-        parts = [
-            part
-            for reason, part in self.partition.parts.items()
-            if reason in names or bucket_of(reason) in names
-        ]
+        """Return the time in scope with some buckets or reasons."""
+        wanted = [r for r in self.partition.parts if r in names or bucket_of(r) in names]
+        parts = [self.partition.parts[reason] for reason in wanted]
         starts = np.concatenate([part.start for part in parts])
         ends = np.concatenate([part.end for part in parts])
         return union_of(starts, ends) & self.scope
 
     def share_of(self, intervals: Intervals) -> float:
-        """Any set of time as share of the scope (0-1)."""
+        """Return a set of time as share of the scope (0-1)."""
         return (intervals & self.scope).total / max(self.scope.total, 1)
 
     @cached_property
@@ -280,8 +262,6 @@ class StepScope:
     def busy_ratio(self) -> float | None:
         """Share of the scope with any device activity; None without device events."""
         return 1.0 - self.share_of(self.idle) if len(self.timeline.device) else None
-
-    # -- device work ------------------------------------------------------------------------
 
     @cached_property
     def device_rows(self) -> I64:
@@ -305,19 +285,17 @@ class StepScope:
         return self.timeline.device
 
     def durations_s(self, rows: I64) -> F64:
-        """Length of device events, s."""
+        """Return the length of device events, s."""
         return (self.device.end[rows] - self.device.start[rows]) / 1e9
 
-    # -- host -------------------------------------------------------------------------------
-
     def rows_of(self, role: Role) -> I64:
-        """Host events in scope that play a role."""
+        """Return the host events in scope with a role."""
         rows = self.timeline.rows_of(role)
         return rows[self.host_scope.contains_times(self.timeline.host.start[rows])]
 
     @cached_property
     def places(self) -> SourcePlaces:
-        """Finds file, line and function of host events."""
+        """Locates host events: file, line and function."""
         return SourcePlaces(self.timeline, self.rank)
 
     @cached_property
@@ -327,6 +305,6 @@ class StepScope:
         rows = np.flatnonzero(host.kind == HostKind.OP)
         threads = {}
         for thread in used_codes(host.thread[rows]):
-            mine = rows[host.thread[rows] == thread]
-            threads[int(thread)] = mine, Nesting.nest_events(host.start[mine], host.end[mine])
+            own = rows[host.thread[rows] == thread]
+            threads[int(thread)] = own, Nesting.nest_events(host.start[own], host.end[own])
         return rows, threads

@@ -1,33 +1,27 @@
-"""How long a training thread stood still where nothing made it wait.
-
-The probe reads at each exchange of gradients how long the thread ran and waited for a core until
-then, and takes for the exchange what it slept in the backward pass. What it slept besides, outside
-of backward passes, is for a loader, a file, a lock, or because somebody had stopped its process.
-"""
+"""Sleep of a training thread without a known reason. At each gradient exchange the probe reads how
+long the thread ran and waited for a core, and counts its sleep in the backward pass for the
+exchange. Sleep outside backward passes is for a loader, a file, a lock, or because its process was
+stopped."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import F64
 from whyidle.analysis.step_scope import StepScope
 from whyidle.model.roles import Role
 from whyidle.model.timeline import CpuPace
 
-F64 = NDArray[np.float64]
-
 WAITS = ("loader", "preprocess", "checkpoint", "evaluation", "logging")
-"""calls that make a thread sleep; looks that find it asleep elsewhere may have met a stopped one"""
+"""calls that make a thread sleep; samples that find it asleep elsewhere may show a stop"""
 LEAST = 8
-"""with fewer rounds nothing can be said"""
+"""least rounds"""
 
 
 class UnexplainedSleep(NamedTuple):
-    """Share (0-1) of the time outside of exchanging backward passes and of known waits that the
-    thread slept, between ends that are two standard errors of its mean over rounds apart from it.
-    """
+    """Share (0-1) of the otherwise explained time that the thread slept, and its error."""
 
     low: float
     share: float
@@ -35,21 +29,22 @@ class UnexplainedSleep(NamedTuple):
 
 
 def find_unexplained_sleep(facts: StepScope) -> UnexplainedSleep | None:
-    """None where too few rounds from exchange to exchange were recorded."""
+    """Return the thread's unexplained sleep; None with too few recorded rounds."""
     pace = facts.timeline.pace
     if pace is None or len(pace.time) <= LEAST:
         return None
-    slept, whole = _sleep_by_round(facts, pace)
-    if len(slept) < LEAST or whole.sum() <= 0:
+    slept, total = _sleep_by_round(facts, pace)
+    if len(slept) < LEAST or total.sum() <= 0:
         return None
-    share = float(slept.sum() / whole.sum())
-    error = 2.0 * float(slept.std()) / len(slept) ** 0.5 / float(whole.mean())
-    low, share, high = (min(max(each, 0.0), 1.0) for each in (share - error, share, share + error))
+    share = float(slept.sum() / total.sum())
+    error = 2.0 * float(slept.std()) / len(slept) ** 0.5 / float(total.mean())
+    low, share, high = (
+        min(max(value, 0.0), 1.0) for value in (share - error, share, share + error)
+    )
     return UnexplainedSleep(low, share, high)
 
 
 def _sleep_by_round(facts: StepScope, pace: CpuPace) -> tuple[F64, F64]:
-    """Of each round in scope: what was slept, and of how much, ns."""
     host, end = facts.timeline.host, pace.time
     calls = facts.timeline.rows_of(Role.COLLECTIVE_FLIGHT)
     calls = calls[np.argsort(host.end[calls])]
@@ -65,5 +60,5 @@ def _sleep_by_round(facts: StepScope, pace: CpuPace) -> tuple[F64, F64]:
     waited = facts.time_of(*WAITS).length_inside(end[:-1], begin[1:])
     awake = np.diff(pace.ran) + np.diff(pace.queued) + (host.end - host.start)[row][1:]
     slept = np.maximum(np.diff(end) - awake - waited, 0)
-    whole = begin[1:] - end[:-1] - waited
-    return slept[known].astype(np.float64), whole[known].astype(np.float64)
+    total = begin[1:] - end[:-1] - waited
+    return slept[known].astype(np.float64), total[known].astype(np.float64)

@@ -1,7 +1,5 @@
-"""Batches that loader workers make: what one costs there, and what is made again in every epoch.
-
-Costs are means over the batches made in scope, in seconds; shares are 0-1.
-"""
+"""Batches from loader workers: their costs, and what is repeated in every epoch. Costs are means
+over the batches in scope, in seconds; shares are 0-1."""
 
 from __future__ import annotations
 
@@ -12,21 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.cpu_affinity import cores_for_loading
 from whyidle.analysis.prefetch_model import AHEAD, epoch_starts
-from whyidle.analysis.repeated_reads import from_storage, made_again, second_epoch_start
+from whyidle.analysis.repeated_reads import count_repeats, second_epoch_start, storage_share
 from whyidle.analysis.step_scope import StepScope
 from whyidle.model.process_facts import LoaderFacts
 
 MOSTLY = 0.5
-"""a part that holds at least this share of a batch's cost is what the batch waits for"""
+"""least share of a batch's cost for a part to be what the batch waits for"""
 FEW_BATCHES = 4
 LEAST_SAMPLES = 8
-"""the chance that a coin-flip augmentation leaves so many samples alike twice is 0.4 %"""
+"""a coin-flip augmentation leaves this many samples alike twice with a chance of 0.4 %"""
 
 
 class WorkerBatches:
-    """The batches that the loader workers of one rank made, as far as they were seen."""
+    """The recorded batches of one rank's loader workers."""
 
     def __init__(self, facts: StepScope) -> None:
         self.facts = facts
@@ -34,7 +33,7 @@ class WorkerBatches:
 
     @cached_property
     def batches_made(self) -> NDArray[Any]:
-        """Batches made by workers in scope; all, where the scope holds hardly any."""
+        """Batches that workers prepared in scope; all, if the scope holds too few."""
         rows = self.loading.batches
         rows = rows[rows["worker"] >= 0]
         inside = rows[self.facts.scope.contains_times(rows["end"])]
@@ -49,45 +48,41 @@ class WorkerBatches:
     @cached_property
     def loader(self) -> LoaderFacts:
         """The loader with workers that gives most batches."""
-        several = [one for one in self.loading.loaders if one.workers]
-        if len(several) > 1 and len(self.batches_taken):
+        loaders = [loader for loader in self.loading.loaders if loader.workers]
+        if len(loaders) > 1 and len(self.batches_taken):
             number = Counter(self.batches_taken["iterator"].tolist()).most_common(1)[0][0]
             if 0 < number <= len(self.loading.iterators):
                 return self.loading.loaders[self.loading.iterators[number - 1].loader]
-        return several[0] if several else LoaderFacts()
+        return loaders[0] if loaders else LoaderFacts()
 
     @property
     def is_known(self) -> bool:
-        """Whether enough batches of workers were seen to say anything."""
-        return (
-            len(self.batches_made) >= FEW_BATCHES
-            and bool(self.count)
-            and len(self.batches_taken) > 0
-        )
+        """Whether enough batches of workers were recorded."""
+        enough = len(self.batches_made) >= FEW_BATCHES
+        return enough and bool(self.count) and len(self.batches_taken) > 0
 
     @property
     def count(self) -> int:
-        """How many workers the loader has."""
+        """Number of workers of the loader."""
         return self.loader.workers
 
     @property
     def batches_ahead(self) -> int:
-        """Batches that each worker may have ready at most."""
+        """Most batches that each worker may have ready."""
         return self.loader.prefetch or AHEAD
 
     @property
     def depth(self) -> int:
-        """Batches that may be ready at most."""
+        """Most batches that may be ready."""
         return self.count * self.batches_ahead
 
     @property
     def cores(self) -> float:
-        """Cores that the process and its workers may use, once nothing binds them; 1 where not
-        told."""
+        """Cores that the process and its workers may use without restrictions; 1 if unknown."""
         return float(cores_for_loading(self.facts) or 1.0)
 
     def mean_of(self, column: str) -> float:
-        """Mean of a column over the batches made, s (or what the column counts)."""
+        """Return the mean of a column over the batches, s (or what the column counts)."""
         values = self.batches_made[column]
         values = values[values >= 0]
         scale = 1.0 if column in ("chars", "read", "faults", "opens", "samples") else 1e9
@@ -95,78 +90,73 @@ class WorkerBatches:
 
     @cached_property
     def batch_time(self) -> float:
-        """Making a batch, s."""
+        """Time to prepare a batch, s."""
         return float((self.batches_made["end"] - self.batches_made["start"]).mean()) / 1e9
 
     @cached_property
     def usual_batch_time(self) -> float:
-        """Making a batch as most are, s: the first ones of a new worker take longer."""
+        """Median time to prepare a batch, s; the first ones of a new worker take longer."""
         return float(np.median(self.batches_made["end"] - self.batches_made["start"])) / 1e9
 
     @cached_property
     def other_threads_cpu(self) -> float:
-        """CPU of other threads of the worker while a batch is made, s."""
+        """CPU time of the worker's other threads per batch, s."""
         return max(0.0, self.mean_of("process_cpu") - self.mean_of("cpu"))
 
     @cached_property
     def storage_wait(self) -> float:
-        """Neither working nor waiting for a core: waiting for storage, network or sleep, s."""
-        return max(
-            0.0,
-            self.batch_time - self.mean_of("cpu") - self.mean_of("delay") - self.other_threads_cpu,
-        )
+        """Time per batch waiting for storage, network or sleep, s."""
+        busy = self.mean_of("cpu") + self.mean_of("delay") + self.other_threads_cpu
+        return max(0.0, self.batch_time - busy)
 
     @cached_property
     def pickle_time(self) -> float:
-        """Handing a batch over, in the worker, s."""
+        """Hand-off time per batch in the worker, s."""
         return self.mean_of("pickle")
 
     @cached_property
     def unpickle_time(self) -> float:
-        """Handing a batch over, in the training process, s."""
-        return (
-            float(self.batches_taken["unpickle"].mean()) / 1e9 if len(self.batches_taken) else 0.0
-        )
+        """Hand-off time per batch in the training process, s."""
+        taken = self.batches_taken["unpickle"]
+        return float(taken.mean()) / 1e9 if len(taken) else 0.0
 
     @property
     def waits_for_storage(self) -> bool:
-        """Whether batches mostly wait for something that is neither CPU nor core."""
+        """Whether batches mostly wait for something other than CPU or core."""
         return self.storage_wait >= MOSTLY * max(self.batch_time - self.mean_of("delay"), 1e-9)
 
-    # -- from epoch to epoch ----------------------------------------------------------------
-
     @cached_property
-    def _epoch_starts(self) -> NDArray[np.int64]:
-        """When the first batch of each epoch but the first was begun, ns."""
+    def _epoch_starts(self) -> I64:
         rows = self.loading.batches
         begun = np.sort(rows["start"][rows["worker"] >= 0])
         return begun[epoch_starts(begun, np.sort(self.loading.takes["end"]))]
 
     @cached_property
     def later_epoch(self) -> int | None:
-        """When the second epoch that was seen began, ns; None where there was but one."""
-        return second_epoch_start(self._epoch_starts, [one.start for one in self.loading.iterators])
+        """When the second recorded epoch began, ns; None with only one."""
+        return second_epoch_start(
+            self._epoch_starts, [iterator.start for iterator in self.loading.iterators]
+        )
 
     @cached_property
     def repeated_samples(self) -> tuple[int, int]:
-        """Of how many samples the loader made the same again, of how many that it made again."""
-        return made_again(self.loading.rows)
+        """Repeated samples with the same result, and all repeated samples."""
+        return count_repeats(self.loading.rows)
 
     @property
     def same_again(self) -> bool:
-        """Whether the loader makes the same of every sample in every epoch, as far as was seen."""
+        """Whether every repeated sample had the same result."""
         return self.repeated_samples[0] == self.repeated_samples[1] >= LEAST_SAMPLES
 
     @property
     def seldom_again(self) -> bool:
-        """Whether too few samples were made again to tell, and all of them the same."""
+        """Whether too few samples were repeated to decide, and all of them the same."""
         same, again = self.repeated_samples
         return len(self.loading.rows) > 0 and same == again < LEAST_SAMPLES
 
     @cached_property
     def reread_share(self) -> float:
-        """Share of what later epochs read that comes from storage although it was read before; 0
-        with a single epoch, or where storage is not read through this machine."""
+        """Share of later epochs' reads that comes from storage again; 0 with a single epoch."""
         again, rows = self.later_epoch, self.loading.batches
-        made = (rows["worker"] >= 0) & (rows["start"] >= (again or 0))
-        return 0.0 if again is None else from_storage(rows[made])
+        later = (rows["worker"] >= 0) & (rows["start"] >= (again or 0))
+        return 0.0 if again is None else storage_share(rows[later])

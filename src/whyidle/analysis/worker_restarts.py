@@ -1,19 +1,16 @@
-"""When a loader with worker processes starts them, and waits for the old ones to end."""
+"""When a loader starts worker processes and waits for the old ones to end."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
-from whyidle.model.loading import Iterator, Loading
-
-I64 = NDArray[np.int64]
+from whyidle.model.loader_tables import Iterator, Loading
 
 
-def begun_and_ended(loading: Loading) -> Intervals:
-    """From the making of each iterator with new workers to its first batch, and the last call
-    of each iterator before it, which waits for its workers to end."""
+def restart_windows(loading: Loading) -> Intervals:
+    """Return the starts of workers to their first batch, and the waits for their ends."""
     first: dict[int, int] = {}
     last: dict[int, tuple[int, int]] = {}
     for take in loading.takes:
@@ -33,31 +30,28 @@ def begun_and_ended(loading: Loading) -> Intervals:
 
 
 def worker_starts(loading: Loading, scope: Intervals) -> I64:
-    """When iterators with new workers were made during a scope, ns."""
-    made = [iterator.start for iterator in loading.iterators if _has_new_workers(loading, iterator)]
-    times = np.sort(np.array(made, dtype=np.int64))
+    """Return when iterators with new workers were created in scope, ns."""
+    starts = [
+        iterator.start for iterator in loading.iterators if _has_new_workers(loading, iterator)
+    ]
+    times = np.sort(np.array(starts, dtype=np.int64))
     return times[scope.contains_times(times)]
 
 
 def held_up(windows: Intervals, idle: Intervals, made: I64, cost: float, share: float = 0.0) -> int:
-    """For how long the device would stand still less, were no workers to start and end, ns.
+    """Return how much less the device would idle without worker starts and ends, ns. The device
+    loses the host's time per new iterator only beyond the work in its queue, as now.
 
-    What the host would still be held up for each new iterator costs the device only what the work
-    in its queue does not outlast, as it does now.
-
-    Args:
-        windows: of ``begun_and_ended``.
-        idle: when the device waited for a batch.
-        made: ``worker_starts``; the end of the workers before it belongs to each.
-        cost: that a kept worker needs for its first batch, ns.
-        share: of the windows that remains beside, 0 to 1.
+    ``idle`` is when the device waited for a batch, ``cost`` the time that a persistent worker needs
+    for its first batch, ns, ``share`` the remaining share of the windows. Each of ``made`` includes
+    the end of the workers before it.
     """
     group = np.searchsorted(made, windows.start)
     count = len(made) + 1
     length = np.bincount(group, windows.length, count)
-    still = np.bincount(group, idle.length_inside(windows.start, windows.end), count)
-    left = np.append(np.full(len(made), cost), 0.0) + share * length - (length - still)
-    return int((still - np.clip(left, 0.0, still)).sum())
+    idle_ns = np.bincount(group, idle.length_inside(windows.start, windows.end), count)
+    remaining = np.append(np.full(len(made), cost), 0.0) + share * length - (length - idle_ns)
+    return int((idle_ns - np.clip(remaining, 0.0, idle_ns)).sum())
 
 
 def _has_new_workers(loading: Loading, iterator: Iterator) -> bool:

@@ -1,7 +1,5 @@
-"""The step waits for loader workers: how long it does, and would with others, or a deeper queue.
-
-Times are in seconds; shares are of the step (0-1).
-"""
+"""Waits of the step for loader workers, now and predicted for other numbers or a deeper queue.
+Times are in seconds; shares are of the step (0-1)."""
 
 from __future__ import annotations
 
@@ -11,19 +9,18 @@ import numpy as np
 
 from whyidle.analysis.batch_waits import find_batch_waits
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.prefetch_model import QueueWait, in_epochs, simulate_queue
+from whyidle.analysis.prefetch_model import QueueWait, simulate_queue, wait_in_epochs
 from whyidle.analysis.process_stops import ProcessStops, find_stops
 from whyidle.analysis.worker_batches import MOSTLY, WorkerBatches
 from whyidle.analysis.worker_capacity import waiting_workers
-from whyidle.analysis.worker_restarts import begun_and_ended
+from whyidle.analysis.worker_restarts import restart_windows
 from whyidle.model.roles import Role
 
 EXPLAINED = 0.1
-"""share of the waiting that the workers' own figures must account for: on a crowded machine
-everything takes several times as long, in proportion to what it needs"""
+"""least share of the waiting that the workers' own figures explain, on crowded machines, too"""
 
 HARDLY = 1.05
-"""times the shortest step: what more workers would win is worth none"""
+"""steps within this factor of the shortest count as equal"""
 
 
 class WorkerStalls(WorkerBatches):
@@ -32,11 +29,11 @@ class WorkerStalls(WorkerBatches):
     @cached_property
     def restart_time(self) -> Intervals:
         """When new workers started, and those before them ended."""
-        return begun_and_ended(self.loading) & self.facts.scope
+        return restart_windows(self.loading) & self.facts.scope
 
     @cached_property
     def waiting_share(self) -> float:
-        """Share of the step spent waiting for workers, their starts left out."""
+        """Share of the step spent waiting for workers, without their starts."""
         calls = find_batch_waits(self.facts, Role.BATCH_FROM_WORKERS)
         loader = self.facts.time_of("loader") & union_of(calls.start, calls.end)
         return self.facts.share_of(loader - self.restart_time)
@@ -60,52 +57,44 @@ class WorkerStalls(WorkerBatches):
         *,
         worth: float = 1.0,
     ) -> float:
-        """P1: what a step would wait for its batches, s.
+        """P1: return the step's wait for its batches, s.
 
         ``T^(n) - (T - W)`` with ``T^(n) = max(T - W, s / n, (s_cpu + host) / cores)``: each worker
-        makes one batch at a time, and all of them share the cores with the training process. Of
-        those that mostly wait, P2 tells what the ends of epochs cost besides, where the loader says
-        how many batches an epoch has.
-
-        Args:
-            workers: how many.
-            wall: a batch's time in its worker, hand-off included, s; None: as measured.
-            work: a batch's CPU time, s; None: as measured.
-            worth: what each core is worth while all are busy.
+        prepares one batch at a time, and all share the cores with the training process. If they
+        mostly wait, P2 adds the ends of epochs where the batches per epoch are known. A batch takes
+        ``wall`` s in its worker with hand-off and ``work`` s of CPU time (None: as measured);
+        ``worth`` is that of each core while all are busy.
         """
         wall = self.batch_time + self.pickle_time if wall is None else wall
         work = self.mean_of("process_cpu") if work is None else work
         threads = (self.loading.threads or 1) if self.facts.on_cpu else 1
-        left = max(1.0, self.cores * worth)
-        host = self.rest_s * min(float(threads), left)
-        made = self.per_step * wall / max(workers, 1)
-        shared = (self.per_step * work + host) / left
-        return max(0.0, max(made, shared) - self.rest_s, self._epoch_stall(workers, wall))
+        cores = max(1.0, self.cores * worth)
+        host = self.rest_s * min(float(threads), cores)
+        production = self.per_step * wall / max(workers, 1)
+        shared = (self.per_step * work + host) / cores
+        return max(0.0, max(production, shared) - self.rest_s, self._epoch_stall(workers, wall))
 
     def _epoch_stall(self, workers: int, wall: float) -> float:
-        """What a step waits where workers that mostly wait begin anew with every epoch, s."""
         batches = self.loader.batches
         if not batches or not self.waits_for_storage:
             return 0.0
-        costs = (self.batches_made["end"] - self.batches_made["start"])[
-            np.argsort(self.batches_made["start"])
-        ] / 1e9
+        batches_by_start = self.batches_made[np.argsort(self.batches_made["start"])]
+        costs = (batches_by_start["end"] - batches_by_start["start"]) / 1e9
         between = self.rest_s / max(self.per_step, 1e-9)
         longer = wall / max(self.batch_time, 1e-9)
-        waited = in_epochs(
+        waited = wait_in_epochs(
             costs * longer, batches, workers=workers, between=between, ahead=self.batches_ahead
         )
         return self.per_step * waited
 
     def remaining_share(self, stall: float) -> float:
-        """Share of the step still spent waiting when the model's stall shrinks to ``stall``."""
+        """Return the present waiting share scaled to a stall of ``stall`` in the model."""
         now = self.predict_stall(self.count)
         return self.waiting_share * (min(1.0, stall / now) if now > 0.0 else 1.0)
 
     @cached_property
     def best_workers(self) -> int:
-        """The fewest workers with which a step takes hardly longer than with any number: as many as
-        there are cores at most, or, where they only wait, as many as there is memory for."""
+        """The fewest workers with nearly the shortest step, within cores or memory."""
         most = max(self.count, int(np.ceil(self.cores)))
         if self.waits_for_storage:
             most = max(most, waiting_workers(self.facts, self.count))
@@ -114,16 +103,12 @@ class WorkerStalls(WorkerBatches):
         return next(n for n, stall in stalls.items() if stall + self.rest_s <= HARDLY * least)
 
     def simulate_queue(self, depth: int) -> QueueWait:
-        """P2: what batches would be waited for, when at most ``depth`` may be ready or in work.
-        ``waiting`` leaves out the start of new workers, and so does this."""
+        """P2: return the waits for batches with another queue ``depth``."""
         order = np.argsort(self.batches_made["start"], kind="stable")
-        made = (
-            self.batches_made["end"]
-            - self.batches_made["start"]
-            - np.maximum(self.batches_made["delay"], 0)
-        )
+        batches = self.batches_made
+        lengths = batches["end"] - batches["start"] - np.maximum(batches["delay"], 0)
         waited = simulate_queue(
-            made[order] / 1e9 + self.pickle_time,
+            lengths[order] / 1e9 + self.pickle_time,
             np.isin(self.batches_made["start"][order], self._epoch_starts),
             workers=self.count,
             depth=depth,
@@ -133,25 +118,23 @@ class WorkerStalls(WorkerBatches):
 
     @property
     def uncontended_batch_time(self) -> float:
-        """A batch's time in its worker if it never had to wait for a core, s."""
+        """A batch's time in its worker without waits for a core, s."""
         return self.batch_time - self.mean_of("delay") + self.pickle_time
 
     @property
     def is_explained(self) -> bool:
-        """Whether workers with the cores to themselves would be waited for as well; if not, what
-        slows them down is not in the loader."""
+        """Whether workers with the cores to themselves would be waited for as well."""
         stall = self.predict_stall(self.count, self.uncontended_batch_time)
         return stall >= max(EXPLAINED * self.waiting_share * self.facts.step_s, 1e-9)
 
     @cached_property
     def process_stops(self) -> ProcessStops:
-        """How much of the time somebody stopped their processes."""
+        """How much of the time worker processes were stopped."""
         return find_stops(self.facts.telemetry, [w.pid for w in self.loading.workers if w.pid])
 
     @property
     def is_due_to_stops(self) -> bool:
-        """Whether workers that nobody stops would be waited for half as long at most."""
+        """Whether workers without stops would be waited for at most half as long."""
         free = self.batch_time * (1.0 - self.process_stops.share) + self.pickle_time
-        return self.process_stops.share > 0.0 and self.remaining_share(
-            self.predict_stall(self.count, free)
-        ) <= (MOSTLY * self.waiting_share)
+        remaining = self.remaining_share(self.predict_stall(self.count, free))
+        return self.process_stops.share > 0.0 and remaining <= MOSTLY * self.waiting_share

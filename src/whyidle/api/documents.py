@@ -1,4 +1,4 @@
-"""The documents as Python objects that write and display themselves."""
+"""Diagnosis and comparison as Python objects with renderings."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from whyidle.model import comparison, diagnosis
 from whyidle.store.atomic_write import write_atomic
 
 FRAME_HEIGHT_PX = 640
-"""height of the page inside a notebook; it scrolls"""
+"""height of the page in a notebook"""
 
 
 class Diagnosis(diagnosis.Diagnosis, frozen=True, kw_only=True):
-    """Why the device idles: the document ``whyidle/diagnosis/1``, with its renderings.
+    """The diagnosis document ``whyidle/diagnosis/1``.
 
-    ``print(d)`` shows the report of the terminal; in a notebook ``d`` displays the HTML page.
+    ``print(d)`` shows the terminal report; in a notebook ``d`` displays the HTML page.
     """
 
     @classmethod
     def from_document(cls, document: diagnosis.Diagnosis) -> Diagnosis:
-        """The same document as an object of this class."""
+        """Convert a document to this class."""
         return cls(**{name: getattr(document, name) for name in document.__struct_fields__})
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return one self-contained HTML page, and write it to ``path`` if given.
+        """Return a self-contained HTML page, and write it to ``path`` if given.
 
         Raises:
             OutputError: the file cannot be written.
@@ -59,7 +59,6 @@ class Diagnosis(diagnosis.Diagnosis, frozen=True, kw_only=True):
         return terminal.render(self)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own: its styles and its script do not reach the notebook."""
         return (
             f'<iframe srcdoc="{escape(self.to_html())}" sandbox="allow-scripts" '
             f'style="width:100%;height:{FRAME_HEIGHT_PX}px;border:0"></iframe>'
@@ -70,11 +69,11 @@ class Diagnosis(diagnosis.Diagnosis, frozen=True, kw_only=True):
 
 
 class Comparison(comparison.Comparison, frozen=True, kw_only=True):
-    """What changed between two diagnoses: the document ``whyidle/comparison/1``."""
+    """The comparison document ``whyidle/comparison/1``."""
 
     @classmethod
     def from_document(cls, document: comparison.Comparison) -> Comparison:
-        """The same document as an object of this class."""
+        """Convert a document to this class."""
         return cls(**{name: getattr(document, name) for name in document.__struct_fields__})
 
     def __repr__(self) -> str:

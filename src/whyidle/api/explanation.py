@@ -1,4 +1,4 @@
-"""Diagnoses of what was recorded, and comparisons of them."""
+"""Diagnoses and comparisons of recordings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def explain(*paths: str | Path) -> Diagnosis:
     """Diagnose recorded evidence. Nothing is stored.
 
     Args:
-        paths: profiler traces, folders or zips of one job's ranks; or one diagnosis that was
-            written as JSON, or the folder of a stored run.
+        paths: profiler traces, folders or zips of one job's ranks; or one diagnosis written as
+            JSON, or the folder of a stored run.
 
     Raises:
         UsageError: no path was given.
@@ -31,12 +31,12 @@ def explain(*paths: str | Path) -> Diagnosis:
 
 
 def load(name: str | Path = "last", store: str | Path | None = None) -> Diagnosis:
-    """The diagnosis of a stored run.
+    """Load the diagnosis of a stored run.
 
     Args:
-        name: an id as ``whyidle runs`` lists it, or its beginning; ``last``, or ``last~1`` for the
-            one before; or a file that was written as JSON.
-        store: the folder of the store; the default is ``$WHYIDLE_HOME``, else ``.whyidle`` in the
+        name: an id from ``whyidle runs`` or its beginning; ``last``, or ``last~1`` for the run
+            before; or a file written as JSON.
+        store: the folder of the store; the default is ``$WHYIDLE_HOME``, or ``.whyidle`` in the
             working directory.
 
     Raises:
@@ -52,10 +52,10 @@ def compare(
     after: diagnosis.Diagnosis | str | Path,
     store: str | Path | None = None,
 ) -> Comparison:
-    """What changed from one run to another, and whether it is real.
+    """Compare two runs: what changed, and whether the change exceeds the spread.
 
     Args:
-        before: a diagnosis, a path that ``explain`` takes, or the name of a stored run.
+        before: a diagnosis, a path for ``explain``, or the name of a stored run.
         after: the same.
         store: the folder of the store, as for ``load``.
 

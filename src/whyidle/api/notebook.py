@@ -22,8 +22,8 @@ def register_magics(shell: Any) -> None:
 def _run_watched(shell: Any, line: str, cell: str) -> None:
     """Watch this process while the cell runs, then display why its device idled.
 
-    ``%%whyidle [auto|off|look] [NAME]``: when to record every operator of a few steps, and the
-    variable that receives the diagnosis.
+    ``%%whyidle [auto|off|look] [NAME]``: when to record three steps with the framework's profiler,
+    and the variable that receives the diagnosis.
     """
     words = line.split()
     profile: Profile = "auto"
@@ -51,7 +51,7 @@ def _show_diagnosis(shell: Any, watch: Watch, names: list[str], *, failed: bool)
         print(f"whyidle: {error}", file=sys.stderr)
         return
     if diagnosis is None:
-        print("whyidle: not watched here: whyidle run watches, or it is off", file=sys.stderr)
+        print("whyidle: not watched: under whyidle run, or WHYIDLE_DISABLE=1", file=sys.stderr)
         return
     shell.user_ns.update(dict.fromkeys(names, diagnosis))
     if not failed:

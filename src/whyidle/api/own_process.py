@@ -1,4 +1,4 @@
-"""Watching the process that this is called in: a notebook, or a script that runs by itself."""
+"""Watches the current process: a notebook or a script."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from whyidle.store.location import locate_store
 
 Profile = Literal["auto", "off", "look"]
 INTERRUPTED = 130
-"""exit status of what Ctrl-C ended"""
+"""exit status after Ctrl-C"""
 PROBE = "_whyidle_probe"
-"""the name under which the probe is imported"""
+"""module name of the probe"""
 
 
 def watch(store: str | Path | None = None, profile: Profile = "auto") -> Watch:
-    """Watch the own process from the beginning of a ``with`` block to its end.
+    """Watch the current process during a ``with`` block.
 
-    Only this process and the loader workers that it starts in the block are watched; for a job of
-    several ranks use ``whyidle run``. In a process that ``whyidle run`` watches, and where
-    ``WHYIDLE_DISABLE=1`` is set, the block runs and ``w.diagnosis`` is None.
+    Covers this process and the loader workers that it starts in the block; use ``whyidle run`` for
+    several ranks. Under ``whyidle run``, or with ``WHYIDLE_DISABLE=1``, the block runs unwatched
+    and ``w.diagnosis`` is None.
 
     Args:
-        store: the folder of the run store; the default is ``$WHYIDLE_HOME``, else ``.whyidle`` in
-            the working directory.
-        profile: ``auto`` records every operator of a few steps with the framework's profiler once
-            step times are steady, ``off`` never does, and ``look`` does so immediately.
+        store: the folder of the run store; the default is ``$WHYIDLE_HOME``, or ``.whyidle`` in the
+            working directory.
+        profile: when to record three steps with the framework's profiler: ``auto`` when step times
+            are steady, ``look`` immediately, ``off`` never.
 
     Examples:
         >>> with whyidle.watch() as w:
@@ -48,10 +48,8 @@ def watch(store: str | Path | None = None, profile: Profile = "auto") -> Watch:
 
 
 class Watch:
-    """One recording of the own process. ``diagnosis`` is there once it has stopped.
-
-    ``start`` and ``stop`` are for callers that cannot use a ``with`` block, such as callbacks.
-    """
+    """One recording of the current process. ``start`` and ``stop`` are for callers without a
+    ``with`` block, such as callbacks."""
 
     def __init__(self, store: str | Path | None = None, profile: Profile = "auto") -> None:
         self._store = locate_store(store)
@@ -64,10 +62,10 @@ class Watch:
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """Why the device idled; None before the end, and where nothing was watched.
+        """Why the device idled; None before the end, and if nothing was watched.
 
         Raises:
-            InputError: no training step was seen, so there is nothing to diagnose.
+            InputError: there was no training step.
             OutputError: the recording could not be written.
             StoreError: the diagnosis could not be stored.
         """
@@ -77,18 +75,18 @@ class Watch:
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run in the store; None where nothing was watched."""
+        """The id of the stored run; None if nothing was watched."""
         return self._entry.id if self._entry else None
 
     def start(self) -> None:
-        """Begin to record.
+        """Start the recording.
 
         Raises:
-            UsageError: another ``watch`` of this process has not stopped yet.
+            UsageError: another ``watch`` of this process is active.
             StoreError: the run store cannot be written.
         """
         if self._running is not None or _active:
-            raise UsageError("This process is being watched already.", hint="Use one watch.")
+            raise UsageError("This process is already watched.", hint="Stop the other watch first.")
         if os.environ.get("WHYIDLE_RUN") or os.environ.get("WHYIDLE_DISABLE") == "1":
             return
         self._diagnosis = self._error = None
@@ -109,8 +107,8 @@ class Watch:
             self._running = running.pop_all()
 
     def stop(self, status: int = 0) -> None:
-        """End the recording, diagnose and store it. ``status`` is noted as the exit status of what
-        was watched. What goes wrong here is raised by ``diagnosis``, not by the training."""
+        """Stop the recording, diagnose and store it. ``status`` is recorded as the exit status.
+        Errors are raised by ``diagnosis``, not here."""
         if self._running is None or self._entry is None:
             return
         running, self._running = self._running, None
@@ -144,19 +142,15 @@ class Watch:
 
 
 _active: set[Watch] = set()
-"""the watch of this process, while there is one"""
+"""the active watch of this process"""
 
 
 def _own_command() -> list[str]:
-    """What was typed to start this process; empty where it is a notebook or a prompt, which cannot
-    be run again."""
+    """The command of this process; empty for a notebook or a prompt."""
     main = sys.modules.get("__main__")
-    return list(sys.orig_argv) if getattr(main, "__file__", None) and not _in_ipython() else []
-
-
-def _in_ipython() -> bool:
     ipython = sys.modules.get("IPython")
-    return ipython is not None and ipython.get_ipython() is not None
+    prompt = ipython is not None and ipython.get_ipython() is not None
+    return list(sys.orig_argv) if getattr(main, "__file__", None) and not prompt else []
 
 
 def _restore_environment(before: dict[str, str]) -> None:
@@ -168,11 +162,10 @@ def _restore_environment(before: dict[str, str]) -> None:
 
 
 def _start_probe() -> Callable[[], object]:
-    """Install the probe now where the framework is imported already, else upon its import; returns
-    what ends the waiting for that."""
+    """Install the probe now or on the import of the framework; return a function that cancels."""
     spec = importlib.util.spec_from_file_location("_whyidle_boot", BOOT / "sitecustomize.py")
     if spec is None or spec.loader is None:
-        raise UsageError("The probe is missing.", hint="Install whyidle again.")
+        raise UsageError("The probe is missing.", hint="Reinstall whyidle.")
     boot: ModuleType = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(boot)
     detach: Callable[[], object] = boot.attach()

@@ -1,4 +1,4 @@
-"""Pages about causes, made from their declarations: for the terminal and as Markdown."""
+"""Pages about causes, made from their declarations, for the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ def parse_sections(doc: str) -> list[Section]:
 
 
 def join_paragraphs(text: str) -> list[str]:
-    """Paragraphs and list items, joined to one line each; lines of code stay as they are."""
-    found: list[str] = []
-    fresh = True
+    """Join each paragraph and list item to one line; lines of code stay unchanged."""
+    paragraphs: list[str] = []
+    starts_new = True
     for line in inspect.cleandoc(text).splitlines():
         stripped = line.strip()
         if line.startswith(_CODE):
-            found.append(line)
-        elif stripped and (fresh or _ITEM.match(stripped)):
-            found.append(stripped)
+            paragraphs.append(line)
+        elif stripped and (starts_new or _ITEM.match(stripped)):
+            paragraphs.append(stripped)
         elif stripped:
-            found[-1] += f" {stripped}"
-        fresh = not stripped
-    return found
+            paragraphs[-1] += f" {stripped}"
+        starts_new = not stripped
+    return paragraphs
 
 
 def fixes_of_cause(cause: Cause) -> list[Fix]:
     """The fixes for a cause."""
-    return [t for t in catalog.load_fixes().values() if cause.id in t.causes]
+    return [fix for fix in catalog.load_fixes().values() if cause.id in fix.causes]
 
 
 def describe_needs(cause: Cause) -> list[str]:
-    """What evidence a cause needs, and how to get it."""
+    """The signals that a cause needs, and how to record them."""
     return [f"{SIGNALS[need].meaning}: {SIGNALS[need].how}" for need in cause.needs]
 
 
@@ -82,24 +82,24 @@ def cause_markdown(cause: Cause) -> str:
     for section in parse_sections(cause.doc):
         lines += ["", f"## {section.title}", "", *_markdown_block(section.paragraphs)]
     lines += ["", "## Evidence needed", "", *(f"- {need}" for need in describe_needs(cause))]
-    steps = f"{cause.min_steps} step{'s' if cause.min_steps > 1 else ''} at least"
+    steps = f"at least {cause.min_steps} step{'s' if cause.min_steps > 1 else ''}"
     lines += [f"- {steps}", "", "## Fixes", ""]
     for fix in fixes_of_cause(cause):
         text = " ".join(join_paragraphs(fix.doc))
         lines.append(f"- `{fix.id}` ({CONSENTS[fix.consent]}): {_format_code(text)}")
     lines += [] if fixes_of_cause(cause) else ["- none yet"]
-    if told := predictor_legend("\n".join(lines)):
-        lines += ["", f"## {HEADING}", "", *told]
+    if legend := predictor_legend("\n".join(lines)):
+        lines += ["", f"## {HEADING}", "", *legend]
     return "\n".join(lines) + "\n"
 
 
 def catalogue_index() -> str:
-    """The catalogue's front page."""
+    """The index page of the catalogue."""
     lines = [
         "# The causes that whyidle knows",
         "",
-        "One page per root cause, made from its source by `make docs`; `whyidle causes ID` shows",
-        "the same page in a terminal.",
+        "One page per root cause, generated from its source by `make docs`. `whyidle causes ID`",
+        "shows the same page in a terminal.",
     ]
     for family, causes in by_family().items():
         lines += ["", f"## {family}", "", "| cause | what it is | bucket |", "|---|---|---|"]

@@ -1,4 +1,4 @@
-"""What ``fix`` shows while it tries."""
+"""Progress of ``whyidle fix`` on standard error."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from whyidle.model.diagnosis import Diagnosis
 
 EVERY_S = 1.0
-"""a clock that stands still for the length of a trial looks like a program that hangs"""
+"""period of redrawing: a clock that stands still looks like a program that hangs"""
 NAMED = 3
-"""of what will be tried so many are named"""
+"""candidates that are named"""
 
 
 class FixProgress:
-    """The current trial, on standard error: on a terminal one line that is rewritten every second,
-    with the time that is spent; elsewhere a line for each."""
+    """Shows the current stage and the time spent: on a terminal in one line that is rewritten every
+    second, elsewhere with one line per stage."""
 
     def __init__(self, *, quiet: bool, budget_s: float) -> None:
         self._quiet, self._budget_s = quiet, budget_s
@@ -56,7 +56,7 @@ class FixProgress:
         return f"whyidle: [{spent:4.0f} of {self._budget_s:.0f} s] {self._text}"
 
     def show_stage(self, text: str) -> None:
-        """What is being done now."""
+        """Show the current stage."""
         self._text = text
         if self._alive:
             self._draw_line()
@@ -64,29 +64,29 @@ class FixProgress:
             print(self._status_line(), file=sys.stderr, flush=True)
 
     def show_watched_job(self, diagnosis: Diagnosis, ready: Sequence[Candidate]) -> None:
-        """The job has been watched: how it is, and what will be tried."""
-        named = [
-            one.fix
-            + (f" (predicted {format_factor(one.predicted.speedup)}x)" if one.predicted else "")
-            for one in ready[:NAMED]
+        """Print the verdict on the watched job and the candidates."""
+        names = [
+            item.fix
+            + (f" (predicted {format_factor(item.predicted.speedup)}x)" if item.predicted else "")
+            for item in ready[:NAMED]
         ]
         more = [f"{len(ready) - NAMED} more"] if len(ready) > NAMED else []
         first, _, _ = diagnosis.verdict.headline.partition(". ")
-        self._print_lasting(f"{diagnosis.verdict.state}: {first}")
-        self._print_lasting(f"to try: {', '.join([*named, *more])}" if named else "nothing to try")
+        self._print_line(f"{diagnosis.verdict.state}: {first}")
+        self._print_line(f"to try: {', '.join([*names, *more])}" if names else "nothing to try")
 
-    def show_trial_result(self, judgement: TrialResult) -> None:
-        """A trial has ended: a line that stays."""
-        gain, name = judgement.effect, judgement.candidate.fix
-        told = f"{gain.speedup:.2f} times as fast" if gain else ""
-        if gain and judgement.rejection_kind == "untold":  # the middle would be read as a result
+    def show_trial_result(self, result: TrialResult) -> None:
+        """Print the result of a trial."""
+        gain, name = result.effect, result.candidate.fix
+        measured = f"{gain.speedup:.2f} times as fast" if gain else ""
+        if gain and result.rejection_kind == "untold":  # the middle would be read as a result
             ends = f"{format_factor(gain.low)} to {format_factor(gain.high)} times as fast"
-            told = "" if is_uninformative(gain.low, gain.high) else ends
-        why = "" if judgement.kept else judgement.rejection_text
-        text = ", ".join(part for part in (name, told, why) if part)
-        self._print_lasting(f"{'kept' if judgement.kept else 'not kept'}: {text}")
+            measured = "" if is_uninformative(gain.low, gain.high) else ends
+        why = "" if result.kept else result.rejection_text
+        text = ", ".join(part for part in (name, measured, why) if part)
+        self._print_line(f"{'kept' if result.kept else 'not kept'}: {text}")
 
-    def _print_lasting(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         if self._quiet:
             return
         with self._turn:
@@ -95,8 +95,7 @@ class FixProgress:
             sys.stderr.flush()
 
     def _fold_text(self, text: str) -> str:
-        """On a terminal between words; elsewhere as one line, for those who search."""
-        if not self._alive:
+        if not self._alive:  # a file that is searched by line
             return text
         return textwrap.fill(text, _output.output_width() - 1, subsequent_indent=" " * 9)
 

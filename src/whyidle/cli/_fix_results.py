@@ -1,4 +1,4 @@
-"""Where ``fix`` puts what came of it, and what it says."""
+"""Writes and reports the results of ``whyidle fix``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from whyidle.engine.trial.loop.patch_check import PatchCheck
 
 MOST_FILES = 1000
-UNDO = "`enabled = false` in the plan takes a fix back"
+UNDO = "set `enabled = false` in the plan to leave a fix out"
 
 
 class OutputPaths(NamedTuple):
@@ -30,167 +30,152 @@ class OutputPaths(NamedTuple):
 
 
 def choose_outputs(args: argparse.Namespace) -> OutputPaths:
-    """Where they go: what was named, or new files here; nothing is overwritten.
+    """Choose the paths of plan and patch: those of the options, or new files in this folder.
 
     Raises:
-        InputError: a named one exists already, or its folder does not.
+        InputError: a named file exists, or its folder does not.
     """
-    found = []
+    paths = []
     if not os.access(".", os.W_OK) and None in (args.plan, args.patch):
         hint = "whyidle fix --plan PATH --patch PATH ..."
-        raise InputError("Nothing can be written in this folder.", hint=hint)
-    for named, usual in ((args.plan, "plan.toml"), (args.patch, "fix.patch")):
-        if named is None:
-            found.append(_free_path(Path(usual)))
+        raise InputError(
+            "Cannot write the plan and the patch.", why="This folder is read-only.", hint=hint
+        )
+    for path, default in ((args.plan, "plan.toml"), (args.patch, "fix.patch")):
+        if path is None:
+            paths.append(_free_path(Path(default)))
             continue
-        if named.exists():
-            hint = "Name another, or remove it."
-            raise InputError(f"{named} exists already.", why="It is not overwritten.", hint=hint)
-        if not named.absolute().parent.is_dir():
-            raise InputError(f"There is no folder {named.parent}.", hint=f"mkdir -p {named.parent}")
-        found.append(named)
-    return OutputPaths(*found)
+        if path.exists():
+            hint = "Name another file, or remove this one."
+            why = "whyidle does not overwrite it."
+            raise InputError(f"{path} already exists.", why=why, hint=hint)
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"There is no folder {path.parent}.", hint=f"mkdir -p {path.parent}")
+        paths.append(path)
+    return OutputPaths(*paths)
 
 
 def _free_path(path: Path) -> Path:
-    """The first of plan.toml, plan-2.toml, ... that does not exist."""
     numbers = range(2, MOST_FILES)
     names = (path, *(path.with_name(f"{path.stem}-{n}{path.suffix}") for n in numbers))
     return next(name for name in names if not name.exists())
 
 
 class Results(NamedTuple):
-    """What came of it; ``notes`` are of how the trials were kept in."""
+    """The outcome of the trials, the checked patch, and notes on the isolation."""
 
-    found: Optimized
-    handed: PatchCheck | None
+    outcome: Optimized
+    patch_check: PatchCheck | None
     notes: Sequence[str]
 
 
 def report_results(
     args: argparse.Namespace, results: Results, command: Sequence[str], files: OutputPaths
 ) -> None:
-    """Write plan and patch where something was kept, store the diagnoses, and say all of it.
+    """Write the plan and the patch, store the diagnoses and report the results.
 
     Raises:
         InputError: an output could not be written.
     """
     from whyidle.engine.trial.loop.fix_document import make_document
 
-    found, handed, notes = results
-    after = _output.store_diagnosis(args, found.after, named=True) if found.after else None
-    told = make_document(found, after, _hourly_price(args, found))
-    said = [*notes, *_explain_missing_price(args, found), *_by_hand(handed)]
-    told.coverage.notes[:0] = said  # of all notes the first are shown
-    stored = _output.store_diagnosis(args, told, named=True)
-    told = told.with_id(stored) if stored else told
+    outcome, patch_check, notes = results
+    after = _output.store_diagnosis(args, outcome.after, named=True) if outcome.after else None
+    count = _count_gpus(outcome)
+    priced = args.price is not None and count
+    document = make_document(outcome, after, args.price * count if priced else None)
+    new_notes = [*notes, *_patch_notes(patch_check)]
+    if args.price is not None and not count:
+        text = "--price has no effect: it is the price of a GPU per hour, and this job uses no GPU."
+        new_notes.insert(len(notes), text)
+    document.coverage.notes[:0] = new_notes  # the report shows the first notes only
+    stored = _output.store_diagnosis(args, document, named=True)
+    document = document.with_id(stored) if stored else document
     steps = _write_handover(args, results, command, files)
-    steps += _longer_budget_step(args, found, command)
+    steps += _longer_budget_step(args, outcome, command)
     if stored:
-        here = store_option(args.store)
+        option = store_option(args.store)
         if args.html is None:
-            steps.append((f"whyidle report {stored} --html fix.html{here}", "with pictures"))
-        steps += [(f"whyidle compare {stored} {after}{here}", "what changed")] if after else []
-    _output.write_report(args, told, steps)
+            steps.append((f"whyidle report {stored} --html fix.html{option}", "as an HTML page"))
+        if after:
+            steps.append((f"whyidle compare {stored} {after}{option}", "what changed"))
+    _output.write_report(args, document, steps)
 
 
-def _hourly_price(args: argparse.Namespace, found: Optimized) -> float | None:
-    """What an hour of the whole job costs, by its GPUs; None where it has none."""
-    count = _count_gpus(found)
-    return args.price * count if args.price is not None and count else None
-
-
-def _count_gpus(found: Optimized) -> int:
-    """How many the job takes: a watched one tells of its ranks, and not always of devices."""
-    device, run = found.before.device, found.before.run
+def _count_gpus(outcome: Optimized) -> int:
+    device, run = outcome.before.device, outcome.before.run
     return 0 if device.kind == "cpu" else max(device.count, run.ranks, 1)
 
 
-def _explain_missing_price(args: argparse.Namespace, found: Optimized) -> list[str]:
-    """Why a price that was stated is told nothing by."""
-    if args.price is None or _count_gpus(found):
+def _patch_notes(check: PatchCheck | None) -> list[str]:
+    if check is None:
         return []
-    return ["No money is told: --price is what a GPU costs an hour, and this job computes on none."]
-
-
-def _by_hand(handed: PatchCheck | None) -> list[str]:
-    """What the patch could not say, what it says beside, and what came of running it."""
-    if handed is None:
-        return []
-    patch = handed.patch
-    said = [*(f"By hand: {sentence}" for sentence in patch.sentences), *patch.notes, handed.told]
-    return [text if text.endswith(".") else f"{text}." for text in said if text]
+    patch = check.patch
+    notes = [
+        *(f"By hand: {sentence}" for sentence in patch.sentences),
+        *patch.notes,
+        check.explanation,
+    ]
+    return [text if text.endswith(".") else f"{text}." for text in notes if text]
 
 
 def _write_handover(
     args: argparse.Namespace, results: Results, command: Sequence[str], files: OutputPaths
 ) -> list[Step]:
-    """Write the plan and the patch; what to do with them. What cannot be written is told, for by
-    now the work is done."""
     from whyidle.engine.trial.arms import stdin_replay
     from whyidle.engine.trial.loop.fix_document import make_plan
     from whyidle.store.plan_file import text_of
 
-    found, handed, _ = results
-    if not found.kept:
+    outcome, check, _ = results
+    if not outcome.kept:
         return []
     steps = []
-    if path := _write_new_file(args, files.plan, text_of(make_plan(found, command))):
+    if path := _write_new_file(args, files.plan, text_of(make_plan(outcome, command))):
         words = shlex.join(command) + stdin_replay.redirect_words()
         plan_words = shlex.join(["whyidle", "run", "--plan", str(path)])
-        steps.append((f"{plan_words} {words}", f"your job with what was kept; {UNDO}"))
+        steps.append((f"{plan_words} {words}", f"run your job with the kept fixes; {UNDO}"))
     if (
-        handed is not None
-        and handed.good
-        and (path := _write_new_file(args, files.patch, handed.patch.diff))
+        check
+        and check.is_writable
+        and (path := _write_new_file(args, files.patch, check.patch.diff))
     ):
-        root, name = handed.patch.diff_root, str(path.absolute())
-        inside = f" -C {shlex.quote(str(root))}" if root.resolve() != Path.cwd().resolve() else ""
-        instead = "or the same in your own files, without the plan"
-        steps.append((f"git{inside} apply {shlex.quote(name)}", instead))
-        steps.append((f"git{inside} apply -R {shlex.quote(name)}", "takes that back"))
+        root, name = check.patch.diff_root, shlex.quote(str(path.absolute()))
+        folder = f" -C {shlex.quote(str(root))}" if root.resolve() != Path.cwd().resolve() else ""
+        purpose = "or write the same fixes into your source files"
+        steps.append((f"git{folder} apply {name}", purpose))
+        steps.append((f"git{folder} apply -R {name}", "undo the patch"))
     return steps
 
 
 def _longer_budget_step(
-    args: argparse.Namespace, found: Optimized, command: Sequence[str]
+    args: argparse.Namespace, outcome: Optimized, command: Sequence[str]
 ) -> list[Step]:
-    """The command that has the time for what there was none for."""
     from whyidle.engine.trial.arms import stdin_replay
 
-    if found.enough_s is None:
+    if outcome.enough_s is None:
         return []
-    words = ["whyidle", "fix", "--budget", f"{found.enough_s / 60:.0f}m", *_typed_options(args)]
-    again = shlex.join([*words, *command]) + stdin_replay.redirect_words()
-    return [(again, "again, with time for the rest")]
+    words = ["whyidle", "fix", "--budget", f"{outcome.enough_s / 60:.0f}m", *_typed_options(args)]
+    line = shlex.join([*words, *command]) + stdin_replay.redirect_words()
+    return [(line, "try the remaining fixes with a longer budget")]
 
 
 def _typed_options(args: argparse.Namespace) -> list[str]:
-    """The options as they were typed, but for the budget, and for files that must be new and are
-    written by now."""
     typed = iter(args.typed[1 : len(args.typed) - len(args.command)])
-    gone = {
-        "--budget": True,
-        "--plan": _path_exists(args.plan),
-        "--patch": _path_exists(args.patch),
+    dropped = {"--budget"}
+    dropped |= {
+        f"--{name}" for name in ("plan", "patch") if (path := vars(args)[name]) and path.exists()
     }
-    kept = []
+    options = []
     for word in typed:
         name, joined, _ = word.partition("=")
-        if not gone.get(name):
-            kept.append(word)
+        if name not in dropped:
+            options.append(word)
         elif not joined:
             next(typed, None)
-    return kept[:-1] if kept[-1:] == ["--"] else kept
-
-
-def _path_exists(path: Path | None) -> bool:
-    return path is not None and path.exists()
+    return options[:-1] if options[-1:] == ["--"] else options
 
 
 def _write_new_file(args: argparse.Namespace, path: Path, text: str) -> Path | None:
-    """Write a new file, or the next of its name that is free where somebody has made it meanwhile;
-    None where it cannot be written."""
     try:
         with path.open("x", encoding="utf-8", newline="") as file:
             file.write(text)

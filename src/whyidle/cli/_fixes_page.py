@@ -1,11 +1,10 @@
-"""The page of fixes: which ones ``whyidle fix`` applies itself, and which are for people."""
+"""The page of all fixes: those that ``whyidle fix`` applies, and advice."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import sys
-from types import ModuleType
 
 from whyidle import catalog
 from whyidle.cli._cause_pages import CONSENTS
@@ -13,94 +12,66 @@ from whyidle.model.fix import Fix
 from whyidle.model.knobs import ENVIRONMENT
 
 EVERY_VARIABLE = "env.*"
-"""what a form of source text calls them"""
-_HEAD = """# What can be done about it
+"""environment variables, as source forms name them"""
+_HEAD = """# All fixes
 
-Every fix that a diagnosis may name, made from its source by `make docs`. Which one is worth
-something, and how much, is told of each job by the diagnosis; a trial of `whyidle fix` proves it.
-Each declines where it cannot be applied safely, with a sentence that says why. A patch is written
-where the script is plain enough for it.
+This page lists every fix that a diagnosis may propose; `make docs` generates it from the source.
+The diagnosis of a job predicts the gain of each fix, and a trial of `whyidle fix` measures it. A
+fix that cannot be applied safely declines and gives the reason. Fixes marked in the column *patch*
+can also be written into a plain training script.
 """
 _GROUPS = (
-    ("Applied by whyidle", "To the process that runs, the files as they are: in trials, and with "
-     "`whyidle run --plan plan.toml`.", ("none", "rounding")),
-    ("Applied with consent", "The same, where `--allow numerics` or `--allow convergence` says "
-     "that numbers may change.", ("numerics", "convergence")),
-    ("For people", "What only somebody can do who knows the job, or what changes what people see: "
-     "named and foretold, not applied.", ()),
+    ("Applied automatically", "whyidle applies these fixes to the running process and leaves your "
+     "files unchanged: in trials, and with `whyidle run --plan plan.toml`.", ("none", "rounding")),
+    ("Applied with consent", "Applied in the same way, if `--allow numerics` or "
+     "`--allow convergence` permits it.", ("numerics", "convergence")),
+    ("Advice", "These fixes need knowledge of the job, or change what it shows. whyidle predicts "
+     "their gain and does not apply them.", ()),
 )  # fmt: skip
 
 
 def fixes_page() -> str:
-    """Tables of all of them, by who applies them."""
-    left = dict(sorted(catalog.load_fixes().items()))
+    """All fixes as tables, grouped by how they are applied."""
+    remaining = dict(sorted(catalog.load_fixes().items()))
+    forms = {knob for form in catalog.load_source_forms().values() for knob in form.knobs}
     lines = [_HEAD]
-    for title, said, consents in _GROUPS:
-        own = [
-            one
-            for one in left.values()
-            if not consents or (one.consent in consents and _is_automatic(one))
-        ]
-        lines += [f"## {title}", "", said, "", "| fix | what it does | numbers | patch | for |"]
+    for title, intro, consents in _GROUPS:
+        lines += [f"## {title}", "", intro, "", "| fix | what it does | numbers | patch | for |"]
         lines.append("|---|---|---|---|---|")
-        for one in own:
-            del left[one.id]
-            told = (
-                f"`{one.id}`",
-                _docstring_text(one),
-                CONSENTS[one.consent],
-                _has_patch(one),
-                _causes_column(one),
-            )
-            lines.append(f"| {' | '.join(told)} |")
+        for fix in list(remaining.values()):
+            if consents and not (fix.consent in consents and _is_automatic(fix)):
+                continue
+            del remaining[fix.id]
+            title_text = fix.title.rstrip(".").replace("``", "`")
+            causes = ", ".join(f"[`{cause}`](causes/{cause}.md)" for cause in fix.causes)
+            patch = "yes" if _is_automatic(fix) and forms & {*_knob_names(fix)} else ""
+            cells = (f"`{fix.id}`", title_text, CONSENTS[fix.consent], patch, causes)
+            lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def _is_automatic(one: Fix) -> bool:
-    """Whether it is applied to a process: it sets a knob that is not left to people."""
-    knobs = _knob_names(one)
+def _is_automatic(fix: Fix) -> bool:
+    knobs = _knob_names(fix)
     by_hand = bool(knobs) and all(catalog.find_knob(knob).by_people for knob in knobs)
-    return not by_hand and any(map(_sets_knob, ast.walk(ast.parse(_source_text(one)))))
+    return not by_hand and any(map(_sets_knob, ast.walk(ast.parse(_source_text(fix)))))
 
 
 def _sets_knob(node: ast.AST) -> bool:
-    """Whether this is a plan with edits that nobody is asked for: others of the same fix may
-    be left to people."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return False
-    given = {each.arg: each.value for each in node.keywords}
-    automatic = given.get("automatic")
-    left = isinstance(automatic, ast.Constant) and automatic.value is False
-    return node.func.id == "Proposal" and "edits" in given and not left
+    arguments = {keyword.arg: keyword.value for keyword in node.keywords}
+    automatic = arguments.get("automatic")
+    is_advice = isinstance(automatic, ast.Constant) and automatic.value is False
+    return node.func.id == "Proposal" and "edits" in arguments and not is_advice
 
 
-def _source_text(one: Fix) -> str:
-    return inspect.getsource(_module_of(one))
+def _source_text(fix: Fix) -> str:
+    return inspect.getsource(sys.modules[fix.decide.__module__])
 
 
-def _module_of(one: Fix) -> ModuleType:
-    return sys.modules[one.decide.__module__]
-
-
-def _knob_names(one: Fix) -> list[str]:
-    """Those that its file names, as a whole or by what they begin with."""
-    text = _source_text(one)
-    named = [knob for knob in catalog.load_knobs() if f'"{knob}"' in text]
-    begun = [knob for knob in catalog.load_knobs() if f'f"{knob.partition(".")[0]}.{{' in text]
-    return [*named, *begun, *([EVERY_VARIABLE] if f'"{ENVIRONMENT}' in text else [])]
-
-
-def _docstring_text(one: Fix) -> str:
-    return one.title.rstrip(".").replace("``", "`")
-
-
-def _has_patch(one: Fix) -> str:
-    """Whether it can be written into a plain script: patches are of fixes that were applied, and
-    kept."""
-    forms = {knob for form in catalog.load_source_forms().values() for knob in form.knobs}
-    return "yes" if _is_automatic(one) and forms & {*_knob_names(one)} else ""
-
-
-def _causes_column(one: Fix) -> str:
-    return ", ".join(f"[`{cause}`](causes/{cause}.md)" for cause in one.causes)
+def _knob_names(fix: Fix) -> list[str]:
+    text = _source_text(fix)
+    full = [knob for knob in catalog.load_knobs() if f'"{knob}"' in text]
+    family = [knob for knob in catalog.load_knobs() if f'f"{knob.partition(".")[0]}.{{' in text]
+    return [*full, *family, *([EVERY_VARIABLE] if f'"{ENVIRONMENT}' in text else [])]

@@ -1,10 +1,10 @@
-"""A few lines at the bottom of the terminal while a command runs above them.
+"""The live view: a few lines at the bottom of the terminal while a command runs above them.
 
-The command writes to the same terminal, and nothing is put between it and its terminal. So we take
-the terminal's own means, as package managers do: its scrolling region (DECSTBM) ends above our
-lines, and each drawing is one write that saves the cursor, draws, and puts the cursor back. What
-the command prints scrolls above; its progress bars, which move the cursor relatively, stay right.
-See ``docs/decisions/0019-live-view.md`` for what was rejected.
+The command writes directly to its terminal. The live view therefore uses the terminal's scrolling
+region (DECSTBM), as package managers do: the region ends above the view, and each drawing is one
+write that saves the cursor, draws and restores the cursor. The command's output scrolls above, and
+its progress bars, which move the cursor relatively, stay intact. See
+``docs/decisions/0019-live-view.md`` for the alternatives.
 """
 
 from __future__ import annotations
@@ -25,29 +25,24 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.25
 SHARE = 0.004
-"""of a core, for looking and drawing; diagnosing has its own (``engine.live.SHARE``)"""
-LEAST_ROWS, LEAST_COLUMNS = 16, 40
-"""a smaller terminal is the command's alone"""
-MOST_COLUMNS = 200
+"""share of a core for reading and drawing; diagnosing has its own budget"""
+MIN_ROWS, MIN_COLUMNS = 16, 40
+"""a smaller terminal shows no view"""
+MAX_COLUMNS = 200
 JOIN_S = 1.0
 
 
 class Region:
-    """The last rows of a terminal. Every call is one write.
-
-    Args:
-        descriptor: of the terminal.
-        lines: rows to take.
-    """
+    """The last ``lines`` rows of the terminal behind ``descriptor``. Every call is one write."""
 
     def __init__(self, descriptor: int, lines: int) -> None:
         self._descriptor, self._lines = descriptor, lines
         self._size: tuple[int, int] | None = None
 
     def draw_rows(self, rows: Sequence[str], size: tuple[int, int]) -> None:
-        """Show rows; makes room at first, and anew where the terminal's (columns, rows) changed.
+        """Show rows; make room for them first, and after each change of (columns, rows).
 
-        The region is set again each time: a command may have reset the terminal.
+        Sets the region each time, since a command may have reset the terminal.
         """
         begin = ""
         if size != self._size:
@@ -56,27 +51,27 @@ class Region:
             begin = "\x1bD" * self._lines + f"\x1b[{self._lines}A"
             self._size = size
         top = size[1] - self._lines
-        drawn = "".join(f"\x1b[{top + 1 + i};1H\x1b[2K{row}\x1b[0m" for i, row in enumerate(rows))
-        self._write_text(f"{begin}\x1b7\x1b[1;{top}r{drawn}\x1b8")
+        lines = "".join(f"\x1b[{top + 1 + i};1H\x1b[2K{row}\x1b[0m" for i, row in enumerate(rows))
+        self._write_text(f"{begin}\x1b7\x1b[1;{top}r{lines}\x1b8")
 
     def clear_rows(self) -> None:
-        """Give the rows back. May be called at any time, any number of times."""
+        """Return the rows to the command. May be called at any time, any number of times."""
         if self._size is None:
             return
         top = self._size[1] - self._lines
-        gone = "".join(f"\x1b[{top + 1 + i};1H\x1b[2K" for i in range(self._lines))
+        blank = "".join(f"\x1b[{top + 1 + i};1H\x1b[2K" for i in range(self._lines))
         self._size = None
-        self._write_text(f"\x1b7\x1b[r{gone}\x1b8")
+        self._write_text(f"\x1b7\x1b[r{blank}\x1b8")
 
     def _write_text(self, text: str) -> None:
         try:
             os.write(self._descriptor, text.encode("utf-8", "replace"))
         except OSError:
-            self._size = None  # the terminal is gone
+            self._size = None  # the terminal was closed
 
 
 def is_wanted(quiet: bool, off: bool, stream: TextIO | None = None) -> bool:
-    """Whether somebody watches a terminal that can do this."""
+    """Whether standard error is a terminal that can show the live view, and it is not off."""
     out = stream or sys.stderr
     if quiet or off or os.environ.get("TERM", "dumb") in ("dumb", ""):
         return False
@@ -87,7 +82,7 @@ def is_wanted(quiet: bool, off: bool, stream: TextIO | None = None) -> bool:
 
 
 class Live:
-    """Draws on a thread, from the first training step until the end of the command."""
+    """Draws the live view on a thread, from the first training step to the end of the command."""
 
     def __init__(self, recording: Path, monitor: Callable[[], Monitor | None]) -> None:
         self._recording, self._monitor = recording, monitor
@@ -110,7 +105,7 @@ class Live:
         region = Region(self._descriptor, LINES)
         try:
             self._redraw_region(region)
-        except Exception as error:  # a view that fails must not end what it shows
+        except Exception as error:  # a failing view must not end the command
             region.clear_rows()
             print(f"whyidle: no live view: {type(error).__name__}: {error}", file=sys.stderr)
         finally:
@@ -131,16 +126,15 @@ class Live:
                 if size is None:
                     region.clear_rows()
                 continue
-            width = min(size[0], MOST_COLUMNS)
+            width = min(size[0], MAX_COLUMNS)
             region.draw_rows(draw_panel(moment, width=width, colours=self._colours), size)
             period = max(EVERY_S, (time.thread_time() - begin) / SHARE)
 
     def _terminal_size(self) -> tuple[int, int] | None:
-        """Columns and rows; None where there is no room, or where we are in the background."""
         try:
             if os.tcgetpgrp(self._descriptor) != os.getpgrp():
                 return None
             columns, rows = os.get_terminal_size(self._descriptor)
         except OSError:
             return None
-        return (columns, rows) if columns >= LEAST_COLUMNS and rows >= LEAST_ROWS else None
+        return (columns, rows) if columns >= MIN_COLUMNS and rows >= MIN_ROWS else None

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from whyidle.model.diagnosis import Diagnosis, Finding
 
 Step = tuple[str, str]
-TRY = "try the fixes, keep what is faster"
+TRY = "try the fixes and keep those that are faster"
 
 
 def next_steps(
     diagnosis: Diagnosis, paths: Sequence[Path], stored: str | None, store: Path | None = None
 ) -> list[Step]:
-    """After explaining recordings: what to read, look at, and do with the next recording. The
-    commands name the ``store`` that --store named, and the run as ``stored`` has it."""
+    """The commands to continue with after a recording was explained. ``stored`` is the name of the
+    stored run, ``store`` the folder of --store."""
     if stored:
         return _list_steps(diagnosis, f"whyidle report {stored}", stored, store)
-    if not paths:  # watched, and kept nowhere
+    if not paths:  # a watched run that is not stored
         return _list_steps(diagnosis, "", "")[: bool(_serious_findings(diagnosis))]
     return _list_steps(
         diagnosis,
@@ -31,42 +31,40 @@ def next_steps(
 
 
 def after_report(diagnosis: Diagnosis, name: str, store: Path | None = None) -> list[Step]:
-    """After rendering a stored diagnosis."""
+    """The commands to continue with after a stored diagnosis was rendered."""
     return _list_steps(diagnosis, f"whyidle report {shlex.quote(name)}", shlex.quote(name), store)
 
 
 def _list_steps(
-    diagnosis: Diagnosis, again: str, before: str, store: Path | None = None
+    diagnosis: Diagnosis, command: str, before: str, store: Path | None = None
 ) -> list[Step]:
     serious = _serious_findings(diagnosis)
     if diagnosis.saw_nothing and not serious:
-        return [("whyidle doctor", "what can be measured here")]
-    steps = [(f"whyidle causes {serious[0].cause}", "what it is")] if serious else []
+        return [("whyidle doctor", "what can be measured on this machine")]
+    steps = [(f"whyidle causes {serious[0].cause}", "about this cause")] if serious else []
     fix, failed = _fix_command(diagnosis, serious), _command_failed(diagnosis)
     if fix and not failed:
         steps.insert(0, (fix, TRY))
-    steps.append((f"{again} --html why.html{store_option(store)}", "with pictures"))
+    steps.append((f"{command} --html why.html{store_option(store)}", "as an HTML page"))
     fixed = diagnosis.detail.fixed
     if fixed is not None and fixed.run and before:
         steps.append((f"whyidle compare {before} {fixed.run}{store_option(store)}", "what changed"))
     elif serious:
         steps.append(
-            (f"whyidle compare {before} AFTER{store_option(store)}", "once you have fixed it")
+            (f"whyidle compare {before} AFTER{store_option(store)}", "after you have fixed it")
         )
-    if fix and failed:  # trials of it would fail as well
-        steps.append((fix, f"once it no longer fails: {TRY}"))
+    if fix and failed:  # its trials would fail as well
+        steps.append((fix, f"when the command no longer fails: {TRY}"))
     return steps
 
 
 def _command_failed(diagnosis: Diagnosis) -> bool:
-    """Whether the command ended badly, and nobody had stopped it."""
     from whyidle.exporters._exit_status import describe_exit
 
     return describe_exit(diagnosis)[0] == "failed"
 
 
 def _fix_command(diagnosis: Diagnosis, serious: list[Finding]) -> str:
-    """The command that tries the fixes, where one of them can be tried and none was."""
     command = diagnosis.run.command if not diagnosis.trials else None
     fixes = [fix for finding in serious for fix in finding.fixes]
     if not command or not any(fix.automatic and fix.edits for fix in fixes):
@@ -75,17 +73,16 @@ def _fix_command(diagnosis: Diagnosis, serious: list[Finding]) -> str:
 
 
 def _serious_findings(diagnosis: Diagnosis) -> list[Finding]:
-    """In the order in which they are told."""
     from whyidle.exporters._trial_outcomes import order_findings
 
     return [finding for finding in order_findings(diagnosis) if finding.severity != "info"]
 
 
 def store_option(store: Path | None) -> str:
-    """The option that names the store, where the user named one."""
+    """The option ``--store`` for a next command, if the user gave it."""
     return f" --store {shlex.quote(str(store))}" if store else ""
 
 
 def shell_text(paths: Sequence[Path]) -> str:
-    """The paths as one would type them."""
+    """The paths, quoted for a shell."""
     return " ".join(shlex.quote(str(path)) for path in paths)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whyidle.store.run_store import Store
 
 STDOUT = "-"
 
@@ -11,26 +15,28 @@ STDOUT = "-"
 def add_outputs(
     parser: argparse.ArgumentParser, *, perfetto: bool = False, free: bool = True
 ) -> None:
-    """Where the answer goes besides the terminal; ``free`` is whether standard output is ours."""
+    """Add the output options; ``free``: standard output may be used."""
     path, dash = ("PATH|-", "; - is standard output") if free else ("PATH", "")
     group = parser.add_argument_group("output")
-    group.add_argument("--json", metavar=path, help=f"the whole diagnosis{dash}")
-    group.add_argument("--html", metavar="PATH", help="one self-contained page with pictures")
-    group.add_argument("--markdown", metavar=path, help="text to paste into an issue")
+    group.add_argument("--json", metavar=path, help=f"write the diagnosis as JSON{dash}")
+    group.add_argument("--html", metavar="PATH", help="write a self-contained HTML page")
+    group.add_argument("--markdown", metavar=path, help=f"write Markdown for an issue{dash}")
     group.add_argument(
         "--export",
         metavar=f"FORM={path}",
         type=_parse_export,
         action="append",
         default=[],
-        help="another form, of an installed plug-in",
+        help="write another form, from an installed plug-in",
     )
     if perfetto:
         group.add_argument(
-            "--perfetto", metavar="PATH", help="the trace with our gaps and causes as extra tracks"
+            "--perfetto",
+            metavar="PATH",
+            help="write the trace with gaps and causes as extra tracks",
         )
     group.add_argument(
-        "-a", "--all", action="store_true", help="also what is small, and what could not be told"
+        "-a", "--all", action="store_true", help="also show minor findings and all abstentions"
     )
     add_quiet(group)
 
@@ -43,34 +49,41 @@ def _parse_export(text: str) -> tuple[str, str]:
 
 
 def add_quiet(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """--quiet."""
+    """Add --quiet."""
     parser.add_argument(
-        "-q", "--quiet", action="store_true", help="no report on the terminal, no progress"
+        "-q", "--quiet", action="store_true", help="print no report and no progress"
     )
 
 
 def add_storage(parser: argparse.ArgumentParser) -> None:
-    """Where runs are kept, and whether this one is."""
+    """Add --store and --no-store."""
     group = add_store(parser)
-    group.add_argument("--no-store", action="store_true", help="do not keep this diagnosis")
+    group.add_argument("--no-store", action="store_true", help="do not store this diagnosis")
 
 
 def add_store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """--store."""
+    """Add --store."""
     group = parser.add_argument_group("store")
     group.add_argument(
         "--store",
         metavar="DIR",
         type=Path,
-        help="where runs are kept (default: $WHYIDLE_HOME, else .whyidle here)",
+        help="folder of stored runs (default: $WHYIDLE_HOME, or .whyidle in this folder)",
     )
     return group
 
 
 def add_gate(parser: argparse.ArgumentParser) -> None:
-    """--fail-on."""
+    """Add --fail-on."""
     parser.add_argument(
         "--fail-on",
         choices=("warning", "critical"),
-        help="exit with status 3 when a finding is this severe or worse",
+        help="exit with status 3 if a finding is at least this severe",
     )
+
+
+def store_of(args: argparse.Namespace) -> Store:
+    """The store of --store, of $WHYIDLE_HOME, or of the working directory."""
+    from whyidle.store.location import locate_store
+
+    return locate_store(args.store)

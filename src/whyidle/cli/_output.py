@@ -1,4 +1,4 @@
-"""Puts an answer where it was asked for: terminal, files, store; and holds the gate."""
+"""Writes a diagnosis to the terminal, to files and to the store, and checks the gate."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from whyidle.cli._options import STDOUT
-from whyidle.cli._store import store_of
+from whyidle.cli._options import STDOUT, store_of
 from whyidle.errors import CatalogError, GateError, InputError, OutputError, StoreError, UsageError
 from whyidle.store.atomic_write import write_atomic
 
@@ -25,18 +24,18 @@ _RANK = {"info": 0, "warning": 1, "critical": 2}
 
 
 def check_outputs(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None:
-    """Refuse before the work what cannot be written after it.
+    """Check before the work that every output can be written.
 
     Raises:
-        UsageError: two things for standard output, or an output that would overwrite an input.
+        UsageError: two outputs go to standard output, or one would overwrite an input.
         InputError: the folder of an output does not exist or cannot be written.
     """
-    named = list_outputs(args)
+    outputs = list_outputs(args)
     if getattr(args, "perfetto", None) is not None:
-        named.append(("perfetto", args.perfetto))
-    if sum(target == STDOUT for _, target in named) > 1:
+        outputs.append(("perfetto", args.perfetto))
+    if sum(target == STDOUT for _, target in outputs) > 1:
         raise UsageError("Only one output can go to standard output.")
-    for form, target in named:
+    for form, target in outputs:
         if form not in FORMS and form != "perfetto":
             _check_exporter(form)
         if target != STDOUT:
@@ -44,13 +43,12 @@ def check_outputs(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None
 
 
 def list_outputs(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """(form, where to write it) of every output that was asked for and is a text."""
-    own = [(form, target) for form in FORMS if (target := getattr(args, form, None)) is not None]
-    return [*own, *getattr(args, "export", ())]
+    """The requested outputs that are texts, as (form, target)."""
+    forms = [(form, target) for form in FORMS if (target := getattr(args, form, None)) is not None]
+    return [*forms, *getattr(args, "export", ())]
 
 
 def _check_exporter(form: str) -> None:
-    """Refuse a form that no exporter writes."""
     from whyidle import catalog
 
     if form not in catalog.list_exporters():
@@ -61,7 +59,7 @@ def _check_exporter(form: str) -> None:
 
 def _check_target(form: str, target: Path, inputs: Sequence[Path]) -> None:
     if any(target.exists() and path.exists() and target.samefile(path) for path in inputs):
-        raise UsageError(f"--{form} {target} would overwrite what is to be explained.")
+        raise UsageError(f"--{form} {target} would overwrite the input.", hint="Name another file.")
     folder = target.parent
     if target.is_dir():
         raise InputError(
@@ -74,14 +72,18 @@ def _check_target(form: str, target: Path, inputs: Sequence[Path]) -> None:
             hint=f"mkdir -p {folder}",
         )
     if not os.access(folder, os.W_OK):
-        raise InputError(f"Cannot write {target}.", why=f"{folder} may not be written to.")
+        raise InputError(
+            f"Cannot write {target}.",
+            why=f"The folder {folder} is not writable.",
+            hint=f"Choose another folder for --{form}.",
+        )
 
 
 def store_diagnosis(
     args: argparse.Namespace, diagnosis: Diagnosis, *, named: bool = False
 ) -> str | None:
-    """Store the diagnosis, ``named`` by the run's id if so asked, and return that. A store that
-    refuses costs a note, no more."""
+    """Store the diagnosis and return the run's id; None if it was not stored. ``named``: write the
+    run's id into the document."""
     if args.no_store:
         return None
     try:
@@ -99,28 +101,27 @@ def write_report(
     *,
     stored: str | None = None,
 ) -> None:
-    """Write the outputs that were asked for, and the report to ``stream`` (standard output if
-    None) unless that is taken. ``stored`` is what ``whyidle report`` finds the diagnosis by.
+    """Write the requested outputs, and the report to ``stream`` (default: standard output) unless
+    an output goes there. ``stored`` is the name of the stored run.
 
     Raises:
-        OutputError: an output could not be written; all that could has been.
+        OutputError: an output could not be written; all others were written.
     """
-    named = list_outputs(args)
-    refused = [error for each in named if (error := _write_output(args, diagnosis, *each, stored))]
-    taken = any(target == STDOUT for _, target in named)
-    if not taken and not args.quiet:
+    outputs = list_outputs(args)
+    errors = [error for item in outputs if (error := _write_output(args, diagnosis, *item, stored))]
+    uses_stdout = any(target == STDOUT for _, target in outputs)
+    if not uses_stdout and not args.quiet:
         print_report(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
-    if refused:
-        raise refused[0]
+    if errors:
+        raise errors[0]
 
 
 def _write_output(
     args: argparse.Namespace, diagnosis: Diagnosis, form: str, target: str, stored: str | None
 ) -> OutputError | None:
-    """Write an output where it was asked for; returns why it could not be."""
-    again = f"; whyidle report {stored} writes what was stored there" if stored else ""
+    retry = f", and run whyidle report {stored} to write the stored diagnosis" if stored else ""
     try:
-        write_target(target, _render(diagnosis, form), again)
+        write_target(target, _render(diagnosis, form), retry)
     except OutputError as error:
         return error
     if target != STDOUT:
@@ -129,10 +130,10 @@ def _write_output(
 
 
 def _render(diagnosis: Diagnosis, form: str) -> str:
-    """The diagnosis in a form.
+    """Render a diagnosis in a form.
 
     Raises:
-        CatalogError: the exporter is of another package, and fails.
+        CatalogError: the exporter of another package fails.
     """
     from whyidle import catalog
 
@@ -145,13 +146,13 @@ def _render(diagnosis: Diagnosis, form: str) -> str:
         raise CatalogError(
             f"The plug-in {form!r} failed to write the diagnosis.",
             why=f"{type(error).__name__}: {error}.",
-            hint="Update the package, or report it to its authors.",
+            hint="Update the package, or report the error to its authors.",
         ) from error
 
 
-def write_target(target: str, text: str, again: str = "") -> None:
-    """Write text to a file or, for ``-``, to standard output. ``again`` completes the advice to
-    whoever finds that it cannot be written there.
+def write_target(target: str, text: str, retry: str = "") -> None:
+    """Write text to a file or, for ``-``, to standard output. ``retry`` completes the hint of the
+    error.
 
     Raises:
         OutputError: the file cannot be written.
@@ -165,12 +166,24 @@ def write_target(target: str, text: str, again: str = "") -> None:
         raise OutputError(
             f"Cannot write {target}.",
             why=f"{error.strerror or error}.",
-            hint=f"Name another place{again}.",
+            hint=f"Choose another file{retry}.",
         ) from error
 
 
+def write_json(target: str, document: object) -> None:
+    """Write a document as JSON to a file or, for ``-``, to standard output.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(document), indent=1).decode()
+    write_target(target, text + "\n")
+
+
 def print_note(args: argparse.Namespace, text: str) -> None:
-    """Tell on standard error what was done."""
+    """Print a note on standard error, unless --quiet."""
     if not args.quiet:
         print(text, file=sys.stderr)
 
@@ -182,7 +195,7 @@ def print_report(
     next_steps: Sequence[NextStep],
     stream: TextIO | None = None,
 ) -> None:
-    """The report, as wide and colourful as the stream allows."""
+    """Print the report in the width and the colours that the stream supports."""
     from whyidle.exporters import terminal as exporter
 
     out = stream or sys.stdout
@@ -203,12 +216,12 @@ def print_text(text: str) -> None:
 
 
 def output_width() -> int:
-    """Columns to use: COLUMNS, the terminal's, or 80 where there is none."""
+    """Columns of the report: COLUMNS, those of the terminal, or 80."""
     return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
 
 
 def stream_colours(stream: TextIO | None = None) -> Colours | None:
-    """What a stream (standard output if None) can show; None where it shall be plain."""
+    """The colours of a stream (default: standard output); None for plain text."""
     out = stream or sys.stdout
     term = os.environ.get("TERM", "")
     encoding = (out.encoding or "").lower().replace("-", "")
@@ -222,10 +235,10 @@ def stream_colours(stream: TextIO | None = None) -> Colours | None:
 
 
 def gate_status(args: argparse.Namespace, diagnosis: Diagnosis) -> int:
-    """Exit status 0.
+    """Return exit status 0 if the gate holds.
 
     Raises:
-        GateError: --fail-on was given and a finding is as severe.
+        GateError: a finding is at least as severe as --fail-on.
     """
     if args.fail_on is None:
         return 0

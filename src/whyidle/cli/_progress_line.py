@@ -1,4 +1,4 @@
-"""A progress line on standard error, for long reads, where somebody is watching."""
+"""A progress line on standard error for long reads."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import TextIO
 
 QUIET_S = 0.5
-"""what takes less needs no progress"""
+"""shorter work shows no progress"""
 EVERY_S = 0.1
 _WIDTH = 30
 
 
 class Progress:
-    """Call it with (done, total). Silent when quiet, when nobody watches, and for half a second."""
+    """Shows progress when called with (done, total). Silent for the first half second, with
+    --quiet, and where the stream is no terminal."""
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -34,8 +35,8 @@ class Progress:
         self._draw_text(f"reading [{bar}] {share:4.0%}")
 
     def show_stage(self, name: str) -> None:
-        """Say what is being done, where it cannot be told how far it is."""
-        self._draw_text(f"looking for: {name}"[: shutil.get_terminal_size().columns - 1])
+        """Show a stage whose progress is unknown."""
+        self._draw_text(f"checking: {name}"[: shutil.get_terminal_size().columns - 1])
 
     def _draw_text(self, text: str) -> None:
         now = time.monotonic()

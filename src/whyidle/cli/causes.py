@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("id", nargs="?", metavar="ID", help="a cause, as in a report")
-    parser.add_argument("--json", metavar="PATH|-", help="the declarations")
+    parser.add_argument("id", nargs="?", metavar="ID", help="the id of a cause, as in a report")
+    parser.add_argument("--json", metavar="PATH|-", help="write the declarations as JSON")
     add_quiet(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the table, or a page."""
+    """Show the table of causes, or the page of one."""
     from whyidle import catalog
     from whyidle.exporters._text_page import Page
 
     _output.check_outputs(args)
     known = catalog.load_causes()
-    chosen = [_find_cause(known, args.id)] if args.id else list(known.values())
+    causes = [_find_cause(known, args.id)] if args.id else list(known.values())
     if args.json:
-        _output.write_target(args.json, _causes_json(chosen))
+        _output.write_json(args.json, _cause_rows(causes))
     if args.json != STDOUT and not args.quiet:
         page = Page(_output.output_width(), _output.stream_colours())
         if args.id:
-            _print_page(page, chosen[0])
+            _print_page(page, causes[0])
         else:
             _print_table(page)
         _output.print_text(page.page_text())
@@ -54,12 +54,10 @@ def _find_cause(known: dict[str, Cause], name: str) -> Cause:
     )
 
 
-def _causes_json(causes: list[Cause]) -> str:
-    import msgspec
-
+def _cause_rows(causes: list[Cause]) -> list[dict[str, object]]:
     from whyidle.cli import _cause_pages
 
-    rows = [
+    return [
         {
             "id": cause.id,
             "title": cause.title,
@@ -71,7 +69,6 @@ def _causes_json(causes: list[Cause]) -> str:
         }
         for cause in causes
     ]
-    return msgspec.json.format(msgspec.json.encode(rows), indent=1).decode() + "\n"
 
 
 def _print_table(page: Page) -> None:
@@ -82,11 +79,11 @@ def _print_table(page: Page) -> None:
     longest = max(len(cause.id) for causes in families.values() for cause in causes)
     for family, causes in families.items():
         page.write_blank_line()
-        page.write_paragraph(page.styled_text(family, "bold"))
+        page.write_paragraph(family, style="bold")
         for cause in causes:
             head = page.styled_text(f"{cause.id:<{longest}}  ", "cyan")
-            page.write_paragraph(page.styled_text(cause.title), head=head, indent=2)
-    next_commands(page, [("whyidle causes ID", "what it means, how it is detected, what to do")])
+            page.write_paragraph(cause.title, head=head, indent=2)
+    next_commands(page, [("whyidle causes ID", "meaning, detection and remedies of one cause")])
 
 
 def _print_page(page: Page, cause: Cause) -> None:
@@ -94,10 +91,8 @@ def _print_page(page: Page, cause: Cause) -> None:
     from whyidle.exporters._next_steps import next_commands
 
     page.write_blank_line()
-    page.write_paragraph(page.styled_text(cause.title, "bold"))
-    page.write_paragraph(
-        page.styled_text(f"{cause.id} · family {cause.family} · bucket {cause.bucket}", "dim")
-    )
+    page.write_paragraph(cause.title, style="bold")
+    page.write_paragraph(f"{cause.id} · family {cause.family} · bucket {cause.bucket}", style="dim")
     for section in _cause_pages.parse_sections(cause.doc):
         _print_section(page, section.title, section.paragraphs)
     _print_section(
@@ -109,20 +104,20 @@ def _print_page(page: Page, cause: Cause) -> None:
         for fix in _cause_pages.fixes_of_cause(cause)
     ]
     _print_section(page, "Fixes", fixes or ["- none yet"])
-    if told := _predictor_legend.predictor_legend(" ".join([cause.doc, *fixes])):
-        _print_section(page, _predictor_legend.HEADING, told)
-    next_commands(page, [("whyidle causes", "all of them")])
+    if legend := _predictor_legend.predictor_legend(" ".join([cause.doc, *fixes])):
+        _print_section(page, _predictor_legend.HEADING, legend)
+    next_commands(page, [("whyidle causes", "list all causes")])
 
 
 def _print_section(page: Page, title: str, paragraphs: list[str]) -> None:
     from whyidle.exporters._text_page import PROSE
 
     page.write_blank_line()
-    page.write_paragraph(page.styled_text(title, "bold"))
+    page.write_paragraph(title, style="bold")
     for number, paragraph in enumerate(paragraphs):
         item = paragraph.startswith(("- ", "* "))
         if number and not item and not paragraph.startswith("    "):
             page.write_blank_line()
-        told = (paragraph[2:] if item else paragraph).replace("``", "`")
-        text = page.styled_text(told, most=PROSE)
+        content = (paragraph[2:] if item else paragraph).replace("``", "`")
+        text = page.styled_text(content, limit=PROSE)
         page.write_paragraph(text, head=page.styled_text("- ") if item else None, indent=2)

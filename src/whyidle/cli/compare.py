@@ -1,8 +1,8 @@
-"""Say what changed between two runs or traces, and whether it is real.
+"""Compare two runs or traces: what changed, and is the change larger than the spread.
 
 A and B are traces (or folders or zips of ranks), diagnoses written with --json, or stored runs
-(`whyidle runs`; `last`, `last~1`). With --max-regression the exit status is 3 when B's step is
-slower than A's by more than PCT percent and the difference is larger than the spread.
+(see `whyidle runs`; `last` is the newest, `last~1` the one before). With --max-regression the exit
+status is 3 if B's step is slower than A's by more than PCT percent and by more than the spread.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _next_steps, _output
-from whyidle.cli._options import STDOUT, add_quiet, add_store
+from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
 from whyidle.cli._progress_line import Progress
-from whyidle.cli._store import store_of
 
 if TYPE_CHECKING:
     from whyidle.model.comparison import Comparison
@@ -26,10 +25,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="A")
     parser.add_argument("after", metavar="B")
     parser.add_argument(
-        "--max-regression", type=_parse_percent, metavar="PCT", help="fail when B is slower by more"
+        "--max-regression",
+        type=_parse_percent,
+        metavar="PCT",
+        help="exit with status 3 if B is slower by more than PCT percent",
     )
-    parser.add_argument("--json", metavar="PATH|-", help="the whole comparison")
-    parser.add_argument("-a", "--all", action="store_true", help="every change")
+    parser.add_argument("--json", metavar="PATH|-", help="write the comparison as JSON")
+    parser.add_argument("-a", "--all", action="store_true", help="show every change")
     add_quiet(parser)
     add_store(parser)
 
@@ -40,12 +42,12 @@ def _parse_percent(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no percentage of 0 or more")
+        raise argparse.ArgumentTypeError(f"must be a percentage, 0 or more, not {text!r}")
     return value
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read both, compare, say."""
+    """Read both sides, compare them and print the comparison."""
     from whyidle.engine.compare import check_regression, compare_diagnoses
 
     names = (args.before, args.after)
@@ -60,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> Diagnosis:
-    """What a name means: a path where there is one, else a stored run."""
     from whyidle.engine.explain import explain_paths
     from whyidle.errors import InputError, StoreError
 
@@ -77,10 +78,7 @@ def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> 
 
 def _print_comparison(args: argparse.Namespace, comparison: Comparison) -> None:
     if args.json:
-        import msgspec
-
-        text = msgspec.json.format(msgspec.json.encode(comparison), indent=1).decode()
-        _output.write_target(args.json, text + "\n")
+        _output.write_json(args.json, comparison)
         if args.json == STDOUT:
             return
         _output.print_note(args, f"wrote {args.json}")

@@ -1,4 +1,4 @@
-"""Say what can be measured on this machine, what cannot, and how to close each gap."""
+"""Check what whyidle can measure on this machine, and how to close each gap."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import STDOUT, add_quiet, add_store
-from whyidle.cli._store import store_of
+from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
 
 if TYPE_CHECKING:
     from whyidle.exporters._text_page import Page
@@ -22,22 +21,19 @@ _MARKS = {"ok": ("ok", "green"), "gap": ("GAP", "bold yellow"), "note": ("note",
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--json", metavar="PATH|-", help="all checks")
+    parser.add_argument("--json", metavar="PATH|-", help="write all checks as JSON")
     add_quiet(parser)
     add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look, and say."""
+    """Run the checks and print them."""
     from whyidle.engine.doctor import examine_machine
 
     _output.check_outputs(args)
     machine = examine_machine(environ=os.environ, folder=Path.cwd(), store=store_of(args).root)
     if args.json:
-        import msgspec
-
-        text = msgspec.json.format(msgspec.json.encode(machine), indent=1).decode()
-        _output.write_target(args.json, text + "\n")
+        _output.write_json(args.json, machine)
     if args.json != STDOUT and not args.quiet:
         _output.print_text(_doctor_text(machine))
     return 0
@@ -50,17 +46,17 @@ def _doctor_text(machine: Machine) -> str:
     page = Page(_output.output_width(), _output.stream_colours())
     for topic in dict.fromkeys(check.topic for check in machine.checks):
         page.write_blank_line()
-        page.write_paragraph(page.styled_text(topic, "bold"))
+        page.write_paragraph(topic, style="bold")
         for check in machine.checks:
             if check.topic == topic:
                 _check_row(page, check)
     gaps = sum(check.state == "gap" for check in machine.checks)
     page.write_blank_line()
     page.write_paragraph(
-        page.styled_text(f"{gaps} gap{'s' if gaps != 1 else ''}" if gaps else "no gaps", "bold")
+        f"{gaps} gap{'s' if gaps != 1 else ''}" if gaps else "no gaps", style="bold"
     )
     next_commands(
-        page, [("whyidle explain TRACE", "diagnose a recording; needs none of the above")]
+        page, [("whyidle explain TRACE", "diagnose a recording; none of the above is needed")]
     )
     return page.page_text()
 
@@ -71,10 +67,8 @@ def _check_row(page: Page, check: Check) -> None:
     word, style = _MARKS[check.state]
     head = Text().append_text(page.styled_text(f"{word:<5}", style))
     head.append_text(page.styled_text(f"{check.name}: "))
-    page.write_paragraph(page.styled_text(check.found), head=head, indent=2)
+    page.write_paragraph(check.found, head=head, indent=2)
     if check.means:
-        page.write_paragraph(page.styled_text(check.means, "dim"), indent=7)
+        page.write_paragraph(check.means, style="dim", indent=7)
     if check.close:
-        page.write_paragraph(
-            page.styled_text(check.close), head=page.styled_text("close it: ", "green"), indent=7
-        )
+        page.write_paragraph(check.close, head=page.styled_text("fix: ", "green"), indent=7)

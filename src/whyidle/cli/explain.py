@@ -1,7 +1,7 @@
-"""Say why the GPU was idle, from recorded evidence.
+"""Explain from a recorded trace why the GPU was idle.
 
-PATH is a PyTorch profiler trace (.json, .json.gz), a zip or a folder of them (one per rank), a
-diagnosis that was written with --json, or the folder of a stored run.
+PATH is a PyTorch profiler trace (.json, .json.gz), a zip or a folder of traces (one per rank), a
+diagnosis written with --json, or the folder of a stored run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("path", nargs="+", type=Path, metavar="PATH", help="what was recorded")
+    parser.add_argument(
+        "path", nargs="+", type=Path, metavar="PATH", help="a trace, folder, zip or diagnosis"
+    )
     add_outputs(parser, perfetto=True)
     add_storage(parser)
     add_gate(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, diagnose, store, say."""
+    """Read the recordings, diagnose them, store and report the diagnosis."""
     from whyidle.engine.explain import explain_paths
 
     _output.check_outputs(args, inputs=args.path)
@@ -53,13 +55,17 @@ def _write_annotated_trace(
 
     if not timelines:
         raise UsageError(
-            "--perfetto needs the recording itself.", why="This is a diagnosis, made before."
+            "--perfetto needs the recording itself.",
+            why="The input is a diagnosis.",
+            hint="whyidle explain TRACE --perfetto PATH",
         )
     try:
         written = perfetto.write(
             diagnosis, make_overlays(timelines, diagnosis), Path(args.perfetto)
         )
     except OSError as error:
-        raise InputError(f"Cannot write {args.perfetto}.", why=f"{error.strerror}.") from error
+        raise InputError(
+            f"Cannot write {args.perfetto}.", why=f"{error.strerror}.", hint="Choose another file."
+        ) from error
     for path in written:
         _output.print_note(args, f"wrote {path}; open it at ui.perfetto.dev")

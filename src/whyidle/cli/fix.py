@@ -1,12 +1,12 @@
-"""Try fixes in short trials, keep those proven faster, write a plan and a source patch.
+"""Try fixes in short trials, keep those proven faster, and write a plan and a source patch.
 
-COMMAND is what you type today. It is run several times for a few seconds, as it is and with one fix
-at a time; nothing that these runs write is kept, and nothing that they send leaves this machine. A
-fix is kept when it is measurably faster and the losses are what they would have been.
+COMMAND is the command that you use today. whyidle runs it several times for a few seconds, with and
+without one fix at a time. These runs are isolated: their files are discarded, and they cannot reach
+the network. A fix is kept if the job is measurably faster with it and the losses stay equivalent.
 
-It ends with what each fix was predicted to bring and what it brought, with a plan (whyidle run
---plan plan.toml COMMAND runs your job with it, your files as they are) and, where a fix has such a
-form, a patch of your own files (git apply).
+The report shows the predicted and the measured gain of each fix. whyidle writes a plan (whyidle run
+--plan plan.toml COMMAND applies it without changing your files) and, for fixes that can be written
+into source text, a patch (git apply).
 """
 
 from __future__ import annotations
@@ -47,70 +47,69 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         type=_parse_budget,
         default=300.0,
-        help="about how long all of it may take: 90s, 5m, 1h (default: 5m)",
+        help="approximate total time: 90s, 5m, 1h (default: 5m)",
     )
     group.add_argument(
         "--left",
         metavar="LENGTH",
         type=_parse_left,
-        help="how much of the job is still to run: 20000 (steps), 90m, 6h, 3d; a fix that costs "
-        "more at its start than it brings in that is not kept",
+        help="remaining length of the job: 20000 (steps), 90m, 6h, 3d; discards fixes whose "
+        "start-up cost exceeds the time that they save in it",
     )
     group.add_argument(
         "--allow",
         metavar="CLASS",
         type=_parse_consent,
         default=frozenset(),
-        help="also try fixes that change the precision of numbers (numerics) or what is learned "
-        "(convergence); several: --allow numerics,convergence",
+        help="also try fixes that change the precision of numbers (numerics) or may change "
+        "learning (convergence); separate several with commas",
     )
     group.add_argument(
         "-y",
         "--yes",
         action="store_true",
-        help="go on where something that the job does cannot be held back: with --network, behind "
-        "a launcher (srun, ssh, docker, ...), or where the system does not hold back all of it",
+        help="continue even if the trials cannot be fully isolated: with --network, behind a "
+        "launcher (srun, ssh, docker, ...), or where the system lacks the means",
     )
     group.add_argument(
         "--network",
         action="store_true",
-        help="let the trials reach the network (data sets, hubs); uploads are real: a job that "
-        "pushes checkpoints somewhere would overwrite them, so it takes --yes as well",
+        help="allow network access in trials (datasets, hubs); uploads then take effect and may "
+        "overwrite checkpoints, so --yes is required as well",
     )
     group.add_argument(
         "--engine",
         metavar="NAME",
         default="local",
-        help="where the trials run: local, this machine (default); ray, a machine of a Ray cluster "
-        "that reaches this folder, too",
+        help="where trials run: local (this machine, default) or ray (a machine of a Ray cluster "
+        "that shares this folder)",
     )
     group.add_argument(
         "--resources",
         metavar="LIST",
         type=_parse_resources,
         default={},
-        help="with --engine ray: what a trial holds of the cluster, such as cpu=8,gpu=1 (default: "
-        "all of one machine)",
+        help="with --engine ray: resources of one trial, such as cpu=8,gpu=1 (default: a whole "
+        "machine)",
     )
     group.add_argument(
-        "--plan", metavar="PATH", type=Path, help="the plan (default: a new plan.toml here)"
+        "--plan", metavar="PATH", type=Path, help="file for the plan (default: plan.toml)"
     )
     group.add_argument(
-        "--patch", metavar="PATH", type=Path, help="the patch (default: a new fix.patch here)"
+        "--patch", metavar="PATH", type=Path, help="file for the patch (default: fix.patch)"
     )
     group.add_argument(
         "--price",
         metavar="PRICE",
         type=_parse_price,
-        help="what a GPU costs an hour, to tell what is saved",
+        help="price of a GPU per hour, to report the savings",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def _parse_budget(text: str) -> float:
     try:
-        told = _durations.parse_seconds(text)
-        seconds = float(text) if told is None else told
+        seconds = _durations.parse_seconds(text) or float(text)
     except ValueError:
         seconds = -1.0
     if not LEAST_S <= seconds <= MOST_S:
@@ -144,19 +143,19 @@ def _parse_price(text: str) -> float:
 
 def _parse_resources(text: str) -> dict[str, float]:
     try:
-        found = {name: float(count) for name, count in (one.split("=") for one in text.split(","))}
+        counts = {name: float(n) for name, n in (item.split("=") for item in text.split(","))}
     except ValueError:
-        found = {}
-    if not found or not all(name and 0 < count < 1e6 for name, count in found.items()):
-        raise argparse.ArgumentTypeError(f"must be such as cpu=8,gpu=1, not {text!r}")
-    return found
+        counts = {}
+    if not counts or not all(name and 0 < count < 1e6 for name, count in counts.items()):
+        raise argparse.ArgumentTypeError(f"must look like cpu=8,gpu=1, not {text!r}")
+    return counts
 
 
 def _parse_consent(text: str) -> frozenset[str]:
-    named = frozenset(text.split(","))
-    if not named <= set(CLASSES):
+    classes = frozenset(text.split(","))
+    if not classes <= set(CLASSES):
         raise argparse.ArgumentTypeError(f"must be {' or '.join(CLASSES)}, not {text!r}")
-    return named
+    return classes
 
 
 def run(args: argparse.Namespace) -> int:
@@ -179,44 +178,43 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
     try:
         with FixProgress(quiet=args.quiet, budget_s=args.budget) as progress:
-            healing = TrialSession(
+            session = TrialSession(
                 command=command,
                 folder=folder,
-                engine=engine,
+                executor=engine,
                 budget_s=args.budget,
                 allowed=SAFE | args.allow,
-                voice=progress,
-                left=args.left,
+                listener=progress,
+                remaining_job=args.left,
             )
-            found = _collect_outcome(healing)
-            handed = _make_handover(healing, found)
-        results = _fix_results.Results(found, handed, engine.executor_notes())
+            outcome = _run_trials(session)
+            check = _make_patch(session, outcome)
+        results = _fix_results.Results(outcome, check, engine.executor_notes())
         _fix_results.report_results(args, results, command, files)
     finally:
         engine.close()
         shutil.rmtree(folder, ignore_errors=True)
-    return INTERRUPTED if found.stopped == STOPPED else 0
+    return INTERRUPTED if outcome.stopped == STOPPED else 0
 
 
-def _collect_outcome(healing: TrialSession) -> Optimized:
-    """What trials come to; stopped before the first one, nothing is known that could be told."""
+def _run_trials(session: TrialSession) -> Optimized:
     from whyidle.engine.trial.loop.optimize import optimize
 
     try:
-        return optimize(healing)
+        return optimize(session)
     except KeyboardInterrupt:
-        print("\nwhyidle: stopped before anything was tried", file=sys.stderr)
+        print("\nwhyidle: interrupted before the first trial", file=sys.stderr)
         raise
 
 
-def _make_handover(healing: TrialSession, found: Optimized) -> PatchCheck | None:
-    """The patch; where it cannot be made, what was found before must not be lost with it."""
+def _make_patch(session: TrialSession, outcome: Optimized) -> PatchCheck | None:
+    """Make and check the patch. A failure here must not lose the results of the trials."""
     from whyidle.engine.trial.loop.patch_check import hand_over
 
     try:
-        return hand_over(healing, found, Path.cwd())
+        return hand_over(session, outcome, Path.cwd())
     except KeyboardInterrupt:
-        print("whyidle: no patch: it was stopped before", file=sys.stderr)
-    except Exception as error:  # of all mistakes of ours this one would be the dearest
+        print("whyidle: no patch: interrupted", file=sys.stderr)
+    except Exception as error:
         print(f"whyidle: no patch: {type(error).__name__}: {error}", file=sys.stderr)
     return None

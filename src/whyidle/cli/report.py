@@ -1,8 +1,8 @@
 """Render a stored diagnosis again.
 
-RUN is an id as `whyidle runs` lists it (or its beginning), `last`, `last~1` (the one before), or a
-file that was written with --json. `last` passes over commands that failed before anything could be
-seen of them.
+RUN is an id from `whyidle runs` or its beginning, `last` (the default), `last~1` (the run before),
+or a file written with --json. `last` skips commands that failed before whyidle could measure
+anything.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _next_steps, _output
-from whyidle.cli._options import add_gate, add_outputs, add_store
-from whyidle.cli._store import store_of
+from whyidle.cli._options import add_gate, add_outputs, add_store, store_of
 
 if TYPE_CHECKING:
     from whyidle.model.diagnosis import Diagnosis
@@ -22,14 +21,16 @@ if TYPE_CHECKING:
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_or_file", nargs="?", default="last", metavar="RUN|FILE")
+    parser.add_argument(
+        "run_or_file", nargs="?", default="last", metavar="RUN|FILE", help="the run"
+    )
     add_outputs(parser)
     add_store(parser)
     add_gate(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find, read, say."""
+    """Find the run and render its diagnosis."""
     diagnosis, source = load_stored(args, args.run_or_file)
     _output.check_outputs(args, inputs=[source])
     steps = _next_steps.after_report(diagnosis, args.run_or_file, args.store)
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def load_stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
-    """The diagnosis that a name means, and the file it stands in.
+    """Read the diagnosis of a run or file; return it with its path.
 
     Raises:
         StoreError: there is no such run, or it cannot be read.
@@ -52,24 +53,22 @@ def load_stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
     document = document_at(Path(name))
     if document is None and Path(name).is_file():
         raise StoreError(
-            f"{name} is no diagnosis.",
-            why="Only a file that was written with --json can be rendered again.",
+            f"{name} is not a diagnosis.",
+            why="Only a file written with --json can be rendered again.",
             hint=f"whyidle explain {_next_steps.shell_text([Path(name)])}",
         )
     if document is None:
         folder = _find_entry(args, name).path
         document = folder / DIAGNOSIS
         if not document.exists() and (recording := recording_at(folder)) is not None:
-            return diagnose_recording(recording), document  # it still runs, or we were killed
+            return diagnose_recording(recording), document  # still running, or killed
     return read_diagnosis(document), document
 
 
 def _find_entry(args: argparse.Namespace, name: str) -> Entry:
-    """The run of that name; where it is not the newest, because that one failed, this is said."""
-    shelf = store_of(args)
-    found, newest = shelf.find_run(name), shelf.list_runs()[-1]
-    if name == "last" and newest.id != found.id:
-        _output.print_note(
-            args, f"the newest run, {newest.id}, failed before anything was seen of it"
-        )
-    return found
+    store = store_of(args)
+    entry, newest = store.find_run(name), store.list_runs()[-1]
+    if name == "last" and newest.id != entry.id:
+        text = f"skipped the newest run, {newest.id}: it failed before anything was measured"
+        _output.print_note(args, text)
+    return entry

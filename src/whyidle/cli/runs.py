@@ -1,13 +1,13 @@
 """List the stored runs; delete, pin, unpin or export one.
 
-    whyidle runs                          what the store holds, oldest first
-    whyidle runs delete RUN...            remove runs (not pinned ones)
-    whyidle runs pin RUN                  protect a run from deletion
-    whyidle runs unpin RUN
-    whyidle runs export RUN PATH          its diagnosis as JSON; - is standard output
+    whyidle runs                     list the stored runs, oldest first
+    whyidle runs delete RUN...       delete runs that are not pinned
+    whyidle runs pin RUN...          protect runs from deletion
+    whyidle runs unpin RUN...        remove the protection
+    whyidle runs export RUN PATH     write the diagnosis as JSON; - is standard output
 
-RUN is an id or its beginning, `last`, or `last~1`, the one before; `last` passes over commands
-that failed before anything could be seen of them.
+RUN is an id or its beginning, `last`, or `last~1` (the run before). `last` skips commands that
+failed before whyidle could measure anything.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._next_steps import store_option
-from whyidle.cli._options import STDOUT, add_quiet, add_store
-from whyidle.cli._store import store_of
+from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,39 +33,40 @@ if TYPE_CHECKING:
 _ACTIONS = {"list": (0, 0), "delete": (1, None), "pin": (1, None), "unpin": (1, None)} | {
     "export": (2, 2)
 }
-"""action -> how many words follow, at least and at most"""
+"""action -> minimum and maximum number of words after it"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("action", nargs="?", default="list", metavar="ACTION", choices=_ACTIONS)
     parser.add_argument("what", nargs="*", metavar="RUN")
-    parser.add_argument("--json", metavar="PATH|-", help="the list as JSON; - is standard output")
+    parser.add_argument(
+        "--json", metavar="PATH|-", help="write the list as JSON; - is standard output"
+    )
     add_quiet(parser)
     add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do the action."""
-    least, most = _ACTIONS[args.action]
-    if len(args.what) < least or (most is not None and len(args.what) > most):
-        wants = {"list": "", "export": " RUN PATH"}.get(args.action, " RUN...")
+    minimum, maximum = _ACTIONS[args.action]
+    if len(args.what) < minimum or (maximum is not None and len(args.what) > maximum):
+        usage = {"list": "", "export": " RUN PATH"}.get(args.action, " RUN...")
         raise UsageError(
-            f"`runs {args.action}` was given {len(args.what)} names.",
-            hint=f"whyidle runs {args.action}{wants}",
+            f"Wrong number of arguments for `runs {args.action}`: {len(args.what)}.",
+            hint=f"whyidle runs {args.action}{usage}",
         )
-    shelf = store_of(args)
+    store = store_of(args)
     if args.action == "list":
-        return _print_runs(args, shelf)
+        return _print_runs(args, store)
     if args.action == "export":
-        return _export_run(args, shelf)
-    for entry in [
-        shelf.find_run(name) for name in args.what
-    ]:  # all are known before one is touched
+        return _export_run(args, store)
+    entries = [store.find_run(name) for name in args.what]  # an unknown name changes nothing
+    for entry in entries:
         if args.action == "delete":
-            shelf.delete_run(entry)
+            store.delete_run(entry)
         else:
-            shelf.pin_run(entry, pinned=args.action == "pin")
+            store.pin_run(entry, pinned=args.action == "pin")
         _output.print_note(args, f"{_DONE[args.action]} {entry.id}")
     return 0
 
@@ -76,23 +76,21 @@ _STATES = {"recording": "not diagnosed"}
 _DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
 
 
-def _print_runs(args: argparse.Namespace, shelf: Store) -> int:
+def _print_runs(args: argparse.Namespace, store: Store) -> int:
     _output.check_outputs(args)
-    entries = shelf.list_runs()
+    entries = store.list_runs()
     if args.json:
-        import msgspec
-
-        rows = [
-            {"path": str(e.path), "bytes": e.bytes, "broken": e.broken, **_entry_metadata(e)}
-            for e in entries
-        ]
-        _output.write_target(
-            args.json, msgspec.json.format(msgspec.json.encode(rows), indent=1).decode()
+        _output.write_json(
+            args.json,
+            [
+                {"path": str(e.path), "bytes": e.bytes, "broken": e.broken, **_entry_metadata(e)}
+                for e in entries
+            ],
         )
         if args.json == STDOUT:
             return 0
     if not args.quiet:
-        sys.stdout.write(_runs_table(entries, shelf, store_option(args.store)))
+        sys.stdout.write(_runs_table(entries, store, store_option(args.store)))
     return 0
 
 
@@ -102,43 +100,36 @@ def _entry_metadata(entry: Entry) -> dict[str, object]:
     return msgspec.structs.asdict(entry.meta) if entry.meta else {"id": entry.id}
 
 
-def _runs_table(entries: list[Entry], shelf: Store, option: str) -> str:
+def _runs_table(entries: list[Entry], store: Store, option: str) -> str:
     from whyidle.exporters._next_steps import next_commands
     from whyidle.exporters._text_page import Page
 
     page = Page(_output.output_width(), _output.stream_colours())
     if not entries:
-        page.write_paragraph(page.styled_text(f"The store {shelf.root} holds no run."))
-        next_commands(
-            page, [("whyidle explain TRACE", "diagnose a recording, and keep the answer")]
-        )
+        page.write_paragraph(f"The store {store.root} holds no run.")
+        next_commands(page, [("whyidle explain TRACE", "diagnose a recording and store it")])
         return page.page_text()
-    ids = _short_ids([entry.id for entry in entries])
+    starts = [entry.id[:TO_THE_SECOND] for entry in entries]
     page.table(
         ("run", "when", "verdict", "step", "command"),
-        [_row(page, entry, name) for entry, name in zip(entries, ids, strict=True)],
+        [
+            _row(page, entry, start if starts.count(start) == 1 else entry.id)
+            for entry, start in zip(entries, starts, strict=True)
+        ],
     )
     page.write_blank_line()
     total = sum(entry.bytes for entry in entries)
     page.write_paragraph(
-        page.styled_text(f"{len(entries)} runs, {total / 1e6:.1f} MB, in {shelf.folder}", "dim")
+        f"{len(entries)} runs, {total / 1e6:.1f} MB, in {store.folder}", style="dim"
     )
-    steps = [(f"whyidle report last{option}", "the newest again")]
+    steps = [(f"whyidle report last{option}", "show the newest run")]
     newest = entries[-1].meta
     if newest is not None and newest.became:
-        steps.append((f"whyidle compare last {newest.became}{option}", "what its fixes changed"))
+        steps.append((f"whyidle compare last {newest.became}{option}", "what the fixes changed"))
     elif len(entries) > 1:
         steps.append((f"whyidle compare last~1 last{option}", "what changed"))
     next_commands(page, steps)
     return page.page_text()
-
-
-def _short_ids(ids: list[str]) -> list[str]:
-    """Each id to the second, as far as that means one run only: `find` takes the beginning."""
-    begun = [name[:TO_THE_SECOND] for name in ids]
-    return [
-        short if begun.count(short) == 1 else name for name, short in zip(ids, begun, strict=True)
-    ]
 
 
 def _row(page: Page, entry: Entry, name: str) -> list[Text]:
@@ -149,44 +140,42 @@ def _row(page: Page, entry: Entry, name: str) -> list[Text]:
         cells = ("", "cannot be read", "", entry.broken or "")
     else:
         cells = (
-            _local(meta.created),
-            _verdict(entry, meta),
+            _local_time(meta.created),
+            _verdict_cell(entry, meta),
             format_seconds(meta.step_s),
             _run_subject(meta),
         )
     return [run, *(page.styled_text(cell) for cell in cells)]
 
 
-def _local(created: str) -> str:
-    """A moment in this machine's time; as it is written where it is none."""
+def _local_time(created: str) -> str:
     try:
         return datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
         return created
 
 
-def _verdict(entry: Entry, meta: Meta) -> str:
+def _verdict_cell(entry: Entry, meta: Meta) -> str:
     from whyidle.exporters._number_format import format_factor
 
-    state = "failed" if entry.failed else _STATES.get(meta.state, meta.state)
+    state = "failed" if entry.has_failed else _STATES.get(meta.state, meta.state)
     fixed = f", fixed {format_factor(meta.speedup)}×" if meta.speedup is not None else ""
     return f"{state}{fixed}{', pinned' if meta.pinned else ''}"
 
 
 def _run_subject(meta: Meta) -> str:
-    """What was watched, or which recordings were explained."""
     if meta.job or meta.command:
         return meta.job or shlex.join(meta.command or [])
     return meta.sources[0] if len(meta.sources) == 1 else f"{len(meta.sources)} recordings"
 
 
-def _export_run(args: argparse.Namespace, shelf: Store) -> int:
+def _export_run(args: argparse.Namespace, store: Store) -> int:
     from whyidle import catalog
 
     name, target = args.what
     args.json = target
     _output.check_outputs(args)
-    diagnosis = shelf.read_diagnosis(shelf.find_run(name))
+    diagnosis = store.read_diagnosis(store.find_run(name))
     _output.write_target(target, catalog.load_exporter("json").render(diagnosis))
     if target != STDOUT:
         _output.print_note(args, f"wrote {target}")

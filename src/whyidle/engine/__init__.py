@@ -1,1 +1,1 @@
-"""The only orchestration: read, diagnose, compare."""
+"""Orchestration: recording, diagnosis, trials, patches and checks of the machine."""

@@ -1,4 +1,4 @@
-"""Two diagnoses: what changed, ranked by its effect on the step, and whether that is real."""
+"""Compares two diagnoses: changes ranked by their effect on the step, and their significance."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from whyidle.model.buckets import BUCKETS, REASONS, Bucket
 from whyidle.model.comparison import Change, Comparison, Side, StepChange
 from whyidle.model.diagnosis import Diagnosis, KernelRow
 
-SMALL = 0.002
-"""changes under this share of the step before are not listed"""
-_FULL = 60
-"""a kernel table of this length was cut: what is not in it may still have run"""
+SMALL = 0.002  # least change in a list, as a share of the earlier step
+_FULL = 60  # length from which a kernel table counts as truncated
 
 
 class _CostChange(NamedTuple):
@@ -25,11 +23,8 @@ class _CostChange(NamedTuple):
 
 
 def compare_diagnoses(before: Diagnosis, after: Diagnosis) -> Comparison:
-    """What changed from one run to another.
-
-    Where a side has no step boundaries the lists are in shares of the recording instead of
-    seconds per step; a note says so.
-    """
+    """Compare two runs. Without step boundaries on a side, changes are shares of the recording
+    instead of seconds per step; a note says so."""
     timed = before.steps.mean_s is not None and after.steps.mean_s is not None
     scales = (
         before.steps.mean_s if timed and before.steps.mean_s else 1.0,
@@ -54,18 +49,18 @@ def compare_diagnoses(before: Diagnosis, after: Diagnosis) -> Comparison:
 
 
 def check_regression(comparison: Comparison, max_regression_percent: float) -> None:
-    """Hold the gate: a slow-down must be real, and larger than allowed, to fail it.
+    """Check that the step did not become significantly slower than allowed.
 
     Raises:
         GateError: the step became slower than allowed.
-        InputError: there are too few steps to tell.
+        InputError: there are too few steps.
     """
     step = comparison.step
     if step is None:
         raise InputError(
-            "The regression gate cannot be judged.",
-            why="A side holds fewer than two steady steps.",
-            hint="Record more steps, with prof.step() once per step.",
+            "The regression gate cannot be evaluated.",
+            why="One side has fewer than two steady steps.",
+            hint="Record more steps; in a profiler trace, call prof.step() once per step.",
         )
     slower = (step.ratio - 1.0) * 100.0
     if step.real and slower > max_regression_percent:
@@ -78,18 +73,14 @@ def check_regression(comparison: Comparison, max_regression_percent: float) -> N
 def _summarize_side(diagnosis: Diagnosis) -> Side:
     return Side(
         run=diagnosis.run.id,
-        sources=_source_names(diagnosis),
+        sources=[shlex.join(diagnosis.run.command)]
+        if diagnosis.run.command
+        else diagnosis.run.sources,
         state=diagnosis.verdict.state,
         headline=diagnosis.verdict.headline,
         step_s=diagnosis.steps.mean_s,
         steps=diagnosis.steps.count,
     )
-
-
-def _source_names(diagnosis: Diagnosis) -> list[str]:
-    """What was watched, or which recordings were explained."""
-    command = diagnosis.run.command
-    return [shlex.join(command)] if command else diagnosis.run.sources
 
 
 def _compare_steps(before: Diagnosis, after: Diagnosis) -> StepChange | None:
@@ -106,7 +97,6 @@ def _compare_steps(before: Diagnosis, after: Diagnosis) -> StepChange | None:
 
 
 def _steady_lengths(diagnosis: Diagnosis) -> list[float]:
-    """Lengths of the steady steps, s."""
     if diagnosis.steps.detected_by is None:
         return []
     times, steady = diagnosis.detail.step_times_s, diagnosis.detail.steady
@@ -153,9 +143,9 @@ def _list_changes(
 def _compare_kernels(
     before: Diagnosis, after: Diagnosis, scales: tuple[float, float], least: float
 ) -> list[Change]:
-    """Kernels by name. One that a full table does not list may have run for up to as long as the
-    last that it lists, so only the certain part of its change counts."""
-    if _unrecorded(before, after):
+    """Compare kernels by name. A kernel missing from a truncated table may have run as long as the
+    table's last kernel, so only the certain part of its change counts."""
+    if _note_unrecorded(before, after):
         return []
     rows = [{row.name: row for row in side.detail.kernels} for side in (before, after)]
     floors = [_shortest_listed(side.detail.kernels) for side in (before, after)]
@@ -183,14 +173,13 @@ def _compare_kernels(
     return _rank_changes(changes)
 
 
-def _unrecorded(before: Diagnosis, after: Diagnosis) -> str:
-    """Why single kernels or operators cannot be compared: a side of which none were recorded, as of
-    a watched run without a profiler burst, did not run without any."""
+def _note_unrecorded(before: Diagnosis, after: Diagnosis) -> str:
+    """Explain why kernels or operators cannot be compared; empty if they can."""
     empty = [name for name, side in (("A", before), ("B", after)) if not side.detail.kernels]
     if len(empty) == 1:
         return f"kernels and operators of {empty[0]} were not recorded, so they are not compared"
     if (before.device.kind == "cpu") != (after.device.kind == "cpu"):
-        return "one side has operators of a CPU, the other kernels of a device: not compared"
+        return "one side has CPU operators, the other GPU kernels, so they are not compared"
     return ""
 
 
@@ -199,7 +188,6 @@ def _shortest_listed(rows: list[KernelRow]) -> float:
 
 
 def _known_duration(value: float | None, floor: float) -> float | None:
-    """Zero where a whole table does not list it, None where the table was cut."""
     return value if value is not None or floor > 0.0 else 0.0
 
 
@@ -216,32 +204,31 @@ def _set_difference(these: list[str], those: list[str]) -> list[str]:
 
 
 def _comparison_notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[str]:
-    """What makes the two less comparable."""
     notes = []
     if not timed:
-        notes.append("a side has no step boundaries: times are shares of each recording instead")
-    if unrecorded := _unrecorded(before, after):
+        notes.append("one side has no step boundaries: times are shares of each recording")
+    if unrecorded := _note_unrecorded(before, after):
         notes.append(unrecorded)
     names = (before.device.name, after.device.name)
     if None not in names and names[0] != names[1]:
         notes.append(f"the devices differ: {names[0]} and {names[1]}")
     commands = (before.run.command, after.run.command)
     if None not in commands and commands[0] != commands[1]:
-        notes.append("the commands differ, so the work of a step may differ, too")
+        notes.append("the commands differ, so the work of a step may differ")
     if before.run.ranks != after.run.ranks:
         notes.append(f"the number of ranks differs: {before.run.ranks} and {after.run.ranks}")
     if timed and before.steps.detected_by != after.steps.detected_by:
         notes.append(
-            "steps were found in different ways and may mean different things: "
+            "steps were detected in different ways and may not correspond: "
             f"{before.steps.detected_by} and {after.steps.detected_by}"
         )
     if (before.run.id, before.run.sources) == (after.run.id, after.run.sources):
         notes.append("both sides are the same recording")
     few = min(len(_steady_lengths(before)), len(_steady_lengths(after)))
     if 2 <= few < 5:
-        notes.append(f"only {few} steps on a side: the interval is wide")
+        notes.append(f"one side has only {few} steps: the interval is wide")
     notes.append(
-        "the interval covers the spread of the steps within each recording, not what differs from "
-        "run to run; nor is it known here whether a step held as many samples"
+        "the interval covers the variation of steps within each recording, not between runs, and "
+        "assumes the same number of samples per step"
     )
     return notes

@@ -1,4 +1,4 @@
-"""Looks at this machine: what can be measured here, what cannot, and how to close each gap."""
+"""Checks this machine: what can be measured, what cannot, and how to close each gap."""
 
 from __future__ import annotations
 
@@ -12,15 +12,9 @@ from whyidle.model.machine import Machine
 def examine_machine(
     *, root: Path = Path("/"), environ: Mapping[str, str], folder: Path, store: Path
 ) -> Machine:
-    """Every check, in the order of the report. Nothing is changed; plug-ins of other packages are
-    imported, frameworks are not.
-
-    Args:
-        root: where the file system begins (tests put another one here).
-        environ: the environment variables.
-        folder: the working folder, whose storage is looked at.
-        store: where runs would be kept.
-    """
+    """Run all checks, in the order of the report. Changes nothing; imports plug-ins, but no
+    frameworks. ``root`` is where the file system begins, ``folder`` the working folder, whose
+    storage is checked, ``store`` the folder of stored runs."""
     gpus = gpu_checks.check_gpus(root)
     found = any(check.name == "GPU" and check.state == "ok" for check in gpus)
     return Machine(

@@ -1,4 +1,4 @@
-"""From paths to a diagnosis: finds the importer, reads, diagnoses; knows its own documents too."""
+"""Diagnoses recordings by their paths; also reads stored diagnoses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whyidle.store.entry import DIAGNOSIS
 
 
 class Explanation(NamedTuple):
-    """A diagnosis, and the recordings it was made from (none where it was only read back)."""
+    """A diagnosis and its recordings; none if the diagnosis was read from a file."""
 
     diagnosis: Diagnosis
     timelines: tuple[Timeline, ...]
@@ -35,13 +35,12 @@ def explain_paths(
     progress: Progress | None = None,
     stage: Callable[[str], None] | None = None,
 ) -> Explanation:
-    """Diagnose what was recorded.
+    """Diagnose recordings.
 
     Args:
-        paths: traces, folders or zips of one job's ranks; or one diagnosis, or a run's folder,
-            where there need not be a diagnosis yet.
-        progress: called with (bytes read, bytes in all).
-        stage: called with what is looked for next.
+        paths: traces, folders or zips of one job's ranks; or a diagnosis; or a run's folder.
+        progress: called with (bytes read, total bytes).
+        stage: called with the title of each check.
 
     Raises:
         InputError: a path cannot be used.
@@ -57,7 +56,7 @@ def explain_paths(
 
 
 def document_at(path: Path) -> Path | None:
-    """The diagnosis that a path means: a file that holds one, or a stored run's folder."""
+    """Path of the diagnosis in a file or a stored run's folder; None if there is none."""
     try:
         if path.is_dir():
             inside = path / DIAGNOSIS
@@ -67,5 +66,5 @@ def document_at(path: Path) -> Path | None:
         with path.open("rb") as opened:
             head = opened.read(256)
     except OSError:
-        return None  # whoever reads it as a trace says why it cannot be opened
+        return None  # the importer will report why it cannot be opened
     return path if _DOCUMENT.match(head) else None

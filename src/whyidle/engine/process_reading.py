@@ -1,4 +1,4 @@
-"""Reads one watched process of a recording, its stack samples interpreted."""
+"""Reads one watched process of a recording and interprets its stack samples."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from whyidle.model.timeline import Timeline
 
 
 def read_process(path: Path) -> Timeline:
-    """The process whose ``PID.spans`` file this is.
+    """Read the process of a ``PID.spans`` file.
 
     Raises:
-        BrokenTraceError: nothing in it could be read.
+        BrokenTraceError: the file is unreadable.
     """
     return interpret_samples(probe.load(path))

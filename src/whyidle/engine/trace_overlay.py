@@ -1,4 +1,4 @@
-"""Lays a diagnosis over its recordings: idle gaps, steps and findings as tracks."""
+"""Builds tracks of steps, idle gaps and findings for the recordings of a diagnosis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ I64 = NDArray[np.int64]
 
 
 def make_overlays(timelines: Sequence[Timeline], diagnosis: Diagnosis) -> list[Overlay]:
-    """One overlay per recording, in the order given; their marks are made while being read."""
+    """Make one overlay per recording; marks are generated lazily."""
     return [_make_overlay(Facts(timeline), diagnosis) for timeline in timelines]
 
 
@@ -37,7 +37,6 @@ def _make_overlay(facts: Facts, diagnosis: Diagnosis) -> Overlay:
 
 
 def _is_about_rank(finding: Finding, rank: int | None) -> bool:
-    """A finding whose places are all on other ranks is not about this one."""
     ranks = {place.rank for place in finding.where} - {None}
     return rank is None or not ranks or rank in ranks
 
@@ -58,7 +57,6 @@ def _step_marks(facts: Facts) -> Iterator[Mark]:
 
 
 def _gap_marks(facts: Facts, findings: list[Finding]) -> Iterator[Mark]:
-    """Every stretch of lost time in the window; the finding is named where its bucket has one."""
     origin = facts.timeline.source.origin_ns
     start, end, reason = lost_time(facts)
     causes = {
@@ -75,8 +73,7 @@ def _gap_marks(facts: Facts, findings: list[Finding]) -> Iterator[Mark]:
 
 
 def lost_time(facts: Facts) -> tuple[I64, I64, I64]:
-    """All time of the window that is not useful compute: (start ns, end ns, reason as an index
-    into ``REASONS``), disjoint and sorted."""
+    """Time without useful compute: sorted (start ns, end ns, index into ``REASONS``)."""
     parts = [
         (part, index)
         for index, (name, part) in enumerate(facts.partition.parts.items())
@@ -90,7 +87,6 @@ def lost_time(facts: Facts) -> tuple[I64, I64, I64]:
 
 
 def _finding_marks(facts: Facts, findings: list[Finding]) -> Iterator[Mark]:
-    """A finding holds for all steps in scope: one slice over them each, on top of each other."""
     if not len(facts.scope):
         return
     first, last = int(facts.scope.start[0]), int(facts.scope.end[-1])

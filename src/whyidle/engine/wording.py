@@ -1,4 +1,4 @@
-"""How a person sets knobs by hand, in the words of the framework that the job uses."""
+"""Describes how to set knobs by hand, in the terms of the job's framework."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from whyidle.model.diagnosis import Edit, Finding
 from whyidle.model.knobs import ENVIRONMENT, LISTS, Setting, as_python
 
 PYTORCH = "pytorch"
+EDITS = "{edits}"
+"""stands for the wording of the edits in a summary"""
+CALL = "(..., "
 
 
 def by_hand(knob: str, value: Setting, framework: str | None = PYTORCH) -> str:
-    """What a person does to set a knob, as a sentence without full stop. Where nothing is known of
-    the framework it says what the knob means."""
+    """Instruction for setting a knob, without full stop; without wording, the knob's meaning."""
     if knob.startswith(ENVIRONMENT):
         variable = knob.removeprefix(ENVIRONMENT)
-        behind = ", behind a comma where it is set already," if variable in LISTS else ""
+        behind = ", appended with a comma if it is already set," if variable in LISTS else ""
         return f"export {variable}={value}{behind} before the command"
     declared = catalog.find_knob(knob)
     written = catalog.knob_wording(framework).get(knob) or declared.wording
@@ -29,21 +31,33 @@ def by_hand(knob: str, value: Setting, framework: str | None = PYTORCH) -> str:
 
 
 def summarize_edits(edits: Iterable[Edit], framework: str | None = PYTORCH) -> str:
-    """What a person writes for several edits, in one line."""
+    """Instruction for several edits, in one line."""
     hands = [by_hand(one.knob, one.value, framework) for one in edits if one.value is not None]
-    return ", ".join(hand.removeprefix("write ") for hand in hands)
+    calls: dict[str, list[str]] = {}
+    for hand in hands:  # one call with all of its arguments
+        name, arguments, last = hand.removeprefix("write ").partition(CALL)
+        if arguments and name.isidentifier():
+            calls.setdefault(name, []).append(last.removesuffix(")"))
+        else:
+            calls[name + arguments + last] = []
+    return ", ".join(
+        f"{name}{CALL}{', '.join(last)})" if last else name for name, last in calls.items()
+    )
 
 
 def patched_difference(knob: str, framework: str | None = PYTORCH) -> str:
-    """What is otherwise in a file that sets a knob than in a process that it is applied to, as a
-    sentence without full stop; empty where nothing is."""
+    """Difference between setting a knob in a file and in a process, without full stop."""
     return catalog.patch_wording(framework).get(knob, "")
 
 
 def word_fixes(finding: Finding, framework: str | None) -> Finding:
-    """The finding, with what a person writes where a fix only tells which knobs it sets."""
-    fixes = [
-        msgspec.structs.replace(one, summary=one.summary or summarize_edits(one.edits, framework))
-        for one in finding.fixes
-    ]
+    """The finding, with the summaries of its fixes in the words of the framework."""
+    examples = catalog.fix_wording(framework)
+    fixes = []
+    for fix in finding.fixes:
+        edits = summarize_edits(fix.edits, framework)
+        summary = fix.summary.replace(EDITS, edits) or edits
+        if fix.fix in examples:
+            summary = f"{summary} ({examples[fix.fix]})"
+        fixes.append(msgspec.structs.replace(fix, summary=summary))
     return msgspec.structs.replace(finding, fixes=fixes)

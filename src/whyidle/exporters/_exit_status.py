@@ -1,5 +1,4 @@
-"""How a command ended that did not end well: said before anything else, for a job that fails has
-another trouble than idle time."""
+"""Describes how a command failed; reports show this first."""
 
 from __future__ import annotations
 
@@ -8,21 +7,21 @@ import signal
 from whyidle.model.diagnosis import Diagnosis
 
 STOPPED = ("SIGINT", "SIGTERM")
-"""by these somebody ends a job that goes well"""
+"""signals that users send to a job that works"""
 _SIGNALS = 128
-"""what a shell adds to a signal's number"""
+"""offset that a shell adds to a signal's number"""
 
 
 def describe_exit(diagnosis: Diagnosis) -> tuple[str, str]:
-    """A word for it, and a sentence without a full stop; both empty where the command ended well,
-    has not ended, or the headline is about nothing else."""
+    """A word and a sentence without full stop; both empty if the command succeeded, still runs, or
+    the headline says the same."""
     status = diagnosis.run.exit_status
     if not status or diagnosis.command_failed:
         return "", ""
     name = _signal_name(status)
-    before = "what follows is of the time before"
+    before = "the report covers the time before that"
     if name in STOPPED:
-        return "stopped", f"The command was ended by {name} (status {status}); {before}"
+        return "stopped", f"{name} ended the command (status {status}); {before}"
     by = f", killed by {name}" if name else ""
     return "failed", f"The command failed with status {status}{by}; {before}"
 

@@ -1,4 +1,4 @@
-"""The live view's lines: made to measure, from 40 to 200 columns."""
+"""Renders the lines of the live view, for 40 to 200 columns."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from whyidle.exporters._shares_bar import LETTERS, SEEN, allocate_cells
 from whyidle.exporters._text_page import Colours, Page
 from whyidle.model.buckets import Bucket
 from whyidle.model.live_moment import Moment
-from whyidle.model.telemetry import Reading
-from whyidle.model.telemetry import split_key as parts
+from whyidle.model.telemetry import Reading, split_key
 
 LINES: Final = 7
-"""a rule with the verdict, bar, legend, steps, gauges, costliest line, what changed"""
+"""a rule with the verdict, bar, legend, steps, gauges, costliest line, change"""
 _RISING: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = "_.-=+*#@"
 
 
 def draw_panel(moment: Moment, *, width: int, colours: Colours | None) -> list[str]:
-    """``LINES`` rows of at most ``width`` columns, with escape codes where there are colours."""
+    """Render ``LINES`` rows of at most ``width`` columns, with escape codes for colours."""
     page = Page(width, colours)
     rows = [
         _draw_head(page, moment),
@@ -42,34 +41,28 @@ def draw_panel(moment: Moment, *, width: int, colours: Colours | None) -> list[s
 
 
 def _draw_head(page: Page, moment: Moment) -> Text:
+    rule = page.styled_text("--" if page.plain else "──", "dim")
     if moment.diagnosis is None:
-        told = page.styled_text("watching", "bold")
-        return Text.assemble(_draw_rule(page, 2), page.styled_text(" whyidle ", "bold"), told)
+        state = page.styled_text("watching", "bold")
+        return Text.assemble(rule, page.styled_text(" whyidle ", "bold"), state)
     verdict = moment.diagnosis.verdict
     badge = page.styled_text(f" {verdict.state.upper()} ", BADGES[verdict.state])
-    return Text.assemble(
-        _draw_rule(page, 2), badge, page.styled_text(f" {verdict.headline}", "bold")
-    )
-
-
-def _draw_rule(page: Page, cells: int) -> Text:
-    return page.styled_text(("-" if page.plain else "─") * cells, "dim")
+    return Text.assemble(rule, badge, page.styled_text(f" {verdict.headline}", "bold"))
 
 
 def _draw_shares(page: Page, moment: Moment) -> tuple[Text, Text]:
-    """The attribution bar, and as much of its legend as fits in a row."""
     if moment.diagnosis is None:
         return Text(), Text()
-    told = moment.diagnosis.attribution
+    attribution = moment.diagnosis.attribution
     shares: Mapping[Bucket, float] = {
-        bucket: getattr(told, bucket) for bucket in LOOKS if getattr(told, bucket) >= SEEN
+        bucket: share for bucket in LOOKS if (share := getattr(attribution, bucket)) >= SEEN
     }
     bar, legend = Text(), Text()
     for bucket, cells in allocate_cells(shares, page.width).items():
         bar.append_text(
             page.styled_text((LETTERS[bucket] if page.plain else "█") * cells, LOOKS[bucket].colour)
         )
-    for bucket in sorted(shares, key=lambda one: -shares[one]):
+    for bucket in sorted(shares, key=lambda bucket: -shares[bucket]):
         entry = Text.assemble(
             page.styled_text(LETTERS[bucket] if page.plain else "█", LOOKS[bucket].colour),
             page.styled_text(
@@ -82,14 +75,12 @@ def _draw_shares(page: Page, moment: Moment) -> tuple[Text, Text]:
 
 
 def _draw_steps(page: Page, moment: Moment) -> Text:
-    """Step time, throughput, number of steps, and the trend in what room is left."""
     if moment.step_s is None:
         return page.styled_text("no step yet", "dim")
-    rate = 1 / moment.step_s if moment.step_s > 0 else 0.0
-    told = moment.diagnosis and moment.diagnosis.steps.samples_per_s
-    speed = (
-        f"{words.format_digits(told)} samples/s" if told else f"{words.format_digits(rate)} steps/s"
-    )
+    rate, unit = (1 / moment.step_s if moment.step_s > 0 else 0.0), "steps/s"
+    if moment.diagnosis and moment.diagnosis.steps.samples_per_s:
+        rate, unit = moment.diagnosis.steps.samples_per_s, "samples/s"
+    speed = f"{words.format_digits(rate)} {unit}"
     row = Text.assemble(
         page.styled_text("step ", "dim"),
         page.styled_text(words.format_seconds(moment.step_s), "bold"),
@@ -102,7 +93,7 @@ def _draw_steps(page: Page, moment: Moment) -> Text:
 
 
 def draw_sparkline(values: Sequence[float], room: int, *, plain: bool = False) -> str:
-    """The last values, from none to the highest of them, one cell each."""
+    """Draw the last values, scaled to the highest, one cell each."""
     shown = list(values)[-max(room, 0) :] if room > 0 else []
     marks, top = (_PLAIN if plain else _RISING), max(shown, default=0.0)
     if top <= 0:
@@ -111,7 +102,6 @@ def draw_sparkline(values: Sequence[float], room: int, *, plain: bool = False) -
 
 
 def _draw_gauges(page: Page, moment: Moment) -> Text:
-    """What the host and the GPUs do, GPUs first, as many as fit."""
     row = Text()
     for entry in [*_gpu_gauges(moment.reading), *_host_gauges(moment)]:
         if row.cell_len + len(entry) > page.width:
@@ -121,63 +111,54 @@ def _draw_gauges(page: Page, moment: Moment) -> Text:
 
 
 def _host_gauges(moment: Moment) -> list[str]:
-    read, told = moment.reading, []
+    read, gauges = moment.reading, []
     cores = read.get("cores_effective") or read.get("cores_allowed")
     if moment.cores is not None:
-        of = f" of {cores:g}" if cores else ""
-        told.append(f"cpu {moment.cores:.1f}{of} cores")
-    memory, whole = read.get("job_memory_resident_bytes"), read.get("machine_memory_bytes")
+        limit = f" of {cores:g}" if cores else ""
+        gauges.append(f"cpu {moment.cores:.1f}{limit} cores")
+    memory, total = read.get("job_memory_resident_bytes"), read.get("machine_memory_bytes")
     if memory is not None:
-        told.append(
-            f"mem {words.format_bytes(memory)}"
-            + (f" of {words.format_bytes(whole)}" if whole else "")
-        )
+        limit = f" of {words.format_bytes(total)}" if total else ""
+        gauges.append(f"mem {words.format_bytes(memory)}{limit}")
     for name, signal in (("waiting for cores", "cpu"), ("storage", "io"), ("memory", "memory")):
         share = read.get(f"pressure_{signal}_some_ratio")
         if share is not None and share >= 0.01:
-            told.append(f"{name} {words.format_percent(share)}")
-    return told
+            gauges.append(f"{name} {words.format_percent(share)}")
+    return gauges
 
 
 def _gpu_gauges(read: Reading) -> list[str]:
-    subjects = sorted({parts(name)[1] for name in read if parts(name)[0] == "busy_ratio"})
+    keys = map(split_key, read)
+    subjects = sorted({subject for signal, subject in keys if signal == "busy_ratio"})
     return [_gpu_gauge(read, subject) for subject in subjects]
 
 
 def _gpu_gauge(read: Reading, subject: str) -> str:
-    told = [subject]
+    parts = [subject]
     for name, signal in (("busy", "busy_ratio"), ("sm", "sm_active_ratio")):
         share = read.get(f"{signal}@{subject}")
         if share is not None:
-            told.append(f"{name} {words.format_percent(share)}")
+            parts.append(f"{name} {words.format_percent(share)}")
     used = read.get(f"memory_used_bytes@{subject}")
     if used is not None:
-        told.append(words.format_bytes(used))
+        parts.append(words.format_bytes(used))
     for signal, unit in (("power_w", "W"), ("temperature_c", "°C")):
         value = read.get(f"{signal}@{subject}")
         if value is not None:
-            told.append(f"{value:.0f} {unit}")
-    return " ".join(told)
+            parts.append(f"{value:.0f} {unit}")
+    return " ".join(parts)
 
 
 def _draw_costliest_place(page: Page, moment: Moment) -> Text:
-    """The place of the costliest finding that has one, its end kept where room is short."""
     findings = shorten_paths(moment.diagnosis).findings if moment.diagnosis else []
-    for finding in findings:
-        if finding.where:
-            share = f"{words.format_percent(finding.lost.high)} "
-            place = words.format_place(finding.where[0])
-            room = page.width - len(share) - 7
-            place = place if len(place) <= room else "..." + place[-(room - 3) :]
-            return Text.assemble(
-                page.styled_text("costs  ", "dim"),
-                page.styled_text(share, "bold"),
-                page.styled_text(place),
-            )
-    if findings:  # no place is known: what it is, at least
-        share = f"{words.format_percent(findings[0].lost.high)} "
-        told = page.styled_text(findings[0].title)
-        return Text.assemble(
-            page.styled_text("costs  ", "dim"), page.styled_text(share, "bold"), told
-        )
-    return Text()
+    if not findings:
+        return Text()
+    finding = next((finding for finding in findings if finding.where), findings[0])
+    share = f"{words.format_percent(finding.lost.high)} "
+    text = finding.title
+    if finding.where:
+        place, room = words.format_place(finding.where[0]), page.width - len(share) - 7
+        text = place if len(place) <= room else "..." + place[-(room - 3) :]
+    return Text.assemble(
+        page.styled_text("costs  ", "dim"), page.styled_text(share, "bold"), page.styled_text(text)
+    )

@@ -1,4 +1,4 @@
-"""The commands that a page ends with."""
+"""Renders the commands at the end of a page."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from rich.text import Text
 from whyidle.exporters._text_page import Page
 
 NextStep = tuple[str, str]
-"""(command, what it is good for)"""
+"""(command, purpose)"""
 
 
 def next_commands(page: Page, steps: Sequence[NextStep]) -> None:
-    """The commands to go on with; what each is for stands beside or, where narrow, below it."""
+    """Draw the next commands, each with its purpose beside it or, on a narrow page, below it."""
     if not steps:
         return
     page.write_blank_line()
-    page.write_paragraph(page.styled_text("next", "dim"), indent=2)
-    fits = [len(command) for command, purpose in steps if _fits_beside(page, command, purpose)]
-    column = max(fits, default=0)
+    page.write_paragraph("next", style="dim", indent=2)
+    room = page.width - 8
+    fitting = [len(command) for command, purpose in steps if len(command) + len(purpose) <= room]
+    column = max(fitting, default=0)
     for command, purpose in steps:
-        beside = len(command) <= column and column + len(purpose) + 8 <= page.width
+        beside = len(command) <= column and column + len(purpose) <= room
         gap = " " * (column - len(command) + 2) if beside else ""
         page.write_row(
             Text("    ")
@@ -30,8 +31,4 @@ def next_commands(page: Page, steps: Sequence[NextStep]) -> None:
             + page.styled_text(purpose if beside else "", "dim")
         )
         if not beside:
-            page.write_paragraph(page.styled_text(purpose, "dim"), indent=6)
-
-
-def _fits_beside(page: Page, command: str, purpose: str) -> bool:
-    return len(command) + len(purpose) + 8 <= page.width
+            page.write_paragraph(purpose, style="dim", indent=6)

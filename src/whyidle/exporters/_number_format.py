@@ -1,4 +1,4 @@
-"""Numbers and places for people. Absence is an en dash, never a zero."""
+"""Formats numbers and places for people. A missing value is an en dash, never a zero."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ NONE = "–"
 CONSENTS: Final[dict[Consent, str]] = {
     "none": "same numbers",
     "rounding": "other rounding or random order",
-    "numerics": "other precision of numbers",
+    "numerics": "other precision",
     "convergence": "may change learning",
 }
-"""what a fix may change in the numbers"""
 _CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")
 
 
@@ -30,7 +29,7 @@ def format_seconds(value: float | None) -> str:
 
 
 def format_digits(value: float) -> str:
-    """A number with three significant digits, without an exponent where it can be helped."""
+    """A number with three significant digits, with an exponent only if very large or small."""
     if value == 0 or abs(value) >= 1e6 or abs(value) < 1e-3:
         return f"{value:.3g}"
     size = float(f"{abs(value):.3g}")
@@ -39,7 +38,7 @@ def format_digits(value: float) -> str:
 
 
 def format_percent(share: float | None) -> str:
-    """A share (0-1) as percent; small but present shares do not become 0."""
+    """A share (0-1) as percent; a small share does not become 0."""
     if share is None:
         return NONE
     if 0 < share < 0.001:
@@ -54,11 +53,9 @@ def format_interval(lost: Interval) -> str:
 
 
 def overlap_remark(finding: Finding) -> str:
-    """What is to be said beside a finding's cost where a fix at best wins time, too, that stands in
-    the figures of something else."""
-    return (
-        "; a fix may win more, of time that is counted elsewhere" if finding.exceeds_bucket else ""
-    )
+    """A remark on the cost of a finding whose fix may also gain time of other findings."""
+    remark = "; fixing this may also recover time listed under another finding"
+    return remark if finding.exceeds_bucket else ""
 
 
 def format_speedup(predicted: Predicted | None) -> str:
@@ -69,31 +66,30 @@ def format_speedup(predicted: Predicted | None) -> str:
 
 
 def format_method(predicted: Predicted) -> str:
-    """What a prediction was made by, without the codes that only our own sources explain."""
+    """The method of a prediction, without the codes of predictors."""
     return _CODES.sub("", predicted.method)
 
 
 def format_bracketed(low: float, high: float, more: str = "") -> str:
-    """An interval of factors behind their middle, with ``more`` after it; without the numbers where
-    they would be the same."""
+    """An interval of factors and a remark in brackets; equal ends are left out."""
     ends = [format_factor(low), format_factor(high)]
     parts = [" to ".join(ends) if ends[0] != ends[1] else "", more]
-    told = ", ".join(part for part in parts if part)
-    return f" ({told})" if told else ""
+    text = ", ".join(part for part in parts if part)
+    return f" ({text})" if text else ""
 
 
 def format_factor(value: float) -> str:
-    """How many times as fast: two places, fewer where they would feign precision."""
+    """A factor with two decimal places; without decimals from 10 on."""
     return f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
 
 
 def is_uninformative(low: float, high: float) -> bool:
-    """Whether the ends of an interval are so far apart that they say nothing."""
+    """Whether an interval is too wide to be shown."""
     return high > 100 * max(low, 0.01)
 
 
 def format_place(where: Place) -> str:
-    """``file.py:12 in function (rank 3)``, as far as known."""
+    """``file.py:12 in function (rank 3)``, as far as recorded."""
     spot = f"{where.file}:{where.line}" if where.file and where.line else where.file or ""
     parts = [spot, f"{'in ' if spot else ''}{where.function}" if where.function else ""]
     parts.append(f"(rank {where.rank})" if where.rank is not None else "")

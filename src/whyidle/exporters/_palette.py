@@ -1,9 +1,8 @@
-"""What the eight buckets are called and which colours they have, in every form.
+"""Titles and colours of the eight buckets and of kernels, for every form.
 
-The colours were searched so that every two stay apart for people with any of the three
-dichromacies (simulated as in Machado, Oliveira and Fernandes 2009, distance in Oklab), while each
-still shows on white and on near-black; a test computes both. Forms that can, also name each bucket
-next to its colour, so that no meaning hangs on colour alone.
+Every two bucket colours are distinguishable with each of the three dichromacies (simulated as in
+Machado, Oliveira and Fernandes 2009, distance in Oklab), on white and on near-black; a test
+computes both. Forms also name each bucket, so that no meaning depends on colour alone.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from whyidle.model.diagnosis import State
 
 
 class Look(NamedTuple):
-    """A bucket's ``title``, its ``colour``, and what it ``means`` in plain words."""
+    """Title, colour and meaning of a bucket."""
 
     title: str
     colour: str
@@ -27,13 +26,13 @@ LOOKS: Final[dict[Bucket, Look]] = {
     "compute": Look("Compute", "#019688", "useful kernels running"),
     "input": Look("Input", "#f39116", "waiting for the next batch"),
     "transfer": Look("Transfer", "#766e00", "exposed copies between host and device"),
-    "host": Look("Host", "#ea1e48", "the CPU launching work, and Python in between"),
+    "host": Look("Host", "#ea1e48", "Python and the framework launching work"),
     "sync": Look("Sync", "#962b8f", "refilling the queue after the host waited for the device"),
     "communication": Look("Communication", "#3d4adb", "exposed collectives and late ranks"),
     "interruption": Look("Interruption", "#46b0ff", "checkpoints, compilation, allocator, logging"),
-    "unknown": Look("Unknown", "#c4c4c4", "idle, and the recording does not show why"),
+    "unknown": Look("Unknown", "#c4c4c4", "idle for a reason that was not recorded"),
 }
-"""in the order in which bars are drawn: useful work first, the unexplained last"""
+"""in drawing order"""
 
 KERNELS: Final[dict[str, tuple[str, str]]] = {
     "matrix_product": ("matrix product", "#4e79a7"),
@@ -61,7 +60,7 @@ HOST: Final[dict[str, tuple[str, str]]] = {
     "op": ("operator", "#8fa3a0"),
     "runtime": ("runtime call", "#a39a8f"),
 }
-"""kind of host event -> (title, colour): quiet, so that what was lost stands out"""
+"""kind of host event -> (title, muted colour)"""
 
 BADGES: Final[dict[State, str]] = {
     "starved": "bold white on red",
@@ -69,7 +68,7 @@ BADGES: Final[dict[State, str]] = {
     "saturated": "bold white on green",
     "inconclusive": "bold white on blue",
 }
-"""state of the verdict -> how a terminal shows it"""
+"""state of the verdict -> terminal style"""
 
 
 def colour_of(group: str) -> str:
@@ -87,7 +86,7 @@ def title_of(group: str) -> str:
 
 
 def text_colour(colour: str) -> str:
-    """Black or white, whichever is read better on a colour (at least 4.5 to 1)."""
+    """Black or white, whichever has the higher contrast on a colour (at least 4.5 to 1)."""
     return "#000000" if relative_luminance(colour) > 0.179 else "#ffffff"
 
 

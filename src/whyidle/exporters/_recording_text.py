@@ -1,4 +1,4 @@
-"""Reads a recording's text a second time, in pieces: plain, gzip, or a member of a zip."""
+"""Reads a recording's text a second time, in pieces: plain, gzip or a member of a zip."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from isal import igzip
 from whyidle.errors import InputError
 
 PIECE_BYTES = 1 << 16
-"""what is lost at most where a compressed file breaks off"""
+"""the most text that is lost where a compressed file is cut short"""
 
 
 def read_pieces(source: str) -> Iterator[bytes]:
-    """The text of a source (a path, or ``archive.zip!member``) in pieces.
-
-    A compressed file that is damaged or cut short ends where its text ends.
+    """Read the text of a source (a path or ``archive.zip!member``) in pieces, as far as a damaged
+    file can be decompressed.
 
     Raises:
-        InputError: the file cannot be opened any more.
+        InputError: the file can no longer be opened.
     """
     with ExitStack() as stack:
         try:
@@ -33,7 +32,7 @@ def read_pieces(source: str) -> Iterator[bytes]:
             raise InputError(
                 f"Cannot read {source} a second time.",
                 why=f"{getattr(error, 'strerror', None) or error}.",
-                hint="The annotated trace is a copy of the recording; keep it until it is written.",
+                hint="Keep the recording until its annotated copy is written.",
             ) from error
         while piece := _decode_text(text):
             yield piece

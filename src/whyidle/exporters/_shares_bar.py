@@ -1,4 +1,4 @@
-"""Shares as one row of cells, and the legend below it."""
+"""Draws the shares of a step as a row of cells with a legend."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ LETTERS: Final[dict[Bucket, str]] = {
     "interruption": "x",
     "unknown": ".",
 }
-"""what stands for a bucket where there are no colours"""
+"""the character of each bucket without colours"""
 
 
 def draw_shares_bar(page: Page, shares: Mapping[Bucket, float], indent: int = 2) -> None:
     """Draw the bar and its legend, in the order of ``LOOKS``."""
-    drawn = {bucket: shares[bucket] for bucket in LOOKS if shares[bucket] >= SEEN}
+    visible = {bucket: shares[bucket] for bucket in LOOKS if shares[bucket] >= SEEN}
     row = Text(" " * indent)
-    for bucket, cells in allocate_cells(drawn, page.width - 2 * indent).items():
+    for bucket, cells in allocate_cells(visible, page.width - 2 * indent).items():
         if page.plain:
             row.append(LETTERS[bucket] * cells)
         else:
             row.append("█" * cells, LOOKS[bucket].colour)
     page.write_row(row)
-    _draw_legend(page, drawn, indent)
+    _draw_legend(page, visible, indent)
 
 
 def allocate_cells(shares: Mapping[Bucket, float], width: int) -> dict[Bucket, int]:
-    """Whole cells that add up to ``width``: at least one each, the rest by largest remainder."""
-    whole = sum(shares.values())
-    if not shares or whole <= 0:
+    """Split ``width`` cells: at least one per bucket, the rest by largest remainder."""
+    total = sum(shares.values())
+    if not shares or total <= 0:
         return {}
     spare = width - len(shares)
-    exact = {bucket: spare * share / whole for bucket, share in shares.items()}
+    exact = {bucket: spare * share / total for bucket, share in shares.items()}
     cells = {bucket: 1 + int(value) for bucket, value in exact.items()}
     by_rest = sorted(exact, key=lambda bucket: int(exact[bucket]) - exact[bucket])
     for bucket in by_rest[: width - sum(cells.values())]:
@@ -55,7 +55,6 @@ def allocate_cells(shares: Mapping[Bucket, float], width: int) -> dict[Bucket, i
 
 
 def _draw_legend(page: Page, shares: Mapping[Bucket, float], indent: int) -> None:
-    """As many entries per row as fit; an entry is never broken."""
     row = Text(" " * indent)
     for bucket, share in shares.items():
         mark = LETTERS[bucket] if page.plain else "█"

@@ -1,5 +1,5 @@
-"""A page of terminal text: wrapped with hanging indents, coloured or plain ASCII, and never an
-escape sequence or control character of a recording."""
+"""A page of terminal text with hanging indents, coloured or plain ASCII. Escape sequences and
+control characters of recordings are removed."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ _ASCII: Final = str.maketrans(
     | {"█": "#", "±": "+-", "“": '"', "”": '"', "’": "'"}
 )
 MARGIN: Final = 1
-"""columns that stay free on the right"""
-WHOLE: Final = 120
+"""free columns on the right"""
+UNBROKEN: Final = 120
 """columns up to which a word is never broken"""
 LONGEST: Final = 400
-"""characters of one text; C++ kernel names go into the thousands"""
+"""characters of a text from a recording; C++ kernel names have thousands"""
 PROSE: Final = 10_000
-"""the same of a text that we have written"""
+"""characters of a text of whyidle itself"""
 
 
-def clean_text(text: str, most: int = LONGEST) -> str:
-    """One line of printable text. Recordings come from strangers: an escape sequence in a kernel
-    name must not reach the terminal."""
+def clean_text(text: str, limit: int = LONGEST) -> str:
+    """One line of printable text: an escape sequence in a kernel name must not reach the
+    terminal."""
     line = _CONTROL.sub(" ", text)
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def _split_words(body: Text, room: int) -> Iterator[Text]:
     for word in body.split(" "):
-        whole = word.cell_len <= max(room, WHOLE)
-        yield from (word,) if whole else word.divide(range(room, len(word), room))
+        fits = word.cell_len <= max(room, UNBROKEN)
+        yield from (word,) if fits else word.divide(range(room, len(word), room))
 
 
 def _wrap_rows(body: Text, room: int) -> list[Text]:
-    """Rows of at most ``room`` columns, except that a path or a call that is longer than a row
-    stays whole: broken in two it could be neither clicked nor pasted."""
+    """Rows of at most ``room`` columns; a longer path or call stays in one piece, so that it can be
+    clicked and pasted."""
     rows: list[Text] = []
     for word in _split_words(body, room):
         joined = Text(" ").join([rows[-1], word]) if rows else word
@@ -55,9 +55,9 @@ def _wrap_rows(body: Text, room: int) -> list[Text]:
     return rows
 
 
-def limit_rows(label: str, texts: list[str], most: int | None) -> list[tuple[str, str]]:
-    """Rows with the label on the first, and a count of what was left out on the last."""
-    shown = texts if most is None else texts[:most]
+def limit_rows(label: str, texts: list[str], limit: int | None) -> list[tuple[str, str]]:
+    """Rows with the label on the first, and the number of omitted ones on the last."""
+    shown = texts[:limit]
     rows = [(label if i == 0 else "", text) for i, text in enumerate(shown)]
     if len(texts) > len(shown):
         rows[-1] = (rows[-1][0], f"{rows[-1][1]} (and {len(texts) - len(shown)} more)")
@@ -65,12 +65,7 @@ def limit_rows(label: str, texts: list[str], most: int | None) -> list[tuple[str
 
 
 class Page:
-    """Collects lines. Without ``colours`` it is plain ASCII, as far as the words allow.
-
-    Args:
-        width: columns.
-        colours: what the terminal can show; None is plain text.
-    """
+    """Collects lines of at most ``width`` columns; without ``colours`` they are plain ASCII."""
 
     def __init__(self, width: int, colours: Colours | None) -> None:
         self.width = width
@@ -87,29 +82,38 @@ class Page:
             legacy_windows=False,
         )
 
-    def styled_text(self, value: str, style: str = "", most: int = LONGEST) -> Text:
-        """Cleaned text, in a style where there are colours; ``most`` characters of it."""
-        line = clean_text(value, most)
+    def styled_text(self, value: str, style: str = "", limit: int = LONGEST) -> Text:
+        """Cleaned text of at most ``limit`` characters, styled if the page has colours."""
+        line = clean_text(value, limit)
         return Text(
             line.translate(_ASCII) if self.plain else line, style="" if self.plain else style
         )
 
-    def write_paragraph(self, *parts: Text, head: Text | None = None, indent: int = 0) -> None:
-        """Write parts as one paragraph behind ``head``, wrapped under itself."""
-        first = Text(" " * indent) + (head or Text())
+    def write_paragraph(
+        self,
+        *parts: Text | str,
+        style: str = "",
+        label: str = "",
+        head: Text | None = None,
+        indent: int = 0,
+    ) -> None:
+        """Write parts as one paragraph after ``head`` or a dim ``label``, with a hanging indent.
+        Parts that are no ``Text`` get the style."""
+        first = Text(" " * indent) + (head or self.styled_text(label, "dim"))
         room = max(self.width - first.cell_len - MARGIN, 16)
         rest = Text(" " * first.cell_len)
-        body = Text().join(parts)
+        texts = [self.styled_text(p, style) if isinstance(p, str) else p for p in parts]
+        body = Text().join(texts)
         for number, row in enumerate(_wrap_rows(body, room) or [Text()]):
             row.rstrip()
             self._console.print((rest if number else first) + row, soft_wrap=True, end="\n")
 
     def write_row(self, row: Text) -> None:
-        """Write one row that is made to measure."""
+        """Write one row unwrapped."""
         self._console.print(row, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-        """Write rows under headings; only the last column is wrapped."""
+        """Write a table; only its last column is wrapped."""
         table = Table(box=None, pad_edge=False, header_style="" if self.plain else "dim")
         for number, heading in enumerate(columns, 1):
             table.add_column(heading, overflow="fold", no_wrap=number < len(columns))
@@ -118,10 +122,10 @@ class Page:
         self._console.print(table)
 
     def write_blank_line(self) -> None:
-        """An empty line."""
+        """Write an empty line."""
         self._out.write("\n")
 
     def page_text(self) -> str:
-        """The whole page; no line ends in blanks."""
+        """The page as text without trailing blanks."""
         lines = self._out.getvalue().split("\n")
         return "\n".join(line.rstrip() for line in lines)

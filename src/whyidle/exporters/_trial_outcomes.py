@@ -1,5 +1,4 @@
-"""Why fixes that were tried are not kept, in few words: in all, and beside each where it is
-proposed."""
+"""Summarizes the outcomes of trials, for the report as a whole and per finding."""
 
 from __future__ import annotations
 
@@ -9,40 +8,36 @@ from collections.abc import Sequence
 from whyidle.model.diagnosis import Diagnosis, Finding, ProposedFix, Trial
 
 _PAIRS = re.compile(r" in \d+ pairs\b.*")
-"""how often something was tried in vain, and what stood in the way of more"""
 
 
 def collect_reasons(trials: Sequence[Trial]) -> str:
-    """Each reason once, in the order of the trials; empty where none is told."""
+    """The distinct reasons of trials, in order; empty if there are none."""
     return "; ".join(dict.fromkeys(_shorten_reason(trial.why) for trial in trials if trial.why))
 
 
 def order_findings(diagnosis: Diagnosis) -> list[Finding]:
-    """All findings in their order, but first the one that the verdict is about, and last those of
-    which every fix has failed its trial: what is left to do comes first."""
+    """All findings: the verdict's finding first, those whose fixes were all rejected last."""
     trials, cause = diagnosis.trials, diagnosis.verdict.cause
-    return sorted(
-        diagnosis.findings, key=lambda one: (_is_exhausted(one, trials), one.cause != cause)
-    )
 
+    def sort_key(finding: Finding) -> tuple[bool, bool]:
+        fixes = finding.fixes
+        exhausted = bool(fixes) and all(is_rejected(fix, finding, trials) for fix in fixes)
+        return exhausted, finding.cause != cause
 
-def _is_exhausted(finding: Finding, trials: Sequence[Trial]) -> bool:
-    fixes = finding.fixes
-    return bool(fixes) and all(is_rejected(fix, finding, trials) for fix in fixes)
+    return sorted(diagnosis.findings, key=sort_key)
 
 
 def in_turn(finding: Finding, trials: Sequence[Trial]) -> list[ProposedFix]:
-    """Its fixes in their order, those that have failed their trial last."""
+    """The fixes of a finding, rejected ones last."""
     return sorted(finding.fixes, key=lambda fix: is_rejected(fix, finding, trials))
 
 
 def is_rejected(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> bool:
-    """Whether a trial speaks against it: it was measured, or did harm, and was not kept. One that
-    the job did not take up, or that was interrupted, says nothing of it; nor does one that could
-    not be told, and leaves room for what was predicted."""
-    own = _trials_of_fix(fix, finding, trials)
-    judged = [one for one in own if _was_measured(one) or one.harmful]
-    return bool(judged) and not any(one.kept or one.interrupted for one in own)
+    """Whether trials speak against a fix: it was measured or did harm, and was not kept.
+    Interrupted trials, and inconclusive ones that still allow the prediction, do not count."""
+    fix_trials = _trials_of_fix(fix, finding, trials)
+    judged = [trial for trial in fix_trials if _was_measured(trial) or trial.harmful]
+    return bool(judged) and not any(trial.kept or trial.interrupted for trial in fix_trials)
 
 
 def _was_measured(trial: Trial) -> bool:
@@ -52,32 +47,30 @@ def _was_measured(trial: Trial) -> bool:
 
 
 def describe_outcome(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> str:
-    """What came of it where it was tried, for this finding or else for another, by the first words
-    of the reason, which the trial tells in full; empty where it was not."""
-    own = _trials_of_fix(fix, finding, trials)
-    kept = next((one for one in own if one.kept), None)
+    """The outcome of a fix's trial, for this finding or else for another; empty if untried."""
+    fix_trials = _trials_of_fix(fix, finding, trials)
+    kept = next((trial for trial in fix_trials if trial.kept), None)
     if kept is not None:
-        return f"tried, and kept{_describe_other_value(fix, kept)}"
-    head = own[0].why.partition(":")[0] if own else ""
-    return f"tried, not kept{head and f': {head}'}" if own else ""
+        return f"tried and kept{_describe_other_value(fix, kept)}"
+    reason = fix_trials[0].why.partition(":")[0] if fix_trials else ""
+    return f"tried, not kept{reason and f': {reason}'}" if fix_trials else ""
 
 
-def _describe_other_value(fix: ProposedFix, kept: Trial) -> str:
-    """With which numbers, where a search found better ones than were foretold."""
-    foretold = {edit.knob: edit.value for edit in fix.edits}
-    others = [
+def _describe_other_value(fix: ProposedFix, trial: Trial) -> str:
+    """The values that the search found to be faster than the predicted ones."""
+    predicted = {edit.knob: edit.value for edit in fix.edits}
+    changes = [
         f"{edit.knob} = {edit.value}"
-        for edit in kept.edits
-        if edit.knob in foretold and edit.value != foretold[edit.knob]
+        for edit in trial.edits
+        if edit.value != predicted.get(edit.knob, edit.value)
     ]
-    return f" with {' and '.join(others)}" if others else ""
+    return f" with {' and '.join(changes)}" if changes else ""
 
 
 def _trials_of_fix(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> list[Trial]:
-    own = [one for one in trials if one.tried and one.fix == fix.fix]
-    return [one for one in own if one.cause == finding.cause] or own
+    matches = [trial for trial in trials if trial.tried and trial.fix == fix.fix]
+    return [trial for trial in matches if trial.cause == finding.cause] or matches
 
 
 def _shorten_reason(why: str) -> str:
-    """Without the numbers and lines behind it, which the trial itself tells."""
     return _PAIRS.sub("", ": ".join(why.split(": ")[:2]).partition(" (")[0])

@@ -1,4 +1,4 @@
-"""What came of trying fixes, for a terminal: predicted beside measured, and why it was kept."""
+"""Renders the results of trials for a terminal: predicted and measured gains, and the reasons."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, FixedJob, ProposedFix, SearchedValue, Trial
 
 UNTRIED = "not measured"
-ALIKE = 0.05
-"""share by which peaks of memory differ from run to run, without meaning anything"""
+MEMORY_NOISE = 0.05
+"""share by which peaks of memory vary from run to run"""
 
 
 def draw_trials(page: Page, diagnosis: Diagnosis) -> None:
-    """A block for each that was tried, then all of them together, what remains, and what was not
-    tried."""
+    """Draw each trial, all kept fixes together, what remains, and the fixes that were not tried."""
     tried, untried = split_by_run(diagnosis)
     for trial in tried:
         page.write_blank_line()
@@ -27,58 +26,55 @@ def draw_trials(page: Page, diagnosis: Diagnosis) -> None:
         _fixed_job(page, diagnosis, fixed)
     if untried:
         page.write_blank_line()
-        page.write_paragraph(page.styled_text("not tried", "dim"), indent=2)
+        page.write_paragraph("not tried", style="dim", indent=2)
     for trial in untried:
         head = page.styled_text(f"{trial.fix}: ")
         gain = f", predicted {words.format_speedup(trial.promised)}" if trial.promised else ""
-        page.write_paragraph(page.styled_text(f"{trial.why}{gain}"), head=head, indent=4)
-        if trial.summary and not trial.edits:  # advice: nothing else says what to do
-            page.write_paragraph(page.styled_text(trial.summary, "dim"), indent=6)
+        page.write_paragraph(f"{trial.why}{gain}", head=head, indent=4)
+        if trial.summary and not trial.edits:  # advice
+            page.write_paragraph(trial.summary, style="dim", indent=6)
 
 
 def summarize_outcome(diagnosis: Diagnosis) -> str:
-    """What trials came to, in a few words; empty where nothing was kept."""
-    fixed, kept = diagnosis.detail.fixed, [one for one in diagnosis.trials if one.kept]
+    """The outcome of the trials in a few words; empty if nothing was kept."""
+    fixed, kept = diagnosis.detail.fixed, [trial for trial in diagnosis.trials if trial.kept]
     if fixed is None or not kept:
         return ""
-    names = ", ".join(trial.fix for trial in kept)
-    told = "; ".join(
-        [f"{_count_fixes(len(kept))} kept: {names}", *_explain_interruption(diagnosis)]
-    )
+    names = f"{_count_fixes(len(kept))} kept: {', '.join(trial.fix for trial in kept)}"
+    text = "; ".join([names, *_explain_interruption(diagnosis)])
     if fixed.speedup is None:
-        return f"{told}; {UNTRIED} together"
-    return f"{words.format_factor(fixed.speedup)}× as fast with {told}"
+        return f"{text}; {UNTRIED} together"
+    return f"{words.format_factor(fixed.speedup)}× as fast with {text}"
 
 
 def explain_no_gain(diagnosis: Diagnosis) -> str:
-    """That trials came to nothing, and why; empty where something was kept, or none was
-    asked for."""
+    """Why no fix was kept; empty if one was, or without trials."""
     tried, untried = split_by_run(diagnosis)
     if not diagnosis.trials or any(trial.kept for trial in tried):
         return ""
     if interrupted := _explain_interruption(diagnosis):
         done = [trial for trial in tried if not trial.interrupted]
         why = collect_reasons(done)
-        came = f"{_count_fixes(len(done))} tried before, none kept{why and f': {why}'}"
-        return "; ".join([*interrupted, came if done else "none had been tried before"])
+        before = f"{_count_fixes(len(done))} tried before, none kept{why and f': {why}'}"
+        return "; ".join([*interrupted, before if done else "no fix was tried before"])
     if not tried:
-        return f"{_count_fixes(len(untried))} known, none could be tried: see why not"
+        return f"{_count_fixes(len(untried))} known, none could be tried; see the reasons below"
     why = collect_reasons(tried)
     return f"{_count_fixes(len(tried))} tried, none kept{why and f': {why}'}"
 
 
 def _explain_interruption(diagnosis: Diagnosis) -> list[str]:
-    """That the user ended it, and amid what; nothing where nobody did."""
-    whole = [trial for trial in diagnosis.trials if trial.interrupted]
-    amid = [trial.fix for trial in whole if trial.tried]
-    begun = len(whole) - len(amid)
-    told = f"interrupted{f' while {amid[0]} was tried' if amid else ''}"
-    return [f"{told}{f', {_count_fixes(begun)} not begun' if begun else ''}"] if whole else []
+    interrupted = [trial for trial in diagnosis.trials if trial.interrupted]
+    if not interrupted:
+        return []
+    started = [trial.fix for trial in interrupted if trial.tried]
+    waiting = len(interrupted) - len(started)
+    text = f"interrupted{f' during the trial of {started[0]}' if started else ''}"
+    return [f"{text}{f', {_count_fixes(waiting)} not started' if waiting else ''}"]
 
 
 def first_fix(diagnosis: Diagnosis) -> ProposedFix | None:
-    """The first fix of the finding that the verdict is about, or else of the first that has one;
-    where fixes were tried, what came of them stands in its place."""
+    """The first fix of the first finding that has one; None if fixes were tried."""
     for finding in order_findings(diagnosis) if not diagnosis.trials else ():
         if finding.severity != "info" and finding.fixes:
             return finding.fixes[0]
@@ -90,40 +86,39 @@ def _count_fixes(count: int) -> str:
 
 
 def split_by_run(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
-    """Those that ran at least once, and those that did not."""
+    """The trials that ran, and those that did not."""
     tried = [trial for trial in diagnosis.trials if trial.tried]
     return tried, [trial for trial in diagnosis.trials if not trial.tried]
 
 
 def _fixed_job(page: Page, diagnosis: Diagnosis, fixed: FixedJob) -> None:
     gain = format_gain(fixed.speedup, fixed.low, fixed.high) or UNTRIED
-    page.write_paragraph(page.styled_text(f"all of it together: {gain}", "bold"), indent=2)
+    page.write_paragraph(f"all kept fixes together: {gain}", style="bold", indent=2)
     for sentence in format_savings(fixed):
-        page.write_paragraph(page.styled_text(sentence), indent=2)
+        page.write_paragraph(sentence, indent=2)
     for name, shares in (("before", diagnosis.attribution), ("after", fixed.attribution)):
-        page.write_paragraph(page.styled_text(name), indent=2)
+        page.write_paragraph(name, indent=2)
         draw_shares_bar(page, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
     for sentence in fixed.left:
-        page.write_paragraph(
-            page.styled_text(sentence), head=page.styled_text("left  ", "dim"), indent=2
-        )
+        page.write_paragraph(sentence, label="remaining  ", indent=2)
 
 
 def format_savings(fixed: FixedJob) -> list[str]:
-    """What it comes to in samples, hours, and at a stated price in money; joules where measured."""
-    told = []
+    """The savings in throughput, hours, money at a stated price, and energy where measured."""
+    savings = []
     if fixed.samples_per_s and fixed.samples_per_s_before:
-        before, after = fixed.samples_per_s_before, fixed.samples_per_s
-        told.append(f"{words.format_digits(before)} samples/s became {words.format_digits(after)}")
+        before, after = map(words.format_digits, (fixed.samples_per_s_before, fixed.samples_per_s))
+        savings.append(f"throughput: {before} → {after} samples/s")
     if fixed.speedup and fixed.speedup > 1.0:
         hours = 100 * (1 - 1 / fixed.speedup)
         price = fixed.price_per_hour
-        money = f", {hours * price:,.2f} at {price:,.2f} an hour" if price is not None else ""
-        told.append(f"of every 100 hours of this job {hours:.0f} are saved{money}")
+        money = f" ({hours * price:,.2f} at {price:,.2f} per hour)" if price is not None else ""
+        savings.append(f"saves {hours:.0f} of every 100 hours of this job{money}")
     if fixed.energy_j_per_step and fixed.energy_j_per_step_before:
-        before, after = fixed.energy_j_per_step_before, fixed.energy_j_per_step
-        told.append(f"{words.format_digits(before)} J a step became {words.format_digits(after)}")
-    return told
+        energies = (fixed.energy_j_per_step_before, fixed.energy_j_per_step)
+        before, after = map(words.format_digits, energies)
+        savings.append(f"energy: {before} → {after} J per step")
+    return savings
 
 
 def _draw_trial(page: Page, trial: Trial) -> None:
@@ -131,97 +126,94 @@ def _draw_trial(page: Page, trial: Trial) -> None:
         "KEPT      " if trial.kept else "not kept  ", "bold green" if trial.kept else "dim"
     )
     name = f"{trial.fix} for {trial.cause}" if trial.cause else trial.fix
-    page.write_paragraph(page.styled_text(name, "bold" if trial.kept else ""), head=mark, indent=2)
+    page.write_paragraph(name, style="bold" if trial.kept else "", head=mark, indent=2)
     rows = [
         ("sets", trial.summary),
-        ("of", format_search(trial)),
+        ("search", format_search(trial)),
         ("gain", format_measurement(trial)),
         ("", f"predicted {format_prediction(trial)}" if trial.promised else ""),
         ("consent", words.CONSENTS[trial.consent]),
         ("check", trial.numerics or ""),
         ("memory", format_memory(trial)),
-        ("once", _format_startup_cost(trial)),
+        ("start", _format_startup_cost(trial)),
         ("why", "" if trial.kept else trial.why),
-        *(("seen", note) for note in trial.notes),
+        *(("note", note) for note in trial.notes),
     ]
     for label, text in rows:
         if text:
-            page.write_paragraph(
-                page.styled_text(text), head=page.styled_text(f"{label:<9}", "dim"), indent=12
-            )
+            page.write_paragraph(text, label=f"{label:<9}", indent=12)
 
 
 def format_search(trial: Trial) -> str:
-    """Which numbers of a knob were tried before, to choose the fastest; empty where none were."""
-    told = [f"{one.value} {_came(one)}" for one in trial.searched]
-    return f"{trial.searched[0].knob}: {', '.join(told)}" if told else ""
+    """The values of a knob that were tried to find the fastest; empty without a search."""
+    values = [f"{item.value} {_format_search_result(item)}" for item in trial.searched]
+    return f"{trial.searched[0].knob}: {', '.join(values)}" if values else ""
 
 
-def _came(one: SearchedValue) -> str:
-    if one.ended == "through":
-        return f"({words.format_seconds(one.step_s)} a step)"
-    return {"early": "(slower, ended early)"}.get(one.ended, f"({one.ended})")
+def _format_search_result(item: SearchedValue) -> str:
+    if item.ended == "through":
+        return f"({words.format_seconds(item.step_s)} per step)"
+    return {"early": "(slower, ended early)"}.get(item.ended, f"({item.ended})")
 
 
 def format_measurement(trial: Trial) -> str:
-    """What a trial measured, in words; empty where nothing was. Where it cannot tell a gain from a
-    loss, the interval only: its middle would be read as a result."""
+    """The measured gain of a trial; empty if nothing was measured. An inconclusive trial shows only
+    its interval, since the middle would be read as a result."""
     if not trial.untold:
         return format_gain(trial.speedup, trial.low, trial.high, trial.pairs or None)
     if trial.low is None or trial.high is None or words.is_uninformative(trial.low, trial.high):
-        return f"could not be told: {trial.pairs} pairs scatter too much"
+        return f"inconclusive: {trial.pairs} pairs vary too much"
     low, high = words.format_factor(trial.low), words.format_factor(trial.high)
-    return f"could not be told: {low}× to {high}× as fast"
+    return f"inconclusive: {low}× to {high}× as fast"
 
 
 def format_gain(
     speedup: float | None, low: float | None, high: float | None, pairs: int | None = None
 ) -> str:
-    """A measured gain with its interval, in words; empty where none was measured."""
+    """A measured gain with its interval; empty if none was measured."""
     if speedup is None:
         return ""
     text = f"{words.format_factor(speedup)}× as fast"
     if pairs == 1:
         return f"{text}, measured once"
     if low is None or high is None or words.is_uninformative(low, high):
-        seen = f"measured in {pairs} pairs, which" if pairs else "by times that"
-        return f"{text}, {seen} scatter too much to tell it well"
+        source = f"measured in {pairs} pairs, which" if pairs else "from times that"
+        return f"{text}, {source} vary too much for a precise result"
     return f"{text}{words.format_bracketed(low, high, 'measured')}"
 
 
 def format_prediction(trial: Trial) -> str:
-    """What was predicted, and for which number of the knob, where another one was then found to be
-    faster; empty where nothing was predicted."""
+    """The prediction for a trial, with the predicted value if the search chose another one; empty
+    if nothing was predicted."""
     if trial.promised is None:
         return ""
-    own = {edit.knob: edit.value for edit in trial.edits}
+    text = words.format_speedup(trial.promised)
+    values = {edit.knob: edit.value for edit in trial.edits}
     first = trial.searched[0] if trial.searched else None
-    other = first is not None and own.get(first.knob, first.value) != first.value
-    return words.format_speedup(trial.promised) + (
-        f", for {first.value}" if first and other else ""
-    )
+    if first is not None and values.get(first.knob, first.value) != first.value:
+        return f"{text}, for {first.value}"
+    return text
 
 
 def format_memory(trial: Trial) -> str:
-    """What the job holds at most without the fix and with it, where that differs; empty where it
-    does not, or is not known."""
-    told = [
-        f"{where} {words.format_bytes(before)} became {words.format_bytes(after)}"
+    """The peak memory without and with the fix; empty if it is unknown or does not differ."""
+    peaks = [
+        f"{where} {words.format_bytes(before)} → {words.format_bytes(after)}"
         for where, before, after in (
             ("host", trial.host_bytes_before, trial.host_bytes),
             ("device", trial.device_bytes_before, trial.device_bytes),
         )
-        if before is not None and after is not None and abs(after - before) > ALIKE * before
+        if before is not None and after is not None and abs(after - before) > MEMORY_NOISE * before
     ]
-    return f"peak of the {', of the '.join(told)}" if told else ""
+    return f"peak: {', '.join(peaks)}" if peaks else ""
 
 
 def _format_startup_cost(trial: Trial) -> str:
-    """What it costs before the first steady step, and when that has paid."""
     costs, steps, treated = trial.startup_s, trial.pays_after_steps, trial.treated
     if not trial.kept or costs is None or costs < 1.0:
         return ""
+    text = f"{words.format_seconds(costs)} longer until the first steady step"
     if not steps or treated is None:
-        return f"{words.format_seconds(costs)} more until it runs steadily"
+        return text
     after = f"{words.format_digits(steps)} steps ({words.format_seconds(steps * treated)})"
-    return f"{words.format_seconds(costs)} more until it runs steadily, pays after {after}"
+    return f"{text}, recovered after {after}"

@@ -1,4 +1,4 @@
-"""Closes an event list that stops in the middle, after its last whole event."""
+"""Closes a truncated event list after its last complete event."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 def close_event_list(text: Iterator[bytes], ending: bytes) -> Iterator[bytes]:
-    """The text of an event list up to its last whole event, then ``ending``.
-
-    Only the last megabyte or two are held back and looked into; what comes before passes through.
-    """
+    """The text of an event list up to its last complete event, then ``ending``. Only the last two
+    megabytes are buffered."""
     tail, at_start = bytearray(), True
     for piece in text:
         tail += piece
@@ -28,20 +26,20 @@ def close_event_list(text: Iterator[bytes], ending: bytes) -> Iterator[bytes]:
 
 
 def _find_last_event(tail: bytearray, at_start: bool) -> int:
-    """Where the last whole event ends. Where the list began before the tail, a place is taken for
-    the start of an event if from there events follow one another up to the cut."""
-    text = tail.decode("latin-1")  # one character per byte, so that places are the same
+    """The end of the last complete event. If the list began before the tail, an event starts where
+    from there on events follow one another up to the cut."""
+    text = tail.decode("latin-1")  # one character per byte keeps the offsets
     if at_start:
         return _decode_event_run(text, 0)[0]
-    for found in _EVENT.finditer(text):
-        end, rest = _decode_event_run(text, found.start())
-        if end > found.start() and text[rest : rest + 1] in ("", "{"):
+    for match in _EVENT.finditer(text):
+        end, rest = _decode_event_run(text, match.start())
+        if end > match.start() and text[rest : rest + 1] in ("", "{"):
             return end
     return 0
 
 
 def _decode_event_run(text: str, at: int) -> tuple[int, int]:
-    """Decode events one after another: (end of the last, start of what is not one)."""
+    """Decode consecutive events: (end of the last, start of the text after them)."""
     end = at
     while True:
         try:

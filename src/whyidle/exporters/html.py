@@ -1,4 +1,4 @@
-"""One self-contained HTML page: opens offline, light and dark, on a phone and on paper."""
+"""One self-contained HTML page that opens offline."""
 
 from __future__ import annotations
 
@@ -19,41 +19,35 @@ from whyidle.exporters._html import (
     timeline,
     trials,
 )
-from whyidle.exporters._html.element import Markup, element, script_text
+from whyidle.exporters._html.element import Markup, script_text, tag
 from whyidle.exporters._palette import LOOKS, share_colour, text_colour
 from whyidle.exporters._relative_paths import shorten_paths
 from whyidle.exporters._trials_page import summarize_outcome
 from whyidle.model.diagnosis import Diagnosis
 
-SUFFIXES = (".html", ".htm")
-WANTS = "file"
-
 
 def render(diagnosis: Diagnosis) -> str:
-    """The page as text.
-
-    Names in it come from recordings that others made: all text is escaped, and a content security
-    policy allows our own script by its hash and nothing else, no network included.
-    """
+    """Render the page. All text is escaped, and a content security policy allows only the page's
+    own script, by its hash, and no network."""
     diagnosis = shorten_paths(diagnosis)
-    head = element(
+    head = tag(
         "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_content_policy()),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="generator", content=f"whyidle {diagnosis.run.whyidle}"),
-        element("title", f"{summarize_outcome(diagnosis) or diagnosis.verdict.headline} · whyidle"),
-        element("style", _style_sheet()),
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_content_policy()),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="generator", content=f"whyidle {diagnosis.run.whyidle}"),
+        tag("title", f"{summarize_outcome(diagnosis) or diagnosis.verdict.headline} · whyidle"),
+        tag("style", _style_sheet()),
     )
-    body = element(
+    body = tag(
         "body",
         summary.render_masthead(diagnosis),
-        element("main", _page_sections(diagnosis)),
-        element("script", script_text(_page_data(diagnosis)), type="application/json", id="data"),
-        element("script", _page_script()),
+        tag("main", _page_sections(diagnosis)),
+        tag("script", script_text(_page_data(diagnosis)), type="application/json", id="data"),
+        tag("script", _page_script()),
     )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def _page_sections(diagnosis: Diagnosis) -> list[Markup | None]:
@@ -72,16 +66,15 @@ def _page_sections(diagnosis: Diagnosis) -> list[Markup | None]:
 
 
 def _page_data(diagnosis: Diagnosis) -> str:
-    known = {
+    data = {
         "timeline": timeline.timeline_data(diagnosis.detail.picture),
         "ranks": ranks.rank_data(diagnosis),
     }
-    return msgspec.json.encode(known).decode()
+    return msgspec.json.encode(data).decode()
 
 
 @cache
 def _style_sheet() -> Markup:
-    """The style sheet, with the palette filled in."""
     colours = [
         f".{key}.seg,.{key}.dot{{background-color:{look.colour};color:{text_colour(look.colour)}}}"
         f".fill-{key}{{fill:{look.colour}}}"

@@ -30,9 +30,6 @@ from whyidle.exporters._trials_page import (
 )
 from whyidle.model.diagnosis import Diagnosis, Finding, ProposedFix, Trial
 
-SUFFIXES = (".md", ".markdown")
-WANTS = "either"
-
 _BAR = 24
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -40,20 +37,20 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
 def render(diagnosis: Diagnosis) -> str:
-    """The diagnosis as GitHub-flavoured Markdown."""
+    """Render the diagnosis as GitHub-flavoured Markdown."""
     diagnosis = shorten_paths(diagnosis)
-    told = summarize_outcome(diagnosis) or explain_no_gain(diagnosis)
-    _, said = describe_exit(diagnosis)
+    outcome = summarize_outcome(diagnosis) or explain_no_gain(diagnosis)
+    _, exit_text = describe_exit(diagnosis)
     lines = [
-        *([] if not said else [f"**{_text(said)}.**", ""]),
+        *([f"**{_text(exit_text)}.**", ""] if exit_text else []),
         f"### {_text(diagnosis.verdict.headline)}",
-        *([] if not told else ["", f"**{_text(told)}**"]),
+        *(["", f"**{_text(outcome)}**"] if outcome else []),
         "",
         f"**{diagnosis.verdict.state}** · {_steps(diagnosis)}",
         "",
         *_attribution(diagnosis),
         *_trials(diagnosis),
-        *_left(diagnosis),
+        *_remaining_lines(diagnosis),
         *_findings(diagnosis),
         *_notes(diagnosis),
         *_abstentions(diagnosis),
@@ -63,33 +60,31 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def _trials(diagnosis: Diagnosis) -> Iterator[str]:
-    """Fixes that were tried: predicted beside measured."""
     if not diagnosis.trials:
         return
-    yield "| fix | why | consent | predicted | measured | numbers | kept |"
+    yield "| fix | cause | consent | predicted | measured | numbers | kept |"
     yield "|---|---|---|---|---|---|---|"
     for trial in diagnosis.trials:
         predicted = format_prediction(trial) or NONE
         gain = format_measurement(trial) or NONE
-        kept = "yes" if trial.kept else f"no: {_text(trial.why)}"
-        seen = [f"memory: {held}"] if (held := format_memory(trial)) else []
-        kept = "; ".join((kept, *seen, *map(_text, trial.notes)))
+        result = "yes" if trial.kept else f"no: {_text(trial.why)}"
+        memory = [f"memory: {text}"] if (text := format_memory(trial)) else []
+        result = "; ".join((result, *memory, *map(_text, trial.notes)))
         numbers = _text(trial.numerics or NONE)
-        why = _code(trial.cause) if trial.cause else NONE
-        cells = (why, CONSENTS[trial.consent], predicted, gain, numbers, kept)
+        cause = _code(trial.cause) if trial.cause else NONE
+        cells = (cause, CONSENTS[trial.consent], predicted, gain, numbers, result)
         yield f"| {_code(trial.fix)} | {' | '.join(cells)} |"
     yield ""
 
 
-def _left(diagnosis: Diagnosis) -> Iterator[str]:
-    """What remains with what was kept, and what it would take."""
+def _remaining_lines(diagnosis: Diagnosis) -> Iterator[str]:
     fixed = diagnosis.detail.fixed
     if fixed and fixed.left:
-        yield from (*(f"- left: {_text(sentence)}" for sentence in fixed.left), "")
+        yield from (*(f"- remaining: {_text(sentence)}" for sentence in fixed.left), "")
 
 
 def _text(value: str) -> str:
-    """Text of a recording that must stay text: no markup, no HTML, no mentions, one line."""
+    """Text of a recording on one line, without markup, HTML and mentions."""
     escaped = _SPECIAL.sub(r"\\\1", _one_line(value))
     return escaped.replace("@", "@\u200b")
 
@@ -99,7 +94,7 @@ def _one_line(value: str) -> str:
 
 
 def _code(value: str) -> str:
-    """A code span that its content cannot leave, also in a table cell."""
+    """A code span that its content cannot close, also in a table cell."""
     text = _one_line(value).replace("|", "\\|")
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
@@ -110,7 +105,7 @@ def _steps(diagnosis: Diagnosis) -> str:
     steps = diagnosis.steps
     if steps.mean_s is None:
         return "no step boundaries found"
-    warm = f", {steps.warmup} of warm-up left out" if steps.warmup else ""
+    warm = f", {steps.warmup} warm-up excluded" if steps.warmup else ""
     rate = f", {steps.samples_per_s:.1f} samples/s" if steps.samples_per_s else ""
     plural = "" if steps.count == 1 else "s"
     return (
@@ -136,12 +131,12 @@ def _bar(share: float) -> str:
 
 def _findings(diagnosis: Diagnosis) -> Iterator[str]:
     if not diagnosis.findings:
-        yield from ("No cause worth reporting was found.", "")
+        yield from ("No cause was found.", "")
     for number, finding in enumerate(order_findings(diagnosis), 1):
-        yield from _finding(number, finding, diagnosis.trials)
+        yield from _finding_lines(number, finding, diagnosis.trials)
 
 
-def _finding(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
+def _finding_lines(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
     yield f"#### {number}. {_text(finding.title or finding.cause)}"
     yield ""
     yield (
@@ -165,23 +160,19 @@ def _finding(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator
 
 
 def _fix(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
-    told = describe_outcome(fix, finding, trials)
+    outcome = describe_outcome(fix, finding, trials)
     word = "Tried" if is_rejected(fix, finding, trials) else "Fix"
     yield f"- **{word}** {_code(fix.fix)}: {_text(fix.summary)}"
-    how = "a mechanical change" if fix.automatic else "by hand"
+    how = "automatic" if fix.automatic else "by hand"
     gain = f"predicted {format_speedup(fix.predicted)}, " if fix.predicted else ""
-    yield f"  - {gain}changes {_consent(fix)}, {how}"
-    if told:
-        yield f"  - **{_text(told)}**"
+    yield f"  - {gain}{CONSENTS[fix.consent]}, {how}"
+    if outcome:
+        yield f"  - **{_text(outcome)}**"
     if fix.predicted:
-        yield f"  - predicted by: {_text(format_method(fix.predicted))}"
+        yield f"  - predicted from: {_text(format_method(fix.predicted))}"
     if fix.risk:
         yield f"  - risk: {_text(fix.risk)}"
     yield ""
-
-
-def _consent(fix: ProposedFix) -> str:
-    return "no numbers" if fix.consent == "none" else fix.consent
 
 
 def _notes(diagnosis: Diagnosis) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The recording itself with our gaps, steps and findings as extra tracks; opens in Perfetto."""
+"""The recording with gaps, steps and findings as extra tracks, for Perfetto."""
 
 from __future__ import annotations
 
@@ -18,32 +18,29 @@ from whyidle.exporters._truncated_json import close_event_list
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.overlay import Mark, Overlay
 
-SUFFIXES = (".perfetto.json", ".perfetto.json.gz")
-WANTS = "file"
-
 PROCESS = 990_000_000
-"""our process id: larger than any that Linux gives, smaller than what a viewer cuts off"""
+"""process id of our tracks: above those of Linux, below the limit of viewers"""
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[|^[\xef\xbb\xbf\s]*\[')
 _BATCH = 4096
 
 
 def write(diagnosis: Diagnosis, overlays: Sequence[Overlay], target: Path) -> list[Path]:
-    """Copy each recording with its overlay added; gzip where ``target`` ends in ``.gz``.
+    """Copy each recording with its overlay; compress if ``target`` ends in ``.gz``.
 
-    The original text passes through unchanged, in pieces, whatever its size; our events stand at
-    the head of its event list. A file that was cut short is closed after its last whole event.
+    The original text is copied unchanged, in pieces; our events come first in its event list. A
+    truncated file is closed after its last complete event.
 
     Args:
-        diagnosis: what the overlays say; its verdict names our process in the viewer.
+        diagnosis: its verdict names our process in the viewer.
         overlays: one per recording.
-        target: the file to write. Several recordings go to one file each, named by rank.
+        target: the file to write; several recordings go to one file each, named by rank.
 
     Raises:
         InputError: a recording cannot be read a second time, or is ``target`` itself.
     """
     written = []
     for number, overlay in enumerate(overlays):
-        path = target if len(overlays) == 1 else _beside(target, overlay, number)
+        path = target if len(overlays) == 1 else _rank_path(target, overlay, number)
         _refuse_to_overwrite(path, overlay.source)
         with ExitStack() as stack:
             out: IO[bytes] = stack.enter_context(path.open("wb"))
@@ -51,7 +48,7 @@ def write(diagnosis: Diagnosis, overlays: Sequence[Overlay], target: Path) -> li
                 packed = igzip.IGzipFile("", "wb", 2, out, mtime=0)  # type: ignore[no-untyped-call]
                 stack.callback(packed.close)
                 out = cast("IO[bytes]", packed)
-            for piece in _annotated(diagnosis, overlay, number):
+            for piece in _annotate_text(diagnosis, overlay, number):
                 out.write(piece)
         written.append(path)
     return written
@@ -62,38 +59,37 @@ def _refuse_to_overwrite(path: Path, source: str) -> None:
     if path.exists() and recording.exists() and path.samefile(recording):
         raise InputError(
             f"{path} is the recording itself.",
-            why="It would be overwritten while it is read.",
+            why="whyidle reads it while it writes the copy.",
             hint="Name another file.",
         )
 
 
-def _beside(target: Path, overlay: Overlay, number: int) -> Path:
-    """``out.json.gz`` becomes ``out.rank3.json.gz``."""
+def _rank_path(target: Path, overlay: Overlay, number: int) -> Path:
     ending = "".join(target.suffixes[-2:] if target.suffix == ".gz" else target.suffixes[-1:])
     stem = target.name.removesuffix(ending)
     rank = f"rank{overlay.rank}" if overlay.rank is not None else f"recording{number}"
     return target.with_name(f"{stem}.{rank}{ending}")
 
 
-def _annotated(diagnosis: Diagnosis, overlay: Overlay, number: int) -> Iterator[bytes]:
+def _annotate_text(diagnosis: Diagnosis, overlay: Overlay, number: int) -> Iterator[bytes]:
     text = read_pieces(overlay.source)
     head = b""
     for piece in text:
         head += piece
-        if found := _EVENTS.search(head):
+        if match := _EVENTS.search(head):
             break
     else:
         yield head
         return
-    yield head[: found.end()]
-    rest = head[found.end() :].lstrip()
+    yield head[: match.end()]
+    rest = head[match.end() :].lstrip()
     while not rest and (piece := next(text, b"")):
         rest = piece.lstrip()
     ours = _events(diagnosis, overlay, PROCESS + number)
     yield b",\n".join(next(ours))
     for batch in ours:
         yield b",\n" + b",\n".join(batch)
-    bare = found[0].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    bare = match[0].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
     ending = b"]" if bare else b"]}"
     theirs = close_event_list(chain([rest], text), ending) if overlay.cut else chain([rest], text)
     first = next(filter(None, theirs), ending)
@@ -102,7 +98,6 @@ def _annotated(diagnosis: Diagnosis, overlay: Overlay, number: int) -> Iterator[
 
 
 def _events(diagnosis: Diagnosis, overlay: Overlay, pid: int) -> Iterator[list[bytes]]:
-    """Our events in batches; the first names the process and its threads."""
     verdict = diagnosis.verdict
     process = {"ph": "M", "ts": 0, "pid": pid, "tid": 0}
     yield [
@@ -138,7 +133,7 @@ def _line(event: dict[str, object]) -> bytes:
 
 
 def _slice(mark: Mark, pid: int, tid: int) -> bytes:
-    """One event. Times are exact decimals of microseconds: a float could not hold them."""
+    """One event. Times are exact decimals of microseconds; a float would round them."""
     kind = "X" if mark.length_ns else "i"
     rest = msgspec.json.encode({"name": mark.name, "args": mark.args})[1:]
     start, length = _microseconds(mark.start_ns), _microseconds(mark.length_ns)

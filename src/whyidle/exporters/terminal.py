@@ -1,4 +1,4 @@
-"""The diagnosis for a terminal: the verdict first, then where the time goes, then why."""
+"""The report for a terminal: verdict, attribution, findings, trials and limitations."""
 
 from __future__ import annotations
 
@@ -24,11 +24,8 @@ from whyidle.exporters._trials_page import (
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis
 
-SUFFIXES: tuple[str, ...] = ()
-WANTS = "tty"
-
 _ROOMY = 70
-"""columns from which on the headline stands beside the badge"""
+"""minimum columns to put the headline beside the badge"""
 _LATE = 0.01
 """share of the step from which on a rank is called late"""
 
@@ -41,46 +38,28 @@ def render(
     full: bool = False,
     next_steps: Sequence[NextStep] = (),
 ) -> str:
-    """The report as text.
+    """Render the report as text.
 
     Args:
-        diagnosis: what to say.
+        diagnosis: the diagnosis.
         width: columns of the terminal.
-        colours: what it can show; None is plain ASCII.
-        full: also what is small, and what could not be told.
-        next_steps: commands to end with.
+        colours: colours of the terminal; None for plain ASCII.
+        full: also show minor findings and all abstentions.
+        next_steps: commands at the end of the report.
     """
     diagnosis = shorten_paths(diagnosis)
     page = Page(width, colours)
     page.write_blank_line()
     if diagnosis.run.job:
-        page.write_paragraph(
-            page.styled_text(diagnosis.run.job), head=page.styled_text("job  ", "dim"), indent=2
-        )
-    word, said = describe_exit(diagnosis)
-    if said:
-        style = "bold red" if word == "failed" else "bold"
-        page.write_paragraph(
-            page.styled_text(said, "bold"),
-            head=page.styled_text(f"{word.upper()}  ", style),
-            indent=2,
-        )
-        page.write_blank_line()
-    if told := summarize_outcome(diagnosis):
-        page.write_paragraph(
-            page.styled_text(told, "bold green"),
-            head=page.styled_text("FIXED  ", "bold green"),
-            indent=2,
-        )
-        page.write_blank_line()
-        page.write_paragraph(page.styled_text("it was", "dim"), indent=2)
-    elif told := explain_no_gain(diagnosis):
-        page.write_paragraph(
-            page.styled_text(told, "bold"),
-            head=page.styled_text("NOTHING KEPT  ", "bold"),
-            indent=2,
-        )
-        page.write_blank_line()
+        page.write_paragraph(diagnosis.run.job, label="job  ", indent=2)
+    word, exit_text = describe_exit(diagnosis)
+    if exit_text:
+        _draw_banner(page, word.upper(), exit_text, "bold red" if word == "failed" else "bold")
+    if outcome := summarize_outcome(diagnosis):
+        _draw_banner(page, "FIXED", outcome, "bold green", "bold green")
+        page.write_paragraph("before", style="dim", indent=2)
+    elif outcome := explain_no_gain(diagnosis):
+        _draw_banner(page, "NO FIX KEPT", outcome, "bold")
     _verdict(page, diagnosis)
     if diagnosis.command_failed and not full:
         return page.page_text()
@@ -99,6 +78,11 @@ def render(
     return page.page_text()
 
 
+def _draw_banner(page: Page, word: str, text: str, head: str, style: str = "bold") -> None:
+    page.write_paragraph(text, style=style, head=page.styled_text(f"{word}  ", head), indent=2)
+    page.write_blank_line()
+
+
 def in_brief(
     rows: Sequence[tuple[str, Diagnosis]],
     *,
@@ -106,18 +90,17 @@ def in_brief(
     colours: Colours | None = None,
     next_steps: Sequence[NextStep] = (),
 ) -> str:
-    """Several diagnoses, each as a line or two behind its name."""
+    """Render several diagnoses in a line or two each, after their names."""
     page = Page(width, colours)
     page.write_blank_line()
-    page.write_paragraph(
-        page.styled_text(f"{len(rows)} job{'s' if len(rows) > 1 else ''} more", "bold"), indent=2
-    )
+    title = f"{len(rows)} more job{'s' if len(rows) > 1 else ''}"
+    page.write_paragraph(title, style="bold", indent=2)
     for name, diagnosis in rows:
-        serious = [found.cause for found in diagnosis.findings if found.severity != "info"]
+        serious = [item.cause for item in diagnosis.findings if item.severity != "info"]
         state = f"{diagnosis.verdict.state}{f': {serious[0]}' if serious else ''}"
-        told = [state, _steps(diagnosis), diagnosis.run.job or ""]
+        parts = [state, _steps(diagnosis), diagnosis.run.job or ""]
         head = page.styled_text(f"{name}  " if name else "", "cyan")
-        page.write_paragraph(page.styled_text(" · ".join(filter(None, told))), head=head, indent=2)
+        page.write_paragraph(" · ".join(filter(None, parts)), head=head, indent=2)
     next_commands(page, next_steps)
     return page.page_text()
 
@@ -128,13 +111,11 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
     badge = page.styled_text(f"{word}:" if page.plain else f" {word} ", BADGES[verdict.state])
     if page.width >= _ROOMY:
         page.write_paragraph(
-            page.styled_text(verdict.headline, "bold"),
-            head=Text().join([badge, Text(" ")]),
-            indent=2,
+            verdict.headline, style="bold", head=Text().join([badge, Text(" ")]), indent=2
         )
     else:
         page.write_paragraph(badge, indent=2)
-        page.write_paragraph(page.styled_text(verdict.headline, "bold"), indent=2)
+        page.write_paragraph(verdict.headline, style="bold", indent=2)
     if fix := first_fix(diagnosis):
         page.write_paragraph(
             page.styled_text(fix.summary, "green"),
@@ -145,7 +126,6 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
 
 
 def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
-    """What was looked at: steps, device, ranks, and what the busy time was spent on."""
     steps, device = diagnosis.steps, diagnosis.device
     facts = [_steps(diagnosis)]
     if device.name:
@@ -156,17 +136,17 @@ def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
         facts.append(f"device busy {words.format_percent(diagnosis.utilization.busy)}")
     if steps.samples_per_s:
         facts.append(f"{words.format_digits(steps.samples_per_s)} samples/s")
-    page.write_paragraph(page.styled_text(" · ".join(facts)), indent=2)
+    page.write_paragraph(" · ".join(facts), indent=2)
     if len(diagnosis.detail.ranks) > 1 or diagnosis.run.ranks > 1:
-        page.write_paragraph(page.styled_text(_ranks(diagnosis)), indent=2)
+        page.write_paragraph(_ranks(diagnosis), indent=2)
     groups = [(name, share) for name, share in diagnosis.detail.groups.items() if share >= 0.02]
     if groups:
         shown = groups if full else groups[:4]
         listed = ", ".join(
             f"{name.replace('_', ' ')} {words.format_percent(share)}" for name, share in shown
         )
-        what = "operators" if diagnosis.device.kind == "cpu" else "kernel time"
-        page.write_paragraph(page.styled_text(f"{what}: {listed}"), indent=2)
+        label = "operators" if diagnosis.device.kind == "cpu" else "kernel time"
+        page.write_paragraph(f"{label}: {listed}", indent=2)
 
 
 def _steps(diagnosis: Diagnosis) -> str:
@@ -180,8 +160,8 @@ def _steps(diagnosis: Diagnosis) -> str:
     if steps.p95_s is not None and steps.p95_s > 1.1 * steps.mean_s:
         text += f" (95th percentile {words.format_seconds(steps.p95_s)})"
     if steps.warmup:
-        text += f" after {steps.warmup} of warm-up"
-    return f"{text}, found by {steps.detected_by}"
+        text += f" after {steps.warmup} warm-up step{'s' if steps.warmup != 1 else ''}"
+    return f"{text}, detected by {steps.detected_by}"
 
 
 def _ranks(diagnosis: Diagnosis) -> str:

@@ -1,15 +1,15 @@
-"""Values of a knob that are worth trying beside the one that is proposed."""
+"""Values of a knob to try besides the proposed one."""
 
 from __future__ import annotations
 
 
-def around(value: int, least: int, most: int | None) -> tuple[int, ...]:
-    """The value, its two neighbours, and theirs: each twice or half the last, within bounds, the
-    nearest first. Where nothing limits (``most`` is None) at most twice the value: what is further
-    away the prediction says nothing of."""
+def nearby_values(value: int, least: int, most: int | None) -> tuple[int, ...]:
+    """The value and its halves and doubles (twice each way) within the bounds, nearest first.
+    Without an upper bound (``most`` is None) at most twice the value: the prediction does not hold
+    further away."""
     top = 2 * value if most is None else max(most, value)
     bottom = min(least, value)
-    found = [value]
+    values = [value]
     for times in (2, 4):
-        found += [min(value * times, top), max(-(-value // times), bottom)]
-    return tuple(dict.fromkeys(found))
+        values += [min(value * times, top), max(-(-value // times), bottom)]
+    return tuple(dict.fromkeys(values))

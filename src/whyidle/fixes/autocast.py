@@ -1,4 +1,4 @@
-"""Compute in 16 bits where it is safe."""
+"""Use mixed precision."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from whyidle.model.proof_facts import DeviceFacts
 
 @fix("no-mixed-precision", consent="numerics")
 def autocast(proof: Proof) -> Proposal | None:
-    """Run forward pass and loss under ``torch.autocast``. Matrix work gets fewer mantissa bits;
+    """Run forward pass and loss in mixed precision. Matrix products get fewer mantissa bits;
     float16 also needs a gradient scaler against underflow."""
     dtype = proof.get_facts(DeviceFacts).dtype
-    scaler = "" if dtype == "bfloat16" else ", with torch.amp.GradScaler around the backward pass"
+    scaler = "" if dtype == "bfloat16" else ", and scale the loss for the backward pass"
     return Proposal(
-        summary=f'with torch.autocast("cuda", dtype=torch.{dtype}) around forward and loss{scaler}',
+        summary=f"compute forward pass and loss in {dtype} mixed precision{scaler}",
         edits=(
             Edit(knob="autocast.dtype", value=dtype),
             Edit(knob="autocast.grad_scaler", value=dtype == "float16", was=False),
         ),
-        risk="losses, normalisations and custom kernels may need FP32; compare the loss curve",
+        risk="losses, normalisations and custom kernels may need FP32; compare the loss curves",
     )

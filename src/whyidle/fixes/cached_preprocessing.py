@@ -1,4 +1,4 @@
-"""Prepare each sample once."""
+"""Preprocess each sample once."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from whyidle.model.proof_facts import InputFacts
     consent="none",
 )
 def cached_preprocessing(proof: Proof) -> Proposal | None:
-    """Samples that are the same in every epoch are kept. Applied at run time, they are kept in
-    memory once they are proven to be the same: made twice with other random states, equal bit for
-    bit, and some made again in every epoch. Where no sample was seen to come out the same in two
-    epochs, but the dataset holds a chain of transforms (like torchvision's Compose, or
-    torch.nn.Sequential) and was read in two epochs, it is advice: cache what comes before the
-    first random transform. Which transforms are random no recording tells, so that gain may be
-    anything between nothing and all of it."""
+    """Cache samples that are the same in every epoch. Applied at run time, a sample enters the
+    cache in memory once it is proven to be constant: made twice with different random states and
+    equal bit for bit; in every epoch some samples are made again to check. Where no sample was seen
+    to be equal in two epochs, but the dataset has a chain of transforms (like torchvision's
+    Compose) and was read in two epochs, this is advice: cache what comes before the first random
+    transform. The recording does not show which transforms are random, so that gain may be anything
+    from nothing to all of it."""
     facts = proof.get_facts(InputFacts)
     if facts.same_again:
         return Proposal(
-            summary="prepare the dataset once and keep the result (in memory, memory-mapped, or "
-            "as a copy)",
+            summary="preprocess the dataset once and cache the result (in memory, memory-mapped, "
+            "or as a copy on disk)",
             edits=(Edit(knob="dataset.cache", value=True, was=False),),
             predicted=facts.cached,
-            risk="up to half of the free memory; what changes without a sign in the dataset's "
-            "attributes is noticed at the samples that are made again, not at each; prepared data "
-            "on disk can be larger and slower to read, and grows stale",
+            risk="takes up to half of the free memory; a change that the dataset's attributes do "
+            "not show is noticed only at the samples that are made again; preprocessed data on "
+            "disk can be larger, slower to read, and out of date",
         )
     if facts.leading is None:
         return None
     return Proposal(
-        summary="cache what comes before the first random transform, by index, and apply the "
+        summary="cache the result before the first random transform, by index, and apply the "
         "random transforms to a copy of it",
         predicted=facts.leading,
-        risk="a random transform before the cache would be frozen; the cache takes memory or disk "
-        "space",
+        risk="a random transform before the cache is frozen; the cache takes memory or disk space",
         automatic=False,
     )

@@ -1,4 +1,4 @@
-"""Keep compiled code on a disk that survives the job."""
+"""Keep compiled code on a persistent disk."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from whyidle.model.proof_facts import InterruptionFacts
 
 @fix("compile-autotune-warmup", consent="none")
 def compile_cache(proof: Proof) -> Proposal | None:
-    """Let the next start find what this one compiled. Helps where a compiler was seen at work, not
-    where only kernels were loaded."""
+    """Let the next start reuse the code that this one compiled. Declines where no compiler ran and
+    only kernels were loaded."""
     facts = proof.get_facts(InterruptionFacts)
     if not facts.compiler:
         return None
     return Proposal(
-        summary="set TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR to a folder that outlives jobs",
+        summary="keep the compiler's caches in a folder that outlives the job",
         edits=(Edit(knob="compile.cache", value="persistent"),),
         predicted=facts.cached,
-        risk="a cache shared by different versions must be cleared when they change",
+        risk="clear the cache when versions change",
     )

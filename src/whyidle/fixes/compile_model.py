@@ -12,17 +12,16 @@ from whyidle.model.proof_facts import DeviceFacts
     "launch-bound-small-kernels", "unfused-memory-bound-ops", "naive-attention", consent="rounding"
 )
 def compile_model(proof: Proof) -> Proposal | None:
-    """Compile the model, so that one launch does the work of many operators. Fused operators
-    round differently. Of attention that a script writes out it makes what lies between the products
-    one operator, which is less than a fused kernel saves, and needs nobody; declined where a
-    library can be told to fuse it."""
+    """Compile the model, so that one kernel launch does the work of many operators. Fused operators
+    round differently. In attention that the script writes out, this fuses what lies between the
+    matrix products: less than a fused attention kernel saves, but no change of the source. Declines
+    where a library has a switch for fused attention."""
     facts = proof.get_facts(DeviceFacts)
     if facts.attention and (facts.libraries != () or facts.compiled is None):
         return None
     return Proposal(
-        summary="model = torch.compile(model)",
         edits=(Edit(knob="model.compile", value=True, was=False),),
         predicted=facts.compiled,
-        risk="the first steps compile for seconds to minutes; shapes that change compile again; "
-        "code that depends on data stays in Python",
+        risk="the first steps compile for seconds to minutes; new shapes compile again; code that "
+        "depends on data stays in Python",
     )

@@ -1,4 +1,4 @@
-"""Let gradients live inside the buckets of DistributedDataParallel."""
+"""Store gradients inside the exchange buckets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from whyidle.model.proof_facts import DistributedFacts
 
 @fix("ddp-config-overhead", consent="none")
 def ddp_bucket_view(proof: Proof) -> Proposal | None:
-    """Let gradients be views of the buckets that they are exchanged in, so that none is copied out
+    """Make gradients views of the buckets in which they are exchanged, so that none is copied out
     after the exchange. Declines where nothing is copied."""
     facts = proof.get_facts(DistributedFacts)
     if not facts.copies:
         return None
     return Proposal(
-        summary="DistributedDataParallel(model, gradient_as_bucket_view=True)",
         edits=(Edit(knob="ddp.gradient_as_bucket_view", value=True, was=False),),
         predicted=facts.predicted_copies,
         risk="gradients become views: code that detaches or replaces them in place breaks",

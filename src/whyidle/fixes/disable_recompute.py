@@ -1,4 +1,4 @@
-"""Keep activations instead of computing them twice."""
+"""Store activations instead of computing them twice."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from whyidle.model.proof_facts import DeviceFacts
 
 @fix("needless-compute", consent="none")
 def disable_recompute(proof: Proof) -> Proposal | None:
-    """The numbers stay the same; memory grows by the activations kept. Declines where it is
-    evaluation that computes too much; applied at run time also where what is computed twice changes
-    its buffers, as batch norm does, for these would be changed once in each step."""
+    """The numbers stay the same; memory grows by the stored activations. Declines where evaluation
+    computes too much. Buffers of recomputed layers (batch norm) are then updated once per step."""
     if proof.get_facts(DeviceFacts).gradients:
         return None
     return Proposal(
-        summary="call the layers directly instead of through torch.utils.checkpoint "
-        "(transformers: activation_checkpointing=False, in older ones "
-        "gradient_checkpointing=False)",
         edits=(Edit(knob="model.checkpointing", value=False, was=True),),
-        risk="out of memory where sequences or batches grow later: keep a way back; batch norm in "
-        "these layers counts each batch once, no longer twice",
+        risk="memory runs out if sequences or batches grow later; batch norm in these layers "
+        "counts each batch once, no longer twice",
     )

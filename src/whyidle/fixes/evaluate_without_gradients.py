@@ -1,4 +1,4 @@
-"""Evaluate without recording for a backward pass."""
+"""Evaluate without recording a backward graph."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from whyidle.model.proof_facts import DeviceFacts, InterruptionFacts
 
 @fix("needless-compute", "heavy-evaluation", consent="none")
 def evaluate_without_gradients(proof: Proof) -> Proposal | None:
-    """The numbers stay the same. Declines where nothing says that it is evaluation, or that it
-    records what gradients need. Applied at run time, the first calls from each line are left as
-    they are, to see that nothing is learned from them."""
+    """The numbers stay the same. Declines where nothing shows evaluation, or evaluation that
+    records a backward graph. Applied at run time, the first calls from each line run unchanged, to
+    verify that nothing learns from them."""
     without = proof.get_facts(InterruptionFacts).without_graph
     if not proof.get_facts(DeviceFacts).gradients and without is None:
         return None
     return Proposal(
-        summary="with torch.no_grad(): around evaluation",
         edits=(Edit(knob="evaluation.gradients", value=False, was=True),),
         predicted=without,
-        risk="code that needs gradients while it evaluates fails; where the script says so itself, "
-        "nn.TransformerEncoder goes a faster way, which gives zeros where a mask says padding",
+        risk="code that needs gradients during evaluation fails; written into the script, fused "
+        "attention layers take a faster path that returns zeros at padded positions",
     )

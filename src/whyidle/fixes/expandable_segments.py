@@ -1,4 +1,4 @@
-"""Let the allocator's segments grow."""
+"""Use expandable memory segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ def expandable_segments(proof: Proof) -> Proposal | None:
     if proof.get_facts(MemoryFacts).emptied:
         return None
     return Proposal(
-        summary="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         edits=(Edit(knob="env.PYTORCH_CUDA_ALLOC_CONF", value="expandable_segments:True"),),
-        risk="not on every platform, and not with tensors shared between processes",
+        risk="not supported on every platform, nor for tensors shared between processes",
     )

@@ -10,24 +10,24 @@ from whyidle.model.proof_facts import InterruptionFacts
 
 @fix("blocking-logging-upload", consent="none")
 def fewer_reports(proof: Proof) -> Proposal | None:
-    """Thin reports of the training loop to every fiftieth, and send them from the background. Of a
-    wait of which only the line is known it is not said that it logs. Pictures are drawn less often,
-    or elsewhere: matplotlib's figures are not made for threads."""
+    """Keep every fiftieth report of the training loop, and send it from a background thread. Where
+    only the line of a wait is known, the summary does not claim that it logs. Draw plots less
+    often, or in another process: matplotlib is not thread-safe."""
     facts = proof.get_facts(InterruptionFacts)
     known = facts.tracker is not None
-    what = "log every fiftieth step, from a background thread"
-    what += "; no histograms of parameters" if known else ""
+    advice = "log every fiftieth step, from a background thread"
+    advice += "; no histograms of parameters" if known else ""
     if facts.histograms:
-        what = "no histograms in each step: make them every fiftieth, or none of parameters"
+        advice = "no histograms in each step: log them every fiftieth step, or not at all"
     if facts.plot:
-        what = "draw every fiftieth step, or in another process, from numbers that are kept"
+        advice = "draw every fiftieth step, or in another process from stored numbers"
     if not known:
-        what = (
+        advice = (
             "see what the call on this line waits for (a network, a file, a lock, a sleep); if it "
-            f"only reports, {what}; else let a thread do it, or leave it out"
+            f"only reports, {advice}; otherwise move it to a thread or remove it"
         )
     return Proposal(
-        summary=what,
+        summary=advice,
         edits=(Edit(knob="logging.interval_factor", value=50, was=1),),
-        risk="pictures are older" if facts.plot else "curves have fewer points",
+        risk="plots are older" if facts.plot else "curves have fewer points",
     )

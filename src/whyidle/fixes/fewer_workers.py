@@ -1,24 +1,23 @@
-"""Load batches in no more worker processes than keep the cores busy."""
+"""Use no more loader workers than keep the cores busy."""
 
 from __future__ import annotations
 
-from whyidle.fixes._crowd import excess
+from whyidle.fixes._core_usage import excess_edits
 from whyidle.model.cause import Proof
 from whyidle.model.fix import Proposal, fix
 
 
 @fix("cpu-oversubscription", consent="rounding")
 def fewer_workers(proof: Proof) -> Proposal | None:
-    """Fewer DataLoader workers, as many as keep the cores busy: more of them only take turns, with
-    each other and with the training process. Random augmentation is drawn in other workers, so its
-    random numbers come in another order."""
-    edits = excess(proof)
-    if [one.knob for one in edits] != ["loader.workers"]:
+    """Reduce the loader's workers to as many as keep the cores busy: further workers only compete
+    with each other and with the training process. Random augmentation moves to other workers, so
+    its random numbers come in another order."""
+    edits = excess_edits(proof)
+    if [edit.knob for edit in edits] != ["loader.workers"]:
         return None
     return Proposal(
-        summary=f"DataLoader(..., num_workers={edits[0].value}): no more workers than keep the "
-        "cores busy",
+        summary="{edits}: no more workers than keep the cores busy",
         edits=edits,
-        risk="set it anew with more cores",
+        risk="with more cores, set it again",
         automatic=True,
     )

@@ -8,20 +8,18 @@ from whyidle.model.fix import Proposal, fix
 from whyidle.model.proof_facts import HostFacts
 
 FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
-"""optimizers of PyTorch that take ``fused=True``"""
+"""optimizers with a fused implementation"""
 
 
 @fix("unfused-optimizer", consent="rounding")
 def fused_optimizer(proof: Proof) -> Proposal:
     """Use the optimizer's fused implementation, or ``foreach`` where there is none. The same
-    mathematics in another order of rounding."""
+    mathematics with another order of rounding."""
     facts = proof.get_facts(HostFacts)
-    name = facts.optimizer
-    noun = facts.noun
-    switch = "fused" if name in FUSED else "foreach"
+    switch = "fused" if facts.optimizer in FUSED else "foreach"
     return Proposal(
-        summary=f"torch.optim.{name}(..., {switch}=True)",
+        summary=f"update all parameters of {facts.optimizer} in one kernel: {{edits}}",
         edits=(Edit(knob=f"optimizer.{switch}", value=True, was=False),),
         risk="all parameters must be floating-point"
-        + ("" if noun == "CPU" else f" and on the {noun}"),
+        + ("" if facts.noun == "CPU" else f" and on the {facts.noun}"),
     )

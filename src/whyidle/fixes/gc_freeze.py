@@ -8,16 +8,15 @@ from whyidle.model.fix import Proposal, fix
 from whyidle.model.proof_facts import InterruptionFacts
 
 LITTLE = 0.05
-"""share of the collections left by making them rarer that is not worth another fix: of a pause of a
-third of the step, which is a long one, it is less than the 2 % that a fix is kept for"""
+"""share of the collections left by thinning them, below which freezing is not worth a second fix:
+even of pauses of a third of the step it is less than the 2 % that a trial requires"""
 
 
 @fix("python-gc-pauses", consent="none")
 def gc_freeze(proof: Proof) -> Proposal | None:
-    """Take everything that lives after warm-up out of the collector's sight, and collect young
-    objects at the same step on all ranks. Where the program asks for its collections it goes on
-    doing so, and finds only what is new; not where next to nothing is left of them once they are
-    made rarer, which can be written into its source."""
+    """Exclude all objects that live after warm-up from collections, and collect young objects at
+    the same step on all ranks. Where the program calls the collector itself, its calls stay and
+    look only at new objects; declines where thinning the calls leaves next to nothing."""
     facts = proof.get_facts(InterruptionFacts)
     if facts.explicit:
         if facts.left_over <= LITTLE:
@@ -25,7 +24,7 @@ def gc_freeze(proof: Proof) -> Proposal | None:
         return Proposal(
             summary="after warm-up: gc.collect(); gc.freeze()",
             edits=(Edit(knob="gc.freeze", value=True, was=False),),
-            risk="cycles among what lived after warm-up are kept until the program ends",
+            risk="cycles among objects that lived after warm-up stay until the program ends",
         )
     return Proposal(
         summary="after warm-up: gc.collect(); gc.freeze(); then collect every 50 steps only",

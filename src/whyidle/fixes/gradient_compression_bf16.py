@@ -1,4 +1,4 @@
-"""Send gradients in half the bytes."""
+"""Exchange gradients in half the bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from whyidle.model.proof_facts import DistributedFacts
 
 LEAST_BYTES = 1 << 20
 LEAST_S = 200e-6
-"""below this a collective is bound by its latency, and fewer bytes save nothing"""
+"""collectives that are smaller or shorter are bound by latency, and fewer bytes save nothing"""
 GRADIENT = ("all_reduce", "reduce_scatter")
 
 
 @fix("exposed-gradient-comm", consent="numerics")
 def gradient_compression_bf16(proof: Proof) -> Proposal | None:
-    """Cast gradients to bfloat16 for the exchange. Declines where collectives are bound by latency,
-    or are not of gradients, and on CPUs: the hook wants NCCL or XCCL."""
+    """Cast gradients to bfloat16 for the exchange. Declines where collectives are bound by latency
+    or do not carry gradients, and on CPUs, which have no such hook."""
     facts = proof.get_facts(DistributedFacts)
     if facts.on_cpu:
         return None
@@ -26,9 +26,7 @@ def gradient_compression_bf16(proof: Proof) -> Proposal | None:
     if not large or sum(kinds.get(kind, 0.0) for kind in GRADIENT) < 0.5 * sum(kinds.values()):
         return None
     return Proposal(
-        summary="model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks."
-        "default_hooks.bf16_compress_hook)",
         edits=(Edit(knob="ddp.comm_hook", value="bf16_compress"),),
         predicted=facts.compressed,
-        risk="gradients lose digits in the exchange; gains nothing where they are bf16 already",
+        risk="gradients lose precision in the exchange; gains nothing where they are bf16 already",
     )

@@ -1,4 +1,4 @@
-"""Send gradients in larger buckets."""
+"""Exchange gradients in larger buckets."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from whyidle.model.fix import Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 DEFAULT_MB = 25
-"""DistributedDataParallel's own ``bucket_cap_mb``"""
+"""the framework's default bucket size"""
 SMALL_BYTES = 1 << 20
 SHORT_S = 100e-6
-"""a call this short moves little: NCCL needs 5 to 30 us for an empty one"""
+"""a shorter call moves little data: NCCL needs 5 to 30 us for an empty one"""
 MANY = 50
+"""calls per step"""
 
 
 @fix("exposed-gradient-comm", consent="rounding")
 def larger_buckets(proof: Proof) -> Proposal | None:
     """Exchange many small gradients together, in buckets that start while the backward pass still
-    runs. Declines where calls are few or large already."""
+    runs. Declines where calls are few or already large."""
     facts = proof.get_facts(DistributedFacts)
     calls, size = facts.calls, facts.mean_bytes
     small = (
@@ -29,9 +30,9 @@ def larger_buckets(proof: Proof) -> Proposal | None:
     if calls < MANY or not small:
         return None
     return Proposal(
-        summary=f"exchange gradients in buckets: DistributedDataParallel(model, bucket_cap_mb="
-        f"{DEFAULT_MB}) instead of {calls:.0f} single all-reduces per step",
+        summary=f"exchange gradients in buckets instead of {calls:.0f} single all-reduces per "
+        "step: {edits}",
         edits=(Edit(knob="ddp.bucket_cap_mb", value=DEFAULT_MB),),
-        risk="buckets need the memory of the gradients once more, unless "
-        "gradient_as_bucket_view=True; sums are formed in another order",
+        risk="buckets take the memory of the gradients once more, unless gradients are views of "
+        "them; sums are formed in another order",
     )

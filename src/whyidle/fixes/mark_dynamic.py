@@ -10,11 +10,10 @@ from whyidle.model.proof_facts import HostFacts
 
 @fix("recompilation-storm", consent="rounding")
 def mark_dynamic(proof: Proof) -> Proposal:
-    """Mark the changing dimension dynamic, so that one compiled model serves every length. Applied
-    at run time, whatever the script has compiled is compiled for every length."""
+    """Mark the changing dimension as dynamic, so that one compiled model serves every length.
+    Applied at run time, everything that the script compiles is compiled for every length."""
     return Proposal(
-        summary="torch.compile(model, dynamic=True), or torch._dynamo.mark_dynamic on the changing "
-        "dimension",
+        summary="{edits}, or mark only the changing dimension as dynamic",
         edits=(Edit(knob="model.compile_dynamic", value=True, was=None),),
         predicted=proof.get_facts(HostFacts).dynamic,
         risk="code for any length can be slower than code for one",

@@ -14,8 +14,8 @@ def no_sync_accumulation(proof: Proof) -> Proposal | None:
     in another order."""
     count = proof.get_facts(DistributedFacts).micro_batches
     return Proposal(
-        summary=f"run the first {count - 1} of {count} micro-batches under `with model.no_sync():`",
+        summary=f"run the first {count - 1} of {count} micro-batches without the exchange",
         edits=(Edit(knob="ddp.no_sync", value=count),),
-        risk="the last micro-batch must be exchanged: a wrong count lets the ranks drift apart; "
-        "with FSDP, gradients are kept unsharded meanwhile, which takes memory",
+        risk="the last micro-batch must be exchanged: with a wrong count the ranks drift apart; "
+        "with FSDP, gradients stay unsharded meanwhile, which takes memory",
     )

@@ -12,8 +12,7 @@ def persistent_workers(_proof: Proof) -> Proposal | None:
     """Keep workers between epochs. They are seeded once instead of per epoch, so random
     augmentation comes in another order."""
     return Proposal(
-        summary="DataLoader(..., persistent_workers=True)",
         edits=(Edit(knob="loader.persistent_workers", value=True, was=False),),
-        risk="memory of workers stays; a dataset that the loop changes per epoch (set_epoch, new "
-        "negatives, another transform) stays in them as it was: then leave it out",
+        risk="workers hold their memory between epochs, and do not see changes that the loop makes "
+        "to the dataset per epoch (set_epoch, new negatives, another transform)",
     )

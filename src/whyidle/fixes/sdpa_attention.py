@@ -1,4 +1,4 @@
-"""Fused attention."""
+"""Use fused attention."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
 from whyidle.model.proof_facts import DeviceFacts
 
-FUSED = "F.scaled_dot_product_attention(q, k, v)"
-PYTORCH = "nn.MultiheadAttention called with need_weights=False where nobody looks at them"
-TRANSFORMERS = 'from_pretrained(..., attn_implementation="sdpa")'
-RISK = "some masks and types, on a CPU dropout as well, fall back to the written-out form"
+WRITTEN_OUT = "replace the written-out product, softmax and product by fused attention"
+UNREAD_WEIGHTS = "do not request attention weights that nothing reads"
+RISK = "some masks and types, and dropout on a CPU, fall back to the written-out form"
 
 
 @fix("naive-attention", consent="rounding")
 def sdpa_attention(proof: Proof) -> Proposal | None:
-    """One fused kernel for product, softmax and product; sums are taken in another order, and
-    dropout draws other random numbers. Models of transformers have a switch, which is set; advice
-    where the script writes attention out, or calls ``nn.MultiheadAttention`` for weights that it
+    """Use one fused kernel for product, softmax and product. Sums are formed in another order, and
+    dropout draws other random numbers. Automatic for model libraries with a switch for their
+    attention; advice where the script writes attention out, or requests attention weights that it
     may need."""
     libraries = proof.get_facts(DeviceFacts).libraries
     if libraries is not None and "models" not in libraries:
-        summary = PYTORCH if libraries else f"{FUSED} instead of product, softmax and product"
+        summary = UNREAD_WEIGHTS if libraries else WRITTEN_OUT
         return Proposal(summary=summary, risk=RISK, automatic=False)
-    also = (PYTORCH,) if libraries is None or "framework" in libraries else ()
+    framework_too = libraries is None or "framework" in libraries
     return Proposal(
-        summary="; ".join((*also, TRANSFORMERS)),
+        summary=f"{UNREAD_WEIGHTS}; {{edits}}" if framework_too else "",
         edits=(Edit(knob="model.attention", value="sdpa", was="eager"),),
         risk=RISK,
     )

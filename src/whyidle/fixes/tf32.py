@@ -1,4 +1,4 @@
-"""Let FP32 matrix products use TF32."""
+"""Use TF32 for FP32 matrix products."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from whyidle.model.fix import Proposal, fix
 
 
 @fix("tf32-disabled", consent="numerics")
-def tf32(proof: Proof) -> Proposal | None:
+def tf32(_: Proof) -> Proposal | None:
     """Inputs of matrix products are rounded to 10 bits of mantissa; sums stay in FP32."""
-    del proof
     return Proposal(
-        summary='torch.set_float32_matmul_precision("high")',
         edits=(Edit(knob="matmul.precision", value="high", was="highest"),),
         risk="iterative solvers, physics losses and metric learning may need full FP32",
     )

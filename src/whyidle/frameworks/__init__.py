@@ -1,6 +1,6 @@
-"""Plug-in folder: what a framework calls things, one folder per framework.
+"""Plug-in folder: the names of a framework, one folder per framework.
 
-The folder's ``NAME`` is that of the framework in a recording. ``names`` has its ``VOCABULARY``:
-how recordings of it spell roles and operators. ``wording`` says how its users write a knob by hand.
-Both know nothing but the model.
+``NAME`` of the folder is the framework's name in a recording. ``names`` has its ``VOCABULARY``: the
+roles of the names in its recordings. ``wording`` has how its users write knobs and fixes by hand.
+They import only the model.
 """

@@ -1,5 +1,5 @@
-"""Names that recordings of every framework have: those of Python, of libraries around it, of the
-runtimes of devices, of collectives, and the marks that whyidle sets itself."""
+"""Names in recordings of every framework: Python, libraries, device runtimes, collectives, and
+whyidle's own marks."""
 
 from __future__ import annotations
 

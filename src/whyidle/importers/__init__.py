@@ -1,5 +1,3 @@
-"""Recorded evidence in, ``Timeline`` out; one format per file.
-
-Other packages bring importers by the entry-point group ``whyidle.importers``: modules as
-``whyidle.model.plugin.Importer`` describes them.
-"""
+"""Plug-in folder of importers: recorded evidence in, ``Timeline`` out, one format per file. Other
+packages add importers by the entry-point group ``whyidle.importers``: modules as in
+``whyidle.model.plugin.Importer``."""

@@ -1,4 +1,4 @@
-"""Opens recordings as byte streams: plain, gzip, or a member of a zip; with stated limits."""
+"""Byte streams of recordings: plain, gzip, or a member of a zip, with limits."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from isal.igzip_lib import IsalError
 from whyidle.errors import InputError
 
 LIMIT_BYTES = 64 << 30
-"""the most decompressed text that is read from one file"""
+"""largest decompressed text that is read from one file"""
 BOMB_BYTES = 256 << 20
 BOMB_RATIO = 300
-"""text that is so many times larger than its file is no recording, whatever it says: real traces
-shrink 10 to 30 times. Checked once ``BOMB_BYTES`` have been read."""
+"""a larger ratio of text to file is no recording: real traces shrink 10 to 30 times. Checked once
+``BOMB_BYTES`` have been read."""
 
 Progress = Callable[[int, int], None]
 DAMAGED: tuple[type[Exception], ...] = (
@@ -31,12 +31,8 @@ _UNOPENED: tuple[type[Exception], ...] = (*DAMAGED, KeyError, NotImplementedErro
 
 
 class ByteStream:
-    """Reads decompressed bytes, counts them, and remembers where the compressed file broke off.
-
-    Args:
-        path: the file.
-        member: the name of a member, where the file is a zip.
-        progress: called with (bytes read, bytes in all) of the file on disk.
+    """Reads and counts decompressed bytes of a file or of a zip's ``member``, and records where the
+    compressed file is damaged. ``progress`` is called with (bytes read, total bytes) on disk.
 
     Raises:
         InputError: the file cannot be opened.
@@ -57,11 +53,10 @@ class ByteStream:
             raise InputError(
                 f"Cannot read {path}{'!' + member if member else ''}.",
                 why=f"{getattr(error, 'strerror', None) or error}.".replace("..", "."),
-                hint="Check the path, and that the file was copied whole.",
+                hint="Check the path, and that the file was copied completely.",
             ) from error
-        gzipped = magic == b"\x1f\x8b"
         self._text: IO[bytes] = self._raw
-        if gzipped:
+        if magic == b"\x1f\x8b":
             self._text = igzip.open(self._raw, "rb")  # type: ignore[no-untyped-call]
 
     def _open_stream(self, path: Path, member: str | None) -> tuple[IO[bytes], int]:
@@ -75,7 +70,7 @@ class ByteStream:
         return self._archive.open(info), info.file_size
 
     def read(self, size: int) -> bytes:
-        """The next bytes; empty at the end, where compression broke, or at a limit."""
+        """Return the next bytes; empty at the end, at damage, or at a limit."""
         parts: list[bytes] = []
         while size > 0 and not self.broken:
             try:
@@ -97,8 +92,8 @@ class ByteStream:
             self.broken = f"reading stopped at {LIMIT_BYTES >> 30} GiB of text"
         elif self.count > BOMB_BYTES and self.count > BOMB_RATIO * max(done, 1):
             self.broken = (
-                f"reading stopped at {self.count >> 20} MiB of text: it is more than {BOMB_RATIO} "
-                "times larger than its file, as a decompression bomb is"
+                f"reading stopped at {self.count >> 20} MiB of text, more than {BOMB_RATIO} times "
+                "the size of the file, as of a decompression bomb"
             )
         if self._progress is not None:
             self._progress(min(done, self.size), self.size)

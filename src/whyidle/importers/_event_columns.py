@@ -1,8 +1,5 @@
-"""Collects pieces of decoded events into the columns of a ``Timeline``.
-
-Columns grow as compact arrays of machine numbers, so what is held per event is 45 bytes on the
-host side and 77 on the device side, whatever the text was.
-"""
+"""Columns of a ``Timeline`` from pieces of decoded events. Compact arrays of machine numbers take
+45 bytes per host event and 77 per device event, whatever the text was."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ _SAMPLE = 32
 _SAMPLE_BYTES = 1 << 14
 _FRACTION = re.compile(rb'"ts"\s*:\s*\d+\.\d*[1-9]')
 LONGEST_US = 7 * 86400e6
-"""no recording is longer: what lies further from the median time has an impossible time"""
+"""longest recording; times further from the median time are impossible"""
 _TOO_LARGE = 1e30
 _WITH_DETAIL = (HostKind.OP, HostKind.ANNOTATION)
 _HOST_CODES = "ts:d dur:d kind:B name:i thread:h corr:q detail:i"
@@ -58,8 +55,6 @@ _MEMORY_CODES = "ts:d allocated:q reserved:q device_id:q"
 
 
 class _ColumnTable:
-    """Named columns of machine numbers (``name:typecode``), which grow together."""
-
     def __init__(self, codes: str) -> None:
         pairs = (part.split(":") for part in codes.split())
         self.columns: dict[str, array[Any]] = {name: array(code) for name, code in pairs}
@@ -77,8 +72,6 @@ class _ColumnTable:
 
 
 class _CategoryGroups(dict[str, Callable[[Event], None]]):
-    """Sorts events by category: maps each category to its list's ``append``."""
-
     def __init__(self) -> None:
         self.lists: dict[str, list[Event]] = {}
         self.instants: list[Event] = []
@@ -90,12 +83,10 @@ class _CategoryGroups(dict[str, Callable[[Event], None]]):
 
 
 class EventColumns:
-    """Grows piece by piece; ``close`` fixes the clock, then ``host``, ``device`` and ``memory``
-    each hand over their columns, once.
-
-    ``events`` counts all that were read, ``ignored`` those with impossible times, ``categories``
-    the complete events of each category. ``base_ns`` is set by ``close``.
-    """
+    """Columns that grow piece by piece. ``close`` fixes the clock (``base_ns``); then
+    ``host_events``, ``device_events`` and ``memory_samples`` each return their columns once.
+    ``events`` counts all events, ``ignored`` those with impossible times, ``categories`` the
+    complete events per category."""
 
     def __init__(self) -> None:
         self.names = Interner("(further names)", limit=2_000_000, limit_chars=256 << 20)
@@ -114,11 +105,11 @@ class EventColumns:
 
     @property
     def event_count(self) -> int:
-        """How many events the columns hold."""
+        """Number of events in the columns."""
         return len(self._host.columns["ts"]) + len(self._device.columns["ts"])
 
     def add_piece(self, events: list[Event], text: bytes) -> None:
-        """Append one piece; events of categories that carry no evidence are dropped."""
+        """Append one piece, without events of categories that carry no evidence."""
         self.events += len(events)
         if self._origin_us is not None or self._needs_origin(events, text):
             set_exact_times(events, text, self._time_origin(events))
@@ -141,14 +132,13 @@ class EventColumns:
                 self._add_host(kind, group)
 
     def _needs_origin(self, events: list[Event], text: bytes) -> bool:
-        """Whether times are so large that a double loses nanoseconds that the text has. All of
-        the first piece is looked at, and the beginning of the others."""
+        """Whether times are so large that a double loses nanoseconds of the text."""
         large = any(e.ts > _EXACT_BELOW_US for e in events[:_SAMPLE] if e.ph == "X")
         searched = len(text) if self.event_count == 0 else _SAMPLE_BYTES
         return large and _FRACTION.search(text, 0, searched) is not None
 
     def _time_origin(self, events: list[Event]) -> int:
-        """The origin of exact times. What was kept before this had no fraction to lose."""
+        """The origin of exact times. Earlier times had no fraction to lose."""
         if self._origin_us is None:
             self._origin_us = next(
                 int(e.ts) for e in events if e.ph == "X" and e.ts > _EXACT_BELOW_US
@@ -203,16 +193,16 @@ class EventColumns:
         ]
 
     def _add_memory(self, events: list[Event]) -> None:
-        kept = [event for event in events if _is_device_memory(event.args)]
+        valid = [event for event in events if _is_device_memory(event.args)]
         self._memory.extend_rows(
-            ts=[event.ts for event in kept],
-            allocated=_integer_array([event.args.allocated for event in kept]),
-            reserved=_integer_array([event.args.reserved for event in kept]),
-            device_id=_integer_array([event.args.device_id for event in kept]),
+            ts=[event.ts for event in valid],
+            allocated=_integer_array([event.args.allocated for event in valid]),
+            reserved=_integer_array([event.args.reserved for event in valid]),
+            device_id=_integer_array([event.args.device_id for event in valid]),
         )
 
     def close(self) -> None:
-        """Fix the clock: ``base_ns`` is the first time kept, so that no start is negative."""
+        """Fix the clock: ``base_ns`` is the first valid time, so that no start is negative."""
         starts = [self._host.column_view("ts"), self._device.column_view("ts")]
         sample = np.concatenate([ts[:: 1 + len(ts) // 4096] for ts in starts])
         sample = np.sort(sample[np.isfinite(sample)])
@@ -228,7 +218,7 @@ class EventColumns:
     def _sorted_times(
         self, table: _ColumnTable
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Any]:
-        """(start, end, rows in order or a slice of all). Longer first where starts are equal."""
+        """(start, end, rows in order or a slice of all), longer first at equal starts."""
         ts, dur = table.pop_column("ts"), table.pop_column("dur")
         good = self._is_near(ts) & (dur >= 0) & (dur <= LONGEST_US)
         rows: Any = slice(None)
@@ -245,7 +235,7 @@ class EventColumns:
         return start, end, rows
 
     def host_events(self) -> HostEvents:
-        """All host events, sorted by start (the longer first where two start together)."""
+        """Return all host events, sorted by start, longer first."""
         start, end, rows = self._sorted_times(self._host)
         rest = {name: self._host.pop_column(name)[rows] for name in list(self._host.columns)}
         events = HostEvents(start, end, **rest)
@@ -256,7 +246,7 @@ class EventColumns:
         return events
 
     def device_events(self) -> DeviceEvents:
-        """All device events, sorted by start (the longer first where two start together)."""
+        """Return all device events, sorted by start, longer first."""
         start, end, rows = self._sorted_times(self._device)
         rest = {name: self._device.pop_column(name)[rows] for name in list(self._device.columns)}
         for name in ("blocks_per_sm", "occupancy"):
@@ -265,12 +255,10 @@ class EventColumns:
         return DeviceEvents(start, end, **rest)
 
     def memory_samples(self) -> MemorySamples:
-        """Memory of the device with the most allocator events, by time."""
+        """Return the memory of the device with the most allocator events, by time."""
         ts, device = self._memory.column_view("ts"), self._memory.column_view("device_id")
-        allocated, reserved = (
-            self._memory.column_view("allocated"),
-            self._memory.column_view("reserved"),
-        )
+        allocated = self._memory.column_view("allocated")
+        reserved = self._memory.column_view("reserved")
         keep = self._is_near(ts)
         if len(device):
             ids, counts = np.unique(device, return_counts=True)
@@ -281,26 +269,25 @@ class EventColumns:
         return MemorySamples(time, allocated[rows], reserved[rows])
 
     def thread_names(self) -> tuple[str, ...]:
-        """The threads' names, ``process/thread``."""
+        """Return the threads' names, ``process/thread``."""
         return tuple(f"{pid}/{tid}" for pid, tid in self._threads)
 
     def event_details(self) -> tuple[Detail, ...]:
-        """What events say beyond their name."""
+        """Return what events record beyond their name."""
         return tuple(detail_of(key) for key in self._details)
 
 
 def _sort_order(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.intp] | None:
-    """The order by start, longer first; None where the rows are already in it."""
+    """The order by start, longer first; None if the rows are already sorted."""
     step = np.diff(start)
-    if not ((step > 0) | ((step == 0) & (np.diff(end) <= 0))).all():
-        order = np.argsort(start, kind="stable")
-        tied = np.diff(start[order]) == 0
-        if tied.any():
-            places = np.flatnonzero(np.r_[tied, False] | np.r_[False, tied])
-            some = order[places]
-            order[places] = some[np.lexsort((-end[some], start[some]))]
-        return order
-    return None
+    if ((step > 0) | ((step == 0) & (np.diff(end) <= 0))).all():
+        return None
+    order = np.argsort(start, kind="stable")
+    tied = np.diff(start[order]) == 0
+    places = np.flatnonzero(np.r_[tied, False] | np.r_[False, tied])
+    some = order[places]
+    order[places] = some[np.lexsort((-end[some], start[some]))]
+    return order
 
 
 def _integer_array(values: list[Number]) -> array[int]:

@@ -1,8 +1,6 @@
-"""Decode a run of events from text, however odd: typed first, then loosely, then mended.
-
-The decoder's own error message is what tells "the text stops in the middle" from "the event
-list ended here" from "this is broken"; a test pins the three messages.
-"""
+"""Decoding of event text, however odd: typed first, then loosely, then repaired. The decoder's
+error message distinguishes text that stops in the middle, an event list that ended, and damage; a
+test pins the three messages."""
 
 from __future__ import annotations
 
@@ -27,24 +25,26 @@ _MEND_BYTES = 4 << 20
 
 
 class DecodeAttempt(NamedTuple):
-    """What became of a text: ``events`` (None: nothing), the ``end`` of the event list where it
-    ended inside the text, and whether the text was ``short``: it stops inside a value."""
+    """Result of decoding a text."""
 
     events: list[Event] | None
+    """None: nothing was decoded"""
     end: int | None = None
+    """end of the event list, if inside the text"""
     short: bool = False
+    """whether the text stops inside a value"""
 
 
 def decode_text(text: bytes, *, closed: bool = False) -> DecodeAttempt:
-    """Decode ``event, event, ...``, or with ``closed`` a text that closes the list itself."""
-    tried = _attempt(text, closed)
-    if tried.events is None and not tried.short and len(text) <= _MEND_BYTES:
-        mended = repair_text(text)
-        if mended != text:
-            tried = _attempt(mended, closed)
-            if tried.end is not None:  # the end in the original: count from the right
-                tried = tried._replace(end=max(0, len(text) - len(mended) + tried.end))
-    return tried
+    """Decode ``event, event, ...`` or, with ``closed``, a text that closes the list itself."""
+    attempt = _attempt(text, closed)
+    if attempt.events is None and not attempt.short and len(text) <= _MEND_BYTES:
+        repaired = repair_text(text)
+        if repaired != text:
+            attempt = _attempt(repaired, closed)
+            if attempt.end is not None:  # the end in the original: count from the right
+                attempt = attempt._replace(end=max(0, len(text) - len(repaired) + attempt.end))
+    return attempt
 
 
 def _attempt(text: bytes, closed: bool) -> DecodeAttempt:
@@ -56,26 +56,20 @@ def _attempt(text: bytes, closed: bool) -> DecodeAttempt:
         message = str(error)
     except (RecursionError, ValueError):
         return DecodeAttempt(None)
-    found = _BYTE.search(message)
-    if found is None:
+    position = _BYTE.search(message)
+    if position is None:
         return DecodeAttempt(None, short="truncated" in message)
-    at = int(found[1])
+    offset = int(position[1])
     if "trailing characters" in message:
-        end = bracketed.rfind(b"]", 0, at - 1) + 1  # the message counts the next character too
-        return (
-            DecodeAttempt(_decode_strict(bracketed[:end]), end - 1)
-            if _may_follow_list(bracketed, end)
-            else DecodeAttempt(None)
-        )
-    return DecodeAttempt(None, short=not closed and at >= len(bracketed) - 1)
+        end = bracketed.rfind(b"]", 0, offset - 1) + 1  # the message counts the next character too
+        if not _AFTER.match(bracketed, end):
+            return DecodeAttempt(None)
+        return DecodeAttempt(_decode_strict(bracketed[:end]), end - 1)
+    return DecodeAttempt(None, short=not closed and offset >= len(bracketed) - 1)
 
 
 _AFTER = re.compile(rb'\s*(?:$|\}|\]?$|,\s*(?:"|\]?$))')
-
-
-def _may_follow_list(text: bytes, end: int) -> bool:
-    """Whether what follows a closed list may follow an event list: another key, or nothing."""
-    return _AFTER.match(text, end) is not None
+"""what may follow an event list: another key, or nothing"""
 
 
 def _decode_strict(text: bytes) -> list[Event]:
@@ -89,10 +83,10 @@ def _decode_strict(text: bytes) -> list[Event]:
 
 
 def _decode_loosely(value: dict[str, Any]) -> Event:
-    given = value.get("args")
-    given = given if isinstance(given, dict) else {}
+    arguments = value.get("args")
+    arguments = arguments if isinstance(arguments, dict) else {}
     fields = zip(Args.__struct_fields__, Args.__struct_encode_fields__, strict=True)
-    args = {field: _fit_field(field, given[key]) for field, key in fields if key in given}
+    args = {field: _fit_field(field, arguments[key]) for field, key in fields if key in arguments}
     ids = {key: value[key] for key in ("pid", "tid") if isinstance(value.get(key), int | str)}
     texts = {key: str(value.get(key, "")) for key in ("ph", "cat", "name")}
     dur = to_float(value.get("dur", 0.0))
@@ -108,12 +102,12 @@ def _fit_field(field: str, value: Any) -> Any:
 
 
 def repair_text(text: bytes) -> bytes:
-    """Text with the known slips of trace writers put right: NaN and Infinity, lone backslashes
+    """Return text with known errors of trace writers repaired: NaN and Infinity, lone backslashes
     (Windows paths), control characters, halves of surrogate pairs, invalid UTF-8."""
     text = text.decode("utf-8", "replace").encode()
     text = _NOT_FINITE.sub(b"null", text)
-    text = _ESCAPE.sub(lambda found: found[0] if found[1] else rb"\\", text)
-    text = _LONE_SURROGATE.sub(lambda found: found[1] or rb"\ufffd", text)
+    text = _ESCAPE.sub(lambda match: match[0] if match[1] else rb"\\", text)
+    text = _LONE_SURROGATE.sub(lambda match: match[1] or rb"\ufffd", text)
     return _CONTROL.sub(b" ", text)
 
 
@@ -126,11 +120,9 @@ _TIMED = ("X", "i")
 
 
 def set_exact_times(events: list[Event], text: bytes, origin_us: int) -> None:
-    """Set every event's ``ts`` to exact microseconds after ``origin_us``, from the decimal text.
-
-    A double holds 1712195495519689.123 only to a quarter of a microsecond; the difference to a
-    near origin it holds exactly enough.
-    """
+    """Set every event's ``ts`` to exact microseconds after ``origin_us``, from the decimal text. A
+    double holds 1712195495519689.123 only to a quarter of a microsecond, but the difference to a
+    near origin with sufficient precision."""
     try:
         stamps = _STAMPS(b"[" + text + b"]")
     except (ValueError, RecursionError):
@@ -142,8 +134,8 @@ def set_exact_times(events: list[Event], text: bytes, origin_us: int) -> None:
     for event, stamp in zip(events, stamps, strict=True):
         if event.ph not in _TIMED:
             continue
-        whole, _, part = bytes(stamp.ts).partition(b".")
+        digits, _, fraction = bytes(stamp.ts).partition(b".")
         try:
-            event.ts = int(whole) - origin_us + (float(b"." + part) if part else 0.0)
+            event.ts = int(digits) - origin_us + (float(b"." + fraction) if fraction else 0.0)
         except ValueError:  # an exponent, a text, nothing
             event.ts -= origin_us

@@ -1,4 +1,4 @@
-"""Chrome trace events as PyTorch's profiler writes them: the types we decode, and their kinds."""
+"""Chrome trace events of PyTorch's profiler: the decoded types, and their kinds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from whyidle.model.timeline import Detail, DeviceKind, HostKind
 
 EMPTY = msgspec.Raw(b"")
 Number = int | float | str | None
-"""what a number may be in the wild: ``"bytes": "128"`` stands beside ``"bytes": 128``"""
+"""numbers in real traces: ``"bytes": "128"`` occurs as well as ``"bytes": 128``"""
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
-    """The arguments we read; everything else is skipped by the decoder."""
+    """The arguments that we read; the decoder skips all others."""
 
     correlation: Number = -1
     device: Number = -1
@@ -74,8 +74,8 @@ _DEVICE = {
 
 
 def kind_of(category: str) -> HostKind | DeviceKind | None:
-    """The kind of a category, capitalised (before 2022) or of an accelerator that we have not
-    met (``xpu_runtime``, ``privateuse1_driver``); None for categories that carry no evidence."""
+    """Return the kind of a category, also capitalised (before 2022) or of an unknown accelerator
+    (``xpu_runtime``, ``privateuse1_driver``); None for categories without evidence."""
     lower = category.lower()
     if lower in _DEVICE:
         return _DEVICE[lower]
@@ -85,11 +85,8 @@ def kind_of(category: str) -> HostKind | DeviceKind | None:
 
 
 class Interner(dict[Any, int]):
-    """Gives every new key the next number, at dictionary speed.
-
-    A file may be hostile: beyond ``limit`` keys, or ``limit_chars`` of text in them, all new
-    keys share one more number, whose key is ``other``.
-    """
+    """Numbers new keys in order, at dictionary speed. A file may be hostile: beyond ``limit`` keys,
+    or ``limit_chars`` of text in them, all new keys share one number, whose key is ``other``."""
 
     def __init__(self, other: Any, *, limit: int, limit_chars: int = 1 << 62) -> None:
         super().__init__()
@@ -108,7 +105,7 @@ class Interner(dict[Any, int]):
 
 
 def to_integer(value: Number) -> int:
-    """A number as a signed 64-bit integer; -1 where it is not one."""
+    """Return a number as a signed 64-bit integer; -1 if it is not one."""
     try:
         number = int(value)  # type: ignore[arg-type]  # None is a TypeError, which is meant
     except (TypeError, ValueError, OverflowError):
@@ -117,9 +114,9 @@ def to_integer(value: Number) -> int:
 
 
 def to_float(value: Number) -> float:
-    """A number as a float; nan where it is not one."""
+    """Return a number as a float; nan if it is not one."""
     try:
-        return float(value)  # type: ignore[arg-type]  # see whole
+        return float(value)  # type: ignore[arg-type]  # see to_integer
     except (TypeError, ValueError, OverflowError):
         return math.nan
 
@@ -128,7 +125,7 @@ DetailKey = tuple[bytes, bytes, str, str, Number, Number, str]
 
 
 def detail_key(args: Args) -> DetailKey:
-    """What tells two events' details apart, as the raw bytes they came in."""
+    """Return the raw values that distinguish two events' details."""
     return (
         bytes(args.dims if args.dims is not EMPTY else args.old_dims),
         bytes(args.types),
@@ -141,7 +138,7 @@ def detail_key(args: Args) -> DetailKey:
 
 
 def detail_of(key: DetailKey) -> Detail:
-    """What an event says beyond its name."""
+    """Return the details of a key."""
     dims, types, stack, collective, elements, group_size, group = key
     return Detail(
         dims=dims.decode("utf-8", "replace"),

@@ -1,4 +1,4 @@
-"""Says what a file that is no trace looks like, and what to do with it instead."""
+"""Identification of files that are no trace, with advice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.importers._byte_stream import ByteStream
 HEAD_BYTES = 1 << 16
 _EXPORT = "Export a trace with prof.export_chrome_trace('trace.json.gz')."
 _SNAPSHOT = (
-    "A memory snapshot says what filled the memory, not why the device idles: view it at "
+    "A memory snapshot shows what fills the memory, not why the device idles. View it at "
     "pytorch.org/memory_viz, and export a trace with prof.export_chrome_trace('trace.json.gz')."
 )
 _TRAINING = "Record the training with torch.profiler, and pass the trace."
@@ -68,7 +68,7 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
     (
         "nvidia-smi output",
         rb"NVIDIA-SMI|utilization\.gpu|temperature\.gpu|power\.draw|(?m:^# gpu\s+(?:pwr|sm))",
-        "It says that the GPU idles, not why: record the training with torch.profiler.",
+        "It shows that the GPU idles, not why; record the training with torch.profiler.",
     ),
     ("a Python script", rb"(?m:^(?:import|from|def|class) \w+)", _TRAINING),
     ("a table of comma-separated values", rb"^[^\n{}\[\]]*,[^\n]*\r?\n[^\n]*,", _EXPORT),
@@ -76,23 +76,27 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
 
 
 def identify_file(head: bytes) -> tuple[str, str]:
-    """(what the bytes look like, what to do next) for a file that is no trace."""
+    """Return (what the file looks like, what to do next) for a file that is no trace."""
     if not head:
         return "empty", "Let the profiler finish writing it, or record it again."
-    for what, pattern, hint in _MAGIC:
+    for description, pattern, hint in _MAGIC:
         if re.match(pattern, head, re.DOTALL):
-            return what, hint
+            return description, hint
     if not any(head):
         return "full of zero bytes, as after a crash or a full disk", "Record the trace again."
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] in (b"{", b"["):
         return next(
-            ((what, hint) for what, pattern, hint in _JSON if re.search(pattern, text)),
+            (
+                (description, hint)
+                for description, pattern, hint in _JSON
+                if re.search(pattern, text)
+            ),
             ("JSON of another kind", _EXPORT),
         )
-    for what, pattern, hint in _TEXT:
+    for description, pattern, hint in _TEXT:
         if re.search(pattern, head[:8192]):
-            return what, hint
+            return description, hint
     return _bytes_or_prose(head[:4096])
 
 
@@ -106,7 +110,7 @@ def _bytes_or_prose(head: bytes) -> tuple[str, str]:
 
 
 def head_of(path: Path, member: str | None = None) -> bytes:
-    """The first decompressed bytes; fewer where compression is damaged.
+    """Return the first decompressed bytes; fewer if compression is damaged.
 
     Raises:
         InputError: the file cannot be opened.
@@ -119,16 +123,16 @@ def head_of(path: Path, member: str | None = None) -> bytes:
 
 
 def not_a_trace(path: Path, member: str | None, broken: str | None) -> InputError:
-    """The error for a file in which there is no event list."""
+    """Return the error for a file without an event list."""
     shown = f"{path}!{member}" if member else str(path)
     head = head_of(path, member)
-    begun = re.search(rb'"(?:schemaVersion|deviceProperties|distributedInfo)"', head)
-    if begun or (broken and head[:1] in (b"", b"{", b"[")):
+    has_header = re.search(rb'"(?:schemaVersion|deviceProperties|distributedInfo)"', head)
+    if has_header or (broken and head[:1] in (b"", b"{", b"[")):
         return BrokenTraceError(
             f"No event could be read from {shown}.",
             why=f"{broken[0].upper()}{broken[1:]}." if broken else "It ends before its event list.",
             hint="Copy the file again, or let the profiler finish before copying it.",
         )
-    what, hint = identify_file(head)
-    why = "It is empty." if what == "empty" else f"It looks like {what}."
+    description, hint = identify_file(head)
+    why = "It is empty." if description == "empty" else f"It looks like {description}."
     return NotATraceError(f"{shown} is not a PyTorch profiler trace.", why=why, hint=hint)

@@ -1,10 +1,7 @@
-"""Cut a stream of JSON text into pieces of whole events, without ever holding the document.
-
-The cut is a guess (``},{`` near a mark) that decoding then proves: text cut inside a string or a
-nested list does not decode, and another place is tried. All fallbacks are linear in the text:
-what cannot be cut yet is tried again only when it has doubled, and broken text is gone through
-once, event by event.
-"""
+"""Division of a JSON stream into pieces of whole events without holding the document. The division
+is a guess (``},{`` near a mark) that decoding confirms: text cut inside a string or a nested list
+does not decode, and another place is tried. All fallbacks are linear: text that cannot be divided
+yet is retried only when it has doubled, and broken text is processed once, event by event."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from whyidle.importers._event_decoding import DecodeAttempt, decode_text
 from whyidle.importers._event_types import Event
 
 PIECE_BYTES = 1 << 18
-"""small enough that the text, the events and the columns of one piece stay in the cache"""
+"""small enough that text, events and columns of one piece stay in the cache"""
 HEADER_LIMIT = 64 << 20
 EVENT_LIMIT = 64 << 20
 _SALVAGE_BYTES = 8 << 20
@@ -35,7 +32,7 @@ Piece = tuple[list[Event], bytes]
 class JsonChunks:
     """Iterates over (events, their text) of ``traceEvents``.
 
-    Afterwards ``header`` holds the other top-level keys, ``lost`` says what could not be read
+    Afterwards ``header`` holds the other top-level keys, ``lost_text`` describes unreadable text
     (None: nothing), and ``cut`` whether the end of the event list is missing.
 
     Raises:
@@ -81,96 +78,96 @@ class JsonChunks:
         self._parse_trailer(buffer)
 
     def _skip_header(self) -> bytes:
-        buffer, seen = bytearray(self._read(self._size)), 0
+        buffer, searched = bytearray(self._read(self._size)), 0
         text = bytes(buffer).lstrip(b"\xef\xbb\xbf" + _SPACE)
         if text.startswith(b"["):
             return text[1:]
-        while (found := _EVENTS.search(buffer, seen)) is None:
-            seen = max(0, len(buffer) - 64)
+        while (match := _EVENTS.search(buffer, searched)) is None:
+            searched = max(0, len(buffer) - 64)
             chunk = self._read(self._size)
             if not chunk or len(buffer) > HEADER_LIMIT:
                 raise LookupError("no traceEvents")
             buffer += chunk
-        self._before = bytes(buffer[: found.start()])
-        return bytes(buffer[found.end() :])
+        self._before = bytes(buffer[: match.start()])
+        return bytes(buffer[match.end() :])
 
     def _take_chunk(self, buffer: bytes) -> tuple[Piece | None, bytes]:
-        """The next piece and the rest; no piece where more text is needed."""
+        """The next piece and the rest; no piece if more text is needed."""
         near_end = len(buffer) - max(self._size >> 3, len(buffer) >> 3)
-        for tries, found in enumerate(_BETWEEN.finditer(buffer, near_end)):
+        for tries, match in enumerate(_BETWEEN.finditer(buffer, near_end)):
             if tries == _TRIES:
                 break
-            text = buffer[: found.start() + 1]
-            tried = decode_text(text)
-            if not tried.short:
-                return self._accept_chunk(tried, text, buffer[len(text) :])
-        tried = decode_text(buffer, closed=True)
-        if tried.events is not None:
-            return self._accept_chunk(tried, buffer, b"")
+            text = buffer[: match.start() + 1]
+            attempt = decode_text(text)
+            if not attempt.short:
+                return self._accept_chunk(attempt, text, buffer[len(text) :])
+        attempt = decode_text(buffer, closed=True)
+        if attempt.events is not None:
+            return self._accept_chunk(attempt, buffer, b"")
         if len(buffer) >= _SALVAGE_BYTES:
             last = _last_between(buffer)
             if last is not None:
-                return self._accept_chunk(
-                    DecodeAttempt(None), buffer[: last.start() + 1], buffer[last.end() - 1 :]
-                )
+                text, rest = buffer[: last.start() + 1], buffer[last.end() - 1 :]
+                return self._accept_chunk(DecodeAttempt(None), text, rest)
         if len(buffer) >= EVENT_LIMIT:
             self._give_up(f"an event larger than {EVENT_LIMIT >> 20} MB, and everything after it")
             return None, b""
         return None, buffer
 
-    def _accept_chunk(self, tried: DecodeAttempt, text: bytes, rest: bytes) -> tuple[Piece, bytes]:
-        if tried.events is None:
-            events, kept, after = self._salvage_events(text)
-        elif tried.end is None:
-            events, kept, after = tried.events, text, b""
+    def _accept_chunk(
+        self, attempt: DecodeAttempt, text: bytes, rest: bytes
+    ) -> tuple[Piece, bytes]:
+        if attempt.events is None:
+            events, event_text, after = self._salvage_events(text)
+        elif attempt.end is None:
+            events, event_text, after = attempt.events, text, b""
         else:
             self._ended = True
-            events, kept, after = tried.events, text[: tried.end - 1], text[tried.end :]
-        return (events, kept), after + rest if self._ended else rest.lstrip(_SPACE + b",")
+            events, event_text, after = attempt.events, text[: attempt.end - 1], text[attempt.end :]
+        return (events, event_text), after + rest if self._ended else rest.lstrip(_SPACE + b",")
 
     def _give_up(self, why: str) -> None:
         self._gave_up, self._ended, self.cut = why, True, True
 
     def _salvage_events(self, text: bytes) -> tuple[list[Event], bytes, bytes]:
-        """Go through broken text once, event by event: (events, their text, what follows the
-        end of the list if that was met). Misses in a row make ever larger leaps."""
-        bounds = [0, *(found.end() - 1 for found in _BETWEEN.finditer(text)), len(text)]
+        """Read broken text event by event: (events, their text, text after the list's end).
+        Consecutive failures skip increasingly many events."""
+        bounds = [0, *(match.end() - 1 for match in _BETWEEN.finditer(text)), len(text)]
         events: list[Event] = []
-        kept: list[bytes] = []
+        texts: list[bytes] = []
         at, misses = 0, 0
         while at < len(bounds) - 1:
-            step, tried, segment = _first_whole(text, bounds, at)
-            if tried.events is None:
+            step, attempt, segment = _first_whole(text, bounds, at)
+            if attempt.events is None:
                 leap = min(1 << min(misses, 10), len(bounds) - 1 - at)
                 self._skipped += bounds[at + leap] - bounds[at]
                 at, misses = at + leap, misses + 1
                 continue
             at, misses = at + step, 0
-            events += tried.events
-            if tried.end is not None:
+            events += attempt.events
+            if attempt.end is not None:
                 self._ended = True
-                kept.append(segment[: tried.end - 1])
-                after = bounds[at] - len(segment) + tried.end
-                return events, b",".join(filter(None, kept)), text[after:]
-            kept.append(segment.rstrip(_SPACE + b","))
-        return events, b",".join(kept), b""
+                texts.append(segment[: attempt.end - 1])
+                after = bounds[at] - len(segment) + attempt.end
+                return events, b",".join(filter(None, texts)), text[after:]
+            texts.append(segment.rstrip(_SPACE + b","))
+        return events, b",".join(texts), b""
 
     def _finish_stream(self, buffer: bytes) -> Iterator[Piece]:
-        """The stream is at its end: what is left is the last piece and the trailer."""
         text = buffer.rstrip(_SPACE + b"\x00")
-        tried = decode_text(text, closed=True)
-        if tried.events is not None and tried.end is not None:
-            yield tried.events, text[: tried.end - 1]
-            self._parse_trailer(text[tried.end :])
+        attempt = decode_text(text, closed=True)
+        if attempt.events is not None and attempt.end is not None:
+            yield attempt.events, text[: attempt.end - 1]
+            self._parse_trailer(text[attempt.end :])
             return
-        tried = decode_text(text.rstrip(_SPACE + b","))
-        if tried.events is not None and tried.end is None:
+        attempt = decode_text(text.rstrip(_SPACE + b","))
+        if attempt.events is not None and attempt.end is None:
             self.cut = True
-            yield tried.events, text.rstrip(_SPACE + b",")
+            yield attempt.events, text.rstrip(_SPACE + b",")
         else:
             last = _last_between(text)
             before = self._skipped
-            events, kept, after = self._salvage_events(text)
+            events, event_text, after = self._salvage_events(text)
             self.cut = not self._ended
             tail = len(text) - (last.end() - 1 if last else 0)
             closing = None if last is None else _CLOSING.search(text, last.end() - 1)
@@ -178,12 +175,11 @@ class JsonChunks:
                 self.cut, after = False, text[closing.end("list") :]
             elif self.cut and self._skipped - before == tail:
                 self._skipped = before  # only the event that the cut went through
-            yield events, kept
+            yield events, event_text
             text = after
         self._parse_trailer(b"" if self.cut else text)
 
     def _parse_trailer(self, after: bytes) -> None:
-        """Parse the other top-level keys, before and after the event list."""
         tail = after + self._remaining_text()
         if not self._before:
             return  # the document is the bare list
@@ -203,32 +199,31 @@ class JsonChunks:
 
 def _parse_keys(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _last_between(text: bytes) -> re.Match[bytes] | None:
-    """The last place where one event may end and the next begin."""
     window = 1 << 12
     while True:
         start = max(0, len(text) - window)
-        found = deque(_BETWEEN.finditer(text, start), maxlen=1)
-        if found or start == 0:
-            return found[0] if found else None
+        matches = deque(_BETWEEN.finditer(text, start), maxlen=1)
+        if matches or start == 0:
+            return matches[0] if matches else None
         window *= 8
 
 
 def _first_whole(text: bytes, bounds: list[int], at: int) -> tuple[int, DecodeAttempt, bytes]:
-    """Decode from one bound, joining what follows while the text stops inside a value."""
+    """Decode from one bound, joining the next segment while the text stops inside a value."""
     for step in range(1, _TRIES + 1):
         if at + step >= len(bounds):
             break
         end = bounds[at + step]
         last = at + step == len(bounds) - 1
         segment = text[bounds[at] : end]
-        tried = decode_text(segment.rstrip(_SPACE + b","))
-        if tried.events is not None or not tried.short or last:
-            return step, tried, segment
+        attempt = decode_text(segment.rstrip(_SPACE + b","))
+        if attempt.events is not None or not attempt.short or last:
+            return step, attempt, segment
     return 1, DecodeAttempt(None), b""

@@ -1,4 +1,4 @@
-"""Reads what loaders and their workers recorded beside a watched process's spans."""
+"""Records of loaders and their workers next to a watched process's spans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whyidle.importers._process_facts import read_value
 from whyidle.importers._samples import SAMPLE, decode_samples
-from whyidle.model.loading import (
+from whyidle.model.loader_tables import (
     BATCH,
     PADDING,
     ROW,
@@ -26,42 +26,39 @@ from whyidle.model.stack_samples import StackSamples
 
 
 def read_loading(folder: Path, pid: str, base: int) -> Loading:
-    """The loaders of process ``pid``; empty where it had none. Files may end anywhere."""
-    told = read_document(folder / f"{pid}.loaders.json")
-    loaders = read_value(tuple[LoaderFacts, ...], told.get("settings")) or ()
-    made = read_value(tuple[tuple[int, int, int], ...], told.get("made")) or ()
-    mine = [pid, *sorted(_child_processes(folder, pid))]
-    batches = [read_records(folder / f"{one}.batches", BATCH) for one in mine]
-    pairs = zip(mine[1:], batches[1:], strict=True)
-    samples = tuple(_worker_samples(folder, one, made, base) for one, made in pairs)
+    """Return the loaders of process ``pid``; empty if it had none. Files may end anywhere."""
+    document = read_document(folder / f"{pid}.loaders.json")
+    loaders = read_value(tuple[LoaderFacts, ...], document.get("settings")) or ()
+    iterators = read_value(tuple[tuple[int, int, int], ...], document.get("made")) or ()
+    processes = [pid, *sorted(_child_processes(folder, pid))]
+    batches = [read_records(folder / f"{process}.batches", BATCH) for process in processes]
+    pairs = zip(processes[1:], batches[1:], strict=True)
+    samples = tuple(_worker_samples(folder, process, own, base) for process, own in pairs)
     joined = _join_tables(batches, BATCH, base, "start", "end")
+    takes = [read_records(folder / f"{pid}.takes", TAKE)]
+    rows = [read_records(folder / f"{process}.rows", ROW) for process in processes]
+    padding = [read_records(folder / f"{pid}.padding", PADDING)]
     return Loading(
         batches=joined[np.argsort(joined["start"], kind="stable")],
-        takes=_join_tables(
-            [read_records(folder / f"{pid}.takes", TAKE)], TAKE, base, "start", "end"
-        ),
-        rows=_join_tables(
-            [read_records(folder / f"{one}.rows", ROW) for one in mine], ROW, base, "time"
-        ),
-        padding=_join_tables(
-            [read_records(folder / f"{pid}.padding", PADDING)], PADDING, base, "time"
-        ),
+        takes=_join_tables(takes, TAKE, base, "start", "end"),
+        rows=_join_tables(rows, ROW, base, "time"),
+        padding=_join_tables(padding, PADDING, base, "time"),
         worker_samples=samples,
-        workers=tuple(_read_worker(folder, one, base) for one in mine[1:]),
+        workers=tuple(_read_worker(folder, process, base) for process in processes[1:]),
         loaders=loaders,
         iterators=tuple(
             Iterator(begin - base, end - base, number)
-            for begin, end, number in made
+            for begin, end, number in iterators
             if 0 <= number < len(loaders)
         ),
-        cores=read_value(float, told.get("cores")),
-        threads=read_value(int, told.get("threads")),
-        tensors=read_value(int, told.get("tensors")) or None,
+        cores=read_value(float, document.get("cores")),
+        threads=read_value(int, document.get("threads")),
+        tensors=read_value(int, document.get("tensors")) or None,
     )
 
 
 def read_records(path: Path, layout: np.dtype[Any], magic: bytes = b"") -> NDArray[Any]:
-    """Whole records of a file; none where it cannot be read."""
+    """Return the whole records of a file; none if it cannot be read."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -71,7 +68,7 @@ def read_records(path: Path, layout: np.dtype[Any], magic: bytes = b"") -> NDArr
 
 
 def read_lines(path: Path) -> list[str]:
-    """Whole lines of a file."""
+    """Return the whole lines of a file."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
     except OSError:
@@ -79,12 +76,12 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none."""
+    """Return a JSON object; empty if there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _child_processes(folder: Path, pid: str) -> list[str]:
@@ -96,31 +93,30 @@ def _child_processes(folder: Path, pid: str) -> list[str]:
 
 
 def _read_worker(folder: Path, pid: str, base: int) -> Worker:
-    told = read_document(folder / f"{pid}.worker.json")
-    started = told.get("started")
+    document = read_document(folder / f"{pid}.worker.json")
+    started = document.get("started")
     return Worker(
-        number=int(told.get("worker", 0)),
+        number=int(document.get("worker", 0)),
         started=None if started is None else int(started) - base,
-        first=int(told.get("first", base)) - base,
-        threads=int(told.get("threads", 1)),
+        first=int(document.get("first", base)) - base,
+        threads=int(document.get("threads", 1)),
         pid=int(pid) if pid.isdigit() else None,
-        cores=told.get("cores"),
+        cores=document.get("cores"),
     )
 
 
-def _worker_samples(folder: Path, pid: str, made: NDArray[Any], base: int) -> WorkerSamples:
+def _worker_samples(folder: Path, pid: str, batches: NDArray[Any], base: int) -> WorkerSamples:
     stacks = read_lines(folder / f"{pid}.stacks")
     recorded = read_records(folder / f"{pid}.samples", SAMPLE)
     recorded = recorded[recorded["stack"] < len(stacks)]
     rows = decode_samples(recorded, np.unique(recorded["thread"]), base)
-    return WorkerSamples(StackSamples(rows, tuple(stacks)), _during_batches(recorded, made))
+    return WorkerSamples(StackSamples(rows, tuple(stacks)), _during_batches(recorded, batches))
 
 
-def _during_batches(samples: NDArray[Any], made: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which samples were taken while a batch was made; a worker that waits for work tells
-    nothing."""
-    row = np.searchsorted(made["start"], samples["time"], side="right") - 1
-    ends = np.append(made["end"], np.iinfo(np.int64).min)  # row -1: before any batch
+def _during_batches(samples: NDArray[Any], batches: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which samples were taken while a batch was prepared."""
+    row = np.searchsorted(batches["start"], samples["time"], side="right") - 1
+    ends = np.append(batches["end"], np.iinfo(np.int64).min)  # row -1: before any batch
     inside: NDArray[np.bool_] = samples["time"] < ends[row]
     return inside
 

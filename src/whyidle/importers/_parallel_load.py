@@ -1,9 +1,7 @@
-"""Reads several recordings at once, in processes of their own where that pays.
-
-The helpers are plain subprocesses that speak frames over pipes: they need no ``__main__`` guard
-in the caller's script, inherit no threads or locks, and end when their pipe does. Columns come
-back as raw buffers beside the pickle, so they are copied once and never turned into objects.
-"""
+"""Parallel reading of several recordings, in helper processes where that pays. Helpers are plain
+subprocesses with frames over pipes: they need no ``__main__`` guard in the caller's script, inherit
+no threads or locks, and end with their pipe. Columns return as raw buffers next to the pickle, so
+they are copied once and never become objects."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from whyidle.errors import BrokenTraceError, InputError
@@ -25,12 +22,12 @@ from whyidle.model.plugin import Importer
 from whyidle.model.timeline import Timeline
 
 WORTH_BYTES = 100 << 20
-"""text that one process reads in about as long as a helper takes to start"""
+"""text that one process reads in about the start-up time of a helper"""
 _SHRINK = 15
 """traces shrink 10 to 30 times"""
 
 FAULTS: tuple[type[Exception], ...] = (Exception,)
-"""whatever the importer of another package may raise"""
+"""any exception of another package's importer"""
 Progress = Callable[[int, int], None]
 Read = Timeline | InputError
 
@@ -40,7 +37,7 @@ class _LoadJob(NamedTuple):
     origin: Origin
     size: int
     foreign: Importer | None = None
-    """the importer of another package that reads it; None: our own does"""
+    """another package's importer that reads it; None: our own"""
 
 
 def load_all(
@@ -49,14 +46,9 @@ def load_all(
     importers: Sequence[Importer] = (),
     helpers: int | None = None,
 ) -> list[Timeline]:
-    """Read recordings, in the given order. One that cannot be read is left out, and said so in
-    the notes of the first, unless none can be read.
-
-    Args:
-        origins: as from ``sources``.
-        progress: called with (bytes read, bytes in all) of the files on disk.
-        importers: those of other packages, which read their recordings in this process.
-        helpers: processes that read beside this one; None: as many as pay.
+    """Read recordings in the given order, with as many ``helpers`` (processes) as pay if None.
+    Unreadable ones are left out and noted in the first, unless none can be read. ``importers`` of
+    other packages run in this process; ``progress`` is called with (bytes read, total bytes).
 
     Raises:
         InputError: none could be read; the error of the first.
@@ -70,20 +62,20 @@ def load_all(
     meter = _LoadMeter(progress, sum(job.size for job in jobs))
     results: dict[int, Read] = {}
     count = _helper_count(own) if helpers is None else helpers
-    beside = [_HelperProcess(waiting, results, meter) for _ in range(count)]
+    started = [_HelperProcess(waiting, results, meter) for _ in range(count)]
     try:
         while waiting:
             job = _next_job(waiting)
             if job is not None:
                 results[job.number] = _load_here(job, meter)
-        for helper in beside:
+        for helper in started:
             helper.join_process()
         for job in jobs:  # a helper that died leaves its job undone
             if job.number not in results:
                 results[job.number] = _load_here(job, meter)
     finally:
         waiting.clear()
-        for helper in beside:
+        for helper in started:
             helper.kill_process()
     return _gather_timelines([results[job.number] for job in jobs])
 
@@ -95,11 +87,8 @@ def _gather_timelines(results: list[Read]) -> list[Timeline]:
         raise failed[0]
     if failed:
         source = good[0].source
-        notes = (
-            *source.notes,
-            *(f"left out: {error.what} {error.why}".strip() for error in failed),
-        )
-        good[0] = replace(good[0], source=replace(source, notes=notes))
+        notes = [f"not read: {error.what} {error.why}".strip() for error in failed]
+        good[0] = replace(good[0], source=replace(source, notes=(*source.notes, *notes)))
     return good
 
 
@@ -140,25 +129,18 @@ def _file_size(origin: Origin) -> int:
 
 
 def _helper_count(jobs: list[_LoadJob]) -> int:
-    """How many processes to start beside this one."""
-    texts = [job.size * (_SHRINK if _is_compressed(job.origin[0]) else 1) for job in jobs]
-    beside = sum(texts) - max(texts, default=0)
-    return min(_usable_cores(), len(jobs)) - 1 if beside >= WORTH_BYTES // 2 else 0
-
-
-def _is_compressed(path: Path) -> bool:
-    return path.suffix.lower() in (".gz", ".zip")
+    packed = (job.origin[0].suffix.lower() in (".gz", ".zip") for job in jobs)
+    texts = [job.size * (_SHRINK if small else 1) for job, small in zip(jobs, packed, strict=True)]
+    shared = sum(texts) - max(texts, default=0)
+    return min(_usable_cores(), len(jobs)) - 1 if shared >= WORTH_BYTES // 2 else 0
 
 
 def _usable_cores() -> int:
-    """Cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 class _LoadMeter:
-    """Adds up how far all files are read."""
-
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total = progress, total
         self._done: dict[int, int] = {}
@@ -179,8 +161,6 @@ _START = (
 
 
 class _HelperProcess:
-    """One process, and the thread that feeds it."""
-
     def __init__(
         self, waiting: deque[_LoadJob], results: dict[int, Read], meter: _LoadMeter
     ) -> None:
@@ -190,7 +170,7 @@ class _HelperProcess:
         self._thread.start()
 
     def _feed_jobs(self) -> None:
-        """Hand over jobs until there are none; a process that dies leaves its job undone."""
+        """Send jobs until there are none; a process that dies leaves its job undone."""
         try:
             self._process = process = subprocess.Popen(
                 [sys.executable, "-c", _START.format(path=sys.path)],
@@ -213,7 +193,7 @@ class _HelperProcess:
         self._thread.join()
 
     def kill_process(self) -> None:
-        """End the process; its thread then meets the end of the pipe."""
+        """End the process; its thread then reaches the end of the pipe."""
         process = self._process
         if process is None:
             return

@@ -1,5 +1,5 @@
-"""Reads values of ``model.process_facts`` from documents, which are foreign input: what is missing
-or of another type is not recorded, and nothing raises."""
+"""Reading of ``model.process_facts`` from documents. Documents are foreign input: missing values or
+values of another type count as not recorded, and nothing raises."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 def read_facts(document: Mapping[str, Any]) -> ProcessFacts:
-    """The facts of a process. A framework that says it has no CUDA is not one that says nothing."""
+    """Return the facts of a process; "no CUDA" differs from no report."""
     if document.get("cuda_built", "") is None:
         document = {**document, "cuda_built": ""}
     return read_document(ProcessFacts, document)
 
 
 def read_document(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
-    """A dataclass of the fields that a document holds and whose types fit."""
+    """Return a dataclass of the document's fields whose types fit."""
     known = {name: read_value(hint, document.get(name)) for name, hint in _hints(kind).items()}
     return kind(**{name: value for name, value in known.items() if value is not None})
 
@@ -34,7 +34,7 @@ def _hints(kind: Hashable) -> dict[str, Any]:
 
 
 def read_value(kind: Any, value: Any) -> Any:
-    """A value of a type; None where it does not fit. What does not fit in a table is left out."""
+    """Return a value of a type; None if it does not fit. Unfit items of a table are left out."""
     origin, parts = get_origin(kind), get_args(kind)
     if value is None or origin is UnionType:
         return None if value is None else read_value(parts[0], value)

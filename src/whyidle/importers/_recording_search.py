@@ -1,4 +1,4 @@
-"""Finds the recordings in what a user passes: files, zips, folders of ranks."""
+"""Search for recordings in the user's paths: files, zips, folders of ranks."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from whyidle.importers._trace_header import rank_in_names
 from whyidle.model.plugin import Importer
 
 Origin = tuple[Path, str | None]
-"""a file, and the member's name where the file is a zip"""
+"""a file, and the member's name if the file is a zip"""
 
 DEPTH = 3
-"""how deep a folder is searched: ``run/rank_0/trace.json`` lies at 2"""
+"""depth of the search in folders: ``run/rank_0/trace.json`` is at 2"""
 MOST_FILES = 4096
 _NAMES = re.compile(r"\.(json|trace|gz|zip)$", re.IGNORECASE)
 _SURELY = re.compile(r"\.pt\.trace\.json(\.gz)?$")
 
 
 def find_recordings(*paths: Path, importers: Sequence[Importer] = ()) -> list[Origin]:
-    """Every recording among the paths, ranks in order. A file that is named directly is taken
-    at its word; in folders and zips only what looks like a trace, or like a recording that one of
-    the ``importers`` of other packages reads.
+    """Return every recording among the paths, ranks in order. A file named directly is always
+    taken; from folders and zips only files that look like a trace, or that one of the ``importers``
+    of other packages reads.
 
     Raises:
         InputError: a path does not exist, or nothing usable is in it; the message says what is.
     """
-    found: dict[Origin, None] = {}
+    origins: dict[Origin, None] = {}
     for path in paths:
-        found |= dict.fromkeys(_expand_path(path, importers))
-    return list(found)
+        origins |= dict.fromkeys(_expand_path(path, importers))
+    return list(origins)
 
 
 def find_importer(path: Path, member: str | None, importers: Sequence[Importer]) -> Importer | None:
-    """Which of the importers of other packages reads a file; None: our own are to read it."""
+    """Return the importer of another package that reads a file; None: our own."""
     name = (member or path.name).lower()
-    named = [one for one in importers if name.endswith(tuple(one.SUFFIXES))]
+    candidates = [importer for importer in importers if name.endswith(tuple(importer.SUFFIXES))]
     try:
-        head = head_of(path, member) if named else b""
+        head = head_of(path, member) if candidates else b""
     except InputError:
         return None
-    return next((one for one in named if one.sniff(head)), None)
+    return next((importer for importer in candidates if importer.sniff(head)), None)
 
 
 def _expand_path(path: Path, importers: Sequence[Importer]) -> list[Origin]:
@@ -59,23 +59,22 @@ def _expand_path(path: Path, importers: Sequence[Importer]) -> list[Origin]:
 
 def _in_folder(folder: Path, importers: Sequence[Importer]) -> list[Origin]:
     files = _walk_folder(folder, DEPTH)
-    found: list[Origin] = []
-    for file in _without_twins(file for file in files if _named(file.name, importers)):
+    origins: list[Origin] = []
+    for file in _without_twins(file for file in files if _has_known_name(file.name, importers)):
         if zipfile.is_zipfile(file):
-            found += _zip_members(file, importers)
+            origins += _zip_members(file, importers)
         elif _is_trace(file, None, importers):
-            found.append((file, None))
-    if not found:
+            origins.append((file, None))
+    if not origins:
         raise NotATraceError(
             f"There is no PyTorch profiler trace in this folder: {folder.resolve()}",
             why=f"It holds {_describe_folder(file.name for file in files)}.",
             hint="Pass the folder that tensorboard_trace_handler or export_chrome_trace wrote to.",
         )
-    return sorted(found, key=_sort_key)
+    return sorted(origins, key=_sort_key)
 
 
 def _walk_folder(folder: Path, depth: int) -> list[Path]:
-    """The regular files, at most so deep and so many; hidden folders and dead links left out."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -89,14 +88,14 @@ def _walk_folder(folder: Path, depth: int) -> list[Path]:
 
 
 def _without_twins(files: Iterable[Path]) -> list[Path]:
-    """Where a trace lies both packed and unpacked, the unpacked one."""
+    """Of a trace both packed and unpacked, only the unpacked one."""
     listed = list(files)
     names = set(listed)
     return [file for file in listed if file.suffix != ".gz" or file.with_suffix("") not in names]
 
 
-def _named(name: str, importers: Sequence[Importer]) -> bool:
-    endings = tuple(ending for one in importers for ending in one.SUFFIXES)
+def _has_known_name(name: str, importers: Sequence[Importer]) -> bool:
+    endings = tuple(ending for importer in importers for ending in importer.SUFFIXES)
     return bool(_NAMES.search(name)) or name.lower().endswith(endings)
 
 
@@ -116,11 +115,10 @@ def _in_zip(path: Path, importers: Sequence[Importer]) -> list[Origin]:
         return sorted(members, key=_sort_key)
     names = _zip_names(path)
     checkpoint = any(name.endswith("data.pkl") for name in names)
+    content = f"It holds {_describe_folder(names)}."
     raise NotATraceError(
         f"There is no PyTorch profiler trace in {path}.",
-        why="It looks like a PyTorch checkpoint."
-        if checkpoint
-        else f"It holds {_describe_folder(names)}.",
+        why="It looks like a PyTorch checkpoint." if checkpoint else content,
         hint="Pass a zip of the traces that the profiler exported.",
     )
 
@@ -137,12 +135,11 @@ def _zip_names(path: Path) -> list[str]:
 
 def _zip_members(path: Path, importers: Sequence[Importer]) -> list[Origin]:
     names = [name for name in _zip_names(path)[:MOST_FILES] if not name.startswith("__MACOSX/")]
-    named = (name for name in names if _named(name, importers))
+    named = (name for name in names if _has_known_name(name, importers))
     return [(path, name) for name in named if _is_trace(path, name, importers)]
 
 
 def _describe_folder(names: Iterable[str]) -> str:
-    """A folder's content in a few words."""
     listed = list(names)
     if not listed:
         return "no files"
@@ -151,7 +148,7 @@ def _describe_folder(names: Iterable[str]) -> str:
 
 
 def _sort_key(origin: Origin) -> tuple[int, list[tuple[int, str]]]:
-    """By rank where names say it, then by name with numbers in their natural order."""
+    """By rank if names contain it, then by name with numbers in natural order."""
     path, member = origin
     text = f"{path}/{member or ''}"
     rank, _ = rank_in_names((*path.parts[-3:], *(member or "").split("/")))

@@ -1,4 +1,4 @@
-"""Decodes the stack samples that our probe writes (``whyidle.probe.core.sampler``)."""
+"""Decoding of the stack samples that our probe writes (``whyidle.probe.core.sampler``)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SAMPLE = np.dtype(
     [("time", "<i8"), ("cpu", "<i8"), ("thread", "<u8"), ("stack", "<u4"), ("held", "<u4")]
 )
 HELD_BITS: Final = 28
-"""of ``held``: how late the sampler had the lock, us; above them stands how often its thread gave
-up its core"""
+"""low bits of ``held``: the sampler's delay until it had the GIL, us; above them, how often its
+thread gave up its core"""
 AWAKE: Final = 1 << 31
-"""set in ``held`` where the kernel had the thread as running or runnable"""
+"""set in ``held`` if the kernel had the thread as running or runnable"""
 
 
 def decode_samples(recorded: NDArray[Any], threads: NDArray[np.uint64], base: int) -> NDArray[Any]:
-    """Records of the probe as ``STACK_SAMPLE``; their threads are among the sorted ``threads``."""
+    """Return records of the probe as ``STACK_SAMPLE``; their threads are in sorted ``threads``."""
     rows = np.empty(len(recorded), STACK_SAMPLE)
     rows["time"] = recorded["time"] - base
     rows["runnable_ns"] = recorded["cpu"]

@@ -1,4 +1,4 @@
-"""What a trace says beside its events: device, rank, host. All of it may be missing or wrong."""
+"""Header of a trace: device, rank, host. All of it may be missing or wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AMD = re.compile(r"\bAMD\b|\bMI\d{2,3}|Radeon|gfx\d", re.I)
 
 
 class ProcessPlace(NamedTuple):
-    """Where in its job a process ran; None = not recorded."""
+    """Rank and host of a process; None: not recorded."""
 
     rank: int | None = None
     world_size: int | None = None
@@ -37,17 +37,15 @@ class ProcessPlace(NamedTuple):
 
 
 def place_of(header: Mapping[str, Any], path: Path, member: str | None = None) -> ProcessPlace:
-    """From the header, else from the names of the file and of its folder."""
-    given = header.get("distributedInfo")
-    given = given if isinstance(given, dict) else {}
-    rank, world = to_natural(given.get("rank")), to_natural(given.get("world_size"))
+    """Return the place by the header, else by the names of the file and its folder."""
+    distributed = header.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    rank, world = to_natural(distributed.get("rank")), to_natural(distributed.get("world_size"))
     parts = [*path.absolute().parts[-3:], *(member.split("/") if member else ())]
     named = rank_in_names(parts[-3:])
-    if rank is None:
-        rank = named[0]
-    if world is None:
-        world = named[1]
-    backend = given.get("backend")
+    rank = named[0] if rank is None else rank
+    world = named[1] if world is None else world
+    backend = distributed.get("backend")
     host = header.get("host_name")
     worker = _WORKER.match(parts[-1])
     return ProcessPlace(
@@ -59,20 +57,19 @@ def place_of(header: Mapping[str, Any], path: Path, member: str | None = None) -
 
 
 def rank_in_names(names: Iterable[str]) -> tuple[int | None, int | None]:
-    """(rank, world size) from names of a file and its folders, the last name first. Two different
-    ranks in one name say nothing."""
+    """Return (rank, world size) from names of a file and its folders, if unambiguous."""
     for name in reversed(list(names)):
-        found = {(int(m[1]), int(m[2]) if m[2] else None) for m in _RANK.finditer(name)}
-        if len({rank for rank, _ in found}) > 1:
+        matches = {(int(m[1]), int(m[2]) if m[2] else None) for m in _RANK.finditer(name)}
+        if len({rank for rank, _ in matches}) > 1:
             return None, None
-        if found:
-            rank, world = next(iter(found))
+        if matches:
+            rank, world = next(iter(matches))
             return rank, world if world and world > rank else None
     return None, None
 
 
 def to_natural(value: Any) -> int | None:
-    """A value as an integer of at least 0, or None."""
+    """Return a value as an integer of at least 0, or None."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
@@ -86,20 +83,13 @@ def device_of(
     categories: Iterable[str],
     main_device: int | None,
 ) -> DeviceInfo:
-    """The accelerator.
-
-    Args:
-        header: the top-level keys.
-        names: of all events.
-        categories: of all complete events.
-        main_device: the index of the device with the most events; None without any.
-    """
+    """Return the accelerator by header, event names and categories; ``main_device`` is the index of
+    the device with the most events."""
     listed = header.get("deviceProperties") or header.get("computeProperties")
-    devices = (
-        [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    )
-    mine = [item for item in devices if item.get("id") == main_device]
-    first = (mine or devices or [{}])[0]
+    items = listed if isinstance(listed, list) else []
+    devices = [item for item in items if isinstance(item, dict)]
+    main = [item for item in devices if item.get("id") == main_device]
+    first = (main or devices or [{}])[0]
     name = first.get("name") if isinstance(first.get("name"), str) else None
     major = to_natural(first.get("computeMajor", first.get("major")))
     minor = to_natural(first.get("computeMinor", first.get("minor")))
@@ -115,19 +105,21 @@ def device_of(
     )
 
 
-def _device_peaks(told: Any) -> tuple[float, float, float, float, float] | None:
-    """Of a device that no table has (an emulated one)."""
+def _device_peaks(peaks: Any) -> tuple[float, float, float, float, float] | None:
+    """Of a device that is in no table, such as an emulated one."""
     names = ("fp32", "tf32", "fp16", "bf16", "bandwidth")
-    if not isinstance(told, dict) or not all(isinstance(told.get(n), (int, float)) for n in names):
+    if not isinstance(peaks, dict) or not all(
+        isinstance(peaks.get(n), (int, float)) for n in names
+    ):
         return None
-    fp32, tf32, fp16, bf16, bandwidth = (float(told[name]) for name in names)
+    fp32, tf32, fp16, bf16, bandwidth = (float(peaks[name]) for name in names)
     return fp32, tf32, fp16, bf16, bandwidth
 
 
 def _device_kind(
     header: Mapping[str, Any], name: str | None, names: tuple[str, ...], cats: set[str]
 ) -> str:
-    """A recording of a GPU job's CPU side alone is still a GPU job's: its names give it away."""
+    """The kind of device; a GPU job's recording of the CPU side alone still has GPU names."""
     runtimes = {cat for cat in cats if cat.endswith(("_runtime", "_driver"))}
     if any(cat.startswith(("xpu_", "mtia_", "privateuse1_", "hpu_")) for cat in cats):
         return "other"
@@ -137,11 +129,8 @@ def _device_kind(
         return "rocm"
     if runtimes - {"cuda_runtime", "cuda_driver"}:
         return "other"
-    if runtimes or name or cats & {"kernel", "gpu_memcpy"} or _nccl_metadata(header):
+    distributed = header.get("distributedInfo")
+    nccl = isinstance(distributed, dict) and distributed.get("backend") == "nccl"
+    if runtimes or name or cats & {"kernel", "gpu_memcpy"} or nccl:
         return "cuda"
     return "cuda" if any(text.startswith(_GPU_ONLY_NAMES) for text in names) else "cpu"
-
-
-def _nccl_metadata(header: Mapping[str, Any]) -> bool:
-    given = header.get("distributedInfo")
-    return isinstance(given, dict) and given.get("backend") == "nccl"

@@ -1,4 +1,4 @@
-"""What a reading helper process and its parent say to each other, in frames over pipes."""
+"""Messages between a reading helper process and its parent, in frames over pipes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNT = struct.Struct("<q")
 
 
 class Request(NamedTuple):
-    """Read this file, or this member of it."""
+    """A request to read a file, or a member of it."""
 
     path: str
     member: str | None
@@ -34,7 +34,7 @@ _ERRORS = {error.__name__: error for error in (InputError, NotATraceError, Broke
 
 
 def send_value(pipe: IO[bytes], value: Any) -> None:
-    """Write a value: its pickle, then its arrays as they lie in memory."""
+    """Write a value: its pickle, then its arrays as in memory."""
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(body), *(buffer.raw() for buffer in buffers)]
@@ -49,7 +49,7 @@ def receive_value(pipe: IO[bytes]) -> Any:
     """Read a value.
 
     Raises:
-        EOFError: the other side is gone.
+        EOFError: the other side has ended.
     """
     (count,) = _COUNT.unpack(_read_exactly(pipe, _COUNT.size))
     parts = []
@@ -65,17 +65,17 @@ def receive_value(pipe: IO[bytes]) -> Any:
 def _read_exactly(pipe: IO[bytes], size: int) -> bytearray:
     data = bytearray(size)
     view = memoryview(data)
-    at = 0
-    while at < size:
-        got = pipe.readinto(view[at:])  # type: ignore[attr-defined]  # buffered pipes have it
-        if not got:
-            raise EOFError("the other process is gone")
-        at += got
+    offset = 0
+    while offset < size:
+        count = pipe.readinto(view[offset:])  # type: ignore[attr-defined]  # buffered pipes have it
+        if not count:
+            raise EOFError("the other process has ended")
+        offset += count
     return data
 
 
 def serve_requests() -> None:
-    """The helper's whole life: answer requests until the pipe closes."""
+    """Answer requests until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while True:

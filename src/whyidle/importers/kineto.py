@@ -6,29 +6,28 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from whyidle.errors import BrokenTraceError, NotATraceError
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._byte_stream import ByteStream, Progress
-from whyidle.importers._closures import without_closures
 from whyidle.importers._event_columns import EventColumns
 from whyidle.importers._file_identification import not_a_trace
 from whyidle.importers._json_chunks import JsonChunks
+from whyidle.importers._optimizer_closures import without_closures
 from whyidle.importers._trace_header import device_of, place_of, to_natural
 from whyidle.model.timeline import Source, Timeline
 
 SUFFIXES = (".json", ".json.gz")
 _BARREN_BYTES = 1 << 30
-"""reading stops after so much text without an event of use: such a file is not a recording"""
+"""reading stops after this much text without a useful event"""
 _AFTER_2100_NS = 4_102_444_800 * 10**9
 _MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file's first (decompressed) bytes look like a Chrome trace."""
+    """Return whether a file's first (decompressed) bytes look like a Chrome trace."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
         return any(mark in text for mark in _MARKS)
@@ -36,12 +35,8 @@ def sniff(head: bytes) -> bool:
 
 
 def load(path: Path, *, member: str | None = None, progress: Progress | None = None) -> Timeline:
-    """Read one process's trace.
-
-    Args:
-        path: the file.
-        member: the name of a member, where the file is a zip.
-        progress: called with (bytes read, bytes in all) of the file on disk.
+    """Read one process's trace: a file or a zip's ``member``. ``progress`` is called with (bytes
+    read, total bytes) of the file on disk.
 
     Raises:
         InputError: the file cannot be opened.
@@ -69,7 +64,7 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Without the garbage collector, which would walk millions of young events for nothing."""
+    """Disable the garbage collector, which would traverse millions of young events in vain."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -80,12 +75,12 @@ def _no_collector() -> Iterator[None]:
 
 
 def _collect_columns(stream: ByteStream, pieces: JsonChunks, columns: EventColumns) -> None:
-    kept = fruitful = 0
+    count = last_useful = 0
     for events, text in pieces:
         columns.add_piece(events, text)
-        if columns.event_count > kept:
-            kept, fruitful = columns.event_count, stream.count
-        elif stream.count - fruitful > _BARREN_BYTES:
+        if columns.event_count > count:
+            count, last_useful = columns.event_count, stream.count
+        elif stream.count - last_useful > _BARREN_BYTES:
             stream.broken = f"reading stopped after {_BARREN_BYTES >> 30} GiB without an event"
             return
 
@@ -93,28 +88,26 @@ def _collect_columns(stream: ByteStream, pieces: JsonChunks, columns: EventColum
 def _explain_empty(
     path: Path, member: str | None, columns: EventColumns, pieces: JsonChunks, stream: ByteStream
 ) -> NotATraceError | BrokenTraceError:
-    """Why there is no timeline, although there was an event list."""
     shown = f"{path}!{member}" if member else str(path)
     why = stream.broken or pieces.lost_text
     if set(columns.categories) == {"Trace"} and not why:
         return NotATraceError(
-            f"{shown} is a trace of PyTorch's profiler in which nothing was recorded.",
+            f"{shown} is a PyTorch profiler trace without any recorded operator.",
             why="No operator ran in the recorded thread while the profiler was on.",
             hint="Start the profiler in the thread and process that trains, and export before its "
             "schedule begins a new cycle (repeat=1).",
         )
     if columns.categories and not why:
-        seen = ", ".join(sorted(map(repr, columns.categories))[:5])
+        kinds = ", ".join(sorted(map(repr, columns.categories))[:5])
         return NotATraceError(
-            f"{shown} is a Chrome trace, but not one of PyTorch's profiler.",
-            why=f"Its events are of the kinds {seen[:200]}.",
+            f"{shown} is a Chrome trace, but not from PyTorch's profiler.",
+            why=f"Its events are of the kinds {kinds[:200]}.",
             hint="Export one with prof.export_chrome_trace('trace.json.gz').",
         )
+    why = why or "its event list holds no event with a possible time"
     return BrokenTraceError(
         f"No event could be read from {shown}.",
-        why=f"{why[0].upper()}{why[1:]}."
-        if why
-        else "Its event list holds no event with a possible time.",
+        why=f"{why[0].upper()}{why[1:]}.",
         hint="Export the trace again, and let the profiler finish before copying the file.",
     )
 
@@ -126,11 +119,10 @@ def _build_timeline(
     device, memory = columns.device_events(), columns.memory_samples()
     host = without_closures(columns.host_events(), tuple(columns.names))
     place = place_of(header, path, member)
-    main = (
-        int(np.bincount(device.device[device.device >= 0]).argmax())
-        if _has_device(device)
-        else None
-    )
+    # since about 2024 times count from ``baseTimeNanoseconds``; before, from 1970
+    base_ns, offset = columns.base_ns, to_natural(header.get("baseTimeNanoseconds")) or 0
+    numbers = device.device[device.device >= 0]
+    main = int(np.bincount(numbers).argmax()) if len(numbers) else None
     return Timeline(
         names=tuple(columns.names),
         details=columns.event_details(),
@@ -147,7 +139,7 @@ def _build_timeline(
             lost="; ".join(filter(None, (stream.broken, pieces.lost_text))) or None,
             origin_ns=columns.base_ns,
         ),
-        base_ns=_base_time(columns.base_ns, header),
+        base_ns=base_ns + offset if base_ns + offset < _AFTER_2100_NS else base_ns,
         info=device_of(header, columns.names, columns.categories, main),
         rank=place.rank,
         world_size=place.world_size,
@@ -157,16 +149,6 @@ def _build_timeline(
         vocabulary=VOCABULARY,
         cut=pieces.cut,
     )
-
-
-def _has_device(device: Any) -> bool:
-    return bool((device.device >= 0).any())
-
-
-def _base_time(base_ns: int, header: dict[str, Any]) -> int:
-    """Since about 2024 times count from ``baseTimeNanoseconds``; before, from 1970."""
-    offset = to_natural(header.get("baseTimeNanoseconds")) or 0
-    return base_ns + offset if base_ns + offset < _AFTER_2100_NS else base_ns
 
 
 def _column_notes(columns: EventColumns) -> tuple[str, ...]:

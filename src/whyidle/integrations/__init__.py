@@ -1,4 +1,4 @@
-"""Callbacks for training frameworks; each is imported when it is first used."""
+"""Callbacks for training frameworks, imported on first use."""
 
 from __future__ import annotations
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from whyidle.api.own_process import Profile
 from whyidle.errors import MissingExtraError
-from whyidle.integrations._training import WatchedTraining
-
-if TYPE_CHECKING:
-    from whyidle.api.documents import Diagnosis
+from whyidle.integrations._training_watch import WatchedTraining
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -25,7 +20,7 @@ except ImportError:
         ) from error
 
 
-class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
+class LightningCallback(WatchedTraining, Callback):  # type: ignore[misc, unused-ignore]
     """Watches ``Trainer.fit`` and reports why the device idled.
 
     The callback marks the ends of optimizer steps and nothing else. Each process watches itself;
@@ -39,34 +34,19 @@ class LightningCallback(Callback):  # type: ignore[misc, unused-ignore]
         profile: when every operator of a few steps is recorded, as for ``whyidle.watch``.
     """
 
-    def __init__(
-        self,
-        report: str = "terminal",
-        html: str | Path | None = None,
-        store: str | Path | None = None,
-        profile: Profile = "auto",
-    ) -> None:
-        super().__init__()
-        self._training = WatchedTraining(report, html, store, profile)
-
-    @property
-    def diagnosis(self) -> Diagnosis | None:
-        """Why the device idled; None before the end of the fit, and on ranks other than 0."""
-        return self._training.diagnosis
-
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Start to watch on the process of global rank 0."""
         if trainer.is_global_zero:
-            self._training.begin_training()
+            self._begin_training()
 
     def on_train_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
         """Mark a step where the optimizer stepped."""
-        self._training.mark_step(trainer.global_step)
+        self._mark_step(trainer.global_step)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Stop watching and report."""
-        self._training.end_training()
+        self._end_training()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Stop watching and report what was seen until the failure."""
-        self._training.end_training(status=1)
+        """Stop watching and report the time before the failure."""
+        self._end_training(status=1)

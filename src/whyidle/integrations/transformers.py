@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from whyidle.api.own_process import Profile
 from whyidle.errors import MissingExtraError
-from whyidle.integrations._training import WatchedTraining
-
-if TYPE_CHECKING:
-    from whyidle.api.documents import Diagnosis
+from whyidle.integrations._training_watch import WatchedTraining
 
 try:
     from transformers import TrainerCallback as Callback
@@ -22,7 +17,7 @@ except ImportError as error:
     ) from error
 
 
-class TrainerCallback(Callback):  # type: ignore[misc, unused-ignore]
+class TrainerCallback(WatchedTraining, Callback):  # type: ignore[misc, unused-ignore]
     """Watches ``Trainer.train`` and reports why the device idled.
 
     The callback marks the ends of optimizer steps and nothing else. Each process watches itself;
@@ -36,29 +31,15 @@ class TrainerCallback(Callback):  # type: ignore[misc, unused-ignore]
         profile: when every operator of a few steps is recorded, as for ``whyidle.watch``.
     """
 
-    def __init__(
-        self,
-        report: str = "terminal",
-        html: str | Path | None = None,
-        store: str | Path | None = None,
-        profile: Profile = "auto",
-    ) -> None:
-        self._training = WatchedTraining(report, html, store, profile)
-
-    @property
-    def diagnosis(self) -> Diagnosis | None:
-        """Why the device idled; None before the end of training, and on ranks other than 0."""
-        return self._training.diagnosis
-
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start to watch on the process of global rank 0."""
         if state.is_world_process_zero:
-            self._training.begin_training()
+            self._begin_training()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark a step."""
-        self._training.mark_step(state.global_step)
+        self._mark_step(state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop watching and report."""
-        self._training.end_training()
+        self._end_training()

@@ -1,8 +1,7 @@
-"""The eight places where a step's device time can go, and the finer reasons inside them.
+"""The eight buckets of device time, and the finer reasons inside them.
 
-A *bucket* is a key of ``attribution`` in the diagnosis document. A *reason* is what the analysis
-knows more finely; every reason belongs to exactly one bucket, so sums over reasons are sums over
-buckets.
+A *bucket* is a key of ``attribution`` in the diagnosis document. A *reason* is a finer split; every
+reason belongs to exactly one bucket.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ BUCKETS: Final[tuple[Bucket, ...]] = get_args(Bucket)
 
 REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "compute": ("compute", "useful kernels running"),
-    "collective": ("communication", "collective kernels with nothing useful beside them"),
-    "collective_call": ("communication", "host on its way to launch a collective, device idle"),
+    "collective": ("communication", "collective kernels without concurrent useful work"),
+    "collective_call": ("communication", "host about to launch a collective, device idle"),
     "collective_wait": ("communication", "host blocked in a collective"),
-    "copy": ("transfer", "host-device copies with nothing useful beside them"),
+    "copy": ("transfer", "host-device copies without concurrent useful work"),
     "copy_call": ("transfer", "host inside a copy call, device idle"),
     "copy_refill": ("transfer", "refilling the queue after a blocking copy"),
     "loader": ("input", "blocked on the next batch"),
@@ -28,19 +27,19 @@ REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "checkpoint": ("interruption", "writing a checkpoint"),
     "evaluation": ("interruption", "evaluating"),
     "logging": ("interruption", "logging or uploading"),
-    "blocked": ("interruption", "blocked in a call that waits: network, file, sleep"),
-    "startup": ("interruption", "starting up, before the first step"),
-    "after": ("interruption", "waiting after the last step, the process still alive"),
+    "blocked": ("interruption", "blocked in a call: network, file, sleep"),
+    "startup": ("interruption", "start-up before the first step"),
+    "after": ("interruption", "process alive after the last step"),
     "gc": ("interruption", "Python's garbage collector"),
     "compile": ("interruption", "compiling, loading kernels or autotuning"),
     "allocator": ("interruption", "allocating or freeing device memory"),
     "sync_refill": ("sync", "refilling the queue after a synchronisation"),
     "launch": ("host", "dispatching and launching kernels"),
     "python": ("host", "Python between kernels"),
-    "locked": ("host", "the interpreter's lock is taken, and the training thread sleeps"),
+    "locked": ("host", "training thread waiting for the interpreter lock"),
     "device_gap": ("host", "start-up of queued kernels"),
     "unseen": ("unknown", "nothing recorded on the host"),
-    "contradiction": ("unknown", "host waits for device work that the recording does not hold"),
+    "contradiction": ("unknown", "host waiting for device work that was not recorded"),
 }
 """reason -> (bucket, meaning)"""
 

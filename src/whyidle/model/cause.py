@@ -1,7 +1,7 @@
-"""How a root cause declares itself, and what it returns.
+"""The declaration of a root cause.
 
-A cause is a pure function from facts to a ``Proof`` or ``None``. Everything the rest of the
-program must know about it stands in its ``@cause`` line and its docstring, and nowhere else.
+A cause is a pure function from facts to a ``Proof`` or ``None``. Its ``@cause`` line and its
+docstring hold all that the rest of the program needs to know about it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ SECTIONS = (
     "What to do",
     "References",
 )
-"""The headings that every cause's docstring has, in this order."""
-
-
+"""headings of every cause's docstring, in this order"""
+LEAST_SHARE = 0.01
+"""share of the step below which most causes are not reported"""
 NOTHING = ProofFacts()
 F = TypeVar("F", bound=ProofFacts)
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A cause found. ``low`` and ``high`` are the share of the step it costs (0-1), ``predicted``
-    what removing it is worth; there is no finding without a prediction."""
+    """A proven cause. ``low`` and ``high`` are the share of the step that it costs (0-1),
+    ``predicted`` is the gain of its removal."""
 
     headline: str
     low: float
@@ -42,14 +42,11 @@ class Proof:
     evidence: tuple[Evidence, ...]
     confidence: float = 0.8
     where: tuple[Place, ...] = ()
-    facts: ProofFacts = NOTHING
-    """what a fix may need, in the class of the cause's family"""
-    bucket: Bucket | None = None
-    """where its time lies in this run, if not in the cause's own bucket: on a job whose device is
-    the CPU, what the host does in a call is the work itself"""
+    facts: ProofFacts = NOTHING  # facts for fixes, in the class of the cause's family
+    bucket: Bucket | None = None  # bucket of its time in this run, if not the cause's own
 
     def get_facts(self, kind: type[F]) -> F:
-        """The facts, where they are of this class; else its defaults."""
+        """The facts if they have this class, else its defaults."""
         return self.facts if isinstance(self.facts, kind) else kind()
 
 
@@ -59,8 +56,8 @@ Scope = Literal["rank", "job"]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A registered root cause. ``test`` takes one rank's ``analysis.facts.Facts`` where ``scope``
-    is "rank", and the whole ``analysis.job.Job`` where it is "job"."""
+    """A registered root cause. ``test`` takes the ``analysis.facts.Facts`` of a rank if ``scope``
+    is "rank", and the ``analysis.job.Job`` if it is "job"."""
 
     id: str
     title: str
@@ -71,16 +68,14 @@ class Cause:
     scope: Scope
     test: Test
     doc: str
-    watched: tuple[str, ...] = ()
-    """signals that do instead of ``needs``, of a process that was watched"""
-    direct: bool = False
-    """whether few steps show it as well as many: a mode that is on, a life before the first step"""
+    watched: tuple[str, ...] = ()  # signals of a watched process that replace ``needs``
+    direct: bool = False  # whether few steps suffice, as for a mode that is on
     common: bool = False
-    """whether of ranks that meet in every step only what all have counts: what one has beyond the
-    others makes it late, which has causes of its own, or costs nothing, as it waits for them"""
+    """whether only the part that all synchronised ranks share counts: the excess of one rank makes
+    it late, which has its own causes, or is hidden while it waits"""
 
     def missing_signals(self, signals: frozenset[str]) -> list[str]:
-        """What is missing before it can be judged."""
+        """The signals without which the cause cannot be judged."""
         if self.watched and all(need in signals for need in self.watched):
             return []
         return [need for need in self.needs if need not in signals]
@@ -97,7 +92,7 @@ def cause(
     direct: bool = False,
     common: bool = False,
 ) -> Callable[[Test], Cause]:
-    """Declare a root cause. Its id and family are its file's and folder's name.
+    """Declare a root cause. Its id and family are the names of its file and folder.
 
     Raises:
         ValueError: the bucket or a needed signal is not in the vocabulary.

@@ -25,8 +25,8 @@ class Side(Document, frozen=True, kw_only=True):
 
 
 class StepChange(Document, frozen=True, kw_only=True):
-    """The change of the step time: ``ratio`` is after over before (below 1: faster), with its
-    95 % interval; ``real`` is whether that interval excludes 1."""
+    """The change of the step time: the ``ratio`` of after to before with its 95 % interval;
+    ``real`` if that interval excludes 1."""
 
     ratio: float
     low: float
@@ -36,7 +36,7 @@ class StepChange(Document, frozen=True, kw_only=True):
 
 
 class Change(Document, frozen=True, kw_only=True):
-    """One quantity before and after; ``delta_s`` is what it added to the step."""
+    """One quantity before and after; ``delta_s`` is the difference per step."""
 
     name: str
     meaning: str
@@ -56,7 +56,6 @@ class Comparison(Document, frozen=True, kw_only=True):
     buckets: list[Change]
     reasons: list[Change]
     kernels: list[Change]
-    gone: list[str]
-    """causes that were found before, and are not any more"""
-    appeared: list[str]
+    gone: list[str]  # causes found before only
+    appeared: list[str]  # causes found after only
     notes: list[str]

@@ -1,4 +1,4 @@
-"""The diagnosis document, ``whyidle/diagnosis/1``: the one thing that exporters and trials read.
+"""The diagnosis document, ``whyidle/diagnosis/1``.
 
 Every key is always present; ``None`` means *not measured*, never zero. Shares are of the step,
 0 to 1. Times carry their unit in the key.
@@ -12,7 +12,7 @@ import msgspec
 
 from whyidle.model.buckets import Bucket
 from whyidle.model.knobs import KNOBS
-from whyidle.model.picture import Picture
+from whyidle.model.step_timeline import Picture
 
 SCHEMA: Final = "whyidle/diagnosis/1"
 
@@ -21,7 +21,7 @@ Severity = Literal["info", "warning", "critical"]
 Consent = Literal["none", "rounding", "numerics", "convergence"]
 
 ROUNDED: Final = 0.005
-"""shares are shown in percent: what differs by less looks the same"""
+"""difference of shares that reports, which show percent, do not resolve"""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,9 +29,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RunInfo(Document, frozen=True, kw_only=True):
-    """What was run, where and how it ended. ``job`` is the process of the command that this is
-    about, where the command ran several that trained apart from each other; ``folder`` is where the
-    command was started."""
+    """The command and its end. ``job`` is the process that the diagnosis is about, if the command
+    ran several jobs; ``folder`` is the folder in which the command was started."""
 
     id: str
     command: list[str] | None
@@ -48,7 +47,7 @@ class RunInfo(Document, frozen=True, kw_only=True):
 
 
 class Device(Document, frozen=True, kw_only=True):
-    """The accelerator. ``peak_flops`` is dense, of the precision the run used; None if unknown."""
+    """The accelerator. ``peak_flops`` is dense, for the precision that the run used."""
 
     kind: Literal["cuda", "rocm", "tpu", "cpu", "emulated", "other"]
     name: str | None
@@ -58,7 +57,7 @@ class Device(Document, frozen=True, kw_only=True):
 
 
 class Steps(Document, frozen=True, kw_only=True):
-    """Step times over steady steps. ``confidence`` (0-1) is how sure the boundaries are."""
+    """Times of steady steps. ``confidence`` (0-1) is that of the step boundaries."""
 
     count: int
     warmup: int
@@ -85,8 +84,8 @@ class Attribution(Document, frozen=True, kw_only=True):
 
 
 class Utilization(Document, frozen=True, kw_only=True):
-    """How well the devices were used, mean of those of the recorded ranks; ``energy_j_per_step``
-    is of all of them together. ``busy`` counts any device activity, spinning included."""
+    """Use of the devices, as a mean over the recorded ranks; ``energy_j_per_step`` is their sum.
+    ``busy`` counts any device activity, spinning included."""
 
     busy: float | None
     gpu_util: float | None
@@ -101,8 +100,7 @@ class Utilization(Document, frozen=True, kw_only=True):
 
 
 class Verdict(Document, frozen=True, kw_only=True):
-    """The answer in one line. ``cause`` is that of the finding which it is about, if it is about
-    one."""
+    """The answer in one line. ``cause`` is the cause of the finding that it names, if any."""
 
     state: State
     headline: str
@@ -111,7 +109,7 @@ class Verdict(Document, frozen=True, kw_only=True):
 
 
 class Place(Document, frozen=True, kw_only=True):
-    """Where in the user's program; None = not told by the recording."""
+    """A place in the user's program; None: not recorded."""
 
     file: str | None
     line: int | None
@@ -120,7 +118,7 @@ class Place(Document, frozen=True, kw_only=True):
 
 
 class Interval(Document, frozen=True, kw_only=True):
-    """A share of the step, from the careful to the hopeful end."""
+    """A share of the step, as an interval."""
 
     low: float
     high: float
@@ -147,8 +145,7 @@ class Predicted(Document, frozen=True, kw_only=True):
 
 
 class Edit(Document, frozen=True, kw_only=True):
-    """One reversible change of a framework-neutral knob. ``among`` are numbers that are worth
-    trying, the one of the model first; empty: there is nothing to search."""
+    """One reversible change of a knob. ``among`` are values to search, the predicted one first."""
 
     knob: str
     value: str | int | float | bool | None
@@ -157,7 +154,7 @@ class Edit(Document, frozen=True, kw_only=True):
 
 
 class ProposedFix(Document, frozen=True, kw_only=True):
-    """A fix: what to change, what it may change in the numbers, and what it should gain."""
+    """A fix, with its edits, its consent and its predicted gain."""
 
     fix: str
     summary: str
@@ -169,13 +166,13 @@ class ProposedFix(Document, frozen=True, kw_only=True):
 
     @property
     def changes_batch(self) -> bool:
-        """Whether it gives steps more samples: its gain is in samples, and no share of the step."""
+        """Whether steps have more samples with it, so that its gain is in samples per second."""
         return any(e.knob in KNOBS and KNOBS[e.knob].per_sample for e in self.edits)
 
 
 class Removal(Document, frozen=True, kw_only=True):
-    """Speed-up of the step with the cause completely absent, knock-on effects included: the ceiling
-    over all fixes. (1.25 = a quarter more steps per second.)"""
+    """Speed-up of the step without the cause, knock-on effects included (1.25 = a quarter more
+    steps per second): the upper limit for its fixes."""
 
     speedup: float
     low: float
@@ -183,8 +180,8 @@ class Removal(Document, frozen=True, kw_only=True):
 
 
 class Finding(Document, frozen=True, kw_only=True):
-    """A root cause with proof, its cost as share of the step, and what to do about it. ``removal``
-    is None in documents of versions that did not write it."""
+    """A proven cause with its cost as a share of the step, its evidence and its fixes. ``removal``
+    is None in documents of older versions."""
 
     cause: str
     family: str
@@ -201,19 +198,18 @@ class Finding(Document, frozen=True, kw_only=True):
 
     @property
     def best_saving(self) -> float:
-        """Share of the step that its fixes win at best."""
+        """The largest share of the step that its fixes may save."""
         fixes = [fix for fix in self.fixes if not fix.changes_batch]
         return 1.0 - 1.0 / max([1.0, *(fix.predicted.high for fix in fixes if fix.predicted)])
 
     @property
     def exceeds_bucket(self) -> bool:
-        """Whether a fix may win more than ``lost`` holds: time that another finding claims, or
-        that lies in another bucket."""
+        """Whether a fix may save more than ``lost``: time of another finding or bucket."""
         return self.best_saving > self.lost.high + ROUNDED
 
 
 class Abstention(Document, frozen=True, kw_only=True):
-    """A cause that could not be judged, the signals it lacks, and how to get them."""
+    """A cause that could not be judged, the missing signals, and how to record them."""
 
     cause: str
     missing: list[str]
@@ -221,8 +217,8 @@ class Abstention(Document, frozen=True, kw_only=True):
 
 
 class SearchedValue(Document, frozen=True, kw_only=True):
-    """One number of a knob that was tried in the search for the best. ``step_s`` is None where no
-    steady step was seen, and of its last part where it was ended early."""
+    """One value of a knob that the search tried. ``step_s`` is None without a steady step, and that
+    of the last steps if the arm was ended early."""
 
     knob: str
     value: int
@@ -231,13 +227,8 @@ class SearchedValue(Document, frozen=True, kw_only=True):
 
 
 class Trial(Document, frozen=True, kw_only=True):
-    """One paired trial of a fix. ``baseline`` and ``treated`` are seconds a step, ``low`` and
-    ``high`` the interval of the measured ``speedup``: of what was kept about 95 %, of anything else
-    the wider one that it had to be sure by. ``promised`` is all that was predicted, and
-    ``startup_s`` what the fix costs once, before the steady part, and ``pays_after_steps`` after
-    how many steps that has come back. ``notes`` are sentences of what else was seen. ``cause`` is
-    what it treats, ``edits`` what it sets, ``searched`` the numbers that were tried before, the one
-    of the model first."""
+    """One paired trial of a fix: ``baseline`` and ``treated`` are seconds per step, ``low`` and
+    ``high`` the interval of ``speedup`` (about 95 % for a kept fix, wider for others)."""
 
     fix: str
     consent: Consent
@@ -250,34 +241,27 @@ class Trial(Document, frozen=True, kw_only=True):
     numerics: str | None
     kept: bool
     why: str
-    promised: Predicted | None = None
+    promised: Predicted | None = None  # the whole prediction
     cause: str | None = None
     summary: str = ""
     edits: list[Edit] = []
     pairs: int = 0
-    startup_s: float | None = None
-    pays_after_steps: float | None = None
+    startup_s: float | None = None  # one-off cost before the steady part
+    pays_after_steps: float | None = None  # steps after which that cost is recovered
     notes: list[str] = []
-    tried: bool = True
-    """whether it ran with it: a job that did not take it up was as it is"""
-    searched: list[SearchedValue] = []
-    interrupted: bool = False
-    """whether the user ended all of it before this was judged: where it ran, while it was tried"""
-    untold: bool = False
-    """whether its interval holds gains and losses alike, so that ``speedup`` is no result"""
-    harmful: bool = False
-    """whether it was undone: the job failed with it, leaked, or computed something else"""
-    host_bytes_before: int | None = None
-    host_bytes: int | None = None
-    """at most, resident, of the processes that train, without loader workers: without the fix, and
-    with it"""
-    device_bytes_before: int | None = None
-    device_bytes: int | None = None
-    """at most, by tensors, of the fullest device"""
+    tried: bool = True  # whether the job ran with the fix in effect
+    searched: list[SearchedValue] = []  # values tried before, the predicted one first
+    interrupted: bool = False  # whether the user ended the session before the result
+    untold: bool = False  # whether the interval holds gains and losses: inconclusive
+    harmful: bool = False  # whether the job failed, leaked or computed something else with it
+    host_bytes_before: int | None = None  # resident peak of training processes without the fix
+    host_bytes: int | None = None  # and with it
+    device_bytes_before: int | None = None  # tensor peak of the fullest device without the fix
+    device_bytes: int | None = None  # and with it
 
 
 class Coverage(Document, frozen=True, kw_only=True):
-    """What was looked at, how, and what is missing."""
+    """The recorded signals, their precision, and notes."""
 
     signals: list[str]
     windows: int
@@ -287,7 +271,7 @@ class Coverage(Document, frozen=True, kw_only=True):
 
 
 class KernelRow(Document, frozen=True, kw_only=True):
-    """One kernel name, summed over the steady steps of all ranks."""
+    """One kernel name, summed over steady steps of all ranks."""
 
     name: str
     group: str
@@ -301,11 +285,11 @@ class KernelRow(Document, frozen=True, kw_only=True):
 
 
 class RankRow(Document, frozen=True, kw_only=True):
-    """One rank: its step time, attribution, and when it arrives at collectives.
+    """One rank: its step time, attribution, and arrival at collectives.
 
-    ``lateness_s`` is how long the others wait, exposed, for this rank per step; ``waiting`` the
-    share of the step that it waits for them; ``last_ratio`` the share of collectives to which it
-    comes last. None where the recordings or their clocks do not tell.
+    ``lateness_s`` is the exposed time per step that others wait for this rank, ``waiting`` the
+    share of the step that it waits for them, ``last_ratio`` the share of collectives at which it
+    arrives last.
     """
 
     rank: int | None
@@ -328,8 +312,8 @@ class Reason(Document, frozen=True, kw_only=True):
 
 
 class FixedJob(Document, frozen=True, kw_only=True):
-    """The job with all fixes that were kept. ``run`` is the id of its own diagnosis, ``speedup``
-    what they bring together."""
+    """The job with all kept fixes. ``run`` is the id of its own diagnosis, ``speedup`` their joint
+    gain, ``left`` sentences on what remains."""
 
     run: str | None
     attribution: Attribution
@@ -339,17 +323,15 @@ class FixedJob(Document, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     left: list[str] = []
-    """what remains, a sentence each"""
     samples_per_s_before: float | None = None
     samples_per_s: float | None = None
     energy_j_per_step_before: float | None = None
     energy_j_per_step: float | None = None
-    price_per_hour: float | None = None
-    """of the whole job, all its devices, in whatever currency was meant"""
+    price_per_hour: float | None = None  # of the whole job
 
 
 class DetailTables(Document, frozen=True, kw_only=True):
-    """What pictures and tables need beyond the verdict."""
+    """Data for pictures and tables."""
 
     reasons: list[Reason]
     kernels: list[KernelRow]
@@ -357,8 +339,7 @@ class DetailTables(Document, frozen=True, kw_only=True):
     picture: Picture | None
     ranks: list[RankRow]
     step_times_s: list[float] = []
-    steady: list[bool] = []
-    """whether each of ``step_times_s`` is a steady step; others are warm-up or cut short"""
+    steady: list[bool] = []  # whether each of ``step_times_s`` is a steady step
     fixed: FixedJob | None = None
 
 
@@ -379,17 +360,17 @@ class Diagnosis(Document, frozen=True, kw_only=True):
     detail: DetailTables
 
     def with_id(self, run_id: str) -> Diagnosis:
-        """The same under the id by which it is kept."""
+        """The same document with the id of its stored run."""
         return msgspec.structs.replace(self, run=msgspec.structs.replace(self.run, id=run_id))
 
     @property
     def saw_nothing(self) -> bool:
-        """Whether a command was watched in which no step and no work could be seen."""
+        """Whether a watched command showed neither steps nor work."""
         watched, steps = self.run.command is not None, self.steps.detected_by is not None
         return watched and not steps and self.attribution.unknown >= 1.0
 
     @property
     def command_failed(self) -> bool:
-        """Whether the command failed before anything could be seen of it."""
+        """Whether the command failed before anything was measured."""
         serious = any(finding.severity != "info" for finding in self.findings)
         return self.saw_nothing and bool(self.run.exit_status) and not serious

@@ -1,13 +1,13 @@
-"""How a fix declares itself: which causes it removes, what it edits, and what that may change.
+"""The declaration of a fix.
 
-A fix is a pure function from a finding's ``Proof`` to a ``Proposal``, or ``None`` where it must
-decline. It names knobs, never a framework.
+A fix is a pure function from a finding's ``Proof`` to a ``Proposal``, or to ``None`` if it does not
+apply. It names knobs, never a framework.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Consent, Edit, Predicted
@@ -15,17 +15,17 @@ from whyidle.model.diagnosis import Consent, Edit, Predicted
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What to change. ``summary`` says it in a line; where it is empty, the edits are worded for
-    the job's framework. ``predicted`` is None where the fix expects all that the cause predicts.
-    With ``faster`` False nothing is predicted: it gives more information, and makes nothing
-    faster."""
+    """The changes that a fix proposes.
 
-    summary: str = ""
+    ``{edits}`` in the summary stands for the edits in the words of the job's framework.
+    """
+
+    summary: str = ""  # one line; if empty, the edits are worded for the job's framework
     edits: tuple[Edit, ...] = ()
-    predicted: Predicted | None = None
+    predicted: Predicted | None = None  # None: the gain that the cause predicts
     risk: str = ""
     automatic: bool = True
-    faster: bool = True
+    faster: bool = True  # False: it only yields information, so nothing is predicted
 
 
 Decide = Callable[[Proof], "Proposal | None"]
@@ -44,7 +44,7 @@ class Fix:
 
 
 def fix(*causes: str, consent: Consent) -> Callable[[Decide], Fix]:
-    """Declare a fix for some causes (by id). Its own id is its file's name."""
+    """Declare a fix for some causes (by id). Its id is the name of its file."""
 
     def declare(decide: Decide) -> Fix:
         stem = decide.__module__.rsplit(".", 1)[-1]
@@ -65,31 +65,36 @@ def advice(
     *causes: str,
     title: str,
     doc: str,
-    summary: str | Callable[[Proof], str | None],
+    summary: str | Callable[[Proof], str | Proposal | None],
     consent: Consent = "none",
     risk: str = "",
     predicted: Callable[[Proof], Predicted | None] = lambda _: None,
     faster: bool = True,
+    edits: tuple[Edit, ...] = (),
 ) -> Fix:
-    """A fix that only people can apply: a row of a table in ``fixes/advice``.
+    """Declare an advice, a fix that only people can apply: a row of a table in ``fixes/advice``.
 
     Args:
         name: its id.
         causes: ids of the causes that it removes.
         title: what it does, in a line.
         doc: when it is proposed, and why only people can apply it.
-        summary: what to do, or a function of the proof, which declines by ``None``.
-        consent: what it may change in the numbers.
+        summary: what to do, or a function of the proof that returns ``None`` to decline, or a
+            proposal where its edits, gain or risk depend on the proof too.
+        consent: the class of what it may change.
         risk: what may go wrong.
-        predicted: what it gains, where that is not all that the cause predicts.
+        predicted: its gain, if not the one that the cause predicts.
         faster: whether it makes the job faster.
+        edits: what people would set, as far as knobs express it.
     """
 
     def decide(proof: Proof) -> Proposal | None:
         text = summary if isinstance(summary, str) else summary(proof)
         if text is None:
             return None
+        if isinstance(text, Proposal):
+            return replace(text, risk=text.risk or risk, automatic=False)
         gain = predicted(proof)
-        return Proposal(text, predicted=gain, risk=risk, automatic=False, faster=faster)
+        return Proposal(text, edits, gain, risk, automatic=False, faster=faster)
 
     return Fix(id=name, causes=causes, consent=consent, decide=decide, title=title, doc=doc)

@@ -1,7 +1,7 @@
-"""The shared vocabulary of knobs: what an edit can set.
+"""The declarations of knobs: framework-neutral settings for which fixes propose values.
 
-A knob is neutral of frameworks. Fixes propose values for them. Whatever a part of whyidle must know
-of a knob stands in its declaration; ``catalog.find_knob`` also finds those of other packages.
+A declaration holds everything that whyidle must know of a knob; ``catalog.find_knob`` also finds
+the knobs of other packages.
 """
 
 from __future__ import annotations
@@ -12,64 +12,50 @@ from difflib import get_close_matches
 from typing import Final, Literal
 
 Setting = str | int | float | bool
-"""what a knob is set to"""
-
-
+"""value of a knob"""
 Draws = Literal["same", "others", "others in steps", "others for good"]
-"""The random numbers of a job with a knob set: the ``same``; ``others``, as loader workers have
-generators of their own; ``others in steps``, where training steps draw some, as compiled code has a
-generator of its own, which a trial can do without; ``others for good``, the same without a way to
-draw the same ones."""
+"""Random numbers of a job with a knob set: the ``same``; ``others``, from the generators of loader
+workers; ``others in steps``, from a generator of compiled code, which a trial can avoid; ``others
+for good``, which a trial cannot avoid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One thing that can be set: all that is known of it but how it is set.
+    """The declaration of a knob.
 
-    How users of a framework write it lies with that framework (``frameworks/*/wording.py``), how it
-    is set in a running process in ``probe/knobs``, how in source text in ``patches``. A knob of
-    another package brings its own ``wording`` and ``implementation``.
+    The wording for users is in ``frameworks/*/wording.py``, the implementation in a running process
+    in ``probe/knobs``, the one for source text in ``patches``. A knob of another package brings its
+    own ``wording`` and ``implementation``.
     """
 
-    id: str
-    """``family.name``"""
+    id: str  # ``family.name``
     kind: type[Setting]
-    meaning: str
-    """what its setting is, in words that hold for every framework, without full stop"""
+    meaning: str  # framework-neutral, without full stop
     _: KW_ONLY
-    among: tuple[str, ...] = ()
-    """the texts that mean anything; empty: any"""
+    among: tuple[str, ...] = ()  # allowed texts; empty: any
     least: float = 1
     most: float = float("inf")
-    by_people: str = ""
-    """why nothing but a person sets it: half a sentence, without full stop; empty: whyidle does"""
+    by_people: str = ""  # why only people set it, half a sentence; empty: whyidle sets it
     draws: Draws = "same"
-    per_sample: bool = False
-    """whether a step has more samples with it: its gain is in samples, and no share of the step.
-    Documents know this of the knobs of this package only"""
-    compiles: bool = False
-    """whether setting it has code compiled, which takes as long as it takes"""
-    counts_processes: bool = False
-    """whether its number is one of processes, of which a machine carries so many"""
-    written_first: bool = False
-    """whether a source form writes it before other knobs, which are refused without it"""
-    belongs_with: str = ""
-    """the knob that is written with it or not at all: alone it is another fix, which may learn
-    otherwise"""
+    per_sample: bool = False  # whether steps have more samples with it (own knobs only)
+    compiles: bool = False  # whether it triggers compilation
+    counts_processes: bool = False  # whether its value is a number of processes
+    written_first: bool = False  # whether source forms of other knobs need it first
+    belongs_with: str = ""  # knob that a patch writes together with it or not at all
     wording: str = ""
-    """what a person writes, as the object of "write"; ``{value}`` stands for the setting as Python
-    writes it, ``{text}`` for it as it is"""
+    """object of "write" in a sentence; ``{value}`` is the setting as Python text, ``{text}`` as
+    plain text"""
     implementation: str = ""
-    """the module that sets it in a running process (``package.module``), which has
-    ``apply(session, settings)``; it imports the standard library and the framework only"""
+    """module (``package.module``) with ``apply(session, settings)`` that sets it in a running
+    process; it imports only the standard library and the framework"""
 
 
 MANY: Final = 1024
-"""more worker processes, threads, or batches ahead than this no machine has room for"""
+"""upper limit of worker processes, threads and batches ahead"""
 FACTOR: Final = 0.01
-"""a batch is made no smaller than this share of what it is"""
+"""lower limit of the factor on a batch size"""
 ENVIRONMENT: Final = "env."
-"""knobs that begin so are variables of the command's environment; their settings are text"""
+"""prefix of knobs that are environment variables of the command; their settings are text"""
 
 _DECLARED: Final = (
     Knob("autocast.dtype", str,
@@ -94,7 +80,6 @@ _DECLARED: Final = (
     Knob("copy.non_blocking", bool,
          "whether the host goes on while a batch is copied to the device"),
     Knob("dataset.cache", bool, "whether samples are kept once they are made"),
-    Knob("dataset.staging", bool, "whether data files are read from a copy that is near"),
     Knob("ddp.bucket_cap_mb", int, "megabytes of gradients that are exchanged at once"),
     Knob("ddp.comm_hook", str, "the type in which gradients are exchanged",
          among=("bf16_compress",)),
@@ -115,9 +100,6 @@ _DECLARED: Final = (
          "whether the garbage collector leaves out what was there when training began"),
     Knob("loader.batch_size_times", float, "times as many samples in a training batch",
          least=FACTOR, most=MANY, per_sample=True),
-    Knob("loader.device_prefetch", int,
-         "batches that are copied to the device ahead of the step that needs them", least=0,
-         most=MANY),
     Knob("loader.full_affinity", bool, "whether loader workers may use all cores of the command"),
     Knob("loader.persistent_workers", bool,
          "whether loader workers live on from one epoch to the next", draws="others"),
@@ -128,7 +110,6 @@ _DECLARED: Final = (
          counts_processes=True, written_first=True),
     Knob("log.deferred", bool, "whether numbers that are only shown stay on the device until then",
          by_people="only the script shows where the number is needed"),
-    Knob("logging.asynchronous", bool, "whether calls of a tracker are made beside the training"),
     Knob("logging.interval_factor", int, "times as many steps from one report to the next",
          by_people="curves would have fewer points"),
     Knob("loop.microbatch_times", float,
@@ -167,21 +148,17 @@ _DECLARED: Final = (
     Knob("torch.num_threads", int, "threads of the training process's operators", most=MANY),
 )  # fmt: skip
 KNOBS: Final[dict[str, Knob]] = {knob.id: knob for knob in _DECLARED}
-"""the knobs of this package by id"""
-
-
 LISTS: Final[dict[str, tuple[str, ...]]] = {
     "PYTORCH_CUDA_ALLOC_CONF": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 }
-"""variables that hold several settings, and where the user's own are: PyTorch reads the first that
-is set, of one that is named twice the last"""
+"""variables that hold lists of settings, and the variables that PyTorch reads for them; the first
+that is set counts, and in it the last setting of a name"""
 
 
 def setting_problem(name: str, value: object, knobs: Mapping[str, Knob] = KNOBS) -> str:
-    """What is wrong with a setting, as a sentence; empty where nothing is. ``knobs`` are the known
-    ones."""
+    """Describe what is wrong with a setting, as a sentence; empty for a valid one."""
     if name == ENVIRONMENT:
-        return f"{name!r} names no variable."
+        return f"{name!r} does not name a variable."
     knob = Knob(name, str, "a variable") if name.startswith(ENVIRONMENT) else knobs.get(name)
     if knob is None:
         return f"There is no knob {name!r}.{_suggest_name(name, knobs)}"
@@ -190,38 +167,34 @@ def setting_problem(name: str, value: object, knobs: Mapping[str, Knob] = KNOBS)
         return f"{name!r} takes {_WORDS[knob.kind]}, not {value!r}."
     if knob.among and value not in knob.among:
         return f"{name!r} takes {' or '.join(map(repr, knob.among))}, not {value!r}."
-    return (
-        _range_problem(knob, value)
-        if isinstance(value, int | float) and knob.kind is not bool
-        else ""
-    )
+    if isinstance(value, int | float) and knob.kind is not bool:
+        return _range_problem(knob, value)
+    return ""
 
 
 def _suggest_name(name: str, knobs: Mapping[str, Knob]) -> str:
-    """What may have been meant, of the same family where there is one."""
-    family, dot, own = name.partition(".")
-    siblings = {each.partition(".")[2]: each for each in knobs if each.startswith(family + dot)}
+    family, dot, rest = name.partition(".")
+    siblings = {knob.partition(".")[2]: knob for knob in knobs if knob.startswith(family + dot)}
     if not (dot and siblings):
         close = get_close_matches(name, knobs, n=1)
-        return f" Is {close[0]!r} meant?" if close else ""
-    if close := get_close_matches(own, siblings, n=1):
-        return f" Is {siblings[close[0]]!r} meant?"
-    return f" There are {', '.join(siblings.values())}."
+        return f" Did you mean {close[0]!r}?" if close else ""
+    if close := get_close_matches(rest, siblings, n=1):
+        return f" Did you mean {siblings[close[0]]!r}?"
+    return f" Known: {', '.join(siblings.values())}."
 
 
 def _range_problem(knob: Knob, value: float) -> str:
-    """Whether a number is more or less than makes sense."""
     if knob.least <= value <= knob.most:
         return ""
-    most = f" and at most {knob.most:g}" if value > knob.most else ""
-    return f"{knob.id!r} cannot be {value!r}: it is at least {knob.least:g}{most}."
+    limit = f" and at most {knob.most:g}" if value > knob.most else ""
+    return f"{knob.id!r} cannot be {value!r}: it must be at least {knob.least:g}{limit}."
 
 
 _WORDS: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 def as_python(value: Setting) -> str:
-    """A setting as an expression of Python; text in double quotes."""
+    """A setting as a Python expression, text in double quotes."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return repr(value)

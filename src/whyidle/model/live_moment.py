@@ -1,4 +1,4 @@
-"""What a live view shows of a command that is being watched."""
+"""The data of the live view."""
 
 from __future__ import annotations
 
@@ -10,22 +10,12 @@ from whyidle.model.telemetry import Reading
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A training command as it is now; None = not known yet.
+    """The current state of a watched command; None: not known yet."""
 
-    Attributes:
-        steps: optimizer steps so far, of the process that has made the most.
-        step_s: median length of the last steps.
-        trend_s: median step length of each of the last seconds, oldest first.
-        diagnosis: of the last half minute at most.
-        reading: the last value of everything that is read from outside.
-        cores: cores' worth of CPU time that the job takes.
-        changed: what is different from before, in words; empty where nothing is.
-    """
-
-    steps: int = 0
-    step_s: float | None = None
-    trend_s: tuple[float, ...] = ()
-    diagnosis: Diagnosis | None = None
-    reading: Reading = field(default_factory=dict)
-    cores: float | None = None
-    changed: str = ""
+    steps: int = 0  # optimizer steps of the process that has made the most
+    step_s: float | None = None  # median of the last steps
+    trend_s: tuple[float, ...] = ()  # median step time of each of the last seconds, oldest first
+    diagnosis: Diagnosis | None = None  # of at most the last half minute
+    reading: Reading = field(default_factory=dict)  # last values of telemetry
+    cores: float | None = None  # CPU time of the job per second
+    changed: str = ""  # what changed, in words

@@ -1,4 +1,4 @@
-"""The document of ``whyidle doctor``, ``whyidle/doctor/1``: what can be measured on a machine."""
+"""The document of ``whyidle doctor``, ``whyidle/doctor/1``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ SCHEMA: Final = "whyidle/doctor/1"
 
 Topic = Literal["software", "gpu", "host", "storage"]
 State = Literal["ok", "gap", "note", "absent"]
-"""ok: works · gap: something cannot be measured or will hurt, see ``close`` · note: worth knowing ·
-absent: not there, and not needed"""
+"""ok: works · gap: not measurable or harmful, see ``close`` · note: worth knowing · absent: not
+present and not needed"""
 
 
 class Check(Document, frozen=True, kw_only=True):
-    """One thing that was looked at. ``close`` says how to close a gap."""
+    """One check. ``close`` is how to close a gap."""
 
     topic: Topic
     name: str

@@ -1,7 +1,6 @@
-"""What we say about a recording, as tracks that can be laid over the recording itself.
+"""Tracks with our results that an exporter adds to a copy of a recording.
 
-An ``Overlay`` belongs to one source file and counts time on that file's own clock, so that an
-exporter can add it to a copy of the file without knowing how the file was read.
+An ``Overlay`` belongs to one source file and uses that file's clock.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ Value = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A slice ``[start_ns, start_ns + length_ns)`` on the file's clock; an instant where the
-    length is 0. ``args`` are what a viewer shows about it."""
+    """A slice ``[start_ns, start_ns + length_ns)`` on the file's clock; an instant if the length is
+    0. A viewer shows ``args``."""
 
     start_ns: int
     length_ns: int
@@ -25,8 +24,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of marks. They are disjoint or nest, and are sorted by start; ``marks`` may be a
-    generator that can be gone through once."""
+    """A row of marks, disjoint or nested, sorted by start; ``marks`` may be a generator."""
 
     name: str
     marks: Iterable[Mark]
@@ -34,8 +32,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """The tracks for one source (a path, or ``archive.zip!member``). ``cut`` tells that the
-    file ends before its document does."""
+    """The tracks of one source (a path or ``archive.zip!member``); ``cut`` if it is truncated."""
 
     source: str
     rank: int | None

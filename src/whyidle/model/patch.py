@@ -1,8 +1,7 @@
-"""How a setting is written into source text: ``@source_form`` declares the form of some knobs.
+"""The declaration of source forms, which write knobs into source text.
 
-A form is a function from a file's text and one change to the file's new text. It sees one file at
-a time, never guesses, and changes nothing but what the change means: where it is not certain it
-leaves the text as it is and says why.
+A form is a function from a file's text and one change to the new text. It sees one file at a time
+and never guesses: where it is not certain, it leaves the text unchanged and gives the reason.
 """
 
 from __future__ import annotations
@@ -15,34 +14,29 @@ from whyidle.model.knobs import Setting
 
 @dataclass(frozen=True, slots=True)
 class KnobChange:
-    """One knob's new setting. ``was`` is the old one where it is known, ``lines`` are those of this
-    file that the finding names (from 1), ``options`` the words of the command behind the script.
-    ``insert``: no file has a place for it, and this is the script, so a new line may say it.
-    ``device`` is the type of the devices that train, ``beside`` what else the same fix sets.
-    ``made`` are lines of this file that made what the knob sets while fixes were tried, and why it
-    was not set there, empty where it was; None where that is not known of any file."""
+    """One knob's new setting, for one file."""
 
     knob: str
     value: Setting
-    was: Setting | None = None
-    lines: tuple[int, ...] = ()
-    options: tuple[str, ...] = ()
-    insert: bool = False
-    device: str = "cuda"
-    beside: Mapping[str, Setting] = field(default_factory=dict)
+    was: Setting | None = None  # old setting, if known
+    lines: tuple[int, ...] = ()  # lines of this file that the finding names, from 1
+    options: tuple[str, ...] = ()  # words of the command after the script
+    insert: bool = False  # whether a new line may be added: the script, and no file has a place
+    device: str = "cuda"  # type of the devices that train
+    beside: Mapping[str, Setting] = field(default_factory=dict)  # other settings of the fix
     made: Mapping[int, str] | None = None
+    """lines of this file that created what the knob sets during trials -> why it was not set there,
+    empty where it was; None: not known of any file"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What became of a file. ``done``: the text now says so somewhere, changed or not. ``why`` are
-    places that were left to a person, each as a sentence without full stop; ``notes`` are places
-    that trials have said nothing of, and nothing to do where it was written elsewhere."""
+    """The result for one file."""
 
     text: str
-    done: bool = False
-    why: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    done: bool = False  # whether the text sets the knob somewhere, changed or not
+    why: tuple[str, ...] = ()  # places left to a person, sentences without full stop
+    notes: tuple[str, ...] = ()  # places that trials did not cover
 
 
 Write = Callable[[str, KnobChange], Rewrite]
@@ -50,8 +44,8 @@ Write = Callable[[str, KnobChange], Rewrite]
 
 @dataclass(frozen=True, slots=True)
 class SourceForm:
-    """The registered form of some knobs; ``env.*`` is every one that begins so. ``write`` raises
-    SyntaxError for text that is no Python it knows."""
+    """The registered form of some knobs; ``env.*`` matches every variable. ``write`` raises
+    SyntaxError for text that it cannot parse."""
 
     id: str
     knobs: tuple[str, ...]
@@ -59,7 +53,7 @@ class SourceForm:
 
 
 def source_form(*knobs: str) -> Callable[[Write], SourceForm]:
-    """Declare how some knobs are written into source text. Its id is its file's name."""
+    """Declare the source form of some knobs. Its id is the name of its file."""
 
     def declare(write: Write) -> SourceForm:
         stem = write.__module__.rsplit(".", 1)[-1]

@@ -1,8 +1,4 @@
-"""The plan of fixes, ``whyidle/plan/1``: what was kept, to apply without editing.
-
-Unlike ``fix.Proposal``, which is one fix's proposal, it is a document: a person reads it,
-changes it, and gives it to ``whyidle run --plan``.
-"""
+"""The plan, ``whyidle/plan/1``: a document of kept fixes that ``whyidle run --plan`` applies."""
 
 from __future__ import annotations
 
@@ -23,16 +19,16 @@ _LAUNCHERS: Final = (
     *("torch", "accelerate", "deepspeed", "horovod", "lightning", "mpi4py"),
     *("cProfile", "coverage", "debugpy", "pdb", "profile", "runpy", "scalene", "trace"),
 )
-"""whose modules start a program that the command names after them"""
+"""packages whose modules start a program that the command names after them"""
 _PYTHON: Final = re.compile(r"python[\d.]*$")
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of the document's parts: frozen, by keyword, strict when read."""
+    """Base of the document's parts."""
 
 
 class Speedup(_Part, frozen=True, kw_only=True):
-    """How many times as fast: 1.25 is a quarter more steps per second."""
+    """A gain: 1.25 is a quarter more steps per second."""
 
     times: float
     low: float
@@ -40,10 +36,8 @@ class Speedup(_Part, frozen=True, kw_only=True):
 
 
 class PlannedFix(_Part, frozen=True, kw_only=True):
-    """One fix. ``edits`` says what each of its knobs is set to, ``was`` what some of them were set
-    to in the job that it was tried on: where they are not, it is another loader, say, and left
-    alone; of batches made so many times as large, the sizes. Without ``enabled`` the fix stays in
-    the plan and is not applied."""
+    """One fix. ``edits`` are its settings, ``was`` settings of the tried job: an object with other
+    ones, such as a second loader, is not changed. A fix that is not ``enabled`` is not applied."""
 
     fix: str
     consent: Consent
@@ -56,7 +50,7 @@ class PlannedFix(_Part, frozen=True, kw_only=True):
 
 
 class FixPlan(_Part, frozen=True, kw_only=True):
-    """The whole document. ``made`` is a time as ISO 8601, ``whyidle`` the version that made it."""
+    """The whole document. ``made`` is a time in ISO 8601, ``whyidle`` the version."""
 
     schema: Literal["whyidle/plan/1"] = SCHEMA
     command: list[str]
@@ -66,39 +60,30 @@ class FixPlan(_Part, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """What each knob is set to by the enabled fixes; the last one decides."""
-        return {
-            name: value for each in self.fix if each.enabled for name, value in each.edits.items()
-        }
+        """Settings of the enabled fixes; the last one of a knob counts."""
+        return {name: value for fix in self.fix if fix.enabled for name, value in fix.edits.items()}
 
     @property
     def previous_settings(self) -> dict[str, Setting]:
-        """What knobs of the enabled fixes were set to, where that is known; the first decides:
-        a later fix was tried with those before it."""
-        return {
-            name: value
-            for each in reversed(self.fix)
-            if each.enabled
-            for name, value in each.was.items()
-        }
+        """Known settings before the enabled fixes; the first one of a knob counts, since later
+        fixes were tried with the earlier ones in effect."""
+        enabled = [fix for fix in reversed(self.fix) if fix.enabled]
+        return {name: value for fix in enabled for name, value in fix.was.items()}
 
     def command_mismatches(self, command: Sequence[str]) -> list[str]:
-        """What whoever applies it to ``command`` may not have meant, as sentences."""
-        found = []
+        """Warnings, as sentences, before the plan is applied to ``command``."""
+        warnings = []
         if not self.settings:
-            why = (
-                "each of its fixes is switched off or sets nothing" if self.fix else "it has no fix"
-            )
-            found.append(f"The plan changes nothing: {why}.")
-        made, given = _program_words(self.command), _program_words(command)
-        if made and given and not _may_be_same(made, given):
-            found.append(f"The plan was made for another program: {shlex.join(self.command)}.")
-        return found
+            why = "each of its fixes is disabled or sets nothing" if self.fix else "it has no fix"
+            warnings.append(f"The plan changes nothing: {why}.")
+        planned, actual = _program_words(self.command), _program_words(command)
+        if planned and actual and not _may_be_same(planned, actual):
+            warnings.append(f"The plan was made for another program: {shlex.join(self.command)}.")
+        return warnings
 
 
 def _program_words(command: Sequence[str]) -> tuple[str, ...]:
-    """The first script of a command, or module (``-m``) that is no launcher, by its parts; what
-    comes after is the program's own. Nothing where it is of another kind."""
+    """The path parts of a command's first script, or module (``-m``) that is no launcher."""
     begin = next((at for at, word in enumerate(command) if _PYTHON.match(PurePath(word).name)), 0)
     for flag, word in pairwise(["", *command[begin:]]):  # ``-m`` before Python is a scheduler's
         if word.endswith(".py"):
@@ -109,10 +94,9 @@ def _program_words(command: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
-def _may_be_same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether they may be the same file, named from another folder, or in another place: a checkout
-    has other folders above it on another machine, and in a container another name."""
-    shared = min(len(one), len(other))
-    if one[0] == other[0] == "/":
-        shared = 1 if one[1] != other[1] else 2
-    return one[-shared:] == other[-shared:]
+def _may_be_same(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    """Whether two paths may be the same file, seen from another folder or on another machine."""
+    shared = min(len(first), len(second))
+    if first[0] == second[0] == "/":
+        shared = 1 if first[1] != second[1] else 2
+    return first[-shared:] == second[-shared:]

@@ -1,4 +1,4 @@
-"""What modules of other packages must have to be used as importers and exporters."""
+"""Protocols of importers and exporters of other packages."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Progress = Callable[[int, int], None]
 
 
 class Importer(Protocol):
-    """Reads one format of recordings. ``SUFFIXES`` are the endings of its files (``(".json",)``);
-    a file is its own if it has such an ending and ``sniff`` knows its beginning."""
+    """Reads one format of recordings: files that end in one of ``SUFFIXES`` (``(".json",)``) and
+    whose beginning ``sniff`` accepts."""
 
     __name__: str
     SUFFIXES: tuple[str, ...]
 
     def sniff(self, head: bytes) -> bool:
-        """Whether a file's first (decompressed) bytes are of this format."""
+        """Whether the first (decompressed) bytes of a file have this format."""
 
     def load(
         self, path: Path, *, member: str | None = None, progress: Progress | None = None
@@ -29,8 +29,8 @@ class Importer(Protocol):
 
         Args:
             path: the file.
-            member: the name of a member, where the file is a zip.
-            progress: to be called with (bytes read, bytes in all).
+            member: the name of a member of a zip.
+            progress: called with (bytes read, total bytes).
 
         Raises:
             InputError: the file cannot be read; the message says why.
@@ -38,7 +38,7 @@ class Importer(Protocol):
 
 
 class Exporter(Protocol):
-    """Writes a diagnosis in one form."""
+    """Renders a diagnosis in one form."""
 
     def render(self, diagnosis: Diagnosis) -> str:
-        """The whole form as text; the same diagnosis gives the same text."""
+        """Render the form as text; the same diagnosis gives the same text."""

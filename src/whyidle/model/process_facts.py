@@ -1,7 +1,7 @@
-"""What a watched process says about itself: versions, switches, optimizers, exchanges, bursts.
+"""Facts about a watched process: versions, switches, optimizers, exchanges, bursts.
 
-``importers`` read these values from the documents that the probe writes (``probe.wire``). None: it
-was not recorded. Moments are ns on the clock of ``time.perf_counter_ns``.
+``importers`` read them from the documents of the probe (``probe.wire``). None: not recorded.
+Moments are ns on the clock of ``time.perf_counter_ns``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """Switches of the framework and the interpreter, as they stood at the last look."""
+    """Switches of the framework and the interpreter when they were last read."""
 
     num_threads: int | None = None  # of operators
     cudnn_benchmark: bool | None = None
@@ -21,7 +21,7 @@ class Switches:
     anomaly_mode: bool | None = None
     sync_debug: bool | None = None
     seen: Mapping[str, int] = field(default_factory=dict)
-    """debugging mode -> how often it was on, of so many ``looks``"""
+    """debugging mode -> how often it was on, of ``looks`` reads"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class ExchangeFacts:
 
 @dataclass(frozen=True, slots=True)
 class SamplerFacts:
-    """What the sampler inside the process cost, and what it read of the training thread, s."""
+    """The cost of the sampler, and the core waits of the training thread, s."""
 
     cpu_s: float | None = None
     elapsed_s: float | None = None
     core_wait_s: float | None = None  # how long the training thread waited for a core
-    core_seen_s: float | None = None  # of so much time
+    core_seen_s: float | None = None  # time over which that was read
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """One run of the compiler: ``turn`` counts those of a function from 1."""
+    """One compilation; ``turn`` counts those of a function from 1."""
 
     file: str = ""
     line: int = 0
@@ -95,7 +95,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class GraphBreak:
-    """A line at which the compiler gave the code back to Python, and how often."""
+    """A line at which the compiler returned to Python, and how often."""
 
     reason: str = ""
     stack: str = ""
@@ -104,7 +104,7 @@ class GraphBreak:
 
 @dataclass(frozen=True, slots=True)
 class CompilerFacts:
-    """What the compiler compiled, and where it broke graphs."""
+    """The compilations and graph breaks of a process."""
 
     functions: int = 0
     compiles: tuple[Compilation, ...] = ()
@@ -113,8 +113,8 @@ class CompilerFacts:
 
 @dataclass(frozen=True, slots=True)
 class BurstFacts:
-    """A recording of every operator of a few steps, as the probe tells of it. Lengths of steps
-    (before, during and after the recording) and ``cost_s`` are in seconds."""
+    """A burst as the probe describes it. Step times before, during and after it, and ``cost_s``,
+    are in seconds."""
 
     state: str = ""  # ``recorded``, or why it was not
     file: str = ""
@@ -130,7 +130,7 @@ class BurstFacts:
 
 @dataclass(frozen=True, slots=True)
 class BurstInRun(BurstFacts):
-    """A burst, with what the recording of the whole run says about the time around it."""
+    """A burst with the measurements of the run around it."""
 
     window: str = "burst"  # the steps in words
     usual_s: float | None = None  # median length of the steps around it, s
@@ -145,13 +145,11 @@ class BurstLog:
     """All bursts of a process, and why there are no more."""
 
     bursts: tuple[BurstFacts, ...] = ()
-    off: str | None = None  # why none follows
-    put_off: str | None = None  # what stands in the way for now
-    needs_s: float | None = None
-    """how long steps have to be observed before the next one is worth its cost, s"""
-    looks: bool | None = None  # whether bursts were asked for at once
-    counted_s: tuple[int, float] | None = None
-    """nodes in the graph of a step, and how long the step took, s"""
+    off: str | None = None  # why there will be no more
+    put_off: str | None = None  # why there is none for now
+    needs_s: float | None = None  # time of steps to observe before the next one pays
+    looks: bool | None = None  # whether bursts were requested immediately
+    counted_s: tuple[int, float] | None = None  # graph nodes of a step, and its time, s
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +168,7 @@ class ProcessFacts:
     first_step: int | None = None
     ended: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    launch: Mapping[str, str] = field(default_factory=dict)
-    """what an elastic launcher set: variable -> value"""
+    launch: Mapping[str, str] = field(default_factory=dict)  # variables of an elastic launcher
     device: str | None = None  # its type, such as ``cuda`` or ``cpu``
     device_index: int | None = None
     device_name: str | None = None
@@ -179,12 +176,10 @@ class ProcessFacts:
     cores_given: float | None = None  # that the process might use when it started
     switches: Switches | None = None
     own: Mapping[str, int] = field(default_factory=dict)
-    """mode of the thread that trains -> how often it was on, of so many ``looks``"""
-    asked: Mapping[str, str] = field(default_factory=dict)
-    """debugging mode -> the stack that asked for it"""
+    """mode of the training thread -> how often it was on, of ``looks`` reads"""
+    asked: Mapping[str, str] = field(default_factory=dict)  # debugging mode -> stack that set it
     optimizer: OptimizerFacts | None = None
-    optimizers: Mapping[str, OptimizerFacts] = field(default_factory=dict)
-    """further ones, by the label of their steps"""
+    optimizers: Mapping[str, OptimizerFacts] = field(default_factory=dict)  # others, by label
     memory: tuple[tuple[int, int, int], ...] = ()  # when (ns), after how many steps, resident bytes
     allocator: AllocatorFacts | None = None
     saves: tuple[SaveFacts, ...] = ()
@@ -193,8 +188,8 @@ class ProcessFacts:
     sampler: SamplerFacts = SamplerFacts()
     compile: CompilerFacts | None = None
     bursts: BurstLog = BurstLog()
-    died_of: str | None = None  # the exception that ended it
-    enough: str | None = None  # why no more was recorded
+    died_of: str | None = None  # exception that ended it
+    enough: str | None = None  # why the recording stopped
 
     @property
     def operator_threads(self) -> int | None:
@@ -204,16 +199,15 @@ class ProcessFacts:
 
 @dataclass(frozen=True, slots=True)
 class LoaderFacts:
-    """A loader: its settings, the code it runs, and the line that asked for its iterator. Places
-    are ``file(line): function``."""
+    """A loader: its settings, its code, and the line that requested its iterator. Places are
+    ``file(line): function``."""
 
     workers: int = 0
     batch_size: int | None = None
     prefetch: int | None = None
     pinned: bool = False
     persistent: bool = False
-    chained: bool | None = None
-    """whether its dataset holds a chain of transforms whose order may be changed"""
+    chained: bool | None = None  # whether the order of its dataset's transforms may be changed
     transforms: bool | None = None  # whether its dataset holds a chain of transforms
     iterable: bool = False  # whether its dataset can only be iterated over
     unfit: str = ""  # why workers should not load its dataset
@@ -225,7 +219,7 @@ class LoaderFacts:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Other processes of the command that train on this host's CPU meanwhile."""
+    """Other processes of the command that train on this host's CPU."""
 
     processes: int
     threads: int  # of their operators
@@ -236,14 +230,13 @@ class Stepless:
     """Why no training step was seen."""
 
     reason: str
-    failed_early: bool = False
-    """whether the command failed before it could have imported a framework"""
-    aside: bool = False  # whether the process lived for less than most of the command
+    failed_early: bool = False  # whether the command failed before it could import a framework
+    aside: bool = False  # whether the process lived for only a part of the command
 
 
 @dataclass(frozen=True, slots=True)
 class LifePhases:
-    """What of a process's life is no training, s."""
+    """The phases of a process without training, s."""
 
     import_s: float | None = None  # from its start until the framework was imported
     startup_s: float | None = None  # from then until its first step

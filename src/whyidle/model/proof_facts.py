@@ -1,6 +1,6 @@
-"""What a cause tells the fixes that treat it, besides what every ``Proof`` says: one class per
-family of causes. A cause sets the fields that it knows; the others keep their defaults. A plug-in
-may bring its own subclass of ``ProofFacts``.
+"""Facts that a cause passes to its fixes besides the ``Proof``: one class per family of causes.
+
+A cause sets the fields that it knows. A plug-in may bring its own subclass of ``ProofFacts``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from whyidle.model.diagnosis import Predicted
 
 @dataclass(frozen=True, slots=True)
 class ProofFacts:
-    """Nothing besides the proof."""
+    """No further facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationFacts(ProofFacts):
-    """Of what was allocated for the job."""
+    """Facts on allocated resources."""
 
     threads: int = 1  # of operators
     used: int | None = None  # GPUs
@@ -27,11 +27,11 @@ class AllocationFacts(ProofFacts):
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts(ProofFacts):
-    """Of the device's work."""
+    """Facts on the device's work."""
 
     attention: bool = False  # whether attention is written out
     libraries: tuple[str, ...] | None = None
-    """whose attention it is, of those that can be told to fuse it; None: not known"""
+    """libraries whose attention it is and that can fuse it; None: not known"""
     compiled: Predicted | None = None  # what compiling attention gains on a CPU
     times: int | None = None  # how much larger the batch should be
     batch: int | None = None  # samples
@@ -50,7 +50,7 @@ class DeviceFacts(ProofFacts):
 
 @dataclass(frozen=True, slots=True)
 class DistributedFacts(ProofFacts):
-    """Of the exchange between ranks."""
+    """Facts on the communication of ranks."""
 
     rank: int | None = None  # the late one
     constant: bool = False  # whether it is always late by the same
@@ -80,16 +80,16 @@ class DistributedFacts(ProofFacts):
 
 @dataclass(frozen=True, slots=True)
 class HardwareFacts(ProofFacts):
-    """Of one slow machine."""
+    """Facts on a slow machine."""
 
     rank: int | None = None
     cpu: bool = False  # whether its process waits for a core
-    stopped: bool = False  # whether its process is stopped by somebody
+    stopped: bool = False  # whether its process is stopped by a signal
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts(ProofFacts):
-    """Of the host's work in a step."""
+    """Facts on the host's work in a step."""
 
     mode: str = ""  # debugging mode that is on
     was: str | None = None  # value of the variable that switches it on
@@ -109,7 +109,7 @@ class HostFacts(ProofFacts):
 
 @dataclass(frozen=True, slots=True)
 class InputFacts(ProofFacts):
-    """Of loading data."""
+    """Facts on data loading."""
 
     workers: int | None = None  # as many as should be; None: not known
     was: int | None = None  # workers, or batches ahead, as they are
@@ -121,8 +121,7 @@ class InputFacts(ProofFacts):
     device_work: bool = False  # whether the dataset launches work on the device
     same_again: bool = True  # whether samples come out the same in each epoch
     cached: Predicted | None = None  # what preparing samples once gains
-    leading: Predicted | None = None
-    """what preparing once what comes before random transforms gains"""
+    leading: Predicted | None = None  # what caching the steps before random transforms gains
     cheaper: Predicted | None = None  # what cheaper preparation gains
     hidden_by_workers: bool = False  # whether workers are expected to hide it
     compute: float = 1.0  # share of the step in which the device computes
@@ -131,8 +130,6 @@ class InputFacts(ProofFacts):
     function: str | None = None
     inside: bool = False  # whether workers prepare samples already
     chained: bool = False  # whether a dataset holds a list of transforms
-    opened: float = 0.0  # files per sample
-    later_epoch: bool = False  # whether data were read again
     prefetch: int = 8  # batches that each worker should have ready
     most_prefetch: int | None = None  # that there is room for
     threads: int | None = None  # of each worker's operators
@@ -144,18 +141,16 @@ class InputFacts(ProofFacts):
 
 @dataclass(frozen=True, slots=True)
 class InterruptionFacts(ProofFacts):
-    """Of what interrupts training."""
+    """Facts on interruptions of training."""
 
     explicit: bool = False  # whether the script calls the collector
     left_over: float = 0.0  # part of the collections that thinning leaves
     thinned: Predicted | None = None
-    beside: Predicted | None = None  # what a thread beside the training gains
+    beside: Predicted | None = None  # what a thread concurrent with the training gains
     rarer: Predicted | None = None
-    interval_s: tuple[float, float] | None = None
-    """between checkpoints: as it is, and as it should be"""
-    seen_s: float | None = None  # how long the job was seen
-    tracker: bool | None = None
-    """whether a known tracker logs; None: it is not known that anything does"""
+    interval_s: tuple[float, float] | None = None  # between checkpoints: current and recommended
+    seen_s: float | None = None  # how long the job was watched
+    tracker: bool | None = None  # whether a known tracker logs; None: not known
     mlflow: bool = False
     plot: bool = False
     histograms: bool = False
@@ -168,14 +163,14 @@ class InterruptionFacts(ProofFacts):
 
 @dataclass(frozen=True, slots=True)
 class MemoryFacts(ProofFacts):
-    """Of memory."""
+    """Facts on memory."""
 
     emptied: bool = False  # whether the script empties the cache
 
 
 @dataclass(frozen=True, slots=True)
 class TransferFacts(ProofFacts):
-    """Of copies."""
+    """Facts on copies."""
 
     without_overlap: float | None = None  # share of the step that pinned memory gains by itself
     exposed: float = 0.0  # share of the step

@@ -1,9 +1,8 @@
-"""Roles: what an event on the host means, in words that hold for every framework.
+"""Roles: the meaning of host events, stack frames and operators, for every framework.
 
-A recording spells its events as the framework does that made it. Analysis, causes and fixes never
-read that spelling: they ask which names play a role. A role is known for one of two reasons. The
-process that recorded the event said so (``Timeline.roles``), or a rule of the framework's
-``Vocabulary`` matches the name.
+A recording contains names in the spelling of a framework. Analysis, causes and fixes use roles
+only. A name has a role if the recording process gave it one (``Timeline.roles``), or if a rule of
+the framework's ``Vocabulary`` matches it.
 """
 
 from __future__ import annotations
@@ -17,47 +16,31 @@ from whyidle.model.operators import Operator
 
 
 class Role(str, Enum):
-    """What a host event, a frame of a stack or an operator means."""
+    """The meaning of a host event, a stack frame or an operator."""
 
     # batches
-    LOADER = "loader"
-    """the thread makes the next batch, or waits for it"""
-    BATCH_REQUEST = "batch_request"
-    """a recorded call for the next batch"""
-    BATCH_INLINE = "batch_inline"
-    """such a call that makes the batch in the training process"""
+    LOADER = "loader"  # the thread makes the next batch, or waits for it
+    BATCH_REQUEST = "batch_request"  # a recorded call for the next batch
+    BATCH_INLINE = "batch_inline"  # such a call that makes the batch in the training process
     BATCH_FROM_WORKERS = "batch_from_workers"
     """such a call that takes the batch from a worker process"""
-    LOADER_START = "loader_start"
-    """an iterator over batches is made, which may start workers"""
-    WORKER_START = "worker_start"
-    """a process is started"""
+    LOADER_START = "loader_start"  # an iterator over batches is made, which may start workers
+    WORKER_START = "worker_start"  # a process is started
     PRODUCER = "producer"
     """the thread waits for what another process or thread of the job makes; found by analysis"""
-    PREPROCESS = "preprocess"
-    """samples are read, decoded, transformed or joined"""
+    PREPROCESS = "preprocess"  # samples are read, decoded, transformed or joined
 
     # the step
-    STEP_MARKED = "step_marked"
-    """the script marks the end of a step"""
-    PROFILER_STEP = "profiler_step"
-    """the framework's profiler marks a step"""
-    TRAINING_STEP = "training_step"
-    """a trainer, or the script, annotates a step"""
-    OPTIMIZER = "optimizer"
-    """a whole optimizer step; its label is the optimizer's class"""
-    OPTIMIZER_CALL = "optimizer_call"
-    """any call of the optimizer: a step, or gradients set to zero"""
-    OPTIMIZER_OPERATORS = "optimizer_operators"
-    """the operators of an optimizer step"""
-    BACKWARD = "backward"
-    """a whole backward pass"""
-    BACKWARD_NODE = "backward_node"
-    """the gradient of one operator"""
-    OPERATOR_GRADIENT = "operator_gradient"
-    """the same, of what is no recomputation"""
-    FRAMEWORK_MARK = "framework_mark"
-    """a mark around operators, none itself"""
+    STEP_MARKED = "step_marked"  # the script marks the end of a step
+    PROFILER_STEP = "profiler_step"  # the framework's profiler marks a step
+    TRAINING_STEP = "training_step"  # a trainer, or the script, annotates a step
+    OPTIMIZER = "optimizer"  # a whole optimizer step; its label is the optimizer's class
+    OPTIMIZER_CALL = "optimizer_call"  # any call of the optimizer: a step, or gradients set to zero
+    OPTIMIZER_OPERATORS = "optimizer_operators"  # the operators of an optimizer step
+    BACKWARD = "backward"  # a whole backward pass
+    BACKWARD_NODE = "backward_node"  # the gradient of one operator
+    OPERATOR_GRADIENT = "operator_gradient"  # the same, of what is no recomputation
+    FRAMEWORK_MARK = "framework_mark"  # a mark around operators, none itself
     RECOMPUTATION = "recomputation"
     """activations are computed again; gradients may be computed within"""
 
@@ -66,137 +49,100 @@ class Role(str, Enum):
     EVALUATION = "evaluation"
     EVALUATION_WHOLE = "evaluation_whole"
     """a whole evaluation without gradients, as a watched process marks it"""
-    EVALUATION_BATCH = "evaluation_batch"
-    """the evaluation of one batch"""
+    EVALUATION_BATCH = "evaluation_batch"  # the evaluation of one batch
     EVALUATION_WITH_GRADIENTS = "evaluation_with_gradients"
     LOGGING = "logging"
-    TRACKER = "tracker"
-    """a tracker whose calls can be made beside the training"""
-    TRACKER_SERVER = "tracker_server"
-    """a tracker that sends every call to a server"""
+    TRACKER = "tracker"  # a tracker whose calls can be made beside the training
+    TRACKER_SERVER = "tracker_server"  # a tracker that sends every call to a server
     HISTOGRAM = "histogram"
     PLOT = "plot"
     GC = "gc"
-    GC_CALL = "garbage_collection_call"
-    """the script calls the garbage collector"""
-    GC_GENERATION = "gc_generation"
-    """a collection that tells its generation, which is its label"""
-    COMPILE = "compile"
-    """code is compiled, or loaded onto the device"""
-    COMPILER = "compiler"
-    """the compiler of models is at work"""
-    RECOMPILE = "recompile"
-    """a watched process compiles a function once more"""
-    COMPILER_CALL = "compiler_call"
-    """a call of that compiler from outside"""
-    ALLOCATOR = "allocator"
-    """device memory is asked from the driver, or given back to it"""
+    GC_CALL = "garbage_collection_call"  # the script calls the garbage collector
+    GC_GENERATION = "gc_generation"  # a collection that tells its generation, which is its label
+    COMPILE = "compile"  # code is compiled, or loaded onto the device
+    COMPILER = "compiler"  # the compiler of models is at work
+    RECOMPILE = "recompile"  # a watched process compiles a function once more
+    COMPILER_CALL = "compiler_call"  # a call of that compiler from outside
+    ALLOCATOR = "allocator"  # device memory is asked from the driver, or given back to it
     DEVICE_ALLOCATION = "device_allocation"
     DEVICE_FREE = "device_free"
-    CACHE_RELEASE = "cache_release"
-    """the framework gives cached device memory back"""
+    CACHE_RELEASE = "cache_release"  # the framework gives cached device memory back
     STARTUP = "startup"
-    AFTER = "after"
-    """after the last step"""
+    AFTER = "after"  # after the last step
     BLOCKED = "blocked"
     LOCKED = "locked"
-    SAMPLED = "sampled"
-    """an event that stack samples made, and no recorded call"""
-    PROBE = "probe"
-    """what whyidle recorded of a thread itself: no function of anybody's"""
+    SAMPLED = "sampled"  # an event that stack samples made, and no recorded call
+    PROBE = "probe"  # what whyidle recorded of a thread itself: no function of anybody's
 
     # the device and other ranks
-    SYNC = "sync"
-    """the host waits for the device"""
+    SYNC = "sync"  # the host waits for the device
     DEVICE_READ = "device_read"
     """a watched process waits for its device, or for a value that lies there"""
     COPY_CALL = "copy_call"
     LAUNCH_CALL = "launch_call"
     COLLECTIVE_WAIT = "collective_wait"
-    COLLECTIVE_FLIGHT = "collective_flight"
-    """from the call of a collective to its end, on the host"""
-    COLLECTIVE_SPAN = "collective_span"
-    """the same, whatever carries it"""
+    COLLECTIVE_FLIGHT = "collective_flight"  # from the call of a collective to its end, on the host
+    COLLECTIVE_SPAN = "collective_span"  # the same, whatever carries it
     COLLECTIVE_CALL = "collective_call"
-    COLLECTIVE_RECORD = "collective_record"
-    """a note of a collective or its arguments: no work"""
-    HOST_EXCHANGE = "host_exchange"
-    """a collective over the host's network, barriers aside"""
+    COLLECTIVE_RECORD = "collective_record"  # a note of a collective or its arguments: no work
+    HOST_EXCHANGE = "host_exchange"  # a collective over the host's network, barriers aside
     HOST_ALL_REDUCE = "host_all_reduce"
-    GRADIENT_EXCHANGE = "gradient_exchange"
-    """one all-reduce of gradients"""
+    GRADIENT_EXCHANGE = "gradient_exchange"  # one all-reduce of gradients
     REPLICA_FORWARD = "replica_forward"
     """the forward pass of a replica whose gradients are exchanged"""
-    GRADIENT_SEARCH = "gradient_search"
-    """a search for the parameters that get no gradient"""
+    GRADIENT_SEARCH = "gradient_search"  # a search for the parameters that get no gradient
     GRADIENT_COPY = "gradient_copy"
     """gradients are copied out of the buckets in which they were exchanged"""
     GRADIENT_SCALE = "gradient_scale"
     """gradients are copied into such buckets, and divided by the ranks"""
-    REPLICATION = "replication"
-    """one process spreads batch and model over several devices"""
+    REPLICATION = "replication"  # one process spreads batch and model over several devices
 
     # operators
     CONVOLUTION = "convolution"
     CONVOLUTION_GRADIENTS = "convolution_gradients"
-    CPU_KERNEL = "cpu_kernel"
-    """an operator that only exists on the CPU"""
+    CPU_KERNEL = "cpu_kernel"  # an operator that only exists on the CPU
     DATA_MOVEMENT = "data_movement"
     """an operator that computes nothing: copies, views, reads of a value"""
-    SCALAR_OPERATOR = "scalar_operator"
-    """an operator that reads one number"""
+    SCALAR_OPERATOR = "scalar_operator"  # an operator that reads one number
     BATCHED_PRODUCT = "batched_product"
     BATCHED_PRODUCT_CALL = "batched_product_call"
     """a batched matrix product, or an operator that may call one"""
-    PRODUCT_WRAPPER = "product_wrapper"
-    """an operator that only calls the one that computes"""
+    PRODUCT_WRAPPER = "product_wrapper"  # an operator that only calls the one that computes
     LOOKUP = "lookup"
     SOFTMAX = "softmax"
     SOFTMAX_GRADIENT = "softmax_gradient"
-    ATTENTION = "attention"
-    """the framework's own attention"""
-    WEIGHTED = "weighted"
-    """an operator whose second input is a weight, and whose third is a bias"""
+    ATTENTION = "attention"  # the framework's own attention
+    WEIGHTED = "weighted"  # an operator whose second input is a weight, and whose third is a bias
     NAN_CHECK = "nan_check"
-    FUSED_UPDATE = "fused_update"
-    """one operator that updates many parameters"""
-    FOREACH_UPDATE = "foreach_update"
-    """an operator over a list of parameters"""
+    FUSED_UPDATE = "fused_update"  # one operator that updates many parameters
+    FOREACH_UPDATE = "foreach_update"  # an operator over a list of parameters
 
     # frames of stacks
-    LOADER_FRAME = "loader_frame"
-    """the file of the loader itself"""
+    LOADER_FRAME = "loader_frame"  # the file of the loader itself
+    WORKER_ENTRY = "worker_entry"  # where a loader worker begins
+    FRAMEWORK_CODE = "framework_code"  # any code of the framework
+    OPERATOR_FRAME = "operator_frame"  # code of the framework that calls operators
+    COMPUTE_FRAME = "compute_frame"  # code of models, losses and optimizers
+    GENERATED_FRAME = "generated_frame"  # operators in code that a compiler generated
     FRAMEWORK_FRAME = "framework_frame"
     """code of the framework; its loaders, which call the user's code, left out"""
     TRAINING_FRAME = "training_frame"
     """code of the framework under which the model, its backward pass and its update run"""
     OPTIMIZER_FRAME = "optimizer_frame"
-    BACKWARD_FRAME = "backward_frame"
-    """a backward pass is asked for"""
-    ENGINE_FRAME = "engine_frame"
-    """a backward pass is run"""
-    RECOMPUTE_FRAME = "recompute_frame"
-    """a forward pass is run again"""
-    RECOMPUTE_CALL = "recompute_call"
-    """a forward pass is run that will be run again"""
-    COMPILED_FRAME = "compiled_frame"
-    """a piece of compiled code"""
-    RESUMED_FRAME = "resumed_frame"
-    """the rest of a function behind a graph break"""
-    COMPILED_REGION = "compiled_region"
-    """a call of compiled code; its label numbers the function"""
-    STACK_RECORDING = "stack_recording"
-    """the framework notes where an operator was called"""
-    TRACER_FRAME = "tracer_frame"
-    """a debugger, or a tool for coverage, at work"""
-    PYTHON_PROFILER_FRAME = "python_profiler_frame"
-    """a profiler of Python at work"""
-    OWN_ATTENTION = "own_attention"
-    """the framework's module for attention, written out"""
+    BACKWARD_FRAME = "backward_frame"  # a backward pass is asked for
+    ENGINE_FRAME = "engine_frame"  # a backward pass is run
+    RECOMPUTE_FRAME = "recompute_frame"  # a forward pass is run again
+    RECOMPUTE_CALL = "recompute_call"  # a forward pass is run that will be run again
+    COMPILED_FRAME = "compiled_frame"  # a piece of compiled code
+    RESUMED_FRAME = "resumed_frame"  # the rest of a function behind a graph break
+    COMPILED_REGION = "compiled_region"  # a call of compiled code; its label numbers the function
+    STACK_RECORDING = "stack_recording"  # the framework notes where an operator was called
+    TRACER_FRAME = "tracer_frame"  # a debugger, or a tool for coverage, at work
+    PYTHON_PROFILER_FRAME = "python_profiler_frame"  # a profiler of Python at work
+    OWN_ATTENTION = "own_attention"  # the framework's module for attention, written out
     MODEL_LIBRARY_ATTENTION = "model_library_attention"
     """attention of a library of models, written out"""
-    SOFTMAX_CALL = "softmax_call"
-    """a stack whose innermost line is in the framework's softmax"""
+    SOFTMAX_CALL = "softmax_call"  # a stack whose innermost line is in the framework's softmax
 
 
 _BATCH: Final = (Role.BATCH_REQUEST, Role.LOADER)
@@ -225,13 +171,13 @@ IMPLIED: Final[Mapping[str, frozenset[Role]]] = {
     "startup": frozenset({Role.STARTUP}),
     "shutdown": frozenset({Role.AFTER}),
 }
-"""the role that a recording process gave a name -> all that such a name means. Where a role is not
-here the name tells the rest: that of a collective leaves open what carries it"""
+"""role that a recording process gave a name -> all roles of the name. For other roles the name
+decides, such as the transport of a collective"""
 
 
 class Rule(NamedTuple):
-    """Names that a regular expression finds (``search``) play a role, if their event is of one of
-    some ``kinds`` (``HostKind``; none: of any)."""
+    """Names in which ``pattern`` is found have a role, for events of some ``kinds`` (``HostKind``;
+    empty: all)."""
 
     role: Role
     pattern: str
@@ -239,7 +185,7 @@ class Rule(NamedTuple):
 
 
 def describe_nothing(_: str) -> Operator:
-    """An operator of which nothing is known."""
+    """The properties of an unknown operator."""
     return Operator()
 
 
@@ -247,7 +193,7 @@ Matchers = tuple[tuple[tuple[int, ...], re.Pattern[str]], ...]
 
 
 class Vocabulary:
-    """How one framework spells roles and operators; without rules, nothing is known."""
+    """The spelling of roles and operators in one framework."""
 
     def __init__(
         self, rules: tuple[Rule, ...] = (), operator: Callable[[str], Operator] = describe_nothing
@@ -268,29 +214,29 @@ class Vocabulary:
         return hash((self.rules, self.operator))
 
     def matchers(self, role: Role) -> Matchers:
-        """What finds the names of a role: kinds of events (none: any), and a pattern for them."""
+        """The patterns of a role, by kinds of events (empty: all)."""
         if role not in self._matchers:
-            found: dict[tuple[int, ...], list[str]] = {}
+            patterns: dict[tuple[int, ...], list[str]] = {}
             for rule in self.rules:
                 if rule.role == role:
-                    found.setdefault(rule.kinds, []).append(rule.pattern)
+                    patterns.setdefault(rule.kinds, []).append(rule.pattern)
             self._matchers[role] = tuple(
-                (kinds, re.compile("|".join(patterns))) for kinds, patterns in found.items()
+                (kinds, re.compile("|".join(parts))) for kinds, parts in patterns.items()
             )
         return self._matchers[role]
 
-    def plays(self, role: Role, text: str, told: str = "") -> bool:
-        """Whether a name, or a stack, plays a role, whatever the kind of its event. ``told`` is the
-        role that the recording process gave it."""
-        given = IMPLIED.get(told)
-        if given is not None:
-            return role in given
+    def plays(self, role: Role, text: str, recorded: str = "") -> bool:
+        """Whether a name or a stack has a role, for events of any kind. ``recorded`` is the role
+        that the recording process gave it."""
+        roles = IMPLIED.get(recorded)
+        if roles is not None:
+            return role in roles
         return any(pattern.search(text) for _, pattern in self.matchers(role))
 
     def parts(self, role: Role, text: str) -> dict[str, str]:
-        """The named parts of a name that plays a role, such as its ``label``: the class of an
-        optimizer, the number of a compiled function. Empty where it does not play the role."""
+        """The named parts of a name with a role, such as its ``label`` (the class of an optimizer,
+        the number of a compiled function); empty if it has not the role."""
         for _, pattern in self.matchers(role):
-            if found := pattern.search(text):
-                return {key: value or "" for key, value in found.groupdict().items()}
+            if match := pattern.search(text):
+                return {key: value or "" for key, value in match.groupdict().items()}
         return {}

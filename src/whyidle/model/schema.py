@@ -18,14 +18,12 @@ PUBLISHED = "docs/schema/diagnosis.schema.json"
 
 
 def make_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12. Every key is required: what was not measured is ``null``."""
+    """Make the JSON Schema 2020-12. Every key is required; ``null`` means not measured."""
     (root,), parts = msgspec.json.schema_components([Diagnosis], ref_template="#/$defs/{name}")
     for part in parts.values():
         if "properties" in part:
             part["required"] = list(part["properties"])
-        if (
-            "description" in part
-        ):  # Python 3.13 takes the indentation from docstrings, older ones not
+        if "description" in part:  # before Python 3.13 docstrings are indented
             part["description"] = inspect.cleandoc(part["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -39,7 +37,7 @@ def make_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as the text that is published."""
+    """The text of the published schema."""
     return msgspec.json.format(msgspec.json.encode(make_schema()), indent=2).decode() + "\n"
 
 

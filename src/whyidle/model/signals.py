@@ -1,4 +1,4 @@
-"""The shared vocabulary of evidence: what a cause may need, and how a user can get it."""
+"""The signals that a cause may need, and how a user can record them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Signal(NamedTuple):
-    """One kind of evidence. ``how`` completes the sentence "To get it, ..."."""
+    """One kind of evidence. ``how`` completes the sentence "To record it, ..."."""
 
     meaning: str
     how: str
@@ -18,19 +18,19 @@ SIGNALS: Final[dict[str, Signal]] = {
         "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
     ),
     "device_time": Signal(
-        "when the device works and when it waits (on a CPU job: when operators run)",
+        "when the device works and waits (on a CPU job: when operators run)",
         "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
     ),
     "device_marks": Signal(
-        "how far the device of a watched CUDA job had come, in a sample of its steps",
-        "watch the job with whyidle run until it has trained for a second",
+        "progress of the device of a watched CUDA job, in a sample of its steps",
+        "watch the job with whyidle run for at least a second of training",
     ),
     "host_ops": Signal(
         "operators on the host", "record with activities=[ProfilerActivity.CPU, ...]"
     ),
     "every_operator": Signal(
         "every operator of some steps",
-        "watch the job until a burst was recorded, or record it with torch.profiler",
+        "watch the job until a burst is recorded, or record it with torch.profiler",
     ),
     "runtime_calls": Signal(
         "calls of the device runtime (launches, copies, synchronisations)",
@@ -38,7 +38,7 @@ SIGNALS: Final[dict[str, Signal]] = {
     ),
     "launch_links": Signal(
         "which call launched which kernel",
-        "record CPU and CUDA activities together, and do not filter the events afterwards",
+        "record CPU and CUDA activities together and do not filter the events",
     ),
     "steps": Signal(
         "step boundaries",
@@ -50,44 +50,43 @@ SIGNALS: Final[dict[str, Signal]] = {
     ),
     "loader_marks": Signal(
         "time inside the DataLoader",
-        "record the part of the loop that asks the DataLoader for its next batch",
+        "record the part of the loop that requests the next batch from the DataLoader",
     ),
     "worker_batches": Signal(
-        "what every batch costs in the loader worker that makes it",
-        "watch the command with whyidle run; a profiler's recording does not see loader workers",
+        "the cost of every batch in its loader worker",
+        "watch the command with whyidle run; a profiler does not record loader workers",
     ),
     "row_sums": Signal(
-        "checksums of what the loader makes of the same sample in several epochs",
+        "checksums of the same samples in several epochs",
         "watch the command with whyidle run for two epochs of a map-style dataset",
     ),
     "batch_padding": Signal(
-        "how much of the batches is padding",
-        "watch the command with whyidle run; batches must come from a DataLoader, with a mask, "
+        "the share of padding in batches",
+        "watch the command with whyidle run; batches must come from a DataLoader and have a mask, "
         "lengths or a padding value",
     ),
     "pause_marks": Signal(
-        "what the host does in pauses: saving, evaluating, logging, collecting garbage",
-        "record with with_stack=True, or put record_function around saving and evaluating",
+        "pauses of the host: checkpoints, evaluation, logging, garbage collection",
+        "record with with_stack=True, or put record_function around checkpoints and evaluation",
     ),
     "world_size": Signal(
-        "how many processes the job has",
+        "the number of ranks",
         "record inside an initialised torch.distributed job, with a PyTorch of 2022 or newer",
     ),
     "python_stacks": Signal("Python functions on the host", "record with with_stack=True"),
     "own_settings": Signal(
-        "what the process says about itself: switches, optimizer, compiler, memory",
+        "settings of the process: switches, optimizer, compiler, memory",
         "watch the command: whyidle run COMMAND",
     ),
     "own_allocator": Signal(
-        "what the framework's allocator of device memory counts",
+        "counters of the framework's device memory allocator",
         "watch the command on a GPU: whyidle run COMMAND",
     ),
     "own_process": Signal(
-        "what the threads of the process did all its life, whether it trained or not",
-        "watch the command: whyidle run COMMAND",
+        "the threads of the process over its whole life", "watch the command: whyidle run COMMAND"
     ),
     "stepless": Signal(
-        "the whole life of a command in which no step was seen",
+        "the whole life of a command without a training step",
         "watch the command: whyidle run COMMAND",
     ),
     "shapes": Signal("operator input shapes and types", "record with record_shapes=True"),
@@ -102,20 +101,20 @@ SIGNALS: Final[dict[str, Signal]] = {
         "which GPU it was", "record with a PyTorch of 2021 or newer (deviceProperties)"
     ),
     "device_use": Signal(
-        "which of the visible devices the job uses",
+        "which visible devices the job uses",
         "watch the job with whyidle run on a machine with NVML, or record inside an initialised "
         "torch.distributed job, with a PyTorch of 2022 or newer",
     ),
     "gpus_beside": Signal(
-        "that the host has GPUs, while the job trains on its CPU",
+        "whether the host has GPUs while the job trains on its CPU",
         "watch the job with whyidle run on a machine with a GPU",
     ),
     "host_telemetry": Signal(
-        "what the job's processes, and the cores and memory that they share, did while it ran",
+        "telemetry of the job's processes and of the host's cores and memory",
         "watch the job with whyidle run",
     ),
     "gpu_telemetry": Signal(
-        "clocks, power, use and memory of the GPUs while the job ran",
-        "watch the job with whyidle run on the machine of the GPU, with whyidle[nvidia] installed",
+        "clocks, power, utilization and memory of the GPUs",
+        "install whyidle[nvidia] and watch the job with whyidle run on the machine of the GPU",
     ),
 }

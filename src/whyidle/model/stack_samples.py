@@ -1,7 +1,4 @@
-"""Stack samples of a watched process as its sampler recorded them, before anything is concluded.
-
-``analysis.sampling`` concludes from them what the process did between the recorded calls.
-"""
+"""Stack samples of a watched process as recorded; ``analysis.sampling`` interprets them."""
 
 from __future__ import annotations
 
@@ -22,19 +19,18 @@ STACK_SAMPLE = np.dtype(
         ("awake", "?"),
     ]
 )
-"""One sample. ``time``: when the sampler asked for the interpreter's lock, ns since the timeline's
-``base_ns``; ``runnable_ns``: for how long the thread had run or been runnable (-1: not read, or the
-stack was noted at a call and not at random); ``waited_us``: how late the sampler had the lock;
+"""One sample. ``time``: when the sampler requested the interpreter lock, ns since the timeline's
+``base_ns``; ``runnable_ns``: how long the thread had been running or runnable (-1: not read, or
+the stack was taken at a call); ``waited_us``: how long the sampler waited for the lock;
 ``thread``: index into ``Timeline.threads``; ``stack``: index into ``StackSamples.stacks``;
-``sleeps``: how often the sampler's thread gave up its core meanwhile, once to wait for its moment
-and again only to wait for the lock (0: the kernel does not count it); ``awake``: the kernel had the
-thread as running or runnable."""
+``sleeps``: voluntary context switches of the sampler meanwhile, one for its period and more only
+for the lock (0: not counted by the kernel); ``awake``: the kernel saw the thread as runnable."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackSamples:
-    """The samples of one process: ``rows`` as ``STACK_SAMPLE`` in the order of recording, and the
-    texts of their stacks, innermost frame first: ``file(line): function;...``."""
+    """The samples of one process: ``rows`` of ``STACK_SAMPLE`` in recording order, and stacks as
+    text, innermost frame first: ``file(line): function;...``."""
 
     rows: NDArray[Any] = field(default_factory=lambda: np.empty(0, STACK_SAMPLE))
     stacks: tuple[str, ...] = ()

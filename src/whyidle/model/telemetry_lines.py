@@ -1,28 +1,27 @@
-r"""How telemetry stands in a file: ``whyidle/telemetry/1``, append-only lines of JSON.
+r"""Telemetry in a file: ``whyidle/telemetry/1``, append-only lines of JSON.
 
-Every line is a JSON value that ends in a newline; what a line means shows from its first bytes:
+Every line is a JSON value that ends in a newline:
 
 ``{"schema":"whyidle/telemetry/1","clock_ns":C,"unix_ns":U}``
-    begins a recording: a moment on the recording's clock (``time.perf_counter_ns``) and the same
-    moment in Unix time. A file that several recordings were appended to holds several.
+    begins a recording: a moment on its clock (``time.perf_counter_ns``) and in Unix time. A file
+    may hold several recordings.
 ``{"source":S,"facts":{...},"missing":{SIGNAL:[REASON,HOW],...}}``
-    what a source says of itself; a later one of the same source adds to it.
+    constants of a source; a later line of the same source adds to them.
 ``{"columns":N,"source":S,"keys":[...]}``
-    from here on rows of number N hold these keys in this order. Numbers count up from 0 within a
-    recording; a source whose keys change (a process came or went) gets a new number.
+    declares the keys of the following rows with number N. Numbers count from 0 in a recording; a
+    source whose keys change gets a new number.
 ``[N,clock_ns,v1,v2,...]``
-    one read: ``null`` where a value could not be read.
+    one read: ``null`` for a value that could not be read.
 
-A process that is killed loses at most the line that it was writing: a line without its newline,
-with other than the announced number of values, or with NUL bytes in it (a file system that lost a
-block) is counted and skipped, and nothing before or after it is lost. Unknown objects are skipped:
-later versions may add some.
+A killed process loses at most its last line: a line without newline, with a wrong number of values
+or with NUL bytes is counted and skipped. Unknown objects are skipped, since later versions may add
+some.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -32,32 +31,32 @@ from whyidle.model.telemetry import Absent, Reading, Series, Telemetry, Value
 
 SCHEMA: Final = "whyidle/telemetry/1"
 MOST_SETS: Final = 64
-"""sets of keys whose numbers a writer remembers, however processes come and go"""
+"""sets of keys whose numbers a writer remembers"""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 def header_line(clock_ns: int, unix_ns: int) -> bytes:
-    """The line that begins a recording."""
+    """Encode the line that begins a recording."""
     return _encode({"schema": SCHEMA, "clock_ns": clock_ns, "unix_ns": unix_ns}) + b"\n"
 
 
 def source_line(source: str, facts: Mapping[str, str], missing: Mapping[str, Absent]) -> bytes:
-    """The line of what a source says of itself."""
-    told = {signal: [absent.reason, absent.how] for signal, absent in missing.items()}
-    return _encode({"source": source, "facts": dict(facts), "missing": told}) + b"\n"
+    """Encode the constants of a source."""
+    absences = {signal: [absent.reason, absent.how] for signal, absent in missing.items()}
+    return _encode({"source": source, "facts": dict(facts), "missing": absences}) + b"\n"
 
 
 class TelemetryWriter:
-    """Writes rows, and names their columns whenever these change."""
+    """Encodes rows, and declares their columns whenever these change."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, ...], int] = {}
         self._next = 0
 
     def row_lines(self, source: str, clock_ns: int, reading: Reading) -> bytes:
-        """The lines for one read. NaN and infinities, which JSON has not, become null."""
+        """Encode one read. NaN and infinities become null."""
         keys = (source, *reading)
         number = self._numbers.get(keys)
         line = b""
@@ -71,24 +70,17 @@ class TelemetryWriter:
 
 
 class TelemetryReader:
-    """Reads lines back, in order.
-
-    Attributes:
-        facts: all that sources said of themselves so far.
-        missing: signals that were not to be had.
-        offset_ns: Unix time minus clock, of the recording that is being read.
-        lost: lines that could not be read.
-    """
+    """Decodes lines in order."""
 
     def __init__(self) -> None:
         self.facts: dict[str, str] = {}
         self.missing: dict[str, Absent] = {}
-        self.offset_ns: int | None = None
-        self.lost = 0
+        self.offset_ns: int | None = None  # Unix time minus clock, of the current recording
+        self.lost = 0  # lines that could not be read
         self._columns: dict[int, list[str]] = {}
 
     def read_rows(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Reading]]:
-        """Every read: its moment on the recording's clock, and its values by key."""
+        """Decode every read: its time on the recording's clock, and its values by key."""
         for line in lines:
             content = line.strip(b"\x00\r\n ")
             if not content:
@@ -100,7 +92,7 @@ class TelemetryReader:
                 yield row[0], row[1]
 
     def _parse_row(self, content: bytes) -> tuple[int, Reading] | tuple[()] | None:
-        """A read; nothing for a line of another kind; None for one that cannot be read."""
+        """A read; an empty tuple for another kind of line; None for an unreadable line."""
         try:
             value = _decode(content)
         except msgspec.DecodeError:
@@ -131,17 +123,14 @@ class TelemetryReader:
         keys = self._columns.get(number) if isinstance(number, int) else None
         if keys is None or len(keys) != len(values) or not isinstance(clock, int):
             return None
-        return clock, {name: _parse_number(one) for name, one in zip(keys, values, strict=True)}
+        return clock, {key: _parse_number(item) for key, item in zip(keys, values, strict=True)}
 
 
-def _parse_absences(told: object) -> dict[str, Absent]:
-    if not isinstance(told, dict):
+def _parse_absences(value: object) -> dict[str, Absent]:
+    if not isinstance(value, dict):
         return {}
-    return {
-        str(signal): Absent(*map(str, one[:2]))
-        for signal, one in told.items()
-        if isinstance(one, list) and one
-    }
+    pairs = ((str(signal), item) for signal, item in value.items() if isinstance(item, list))
+    return {signal: Absent(*map(str, item[:2])) for signal, item in pairs if item}
 
 
 def _parse_number(value: Any) -> Value:
@@ -149,7 +138,7 @@ def _parse_number(value: Any) -> Value:
 
 
 def gather_series(rows: Iterable[tuple[int, Reading]]) -> dict[str, Series]:
-    """Columns of what was read, by key; 16 bytes a value."""
+    """Gather reads into series by key; 16 bytes per value."""
     times: dict[str, array[int]] = {}
     values: dict[str, array[float]] = {}
     for clock, reading in rows:
@@ -157,15 +146,14 @@ def gather_series(rows: Iterable[tuple[int, Reading]]) -> dict[str, Series]:
             if value is not None:
                 times.setdefault(name, array("q")).append(clock)
                 values.setdefault(name, array("d")).append(value)
-    return {name: _make_series(times[name], values[name]) for name in times}
-
-
-def _make_series(times: Sequence[int], values: Sequence[float]) -> Series:
-    return Series(np.array(times, dtype=np.int64), np.array(values, dtype=np.float64))
+    return {
+        key: Series(np.array(times[key], dtype=np.int64), np.array(values[key], dtype=np.float64))
+        for key in times
+    }
 
 
 def read_telemetry(lines: Iterable[bytes]) -> Telemetry:
-    """A whole recording of ours. One that was appended to takes the last recording's clock."""
+    """Decode a file; the offset is that of its last recording."""
     reader = TelemetryReader()
     series = gather_series(reader.read_rows(lines))
     return Telemetry(series, reader.facts, reader.missing, reader.offset_ns, reader.lost)

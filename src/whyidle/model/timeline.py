@@ -1,9 +1,8 @@
-"""What one process recorded, as columns: the ``Timeline``.
+"""The recording of one process as columns: the ``Timeline``.
 
-Times are integer nanoseconds since ``base_ns`` (a clock that all ranks of one host share, or
-that ``analysis.ranks`` aligns). Columns are read-only numpy arrays sorted by start; a missing
-number is -1 where a column is an integer and nan where it is a float, and never leaves the
-analysis in that form.
+Times are integer nanoseconds since ``base_ns``, on a clock that the ranks of a host share or that
+``analysis.ranks`` aligns. Columns are read-only numpy arrays sorted by start. A missing number is
+-1 in integer columns and nan in float columns, and never leaves the analysis.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.model.loading import Loading
-from whyidle.model.marks import EMPTY
+from whyidle.model.device_timestamps import EMPTY
+from whyidle.model.loader_tables import Loading
 from whyidle.model.operators import Operator
 from whyidle.model.process_facts import (
     BurstInRun,
@@ -38,7 +37,7 @@ F32 = NDArray[np.float32]
 
 
 class HostKind(IntEnum):
-    """What kind of thing a host event is."""
+    """The kind of a host event."""
 
     RUNTIME = 0
     OP = 1
@@ -48,7 +47,7 @@ class HostKind(IntEnum):
 
 
 class DeviceKind(IntEnum):
-    """What kind of thing a device event is."""
+    """The kind of a device event."""
 
     KERNEL = 0
     MEMCPY = 1
@@ -57,7 +56,7 @@ class DeviceKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """What some events say beyond their name. ``dims`` and ``types`` are JSON text, as recorded."""
+    """Details of some events. ``dims`` and ``types`` are JSON text, as recorded."""
 
     dims: str = ""
     types: str = ""
@@ -66,15 +65,13 @@ class Detail:
     elements: int = -1
     group_size: int = -1
     group: str = ""
-    after: bool = False
-    """a look's stack is that of the line at which a stretch of Python was over"""
+    after: bool = False  # whether the stack is of the line at which a stretch of Python ended
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostEvents:
-    """Events on host threads. ``name`` indexes ``Timeline.names``, ``thread`` ``threads``,
-    ``detail`` ``Timeline.details`` (-1: none), ``corr`` is the
-    correlation id (-1: none)."""
+    """Events on host threads. ``name``, ``thread`` and ``detail`` (-1: none) index columns of the
+    ``Timeline``; ``corr`` is the correlation id (-1: none)."""
 
     start: I64
     end: I64
@@ -85,32 +82,32 @@ class HostEvents:
     detail: I32
 
     @classmethod
-    def of(cls, start: I64, end: I64, **columns: Any) -> HostEvents:
-        """Events of a start, an end, and columns, or one value for all; ``corr`` and ``detail`` are
-        none where they are not given."""
-        found = {"start": start, "end": end, "corr": -1, "detail": -1, **columns}
+    def from_columns(cls, start: I64, end: I64, **columns: Any) -> HostEvents:
+        """Make events from columns, or one value for all rows; ``corr`` and ``detail`` default to
+        none."""
+        values = {"start": start, "end": end, "corr": -1, "detail": -1, **columns}
         types = (np.int64, np.int64, np.uint8, np.int32, np.int16, np.int64, np.int32)
-        named = zip(cls.__slots__, types, strict=True)
-        return cls(*(np.full(len(start), found[column], dtype) for column, dtype in named))
+        typed = zip(cls.__slots__, types, strict=True)
+        return cls(*(np.full(len(start), values[column], dtype) for column, dtype in typed))
 
     def __len__(self) -> int:
         return len(self.start)
 
     def join(self, *others: HostEvents) -> HostEvents:
-        """All rows of these and of others, sorted by start, the longest first."""
+        """Merge with other events, sorted by start, the longest first."""
         parts = (self, *others)
         joined = (np.concatenate([getattr(p, column) for p in parts]) for column in self.__slots__)
         return (events := HostEvents(*joined)).take_rows(np.lexsort((-events.end, events.start)))
 
     def take_rows(self, rows: NDArray[Any]) -> HostEvents:
-        """The same columns for some rows (indices or mask)."""
+        """Select rows by indices or mask."""
         return HostEvents(*(getattr(self, column)[rows] for column in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceEvents:
-    """Events on device streams. ``size`` is bytes moved (-1: unknown), ``blocks_per_sm`` and
-    ``occupancy`` (0-1, estimated by the profiler) are nan where unknown."""
+    """Events on device streams. ``size`` is in bytes (-1: unknown), ``occupancy`` (0-1) is an
+    estimate of the profiler."""
 
     start: I64
     end: I64
@@ -128,13 +125,13 @@ class DeviceEvents:
         return len(self.start)
 
     def take_rows(self, rows: NDArray[Any]) -> DeviceEvents:
-        """The same columns for some rows (indices or mask)."""
+        """Select rows by indices or mask."""
         return DeviceEvents(*(getattr(self, column)[rows] for column in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """The accelerator as the recording describes it; None = not recorded."""
+    """The accelerator; None: not recorded."""
 
     kind: str = "cpu"
     name: str | None = None
@@ -143,7 +140,7 @@ class DeviceInfo:
     sm_count: int | None = None
     capability: tuple[int, int] | None = None
     peaks: tuple[float, float, float, float, float] | None = None
-    """FLOP/s in fp32, tf32, fp16 and bf16, and bytes/s of memory, where the recording says so"""
+    """FLOP/s in fp32, tf32, fp16 and bf16, and bytes/s of memory"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,8 +154,8 @@ class MemorySamples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CpuPace:
-    """What the training thread had used when each exchange of gradients ended: ns on a processor,
-    and ns waiting for one, since it began."""
+    """CPU time of the training thread and its time waiting for a core, ns, at the end of each
+    gradient exchange."""
 
     time: I64
     ran: I64
@@ -167,7 +164,7 @@ class CpuPace:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a timeline came from, and what was lost on the way."""
+    """The origin of a timeline, and what was lost in reading it."""
 
     path: str
     format: str
@@ -175,33 +172,28 @@ class Source:
     bytes: int = 0
     notes: tuple[str, ...] = ()
     lost: str | None = None
-    origin_ns: int = 0
-    """what the file's own clock shows at the timeline's 0"""
+    origin_ns: int = 0  # time on the file's clock at the timeline's 0
 
     @property
     def display_path(self) -> str:
-        """The path as text that can be written anywhere: bytes that are no UTF-8 are escaped."""
+        """The path as text; bytes that are not UTF-8 are escaped."""
         return self.path.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackSampleWeights:
-    """Stack samples as a random sample of time. ``phase`` tells looks of different phases of a step
-    apart, whose lengths are known from recorded calls; ``weight`` is how long each speaks for, ns.
-    ``unsure`` ones, between recorded calls, found Python running for so short a time that they were
-    counted for operators, as it may be the framework's own. ``own`` ones say what they saw
-    themselves, and not what another one did."""
+    """Stack samples as a random sample of time."""
 
     time: I64
-    phase: I64
-    weight: F64
-    unsure: NDArray[np.bool_]
-    own: NDArray[np.bool_]
+    phase: I64  # phase of the step, whose length is known from recorded calls
+    weight: F64  # time that a sample represents, ns
+    unsure: NDArray[np.bool_]  # short stretches of Python that were counted as operators
+    own: NDArray[np.bool_]  # whether the sample shows its own stack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """One process's recording."""
+    """The recording of one process."""
 
     names: tuple[str, ...]
     details: tuple[Detail, ...]
@@ -217,125 +209,105 @@ class Timeline:
     backend: str | None = None
     hostname: str | None = None
     framework: str | None = None
-    cut: bool = False
-    """the file ended before its document did"""
+    cut: bool = False  # whether the file was truncated
     process: ProcessFacts = field(default_factory=ProcessFacts)
-    """what a watched process said about itself"""
     phases: LifePhases = field(default_factory=LifePhases)
-    """what of its life is no training"""
-    kept_losses: tuple[KeptLoss, ...] = ()
-    """lines that keep a loss of every step, where its memory grows"""
+    kept_losses: tuple[KeptLoss, ...] = ()  # lines that keep a loss of every step
     neighbours: Neighbours | None = None
-    stepless: Stepless | None = None
-    """of a command in which no training step was seen; None: steps are to be looked for"""
-    burst: BurstInRun | None = None
-    """which steps of its run it is a recording of; None: it is no burst"""
+    stepless: Stepless | None = None  # of a command without training steps
+    burst: BurstInRun | None = None  # the steps that it records, if it is a burst
     loading: Loading = field(default_factory=Loading)
-    pace: CpuPace | None = None
-    """of a rank on a CPU; None: not recorded"""
-    telemetry: Telemetry | None = None
-    """what was read from outside while it ran, on the clock of ``base_ns``"""
-    marks: NDArray[Any] = field(default_factory=lambda: EMPTY)
-    """how far a watched device had come in a sample of the steps, as ``model.marks.MARK``"""
+    pace: CpuPace | None = None  # of a rank on a CPU
+    telemetry: Telemetry | None = None  # on the clock of ``base_ns``
+    marks: NDArray[Any] = field(default_factory=lambda: EMPTY)  # as ``model.marks.MARK``
     stack_samples: StackSamples | None = None
-    """as recorded; None: none were taken, or ``analysis.sampling`` has interpreted them already"""
+    """as recorded; None: none, or already interpreted by ``analysis.sampling``"""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """the user's files that its stacks name -> their text, as it was when the process ended"""
-    looks: StackSampleWeights | None = None
-    """of stack samples at random moments; None: none were taken"""
+    """the user's files that its stacks name -> their text when the process ended"""
+    looks: StackSampleWeights | None = None  # of stack samples at random moments
     disturbed: tuple[tuple[int, int], ...] = ()
-    """times during which measuring itself slowed the process: steps in them do not count"""
-    bursts: tuple[Timeline, ...] = ()
-    """recordings of every operator of a few steps of this process, each on a clock of its own"""
+    """intervals in which the measurement slowed the process; their steps do not count"""
+    bursts: tuple[Timeline, ...] = ()  # each on its own clock
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
-    """how the framework spells the names"""
     roles: tuple[str, ...] = ()
-    """of each name the role that the process gave it; empty, and beyond the end: the vocabulary
-    tells"""
+    """role of each name, as the process recorded it; empty or missing: the vocabulary decides"""
     _found: dict[Any, I64] = field(default_factory=dict, init=False, repr=False)
 
     def names_of(self, role: Role, *kinds: HostKind) -> I64:
-        """Names of host events that play a role, as indices into ``names``; of events of some
-        ``kinds``, where given."""
+        """Names of host events with a role, and of some ``kinds`` if given, as indices."""
         rows = self.rows_of(role)
         if kinds:
             rows = rows[np.isin(self.host.kind[rows], kinds)]
         return np.flatnonzero(np.bincount(self.host.name[rows]))
 
     def rows_of(self, role: Role) -> I64:
-        """Rows of the host events that play a role. Each name is matched once."""
+        """Rows of the host events with a role. Each name is matched once."""
         if role not in self._found:
             played = np.zeros((len(HostKind), len(self.names)), dtype=bool)
-            told = [IMPLIED.get(given) for given in self.roles]
-            for i, roles in enumerate(told):
+            recorded = [IMPLIED.get(name) for name in self.roles]
+            for i, roles in enumerate(recorded):
                 played[:, i] = roles is not None and role in roles
             for kinds, pattern in self.vocabulary.matchers(role):
                 for kind in kinds or HostKind:
                     for i in self._names_by_kind(HostKind(kind)):
-                        if i >= len(told) or told[i] is None:
+                        if i >= len(recorded) or recorded[i] is None:
                             played[kind, i] = bool(pattern.search(self.names[i]))
-            self._found[role] = (
-                np.flatnonzero(played[self.host.kind, self.host.name])
-                if played.any()
-                else np.empty(0, dtype=np.int64)
-            )
+            mask = played[self.host.kind, self.host.name] if played.any() else ()
+            self._found[role] = np.flatnonzero(mask)
         return self._found[role]
 
     def plays(self, role: Role, name: int) -> bool:
-        """Whether a name, by its index, plays a role, whatever the kind of its event."""
-        told = self.roles[name] if name < len(self.roles) else ""
-        return self.vocabulary.plays(role, self.names[name], told)
+        """Whether a name, by its index, has a role, for events of any kind."""
+        recorded = self.roles[name] if name < len(self.roles) else ""
+        return self.vocabulary.plays(role, self.names[name], recorded)
 
-    def playing(self, events: HostEvents, *roles: Role) -> NDArray[np.bool_]:
-        """Which of some host events, numbered by these names, play one of some roles, whatever
-        their kind."""
-        known = [any(self.plays(role, i) for role in roles) for i in range(len(self.names))]
-        found: NDArray[np.bool_] = np.array([*known, False], dtype=bool)[events.name]
-        return found
+    def has_role(self, events: HostEvents, *roles: Role) -> NDArray[np.bool_]:
+        """Mask of the host events whose names have one of some roles, for events of any kind."""
+        matches = [any(self.plays(role, i) for role in roles) for i in range(len(self.names))]
+        mask: NDArray[np.bool_] = np.array([*matches, False], dtype=bool)[events.name]
+        return mask
 
     def label(self, role: Role, name: int) -> str:
-        """What is called so in a name that plays a role, such as the class of an optimizer; empty
-        where the name does not tell."""
+        """The label in a name with a role, such as the class of an optimizer; empty if none."""
         return self.vocabulary.parts(role, self.names[name]).get("label", "")
 
     def operator(self, name: int) -> Operator:
-        """What the operator of a name does, by its index."""
+        """The properties of an operator, by the index of its name."""
         return self.vocabulary.operator(self.names[name])
 
     def _names_by_kind(self, kind: HostKind) -> I64:
-        """Indices of the names that events of a kind have."""
         if kind not in self._found:
             names = self.host.name[self.host.kind == kind]
-            self._found[kind] = (
-                np.flatnonzero(np.bincount(names)) if len(names) else np.empty(0, dtype=np.int64)
-            )
+            self._found[kind] = np.flatnonzero(np.bincount(names))
         return self._found[kind]
 
     def available_signals(self) -> frozenset[str]:
-        """The evidence this recording holds by itself (ids of ``model.signals``)."""
-        host, found = self.host, set()
+        """The signals of this recording (ids of ``model.signals``)."""
+        host = self.host
         kinds = np.bincount(host.kind, minlength=len(HostKind))
-        found |= {"host_ops"} if kinds[HostKind.OP] else set()
-        sampled = self.source.format == "probe"  # what ran at some moments, and no operator by name
-        found |= {"every_operator"} if kinds[HostKind.OP] and not sampled else set()
-        found |= {"runtime_calls"} if kinds[HostKind.RUNTIME] else set()
-        found |= {"python_stacks"} if kinds[HostKind.PYTHON] or self._has_detail("stack") else set()
-        found |= {"shapes"} if self._has_detail("dims") else set()
-        found |= {"device_events"} if len(self.device) else set()
-        found |= {"memory_events"} if len(self.memory.time) else set()
-        found |= {"memory_capacity"} if self.info.memory_bytes else set()
-        found |= {"gpu_model"} if self.info.name else set()
-        found |= {"own_settings"} if self.process.switches is not None else set()
-        found |= {"own_allocator"} if self.process.allocator is not None else set()
-        found |= {"own_process"} if self.process.imported is not None else set()
-        found |= {"world_size"} if self.world_size else set()
-        found |= {"worker_batches"} if (self.loading.batches["worker"] >= 0).any() else set()
-        found |= {"row_sums"} if len(self.loading.rows) else set()
-        found |= {"batch_padding"} if len(self.loading.padding) else set()
+        sampled = self.source.format == "probe"  # stack samples, no operators by name
         runtime = host.corr[(host.kind == HostKind.RUNTIME) & (host.corr >= 0)]
-        if len(self.device) and len(runtime) and np.isin(self.device.corr, runtime).mean() > 0.5:
-            found.add("launch_links")
-        return frozenset(found)
+        linked = len(self.device) and len(runtime) and np.isin(self.device.corr, runtime).mean()
+        signals = {
+            "host_ops": kinds[HostKind.OP],
+            "every_operator": kinds[HostKind.OP] and not sampled,
+            "runtime_calls": kinds[HostKind.RUNTIME],
+            "python_stacks": kinds[HostKind.PYTHON] or self._has_detail("stack"),
+            "shapes": self._has_detail("dims"),
+            "device_events": len(self.device),
+            "memory_events": len(self.memory.time),
+            "memory_capacity": self.info.memory_bytes,
+            "gpu_model": self.info.name,
+            "own_settings": self.process.switches is not None,
+            "own_allocator": self.process.allocator is not None,
+            "own_process": self.process.imported is not None,
+            "world_size": self.world_size,
+            "worker_batches": (self.loading.batches["worker"] >= 0).any(),
+            "row_sums": len(self.loading.rows),
+            "batch_padding": len(self.loading.padding),
+            "launch_links": linked > 0.5,
+        }
+        return frozenset(signal for signal, present in signals.items() if present)
 
     def _has_detail(self, attribute: str) -> bool:
         return any(getattr(detail, attribute) for detail in self.details)

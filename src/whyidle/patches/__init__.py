@@ -1,1 +1,1 @@
-"""One form of source text per file; see ``whyidle.model.patch``."""
+"""One source form per file; see ``whyidle.model.patch``."""

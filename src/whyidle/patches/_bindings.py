@@ -1,4 +1,4 @@
-"""What a piece of a program binds: every way in which a name may come to stand for something."""
+"""The names that a piece of a program binds."""
 
 from __future__ import annotations
 
@@ -17,55 +17,51 @@ TARGETS: tuple[type[Any], ...] = (
     cst.CompFor,
     cst.Del,
 )
-"""what has a target: a loop's variable and a name that is deleted count as well"""
+"""nodes with a target, including loop variables and deleted names"""
 NAMES: tuple[type[Any], ...] = (cst.AsName, cst.Param)
 
 
 def bound_names(source: SourceTree, node: cst.CSTNode) -> set[str]:
-    """What a node, or something within it, sets, deletes or takes as a parameter, as text."""
-    waiting = [one.target for kind in TARGETS for one in _nodes_within(source, kind, node)]
-    waiting += [one.name for kind in NAMES for one in _nodes_within(source, kind, node)]
-    found = set()
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, cst.Tuple | cst.List):
-            waiting += [element.value for element in one.elements]
+    """Names that a node, or a node within it, sets, deletes or takes as a parameter, as text."""
+    targets = [bound.target for kind in TARGETS for bound in _nodes_within(source, kind, node)]
+    targets += [bound.name for kind in NAMES for bound in _nodes_within(source, kind, node)]
+    names = set()
+    while targets:
+        target = targets.pop()
+        if isinstance(target, cst.Tuple | cst.List):
+            targets += [element.value for element in target.elements]
         else:
-            found.add(source.code_of(one))
-    return found
+            names.add(source.code_of(target))
+    return names
 
 
 def is_rebound(source: SourceTree, name: str, node: cst.CSTNode) -> bool:
-    """Whether a dotted name, or what it begins with, is bound within a node."""
-    parts, there = name.split("."), bound_names(source, node)
-    return any(".".join(parts[:count]) in there for count in range(1, len(parts) + 1))
+    """Whether a dotted name, or a prefix of it, is bound within a node."""
+    parts, bound = name.split("."), bound_names(source, node)
+    return any(".".join(parts[:count]) in bound for count in range(1, len(parts) + 1))
 
 
 def mentioned_names(source: SourceTree, node: cst.CSTNode) -> set[str]:
-    """All names and attributes that a node speaks of, the node itself included, as text."""
+    """All names and attributes in a node, including the node itself, as text."""
     kinds: tuple[type[Any], ...] = (cst.Name, cst.Attribute)
-    return {source.code_of(one) for kind in kinds for one in _nodes_within(source, kind, node)}
+    return {source.code_of(name) for kind in kinds for name in _nodes_within(source, kind, node)}
 
 
 def names_set_by_calls(source: SourceTree, node: cst.CSTNode) -> set[str]:
-    """What something that is called may set, whoever calls it: names that functions share, and
-    attributes that are counted anywhere, or set in a function that neither makes the object nor
-    is around ``node``."""
-    shared = {each.name.value for one in source.all_nodes(cst.Global) for each in one.names}
-    shared |= {each.name.value for one in source.all_nodes(cst.Nonlocal) for each in one.names}
-    counted = {source.code_of(one.target) for one in source.all_nodes(cst.AugAssign)}
+    """Names that any called function may set: global and nonlocal names, attributes with augmented
+    assignments, and attributes assigned in a function that is neither ``__init__`` nor the one
+    around ``node``."""
+    declared: tuple[type[Any], ...] = (cst.Global, cst.Nonlocal)
     plain: tuple[type[Any], ...] = (cst.AssignTarget, cst.AnnAssign)
-    counted |= {
-        source.code_of(one.target)
-        for kind in plain
-        for one in source.all_nodes(kind)
-        if _in_another(source, one, node)
-    }
-    return shared | {name for name in counted if "." in name}
+    declarations = [statement for kind in declared for statement in source.all_nodes(kind)]
+    shared = {item.name.value for statement in declarations for item in statement.names}
+    assigned = [a for kind in plain for a in source.all_nodes(kind) if _is_outside(source, a, node)]
+    changed = {source.code_of(a.target) for a in [*source.all_nodes(cst.AugAssign), *assigned]}
+    return shared | {name for name in changed if "." in name}
 
 
-def _in_another(source: SourceTree, one: cst.CSTNode, node: cst.CSTNode) -> bool:
-    function = source.enclosing_node(one, cst.FunctionDef)
+def _is_outside(source: SourceTree, assigned: cst.CSTNode, node: cst.CSTNode) -> bool:
+    function = source.enclosing_node(assigned, cst.FunctionDef)
     own = function is source.enclosing_node(node, cst.FunctionDef)
     return isinstance(function, cst.FunctionDef) and not own and function.name.value != "__init__"
 

@@ -1,4 +1,4 @@
-"""A keyword more in a call, laid out as the arguments around it are."""
+"""Adding a keyword argument to a call in the layout of the other arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Space = cst.BaseParenthesizableWhitespace
 
 
 def with_keyword(call: cst.Call, name: str, code: str) -> cst.Call:
-    """The call with ``name=code`` behind its last argument, or before its first ``**``."""
+    """The call with ``name=code`` after its last argument, or before its first ``**``."""
     new = cst.Arg(
         keyword=cst.Name(name),
         value=parse_expression(code),
@@ -34,33 +34,27 @@ def _insert_before(call: cst.Call, args: list[cst.Arg], at: int, new: cst.Arg) -
 
 
 def _insert_after(call: cst.Call, args: list[cst.Arg], new: cst.Arg) -> list[cst.Arg]:
-    """What stands between the last argument and the bracket stays there; a comment on the last
-    argument's line stays with it."""
+    """Whitespace before the bracket stays there, and comments stay on their lines."""
     last = args[-1]
-    trailing = isinstance(last.comma, cst.Comma)
-    end = (
-        last.comma.whitespace_after
-        if isinstance(last.comma, cst.Comma)
-        else last.whitespace_after_arg
-    )
+    comma = last.comma if isinstance(last.comma, cst.Comma) else None
+    end = comma.whitespace_after if comma else last.whitespace_after_arg
     between = _space_before(call, args, len(args) - 1)
-    if isinstance(between, cst.ParenthesizedWhitespace) and isinstance(
-        end, cst.ParenthesizedWhitespace
-    ):
+    lines = cst.ParenthesizedWhitespace
+    if isinstance(between, lines) and isinstance(end, lines):
         gap: _Space = _without_comment(between).with_changes(first_line=end.first_line)
         end = _without_comment(end).with_changes(empty_lines=end.empty_lines)
-    elif isinstance(end, cst.ParenthesizedWhitespace) and end.first_line.comment is not None:
+    elif isinstance(end, lines) and end.first_line.comment is not None:
         gap, end = end, _NOTHING
-    elif isinstance(between, cst.ParenthesizedWhitespace):
+    elif isinstance(between, lines):
         gap = _without_comment(between)
     else:
         gap = cst.SimpleWhitespace(" ")
-    before = last.comma.whitespace_before if isinstance(last.comma, cst.Comma) else _NOTHING
+    before = comma.whitespace_before if comma else _NOTHING
     last = last.with_changes(
         comma=cst.Comma(whitespace_before=before, whitespace_after=gap),
         whitespace_after_arg=_NOTHING,
     )
-    if trailing:
+    if comma:
         new = new.with_changes(comma=cst.Comma(whitespace_after=end))
     else:
         new = new.with_changes(whitespace_after_arg=end)

@@ -1,4 +1,4 @@
-"""Autocasts that a program has already: which of them are for training, and whether they are on."""
+"""Autocasts that a program has: which are for training, and whether they are enabled."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import libcst as cst
 
 from whyidle.model.patch import KnobChange, Rewrite
 from whyidle.patches._call_layout import with_keyword
-from whyidle.patches._double_star import double_star_values
 from whyidle.patches._keyword_argument import Keyword, argument_value, current_value
+from whyidle.patches._keyword_dicts import double_star_values
 from whyidle.patches._keyword_setter import KeywordSetter
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree
 from whyidle.patches._statement_edits import torch_name
@@ -18,15 +18,14 @@ from whyidle.patches._value_origin import find_origin
 
 AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 OLDER = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
-KEPT_FULL = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
-"""what PyTorch refuses to compute under autocast, but on CPUs"""
+REFUSED = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
+"""functions that PyTorch refuses under autocast, except on CPUs"""
 DTYPE = Keyword("dtype", None, position=1)
 
 
 def find_autocasts(source: SourceTree) -> list[cst.Call]:
-    """Those in a function, or in a loop, that has a backward pass, and those that are kept under a
-    name for all of a script that trains. Whoever evaluates, or keeps a layer in full precision, has
-    others; so has whoever leaves one for some lines."""
+    """Autocasts in a function or loop with a backward pass, and those that a training script
+    assigns to a name. Others are for evaluation or for layers in full precision."""
     calls = source.calls_of((*AUTOCAST, *OLDER))
     return [
         call
@@ -37,7 +36,7 @@ def find_autocasts(source: SourceTree) -> list[cst.Call]:
 
 def _is_for_training(source: SourceTree, call: cst.Call) -> bool:
     scope = source.enclosing_node(call, cst.For, cst.While, cst.FunctionDef) or source.module
-    return any(called_method(each) == "backward" for each in source.nodes_inside(cst.Call, scope))
+    return any(called_method(inner) == "backward" for inner in source.nodes_inside(cst.Call, scope))
 
 
 def _is_nested(source: SourceTree, call: cst.Call, calls: list[cst.Call]) -> bool:
@@ -50,9 +49,9 @@ def _is_nested(source: SourceTree, call: cst.Call, calls: list[cst.Call]) -> boo
     return False
 
 
-def turned_on(source: SourceTree, change: KnobChange, calls: list[cst.Call]) -> Rewrite:
-    """Autocasts that are plainly off go on, with the type of the change: their own, where they name
-    none, may need a gradient scaler. One that is on has to have that type already."""
+def enable_autocasts(source: SourceTree, change: KnobChange, calls: list[cst.Call]) -> Rewrite:
+    """Enable autocasts that are evidently disabled, with the type of the change: another type may
+    need a gradient scaler. An enabled one must have that type already."""
     on = KeywordSetter(source, Keyword("enabled", True), replace(change, value=True, was=None))
     for call in calls:
         older = source.qualified_names(call.func) <= set(OLDER)
@@ -66,27 +65,27 @@ def turned_on(source: SourceTree, change: KnobChange, calls: list[cst.Call]) -> 
         elif value is True:
             on.leave_call(call, f"has {source.code_of(call)} already")
         elif value is NO_LITERAL:
-            on.set_keyword([call])  # says what decides instead
+            on.set_keyword([call])  # explains what decides instead
         elif reason := explain_unsuitable(source, change.device):
             on.edits.why.append(reason)
         elif torch := torch_name(source):
-            _turn_on(source, on, call, dtype, f"{torch}.{change.value}")
+            _enable_autocast(source, on, call, dtype, f"{torch}.{change.value}")
         else:
             on.leave_call(call, "is in a file without `import torch`")
     return on.edits.rewrite_file(source)
 
 
-def _turn_on(
+def _enable_autocast(
     source: SourceTree,
     on: KeywordSetter,
     call: cst.Call,
     dtype: cst.BaseExpression | None,
     code: str,
 ) -> None:
-    """A constant that decides over more than this, as over a gradient scaler, stays as it is."""
+    """A constant with other uses, such as a gradient scaler, stays as it is."""
     value = argument_value(call, on.keyword)
-    found = find_origin(source, value) if value is not None else None
-    if value is not None and found is not None and found.others:
+    origin = find_origin(source, value) if value is not None else None
+    if value is not None and origin is not None and origin.others:
         on.edits.replace_expression(value, "True")
     else:
         on.set_keyword([call])
@@ -97,9 +96,9 @@ def _turn_on(
 
 
 def explain_unsuitable(source: SourceTree, device: str) -> str:
-    """Why nothing of a file may run under autocast; empty where nothing is seen."""
-    calls = source.calls_of(KEPT_FULL) if device != "cpu" else []
+    """Why a file must not use autocast; empty without a known reason."""
+    calls = source.calls_of(REFUSED) if device != "cpu" else []
     if not calls:
         return ""
-    said = source.code_of(calls[0].func)
-    return f"line {source.line_of(calls[0])} has {said}, which must not run under autocast"
+    name = source.code_of(calls[0].func)
+    return f"line {source.line_of(calls[0])} has {name}, which must not run under autocast"

@@ -1,4 +1,4 @@
-"""One keyword argument of calls: what a call passes for it, and which of several calls is meant."""
+"""One keyword argument of calls: its current value, and which of several calls is meant."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import Any
 import libcst as cst
 
 from whyidle.model.patch import KnobChange
-from whyidle.patches._double_star import double_star_values
+from whyidle.patches._keyword_dicts import double_star_values
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree
 from whyidle.patches._value_origin import find_origin, given_option
 
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """One parameter of a function: its place among positional ones (None: by keyword only), and
-    what it is where the call says nothing."""
+    """One parameter of a function."""
 
     name: str
-    default: Any
-    position: int | None = None
+    default: Any  # value where the call does not pass it
+    position: int | None = None  # among positional parameters; None: by keyword only
 
 
 def argument_value(call: cst.Call, keyword: Keyword) -> cst.BaseExpression | None:
-    """What a call passes for a parameter, by keyword or by place; None where it does not, or where
-    only a ``*`` or ``**`` could."""
+    """The expression that a call passes for a parameter, by keyword or position; None where it does
+    not, or where only ``*`` or ``**`` could."""
     for place, arg in enumerate(call.args):
         if arg.star:
             if arg.star == "*":
@@ -43,8 +42,8 @@ def argument_value(call: cst.Call, keyword: Keyword) -> cst.BaseExpression | Non
 def current_value(
     source: SourceTree, call: cst.Call, keyword: Keyword, options: tuple[str, ...] = ()
 ) -> Any:
-    """What a call's parameter is, as far as the file tells; ``NO_LITERAL`` where it does not, or
-    where one of the command's options tells instead."""
+    """The value of a call's parameter; ``NO_LITERAL`` where the file does not show it, or an option
+    of the command decides it."""
     value = argument_value(call, keyword)
     if value is None:
         known = double_star_values(source, call)
@@ -53,17 +52,17 @@ def current_value(
         if keyword.name not in known.keys:
             return keyword.default
         value = known.keys[keyword.name]
-    found = find_origin(source, value) if value is not None else None
-    if found is None or given_option(options, found.options):
+    origin = find_origin(source, value) if value is not None else None
+    if origin is None or given_option(options, origin.options):
         return NO_LITERAL
-    return found.value
+    return origin.value
 
 
 def matching_calls(
     source: SourceTree, calls: list[cst.Call], keyword: Keyword, change: KnobChange
 ) -> list[cst.Call]:
-    """The calls that have the old value, or may have it: a trial changes the same ones. Where none
-    has, those that lines of the finding lie in or loop over; all where no old value is known."""
+    """The calls that have the old value, or may have it: a trial changes the same ones. If none
+    has, those on lines of the finding or looped over there; all without a known old value."""
     if change.was is None:
         return calls
     old = (change.was, change.value, NO_LITERAL, None)
@@ -72,18 +71,13 @@ def matching_calls(
 
 
 def _loop_lines(source: SourceTree, call: cst.Call) -> set[int]:
-    """Lines of a call, and of the heads of loops over what it is assigned to."""
     lines = set(source.lines_of(call))
     assigned = source.parent_of(call)
     if not isinstance(assigned, cst.Assign) or len(assigned.targets) != 1:
         return lines
     target = source.code_of(assigned.targets[0].target)
     for loop in source.all_nodes(cst.For):
-        passed = [loop.iter, *(_argument_nodes(loop.iter))]
-        if target in [source.code_of(each) for each in passed]:
+        arguments = loop.iter.args if isinstance(loop.iter, cst.Call) else ()
+        if target in map(source.code_of, [loop.iter, *(arg.value for arg in arguments)]):
             lines.add(source.line_of(loop))
     return lines
-
-
-def _argument_nodes(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    return [arg.value for arg in node.args] if isinstance(node, cst.Call) else []

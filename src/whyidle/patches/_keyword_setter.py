@@ -1,4 +1,4 @@
-"""Sets a keyword argument of calls: at the call, or where its value comes from."""
+"""Setting a keyword argument of calls: at the call, or where its value comes from."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import libcst as cst
 from whyidle.model.knobs import as_python
 from whyidle.model.patch import KnobChange, Rewrite
 from whyidle.patches._call_layout import with_keyword
-from whyidle.patches._double_star import DoubleStar, double_star_values
 from whyidle.patches._keyword_argument import Keyword, argument_value, current_value
+from whyidle.patches._keyword_dicts import DoubleStar, double_star_values
 from whyidle.patches._source_tree import NO_LITERAL, Changes, SourceTree, parse_expression
 from whyidle.patches._value_origin import Origin, find_origin, flags_of, given_option
 
@@ -22,7 +22,7 @@ SHARED = f"takes the same option, and {UNCHANGED}"
 
 @dataclass(slots=True)
 class FileEdits:
-    """What is to be changed in one file, and what was left."""
+    """Changes of one file, and what was left with which reason."""
 
     changes: dict[cst.CSTNode, Callable[[Any], Any]] = field(default_factory=dict)
     done: bool = False
@@ -30,7 +30,7 @@ class FileEdits:
     notes: list[str] = field(default_factory=list)
 
     def replace_expression(self, node: cst.CSTNode, code: str) -> None:
-        """Replace an expression; text stays in the quotes that it is in."""
+        """Replace an expression; text keeps its quotes."""
         new = parse_expression(code)
         if isinstance(node, cst.SimpleString) and isinstance(new, cst.SimpleString):
             quoted = node.quote[0]
@@ -46,7 +46,7 @@ class FileEdits:
 
 
 Code = Callable[[cst.Call], "str | None"]
-"""what to write at a call, as an expression; None: leave this call alone"""
+"""what to write at a call, as an expression; None: do not change this call"""
 
 
 @dataclass(slots=True)
@@ -61,29 +61,27 @@ class KeywordSetter:
     unreached: list[cst.Call] = field(default_factory=list)
 
     def tried_calls(self, calls: Sequence[cst.Call]) -> list[cst.Call]:
-        """The calls that made what the trials changed, where that is known; the others are left,
-        and so is what was made by no such call. Of a call that no trial has come to nothing speaks
-        against the setting, as it does of one that has left it."""
+        """The calls whose objects the trials changed, where that is known; all others are left. A
+        call that no trial reached is treated as unknown, not as left."""
         made = self.change.made
         if made is None:
             return list(calls)
-        found, seen = [], set()
+        tried, seen = [], set()
         for call in calls:
             lines = made.keys() & set(self.source.lines_of(call))
             seen |= lines
             if lines and not any(made[line] for line in lines):
-                found.append(call)
+                tried.append(call)
             elif why := next((made[line] for line in lines if made[line]), ""):
                 self._leave_untried(call, why)
             else:
                 self.unreached.append(call)
         for line in sorted(made.keys() - seen):
             if not made[line]:
-                self.edits.why.append(f"line {line} makes one in a way that is not followed")
-        return found
+                self.edits.why.append(f"line {line} makes one in a way that whyidle cannot follow")
+        return tried
 
     def _leave_untried(self, call: cst.Call, why: str) -> None:
-        """Leave what the trials have left, and what its value comes from."""
         if (found := self._value_origin(call)) is not None:
             self.untried.add(found.node)
         self.leave_call(call, f"was left as it is in the trials: {why}")
@@ -93,7 +91,7 @@ class KeywordSetter:
         return find_origin(self.source, value) if value is not None else None
 
     def _note_unreached(self, call: cst.Call) -> None:
-        """What has the new value already is nothing to tell of, nor is it what they changed."""
+        """Note a call that no trial reached, unless it already has the new value."""
         now = current_value(self.source, call, self.keyword, self.change.options)
         if now != self.change.value or type(now) is not type(self.change.value):
             found = self._value_origin(call)
@@ -102,8 +100,8 @@ class KeywordSetter:
             self.edits.notes.append(f"line {self.source.line_of(call)} {what}")
 
     def set_keyword(self, calls: Sequence[cst.Call], code: Code | None = None) -> Rewrite:
-        """Set the keyword at each of the calls. ``code`` is asked for each of them where the
-        setting itself is not what is to be written."""
+        """Set the keyword at each of the calls. ``code`` returns what to write at a call, where
+        that is not the setting itself."""
         for call in calls:
             wanted = code(call) if code is not None else as_python(self.change.value)
             if wanted is not None:
@@ -129,60 +127,54 @@ class KeywordSetter:
             self.edits.done = True
 
     def _set_in_dictionary(self, call: cst.Call, known: DoubleStar, code: str) -> None:
-        value = known.keys[self.keyword.name]
+        value, name = known.keys[self.keyword.name], self.keyword.name
         if value is None:
-            self.leave_call(
-                call, f"takes {self.keyword.name} from a dictionary that depends on the run"
-            )
+            self.leave_call(call, f"takes {name} from a dictionary that depends on the run")
         else:
             self._change_literal(call, value, code)
 
     def change_value(self, place: cst.CSTNode, value: cst.BaseExpression) -> None:
-        """Have an expression be the setting, or what it comes from."""
+        """Change an expression, or the literal that it comes from, to the setting."""
         self._change_literal(place, value, as_python(self.change.value))
 
     def _change_literal(self, call: cst.CSTNode, value: cst.BaseExpression, code: str) -> None:
-        """Change the literal that an argument is or comes from, or else leave it."""
-        source, wanted = self.source, self.change.value
+        source, wanted, name = self.source, self.change.value, self.keyword.name
         found = find_origin(source, value)
         if source.code_of(value) == code or (
             found is not None and found.value == wanted and type(found.value) is type(wanted)
         ):
-            if found is not None and (word := given_option(self.change.options, found.options)):
+            if word := given_option(self.change.options, found.options if found else ()):
                 self._note_option(call, word)
             else:
                 self.edits.done = True
         elif found is None or source.literal_value(parse_expression(code)) is NO_LITERAL:
             flags = "/".join(flags_of(source, value))
             by = f", the command's option {flags}" if flags else ""
-            self.leave_call(call, f"has {self.keyword.name}={source.code_of(value)}{by}")
+            self.leave_call(call, f"has {name}={source.code_of(value)}{by}")
         elif word := given_option(self.change.options, found.options):
             self._note_option(call, word)
         elif found.node in self.untried and found.options:
-            self.leave_call(
-                call, f"has {self.keyword.name}={source.code_of(value)}, as others have"
-            )
+            self.leave_call(call, f"has {name}={source.code_of(value)}, as others have")
         elif self._only_at_call(call, found):
             self.edits.replace_expression(value, code)
         else:
             self.edits.replace_expression(found.node, code)
 
     def _only_here(self, place: cst.CSTNode, uses: Sequence[cst.CSTNode]) -> bool:
-        """Whether a constant means this argument of this function wherever it is used."""
+        """Whether a constant is used for this argument of this function only."""
         own = self.source.qualified_names(place.func) if isinstance(place, cst.Call) else set()
         parents = [self.source.parent_of(use) for use in uses]
         calls = [self.source.parent_of(arg) for arg in parents if arg is not None]
-        return all(
-            isinstance(arg, cst.Arg) and arg.keyword and arg.keyword.value == self.keyword.name
-            for arg in parents
-        ) and all(
-            isinstance(one, cst.Call) and self.source.qualified_names(one.func) == own
-            for one in calls
+        named = [arg.keyword for arg in parents if isinstance(arg, cst.Arg)]
+        same = [keyword for keyword in named if keyword and keyword.value == self.keyword.name]
+        return len(same) == len(parents) and all(
+            isinstance(call, cst.Call) and self.source.qualified_names(call.func) == own
+            for call in calls
         )
 
     def _only_at_call(self, place: cst.CSTNode, found: Origin) -> bool:
-        """Whether what a value comes from decides something else, too. An option is the user's to
-        give, so that one which calls that no trial came to take as well is changed for all."""
+        """Whether the origin of a value decides something else as well. A command's option belongs
+        to the user, so one that unreached calls take too is changed for all."""
         unreached = () if found.options else map(self._value_origin, self.unreached)
         shared = any(each is not None and each.node is found.node for each in unreached)
         used = bool(found.others) and not self._only_here(place, found.others)
@@ -194,5 +186,5 @@ class KeywordSetter:
         )
 
     def leave_call(self, call: cst.CSTNode, what: str) -> None:
-        """Leave a place to people, and say why."""
+        """Leave a place to people, with the reason."""
         self.edits.why.append(f"line {self.source.line_of(call)} {what}")

@@ -1,4 +1,4 @@
-"""Which names of a file hold what a parser has read of the command's options."""
+"""Which names of a file hold the parsed options of the command."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from whyidle.patches._passed_arguments import (
 from whyidle.patches._source_tree import SourceTree
 
 PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")
-"""methods of a parser that give the options"""
+"""methods of a parser that return the options"""
 
 
 def holds_options(source: SourceTree, value: cst.BaseExpression) -> bool:
-    """Whether an expression gives the options: a call that reads them, or a name that holds nothing
-    else in the file."""
+    """Whether an expression returns the options: a call that parses them, or a name that holds
+    nothing else in the file."""
     return source.make_once(_OptionNames).holds_options(value)
 
 
 class _OptionNames:
-    """What the names of a file hold; gone through once, for a file may ask for each many times."""
+    """What the names of a file hold; cached, because a file may ask for each many times."""
 
     def __init__(self, source: SourceTree) -> None:
         self._source = source
@@ -47,8 +47,7 @@ class _OptionNames:
         return self._known[name]
 
     def _reaches_parser(self, value: cst.BaseExpression) -> bool:
-        """Follow a value to all that it may come from. Names that are handed round say nothing of
-        it, so that a parser must read it somewhere, and nothing else may give it."""
+        """Follow a value to all of its origins: a parser must be among them, and nothing else."""
         left: list[cst.BaseExpression | None] = [value]
         seen: set[str] = set()
         read = False
@@ -67,15 +66,13 @@ class _OptionNames:
         return read
 
     def _assigned_values(self, name: str) -> list[cst.BaseExpression | None]:
-        """What is assigned to a name, or else what functions are given by it, None where that is
-        not plain to see; not the name itself, which is passed on. What a loop passes by it always
-        counts."""
+        """Values assigned to a name, or else passed for it to functions, None where not evident;
+        not the name itself, which is passed on. Values passed by a loop always count."""
         held, passed = self._held.get(name, []), self._passed.by_name(name)
         looped = list(filter(self._is_loop_variable, passed))
         return [*(held or (each for each in passed if name_of(each) != name)), *looped]
 
     def _reads_options(self, call: cst.Call) -> bool:
-        """Whether it reads the options itself, or calls a function of the file that does."""
         if isinstance(call.func, cst.Attribute):
             words = call.args[0].value if call.args else None
             fixed = isinstance(words, cst.List) and bool(words.elements)
@@ -83,14 +80,14 @@ class _OptionNames:
         return last_part(call.func) in self._reading
 
     def _is_another(self, value: cst.BaseExpression | None) -> bool:
-        """Whether something else may have that name where it stands."""
+        """Whether another object may have that name at this place."""
         if isinstance(value, cst.Attribute):
             return not self._set_here(value)
         return self._is_loop_variable(value)
 
     def _set_here(self, value: cst.Attribute) -> bool:
-        """Whether an attribute of ``self`` is set in the class that asks for it, or in one that the
-        file calls its base: another class may have another one of that name."""
+        """Whether an attribute of ``self`` is set in the surrounding class, or in one of its bases
+        in the file: another class may have a different one of that name."""
         around = self._source.enclosing_node(value, cst.ClassDef)
         if not isinstance(around, cst.ClassDef):
             return False
@@ -103,7 +100,6 @@ class _OptionNames:
         )
 
     def _is_loop_variable(self, value: cst.BaseExpression | None) -> bool:
-        """Whether a name may be the variable of a loop, where it stands."""
         bindings = self._source.assignments_of(value) if isinstance(value, cst.Name) else []
         nodes = [node for each in bindings if (node := getattr(each, "node", None)) is not None]
         return any(self._is_target(node) for node in nodes)
@@ -115,7 +111,7 @@ class _OptionNames:
         return isinstance(above, cst.For | cst.CompFor) and above.target is node
 
     def _given_back(self, call: cst.Call) -> cst.BaseExpression | None:
-        """What a function of the file is called with, where it gives just that back."""
+        """The argument of a call of a function of the file that returns just that argument."""
         source = self._source
         bound = source.assignments_of(call.func) if isinstance(call.func, cst.Name) else []
         function = getattr(bound[0], "node", None) if len(bound) == 1 else None
@@ -135,8 +131,8 @@ class _OptionNames:
         return passed_value(call, names[0].value, params.index(names[0].value))
 
     def _is_only_read(self, name: str, function: cst.FunctionDef) -> bool:
-        """Whether a function has to do with single attributes of a parameter only, before it gives
-        it back: what is handed all of it may put anything in the place of an option."""
+        """Whether a function uses only single attributes of a parameter before it returns it: a
+        function that gets the whole object may replace options."""
         for each in self._source.nodes_inside(cst.Name, function.body):
             above = self._source.parent_of(each)
             other = isinstance(above, cst.Attribute) and above.attr is each
@@ -148,7 +144,8 @@ class _OptionNames:
 
 
 def _values_by_name(source: SourceTree) -> dict[str, list[cst.BaseExpression | None]]:
-    """What is assigned to each name; of several at once the first, as of options and the rest."""
+    """Values assigned to each name; with several targets those of the first, as of options and the
+    rest."""
     held: dict[str, list[cst.BaseExpression | None]] = {}
     for each in source.all_nodes(cst.Assign):
         for target in (target.target for target in each.targets):

@@ -1,4 +1,4 @@
-"""What functions of a file are given for their parameters, wherever it calls them."""
+"""Arguments that a file passes to its functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import libcst as cst
 from whyidle.patches._source_tree import SourceTree
 
 SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
-"""calls a function that it is given with a number and ``args``"""
+"""calls a given function with a number and ``args``"""
 
 
 class PassedArguments:
-    """Calls of a file by what they call, and its functions by the names of their parameters."""
+    """Calls of a file by the called name, and its functions by the names of their parameters."""
 
     def __init__(self, source: SourceTree) -> None:
         self._source = source
@@ -26,8 +26,7 @@ class PassedArguments:
                 self._functions.setdefault(param.name.value, []).append((function, place))
 
     def by_name(self, name: str) -> list[cst.BaseExpression | None]:
-        """What functions that have a parameter of this name are given for it; None where that is
-        not plain to see."""
+        """Values passed to functions for a parameter of this name; None where not evident."""
         found: list[cst.BaseExpression | None] = []
         for function, place in self._functions.get(name, []):
             owner = self._source.enclosing_node(function, cst.ClassDef, cst.FunctionDef)
@@ -44,7 +43,7 @@ class PassedArguments:
 
 
 def positional_parameters(function: cst.FunctionDef) -> list[cst.Param]:
-    """Those that may be given by place."""
+    """Parameters that can be passed by position."""
     return [*function.params.posonly_params, *function.params.params]
 
 
@@ -58,7 +57,7 @@ def _by_last(
 
 
 def passed_value(call: cst.Call, name: str, place: int) -> cst.BaseExpression | None:
-    """What a call passes for a parameter of this name and place, if that is plain to see."""
+    """The value that a call passes for a parameter of this name and position, if evident."""
     return None if any(arg.star for arg in call.args) else _direct_value(call, name, place)
 
 
@@ -69,7 +68,6 @@ def _direct_value(call: cst.Call, name: str, place: int) -> cst.BaseExpression |
 
 
 def _spawned_value(call: cst.Call, place: int) -> cst.BaseExpression | None:
-    """What ``spawn`` calls a function with; its own number comes first."""
     args = passed_value(call, "args", 1)
     elements = args.elements if isinstance(args, cst.Tuple) else ()
     if not all(isinstance(each, cst.Element) for each in elements):
@@ -87,7 +85,7 @@ def name_of(value: cst.CSTNode | None) -> str | None:
 
 
 def last_part(value: cst.CSTNode | None) -> str:
-    """The last part of a name with dots; empty for everything else."""
+    """The last part of a dotted name; empty for everything else."""
     if isinstance(value, cst.Attribute):
         return value.attr.value
     return value.value if isinstance(value, cst.Name) else ""

@@ -1,4 +1,5 @@
-"""The precision that a framework trains in, where the call that makes it says no other."""
+"""The training precision of a framework, where the call that creates it does not set another
+one."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ def set_mixed_precision(
     full: tuple[object, ...],
     wanted: str,
 ) -> Rewrite:
-    """``wanted``, the framework's word for bfloat16 under autocast, where it trains in ``full``
+    """Set ``wanted``, the framework's word for bfloat16 autocast, where it trains in ``full``
     precision."""
     if change.value != "bfloat16":
         return Rewrite(source.text)
     setter = KeywordSetter(source, keyword, replace(change, value=wanted, was=None))
-    free = []
+    calls = []
     for call in source.calls_of(makers):
         if current_value(source, call, keyword) in (*full, wanted):
-            free.append(call)
+            calls.append(call)
         else:
-            setter.leave_call(call, "sets a precision of its own")
-    return setter.set_keyword(free)
+            setter.leave_call(call, "sets another precision")
+    return setter.set_keyword(calls)

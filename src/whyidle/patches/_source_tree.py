@@ -1,6 +1,6 @@
-"""A user's file as a concrete syntax tree: what is called, where, and what its names mean.
+"""A user's file as a concrete syntax tree: its calls, their places, and what its names mean.
 
-What is not changed comes out as it went in, character by character.
+Everything that is not changed is written exactly as it was read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from libcst import metadata
 Node = TypeVar("Node", bound=cst.CSTNode)
 Table = TypeVar("Table")
 Changes = Mapping[cst.CSTNode, Callable[[Any], Any]]
-"""node of the tree -> what replaces it, from the node with the changes within it"""
+"""node of the tree -> function from the node, with the changes within it, to its replacement"""
 
 
 def parse_expression(code: str) -> cst.BaseExpression:
-    """The tree of an expression that is to be written.
+    """The tree of an expression.
 
     Raises:
-        SyntaxError: it is none.
+        SyntaxError: the code is no expression.
     """
     try:
         return cst.parse_expression(code)
@@ -32,7 +32,7 @@ def parse_expression(code: str) -> cst.BaseExpression:
 
 
 class _Missing:
-    """Stands for the value of what is no literal."""
+    """The value of a node that is no literal."""
 
 
 NO_LITERAL: Final = _Missing()
@@ -42,7 +42,7 @@ class SourceTree:
     """A parsed file.
 
     Raises:
-        SyntaxError: the text is no Python that can be parsed.
+        SyntaxError: the text cannot be parsed.
     """
 
     def __init__(self, text: str) -> None:
@@ -62,18 +62,19 @@ class SourceTree:
     def all_nodes(self, kind: type[Node]) -> Iterator[Node]:
         """All nodes of a kind, in the order of the text."""
         if kind not in self._kinds:
-            found = [node for node in self._positions if isinstance(node, kind)]
-            self._kinds[kind] = sorted(found, key=self._start_position)
+            nodes = [node for node in self._positions if isinstance(node, kind)]
+            self._kinds[kind] = sorted(nodes, key=self._start_position)
         yield from self._kinds[kind]
 
     def nodes_inside(self, kind: type[Node], outer: cst.CSTNode) -> list[Node]:
         """All nodes of a kind within another, in the order of the text."""
         start, end = self._start_position(outer), self._end_position(outer)
-        found = [node for node in self.all_nodes(kind) if node is not outer]
         return [
             node
-            for node in found
-            if start <= self._start_position(node) and self._end_position(node) <= end
+            for node in self.all_nodes(kind)
+            if node is not outer
+            and start <= self._start_position(node)
+            and self._end_position(node) <= end
         ]
 
     def _end_position(self, node: cst.CSTNode) -> tuple[int, int]:
@@ -85,27 +86,27 @@ class SourceTree:
         return start.line, start.column
 
     def qualified_names(self, node: cst.CSTNode) -> set[str]:
-        """What a name or attribute stands for, in full, as far as imports tell; more than one
-        where that depends on the run."""
+        """Full names of what a name or attribute refers to by imports; several where the run
+        decides."""
         found = self._names.get(node, set())
         names = found() if callable(found) else found
         imported = metadata.QualifiedNameSource.IMPORT
         return {each.name if each.source is imported else "" for each in names}
 
     def set_by(self, target: cst.BaseExpression) -> set[str]:
-        """What an assignment's target stands for, in full; all of its parts where it has some."""
+        """Full names of an assignment's target, or of all of its parts."""
         if isinstance(target, cst.Tuple | cst.List):
             return {name for each in target.elements for name in self.set_by(each.value)}
         return self.qualified_names(target)
 
     def calls_of(self, names: Iterable[str]) -> list[cst.Call]:
-        """Calls of what is certainly one of these names, in full."""
+        """Calls of functions that certainly have one of these full names."""
         wanted = set(names)
         calls = ((call, self.qualified_names(call.func)) for call in self.all_nodes(cst.Call))
         return [call for call, found in calls if found and found <= wanted]
 
     def line_of(self, node: cst.CSTNode) -> int:
-        """The line on which a node begins, from 1."""
+        """The line on which a node starts, from 1."""
         return self._start_position(node)[0]
 
     def lines_of(self, node: cst.CSTNode) -> range:
@@ -118,7 +119,7 @@ class SourceTree:
         return self.module.code_for_node(node)
 
     def literal_value(self, node: cst.CSTNode | None) -> Any:
-        """A literal's value; ``NO_LITERAL`` where it is none."""
+        """A literal's value; ``NO_LITERAL`` for other nodes."""
         if node is None:
             return NO_LITERAL
         try:
@@ -127,7 +128,7 @@ class SourceTree:
             return NO_LITERAL
 
     def parent_of(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """What a node is part of."""
+        """The parent node."""
         return self._parents.get(node)
 
     def enclosing_node(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> cst.CSTNode | None:
@@ -151,26 +152,23 @@ class SourceTree:
         return list(scope[name.value]) if scope is not None else []
 
     def make_once(self, make: Callable[[SourceTree], Table]) -> Table:
-        """What a function makes of the file, made once: each of many calls may ask for it."""
+        """The result of a function of the file, cached."""
         if make not in self._tables:
             self._tables[make] = make(self)
-        found: Table = self._tables[make]
-        return found
+        table: Table = self._tables[make]
+        return table
 
     def replace_nodes(self, changes: Changes) -> str:
         """The text with nodes replaced."""
-        if not changes:
-            return self.text
-        new = self.module.visit(_Replace(changes))
-        return new.code
+        return self.module.visit(_Replace(changes)).code if changes else self.text
 
 
 @lru_cache(maxsize=32)
 def source_of(text: str) -> SourceTree:
-    """The parsed text; parsing takes longer than all that forms ask of it.
+    """The parsed text, cached because parsing is slow.
 
     Raises:
-        SyntaxError: the text is no Python that can be parsed.
+        SyntaxError: the text cannot be parsed.
     """
     return SourceTree(text)
 

@@ -1,4 +1,4 @@
-"""Statements more: behind the imports, and before or after another statement."""
+"""Inserting statements: after the imports, and before or after another statement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = (cst.SimpleStatementLine, cst.Try, cst.If)
 
 
 def torch_name(source: SourceTree) -> str | None:
-    """What the file calls ``torch`` at its top; None where it does not import it by itself."""
+    """The name of ``torch`` at the top of the file; None where it is not imported itself."""
     for statement in source.module.body:
         if _is_main(source, statement):
             continue
@@ -29,8 +29,8 @@ def torch_name(source: SourceTree) -> str | None:
 
 
 def after_imports(source: SourceTree, code: str) -> tuple[cst.CSTNode, Callable[[Any], Any]] | None:
-    """A change that puts a line behind the file's first imports, ``{torch}`` filled in. None where
-    they do not import PyTorch: then it is not this file that decides when it is loaded."""
+    """A change that inserts a line after the file's first imports, with ``{torch}`` filled in. None
+    where they do not import PyTorch: then another file decides when it is loaded."""
     head = _import_head(source)
     names = {name for each in head for name in _imported_modules(source, each)}
     if "torch" not in names or not isinstance(head[-1], cst.SimpleStatementLine | cst.Try | cst.If):
@@ -42,19 +42,19 @@ def after_imports(source: SourceTree, code: str) -> tuple[cst.CSTNode, Callable[
 
 
 def at_the_top(source: SourceTree, *lines: str) -> tuple[cst.CSTNode, Callable[[Any], Any]] | None:
-    """A change that puts lines before all that a file does, its imports included; None where it
-    does nothing."""
+    """A change that inserts lines before all statements of a file, including imports; None for a
+    file without statements."""
     for number, statement in enumerate(source.module.body):
-        told = isinstance(statement, cst.SimpleStatementLine) and (
+        header = isinstance(statement, cst.SimpleStatementLine) and (
             "__future__" in _imported_modules(source, statement)
-            or (number == 0 and _is_text(statement))
+            or (number == 0 and _is_docstring(statement))
         )
-        if not told:
+        if not header:
             return statement, insert_before(source, *lines)
     return None
 
 
-def _is_text(statement: cst.SimpleStatementLine) -> bool:
+def _is_docstring(statement: cst.SimpleStatementLine) -> bool:
     first = statement.body[0]
     return isinstance(first, cst.Expr) and isinstance(
         first.value, cst.SimpleString | cst.ConcatenatedString
@@ -62,7 +62,7 @@ def _is_text(statement: cst.SimpleStatementLine) -> bool:
 
 
 def _import_head(source: SourceTree) -> list[cst.CSTNode]:
-    """The statements up to the last of the imports that stand before anything is defined."""
+    """The statements up to the last import before any definition."""
     head: list[cst.CSTNode] = []
     for statement in source.module.body:
         if not isinstance(statement, _HEAD) or _is_main(source, statement):
@@ -84,21 +84,19 @@ def _is_main(source: SourceTree, statement: cst.CSTNode) -> bool:
 def _imports_in(statement: cst.CSTNode) -> list[cst.Import | cst.ImportFrom]:
     if isinstance(statement, cst.SimpleStatementLine):
         return [each for each in statement.body if isinstance(each, cst.Import | cst.ImportFrom)]
-    if isinstance(statement, cst.If) and _for_types(statement):
+    if isinstance(statement, cst.If) and _is_type_checking(statement):
         return []
     if isinstance(statement, cst.Try | cst.If) and isinstance(statement.body, cst.IndentedBlock):
         return [each for inner in statement.body.body for each in _imports_in(inner)]
     return []
 
 
-def _for_types(statement: cst.If) -> bool:
-    """Whether only a checker of types gets to see what is imported there."""
+def _is_type_checking(statement: cst.If) -> bool:
     test = statement.test.attr if isinstance(statement.test, cst.Attribute) else statement.test
     return isinstance(test, cst.Name) and test.value == "TYPE_CHECKING"
 
 
 def _imported_modules(source: SourceTree, statement: cst.CSTNode) -> set[str]:
-    """The top packages that a statement imports."""
     names: set[str] = set()
     for each in _imports_in(statement):
         if isinstance(each, cst.Import):
@@ -121,7 +119,7 @@ def parse_statements(source: SourceTree, *lines: str) -> list[cst.BaseStatement]
 
 
 def insert_before(source: SourceTree, *lines: str) -> Callable[[Any], Any]:
-    """A change that puts lines before a statement, and leaves what stands above it above them."""
+    """A change that inserts lines before a statement, below the blank lines above it."""
 
     def change(statement: Any) -> Any:
         first, *rest = parse_statements(source, *lines)
@@ -135,17 +133,17 @@ def insert_before(source: SourceTree, *lines: str) -> Callable[[Any], Any]:
 
 
 def insert_after(source: SourceTree, *lines: str) -> Callable[[Any], Any]:
-    """A change that puts lines behind a statement."""
+    """A change that inserts lines after a statement."""
     return lambda statement: cst.FlattenSentinel([statement, *parse_statements(source, *lines)])
 
 
 def put_under(source: SourceTree, head: str) -> Callable[[Any], Any]:
-    """A change that puts a statement under a head like ``with x:``, not the comments above."""
+    """A change that wraps a statement in a block such as ``with x:``; comments stay above."""
     return lambda statement: _with_head(source, head, [statement])
 
 
 def all_within(source: SourceTree, head: str, first: int, last: int) -> Callable[[Any], Any]:
-    """The same of a block's statements from the first to the last of these numbers."""
+    """The same for a range of a block's statements."""
 
     def change(block: Any) -> Any:
         body = list(block.body)

@@ -1,4 +1,4 @@
-"""What makes the arguments of Hugging Face's trainers."""
+"""Calls that create the arguments of Hugging Face's trainers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import libcst as cst
 from whyidle.patches._source_tree import SourceTree
 
 TRL = tuple(f"trl.{each}Config" for each in ("SFT", "DPO", "GRPO", "KTO", "ORPO", "CPO", "Reward"))
-"""arguments of TRL's trainers, which are those of transformers and some more"""
+"""arguments of TRL's trainers, which extend those of transformers"""
 ARGUMENTS = TRL + tuple(
     f"{module}.{prefix}TrainingArguments"
     for prefix, modules in {
@@ -24,10 +24,10 @@ PARSERS = (
 
 
 def argument_parsers(source: SourceTree) -> list[cst.Call]:
-    """What makes the arguments of the trainer from the command's options."""
-    known, found = set(ARGUMENTS), []
+    """Parsers that create the trainer's arguments from the command's options."""
+    known, parsers = set(ARGUMENTS), []
     for call in source.calls_of(PARSERS):
         parts = (*source.nodes_inside(cst.Name, call), *source.nodes_inside(cst.Attribute, call))
         if any(source.qualified_names(part) & known for part in parts):
-            found.append(call)
-    return found
+            parsers.append(call)
+    return parsers

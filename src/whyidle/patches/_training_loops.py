@@ -1,4 +1,4 @@
-"""What a training program plainly shows: its training loops, its model, its evaluation."""
+"""Training loops, models and evaluation that a program shows plainly."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from whyidle.patches._source_tree import SourceTree
 FOR_TRAINING = re.compile(r"(train|fit)(_|$)")
 """names of functions that train"""
 GRADIENTS = "torch.autograd.grad"
-"""needs what a backward pass needs, whatever becomes of it"""
+"""computes gradients, so it needs a recorded graph"""
 
 
 def called_method(call: cst.Call) -> str:
-    """The name of the method that a call calls; empty for calls of plain names."""
+    """The name of the called method; empty for calls of plain names."""
     return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
 
 
 def has_step(source: SourceTree, node: cst.CSTNode) -> bool:
-    """Whether a backward pass or an optimizer's step is called within a node."""
+    """Whether a node calls a backward pass or an optimizer's step."""
     called = {called_method(call) for call in source.nodes_inside(cst.Call, node)}
     return bool(called & {"backward", "step", "manual_backward"})
 
 
 def contains_training(source: SourceTree, node: cst.CSTNode) -> bool:
-    """Whether something is trained within a node, there or in what is called from there: functions
-    of the file, and those of others that are given an optimizer or are named for it."""
+    """Whether a node trains something, itself or in functions that it calls: functions of the file,
+    and others that get an optimizer or are named for training."""
     own = {function.name.value: function for function in source.all_nodes(cst.FunctionDef)}
     waiting, seen = [node], set[cst.CSTNode]()
     while waiting:
-        if (one := waiting.pop()) in seen:
+        if (inner := waiting.pop()) in seen:
             continue
-        seen.add(one)
-        calls = source.nodes_inside(cst.Call, one)
-        if has_step(source, one) or any(_is_for_training(source, call) for call in calls):
+        seen.add(inner)
+        calls = source.nodes_inside(cst.Call, inner)
+        if has_step(source, inner) or any(_is_for_training(source, call) for call in calls):
             return True
-        # those of a model are PyTorch's, as its train()
+        # methods of a model, such as train(), are PyTorch's
         called = {source.code_of(call.func).removeprefix("self.") for call in calls}
         waiting += [own[name] for name in called & own.keys()]
     return False
@@ -66,15 +66,15 @@ def training_loops(source: SourceTree) -> list[cst.For]:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What an optimizer trains: the name, and the statement that makes the optimizer."""
+    """The name of a model that an optimizer trains, and the statement that makes the optimizer."""
 
     name: str
     statement: cst.CSTNode
 
 
 def trained_models(source: SourceTree) -> list[Model]:
-    """Every ``NAME.parameters()`` that is given to an optimizer of PyTorch. Where a part of what
-    the file calls is trained, the whole of it is the model, as it is at run time."""
+    """Every ``NAME.parameters()`` passed to an optimizer of PyTorch. Where a part of a called
+    object is trained, the whole object is the model, as at run time."""
     found = dict[Model, None]()
     called = {source.code_of(call.func) for call in source.all_nodes(cst.Call)}
     for call in source.all_nodes(cst.Call):
@@ -92,7 +92,6 @@ def trained_models(source: SourceTree) -> list[Model]:
 
 
 def _outermost_object(name: str, called: set[str]) -> str:
-    """The outermost object of a dotted name that is called."""
     parts = name.split(".")
     owners = (".".join(parts[:number]) for number in range(1, len(parts)))
     return next((owner for owner in owners if owner in called), name)
@@ -104,8 +103,8 @@ def _is_optimizer(source: SourceTree, call: cst.CSTNode) -> bool:
 
 
 def single_model(source: SourceTree) -> Model | None:
-    """The file's one model, where an optimizer is made for one only, and in one place, or in one of
-    several branches."""
+    """The file's only model, if its optimizer is made in one place, or in one of several
+    branches."""
     found = trained_models(source)
     if len({each.name for each in found}) != 1:
         return None
@@ -117,7 +116,7 @@ def single_model(source: SourceTree) -> Model | None:
 
 
 def _branching_statement(source: SourceTree, found: list[Model]) -> cst.CSTNode | None:
-    """The statement whose branches all these are in, if it does not choose the model as well."""
+    """The statement with all these branches, unless it also chooses the model."""
     inside = [_branches_around(source, each.statement) for each in found]
     shared = [each for each in inside[0] if all(each in others for others in inside)]
     if not shared:
@@ -126,7 +125,6 @@ def _branching_statement(source: SourceTree, found: list[Model]) -> cst.CSTNode 
 
 
 def _branches_around(source: SourceTree, node: cst.CSTNode) -> list[cst.CSTNode]:
-    """The statements with branches around a node, within its function, the innermost first."""
     found = []
     above = source.enclosing_node(node, cst.If, cst.Match, cst.FunctionDef)
     while isinstance(above, cst.If | cst.Match):

@@ -1,8 +1,7 @@
-"""Where the value of an argument comes from: a literal in the call, a constant, a command's option.
+"""The origin of an argument's value: a literal in the call, a constant, or a command's option.
 
-Only what is plain to see: a name that is bound once in the file, to a literal; an option of
-``argparse`` that is declared once, with a literal as default, and read from a name that holds what
-a parser has read. Everything else has no origin here.
+Only evident origins: a name that is bound once in the file, to a literal; an option of ``argparse``
+that is declared once, with a literal default, and read from a name that holds parsed options.
 """
 
 from __future__ import annotations
@@ -20,22 +19,21 @@ from whyidle.patches._source_tree import NO_LITERAL, SourceTree
 CHANGED = re.compile(
     r"\bset_defaults\(|\bsetattr\(|(?:\bvars\([\w.]+\)|\.__dict__)\s*(?:\.update\(|\[.*\]\s*=[^=])"
 )
-"""ways of setting options that are no assignment: their defaults may decide nothing"""
+"""ways of setting options without assignments: defaults may then have no effect"""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The literal that decides a value. ``options`` are the words of the command line that decide
-    it instead where they are given; ``others`` are uses of it elsewhere in the file."""
+    """The literal that decides a value."""
 
     node: cst.BaseExpression
     value: Any
-    options: tuple[str, ...] = ()
-    others: tuple[cst.CSTNode, ...] = ()
+    options: tuple[str, ...] = ()  # of the command line that override it
+    others: tuple[cst.CSTNode, ...] = ()  # uses elsewhere in the file
 
 
 def find_origin(source: SourceTree, value: cst.BaseExpression) -> Origin | None:
-    """The literal that an expression's value comes from, if that is plain to see."""
+    """The literal that an expression's value comes from, if evident."""
     literal = source.literal_value(value)
     if literal is not NO_LITERAL:
         return Origin(value, literal)
@@ -71,7 +69,6 @@ def _constant_origin(source: SourceTree, name: cst.Name) -> Origin | None:
 
 
 def _option_origin(source: SourceTree, value: cst.Attribute) -> Origin | None:
-    """The default of the one ``add_argument`` whose result this attribute is."""
     declared = _option_declaration(source, value)
     args = declared.args if declared is not None else ()
     default = next((a for a in args if a.keyword and a.keyword.value == "default"), None)
@@ -98,7 +95,6 @@ def _option_declaration(source: SourceTree, value: cst.Attribute) -> cst.Call | 
 
 
 def _option_uses(source: SourceTree) -> dict[str, list[cst.Attribute]]:
-    """The uses of each option that is declared."""
     uses: dict[str, list[cst.Attribute]] = {
         name: [] for name in source.make_once(_option_declarations)
     }
@@ -109,28 +105,24 @@ def _option_uses(source: SourceTree) -> dict[str, list[cst.Attribute]]:
 
 
 def _is_one(source: SourceTree, value: cst.Attribute) -> bool:
-    """Whether it may be an option, under whatever the options are passed on as."""
+    """Whether it may be an option, also where the options were passed on."""
     of = value.value
-    return holds_options(source, of) or (
-        isinstance(of, cst.Attribute) and holds_options(source, cst.Name(of.attr.value))
-    )
+    passed_on = isinstance(of, cst.Attribute) and holds_options(source, cst.Name(of.attr.value))
+    return holds_options(source, of) or passed_on
 
 
 def flags_of(source: SourceTree, value: cst.BaseExpression) -> list[str]:
-    """The flags of the command's option that an expression is, as far as the file tells."""
+    """The flags of the command's option that an expression reads, if evident."""
     declared = _option_declaration(source, value) if isinstance(value, cst.Attribute) else None
     return _option_flags(source, declared) if declared is not None else []
 
 
 def _option_flags(source: SourceTree, call: cst.Call) -> list[str]:
-    texts = [
-        source.literal_value(arg.value) for arg in call.args if arg.keyword is None and not arg.star
-    ]
-    return [text for text in texts if isinstance(text, str)]
+    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
+    return [text for text in map(source.literal_value, plain) if isinstance(text, str)]
 
 
 def _option_declarations(source: SourceTree) -> dict[str, list[cst.Call]]:
-    """The ``add_argument`` calls that make each attribute."""
     found: dict[str, list[cst.Call]] = {}
     for call in source.all_nodes(cst.Call):
         if (name := _declared_attribute(source, call)) is not None:
@@ -139,7 +131,7 @@ def _option_declarations(source: SourceTree) -> dict[str, list[cst.Call]]:
 
 
 def _declared_attribute(source: SourceTree, call: cst.Call) -> str | None:
-    """The attribute that an ``add_argument`` call makes; None for other calls."""
+    """The attribute that an ``add_argument`` call declares; None for other calls."""
     function = call.func
     if not isinstance(function, cst.Attribute) or function.attr.value != "add_argument":
         return None
@@ -153,24 +145,19 @@ def _declared_attribute(source: SourceTree, call: cst.Call) -> str | None:
 
 
 def _assigned_attributes(source: SourceTree) -> set[str]:
-    """The attributes that the file itself sets somewhere."""
-    targets = [each.target for each in source.all_nodes(cst.AssignTarget)]
-    targets += [each.target for each in source.all_nodes(cst.AugAssign)]
-    targets += [each.target for each in source.all_nodes(cst.AnnAssign)]
-    return {each.attr.value for each in targets if isinstance(each, cst.Attribute)}
+    kinds: tuple[type[Any], ...] = (cst.AssignTarget, cst.AugAssign, cst.AnnAssign)
+    targets = [each.target for kind in kinds for each in source.all_nodes(kind)]
+    return {target.attr.value for target in targets if isinstance(target, cst.Attribute)}
 
 
 def given_option(options: tuple[str, ...], flags: tuple[str, ...]) -> str:
-    """The word of a command line that sets an option with these flags; empty where none does.
-    ``argparse`` takes any unambiguous beginning of a long flag."""
+    """The word of a command line that sets an option with these flags, or an empty text.
+    ``argparse`` accepts unambiguous prefixes of long flags."""
     for word in options:
         name = word.partition("=")[0]
         for flag in flags:
             short = not flag.startswith("--") and word.startswith(flag)
-            if (
-                name == flag
-                or short
-                or (len(name) > 2 and name[:2] == "--" and flag.startswith(name))
-            ):
+            prefix = len(name) > 2 and name[:2] == "--" and flag.startswith(name)
+            if name == flag or short or prefix:
                 return word
     return ""

@@ -1,4 +1,4 @@
-"""``Accelerator(...)`` of Hugging Face's Accelerate, and how it loads."""
+"""``Accelerator(...)`` of Hugging Face's Accelerate, and its loaders."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ NON_BLOCKING = Keyword("non_blocking", False)
 
 @source_form("autocast.dtype", "copy.non_blocking")
 def accelerate(text: str, change: KnobChange) -> Rewrite:
-    """Where a program makes them itself. What it says stands above what ``accelerate launch`` was
-    told."""
+    """Calls in the program itself, which override the configuration of ``accelerate launch``."""
     if "accelerate" not in text:
         return Rewrite(text)
     source = source_of(text)

@@ -1,4 +1,4 @@
-"""Gradients that are exchanged once per step: ``no_sync()`` around the other micro-batches."""
+"""Exchanging gradients once per step: ``no_sync()`` around the other micro-batches."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from whyidle.patches._training_loops import called_method
 
 OWN = ("no_sync", "require_backward_grad_sync")
 USES = {"step", "unscale_", "clip_grad_norm_", "clip_grad_value_"}
-"""methods that want whole gradients"""
+"""methods that need complete gradients"""
 
 
 @source_form("ddp.no_sync")
 def accumulation(text: str, _: KnobChange) -> Rewrite:
-    """From the wrapped model's call to the backward pass of a loop that steps under a condition:
-    where that holds gradients are exchanged, elsewhere they are not. The condition must be one that
-    can be asked before, and model and loop must be plain to belong together."""
+    """Wraps the statements from the wrapped model's call to the backward pass, in a loop that steps
+    under a condition: gradients are exchanged only where it holds. The condition must be known
+    before the forward pass, and model and loop must evidently belong together."""
     if "DistributedDataParallel" not in text or "backward" not in text:
         return Rewrite(text)
     source, edits = source_of(text), FileEdits()
@@ -36,7 +36,7 @@ def accumulation(text: str, _: KnobChange) -> Rewrite:
     if own:
         edits.done = any(isinstance(source.enclosing_node(n, cst.IfExp), cst.IfExp) for n in own)
         if not edits.done:
-            edits.why.append(f"line {source.line_of(own[0])} says so of its own")
+            edits.why.append(f"line {source.line_of(own[0])} already controls it")
     elif len(backward) > 1:
         edits.why.append(f"line {source.line_of(backward[0])} is one of several backward passes")
     else:
@@ -53,7 +53,7 @@ def _wrap_microbatches(
     if not isinstance(block, cst.IndentedBlock) or not isinstance(
         source.parent_of(block), cst.For | cst.While
     ):
-        edits.why.append(f"{place} is no plain statement of a loop over micro-batches")
+        edits.why.append(f"{place} is no statement of a loop over micro-batches")
         return
     body = list(block.body)
     last = next(number for number, each in enumerate(body) if each is line)
@@ -61,45 +61,29 @@ def _wrap_microbatches(
               for model in models if model.is_called(source, each)]  # fmt: skip
     end = next((i for i in range(last + 1, len(body)) if _needs_gradients(source, body[i])), None)
     if not called:
-        edits.why.append(f"{place}: where the wrapped model is called is not plain to see")
+        edits.why.append(f"{place}: the call of the wrapped model is not evident")
         return
     first, model = called[0]
     condition = body[end] if end is not None else None
     if model.condition:
         edits.why.append(f"line {model.line} wraps the model only where `{model.condition}`")
     elif end is None or not isinstance(condition, cst.If) or condition.orelse is not None:
-        edits.why.append(f"{place}: the step is under no condition of its own")
+        edits.why.append(f"{place}: the step has no condition")
     elif also := _other_step_line(source, condition):
-        edits.why.append(f"line {also} steps as well, maybe with what was not exchanged")
-    elif not _can_be_asked(source, condition.test, body[first:end]) or any(
+        edits.why.append(f"line {also} steps as well, maybe with gradients that were not exchanged")
+    elif not _is_stable(source, condition.test, body[first:end]) or any(
         _needs_gradients(source, each) for each in body[:end]
     ):
-        asked = source.code_of(condition.test)
-        edits.why.append(f"{place}: whether `{asked}` is not certain before the forward pass")
+        text = source.code_of(condition.test)
+        edits.why.append(f"{place}: whether `{text}` is not certain before the forward pass")
     else:
-        _write_block(
-            source,
-            edits,
-            block,
-            (first, last),
-            f"{_condition_text(source, condition)} else {model.name}",
-        )
-
-
-def _write_block(
-    source: SourceTree,
-    edits: FileEdits,
-    block: cst.IndentedBlock,
-    span: tuple[int, int],
-    which: str,
-) -> None:
-    head = f"with {_nullcontext_name(source, edits)}() if {which}.no_sync():"
-    edits.changes[block] = all_within(source, head, *span)
-    edits.done = True
+        which = f"{_condition_text(source, condition)} else {model.name}"
+        head = f"with {_nullcontext_name(source, edits)}() if {which}.no_sync():"
+        edits.changes[block] = all_within(source, head, first, last)
+        edits.done = True
 
 
 def _nullcontext_name(source: SourceTree, edits: FileEdits) -> str:
-    """What the file calls ``contextlib.nullcontext``, imported where it is not."""
     for statement in source.module.body:
         for each in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
             if isinstance(each, cst.Import):
@@ -107,11 +91,8 @@ def _nullcontext_name(source: SourceTree, edits: FileEdits) -> str:
                     return "contextlib.nullcontext"
             elif isinstance(each, cst.ImportFrom) and isinstance(each.names, tuple | list):
                 named = [a for a in each.names if source.code_of(a.name) == "nullcontext"]
-                if (
-                    named
-                    and each.module is not None
-                    and source.code_of(each.module) == "contextlib"
-                ):
+                module = source.code_of(each.module) if each.module is not None else ""
+                if named and module == "contextlib":
                     alias = named[0].asname
                     return source.code_of(alias.name) if alias is not None else "nullcontext"
     top = at_the_top(source, "import contextlib")
@@ -121,17 +102,15 @@ def _nullcontext_name(source: SourceTree, edits: FileEdits) -> str:
 
 
 def _needs_gradients(source: SourceTree, statement: cst.CSTNode) -> bool:
-    """Whether a statement needs whole gradients, or throws them away."""
     called = {called_method(call) for call in source.nodes_inside(cst.Call, statement)}
     return bool(called & {*USES, "zero_grad"})
 
 
 def _other_step_line(source: SourceTree, condition: cst.If) -> int:
     """The line on which the same optimizer steps outside of the condition, as for the rest of an
-    epoch; 0 where none does."""
-    inside = {
-        call for call in source.nodes_inside(cst.Call, condition) if called_method(call) == "step"
-    }
+    epoch; 0 without one."""
+    calls = source.nodes_inside(cst.Call, condition)
+    inside = {call for call in calls if called_method(call) == "step"}
     steppers = {source.code_of(call.func) for call in inside}
     others = (call for call in source.all_nodes(cst.Call) if call not in inside)
     return next((source.line_of(c) for c in others if source.code_of(c.func) in steppers), 0)
@@ -143,10 +122,10 @@ def _condition_text(source: SourceTree, condition: cst.If) -> str:
     return code if plain else f"({code})"
 
 
-def _can_be_asked(source: SourceTree, test: cst.BaseExpression, until: list[Any]) -> bool:
-    """Whether a condition calls nothing that could do something, and nothing that it names is set
-    between here and there, or by what is called there; nor is what it asks for a length or a part
-    so much as touched there."""
+def _is_stable(source: SourceTree, test: cst.BaseExpression, until: list[Any]) -> bool:
+    """Whether a condition has the same value before some statements: it calls nothing but ``len``,
+    its names are set neither there nor by functions called there, and objects whose length or
+    parts it reads are not used there."""
     calls = [test] if isinstance(test, cst.Call) else []
     calls += source.nodes_inside(cst.Call, test)
     if any(source.code_of(call.func) != "len" for call in calls):
@@ -162,7 +141,6 @@ def _can_be_asked(source: SourceTree, test: cst.BaseExpression, until: list[Any]
 
 
 def _names_set(source: SourceTree, statement: cst.CSTNode) -> set[str]:
-    """Names that a statement sets, in whatever form, and the objects that they are parts of."""
-    found = bound_names(source, statement)
-    parts = {name for text in found for name in re.findall(r"[^\W\d]\w*", text)}
-    return found | parts
+    """Names that a statement sets, and the objects that they are parts of."""
+    names = bound_names(source, statement)
+    return names | {name for text in names for name in re.findall(r"[^\W\d]\w*", text)}

@@ -1,4 +1,4 @@
-"""The cores of loader workers: lines at the top of the script, before anything can take some."""
+"""The cores of loader workers: lines at the top of the script."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ LINES = (
 
 @source_form("loader.full_affinity")
 def affinity(text: str, change: KnobChange) -> Rewrite:
-    """What is imported decides which cores the process has, so only the script's first lines know
-    those that it was given: from there on each fork gets them back. Workers that are not forked
-    stay bound."""
+    """Imports may bind the process, so only the script's first lines know the cores of the command:
+    from there on each fork gets them back. Workers that are not forked stay bound."""
     if LINES[4] in text:
         return Rewrite(text, done=True)
     if not change.insert or not change.value:

@@ -7,37 +7,39 @@ from collections.abc import Sequence
 import libcst as cst
 
 from whyidle.model.patch import KnobChange, Rewrite, source_form
-from whyidle.patches._existing_autocasts import explain_unsuitable, find_autocasts, turned_on
+from whyidle.patches._existing_autocasts import enable_autocasts, explain_unsuitable, find_autocasts
 from whyidle.patches._keyword_setter import FileEdits
 from whyidle.patches._source_tree import SourceTree, source_of
 from whyidle.patches._statement_edits import all_within, torch_name
 from whyidle.patches._training_loops import called_method, trained_models
 
 DTYPE = "bfloat16"
-"""the one that needs no gradient scaler around the rest of the step"""
+"""the type that needs no gradient scaler"""
 WIDER = {"float", "double", "int", "long", "bool", "argmax", "argmin", "to", "type", "astype"}
-"""methods whose result is of another type"""
+"""methods whose result has another type"""
 MARKS = ("torch.profiler.record_function", "torch.cuda.nvtx.range")
-"""contexts that change nothing; another one may be an autocast, which is off"""
+"""contexts without effect on the numbers; another one may be a disabled autocast"""
 
 
 @source_form("autocast.dtype", "autocast.grad_scaler")
 def autocast(text: str, change: KnobChange) -> Rewrite:
-    """The statements from the model's call to the loss, where they stand in one block with the one
-    backward pass of the file. An autocast that is there for training and off is turned on."""
+    """Wraps the statements from the model's call to the loss, where they are in one block with the
+    file's only backward pass. Enables an autocast for training that is disabled."""
     if change.knob == "autocast.grad_scaler":
         return Rewrite(text, done=not change.value)
     if change.value != DTYPE or "backward" not in text:
         return Rewrite(text)
     source = source_of(text)
-    there = find_autocasts(source)
-    return turned_on(source, change, there) if there else _wrap_forward(source, change)
+    existing = find_autocasts(source)
+    if existing:
+        return enable_autocasts(source, change, existing)
+    return _wrap_forward(source, change)
 
 
 def _wrap_forward(source: SourceTree, change: KnobChange) -> Rewrite:
     edits = FileEdits()
     backward = [call for call in source.all_nodes(cst.Call) if called_method(call) == "backward"]
-    if not backward or any(_of_a_framework(call) for call in backward):
+    if not backward or any(_has_argument(call) for call in backward):
         return edits.rewrite_file(source)
     place = f"line {source.line_of(backward[0])}"
     torch = torch_name(source)
@@ -47,7 +49,7 @@ def _wrap_forward(source: SourceTree, change: KnobChange) -> Rewrite:
     elif torch is None:
         edits.why.append(f"{place} is in a file without `import torch`")
     elif span is None:
-        edits.why.append(f"{place}: where the forward pass begins is not plain to see")
+        edits.why.append(f"{place}: where the forward pass begins is not evident")
     elif reason := explain_unsuitable(source, change.device) or _explain_array_use(source, span):
         edits.why.append(reason)
     if edits.why or span is None:
@@ -59,8 +61,8 @@ def _wrap_forward(source: SourceTree, change: KnobChange) -> Rewrite:
     return edits.rewrite_file(source)
 
 
-def _of_a_framework(call: cst.Call) -> bool:
-    """``accelerator.backward(loss)``: what it is told of precision holds for the forward pass."""
+def _has_argument(call: cst.Call) -> bool:
+    """As in ``accelerator.backward(loss)``, whose own precision holds for the forward pass."""
     return any(arg.keyword is None and not arg.star for arg in call.args)
 
 
@@ -68,8 +70,8 @@ Span = tuple["cst.IndentedBlock | cst.Module", int, int]
 
 
 def _forward_span(source: SourceTree, backward: cst.Call) -> Span | None:
-    """The block with the backward pass, and its first and last statement from the model's call to
-    the loss; None where they are not plain statements of one block."""
+    """The block with the backward pass, and the numbers of its statements with the model's call and
+    the loss; None where they are no statements of one block."""
     assert isinstance(backward.func, cst.Attribute)
     loss = backward.func.value
     line = source.enclosing_node(backward, cst.SimpleStatementLine)
@@ -78,7 +80,9 @@ def _forward_span(source: SourceTree, backward: cst.Call) -> Span | None:
         return None
     statements: list[cst.CSTNode | None] = list(block.body)
     above = [each for each in statements[: statements.index(line)] if each is not None]
-    last = next((i for i in reversed(range(len(above))) if _sets_name(above[i], loss.value)), None)
+    last = next(
+        (i for i in reversed(range(len(above))) if loss.value in _names_set(above[i])), None
+    )
     names = {each.name for each in trained_models(source)}
     runs = [i for i, statement in enumerate(above) if _calls_model(source, statement, names)]
     if last is None or not runs or runs[0] > last:
@@ -87,27 +91,26 @@ def _forward_span(source: SourceTree, backward: cst.Call) -> Span | None:
 
 
 def _explain_array_use(source: SourceTree, span: Span) -> str:
-    """Why what the model returns must stay as it is: NumPy has no such numbers."""
+    """Why the model's results must keep their type: NumPy has no such type."""
     block, first, last = span
     names = {each.name for each in trained_models(source)}
-    made = [each for each in block.body[first:last] if _calls_model(source, each, names)]
-    found = {name for each in made for name in _names_set(each)}
+    results = {
+        name
+        for statement in block.body[first:last]
+        if _calls_model(source, statement, names)
+        for name in _names_set(statement)
+    }
     for call in source.nodes_inside(cst.Call, block):
         if called_method(call) != "numpy" or source.nodes_inside(cst.Comparison, call):
             continue
         called = {called_method(each) for each in source.nodes_inside(cst.Call, call)}
         used = {name.value for name in source.nodes_inside(cst.Name, call)}
-        if found & used and not called & WIDER:
+        if results & used and not called & WIDER:
             return f"line {source.line_of(call)} makes an array of NumPy, which has no {DTYPE}"
     return ""
 
 
-def _sets_name(statement: cst.CSTNode, name: str) -> bool:
-    return name in _names_set(statement)
-
-
 def _names_set(statement: cst.CSTNode) -> set[str]:
-    """The names that a statement sets."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return set()
     targets = [
@@ -118,19 +121,14 @@ def _names_set(statement: cst.CSTNode) -> set[str]:
 
 
 def _calls_model(source: SourceTree, statement: cst.CSTNode, names: set[str]) -> bool:
-    """Whether a statement calls the model, or hands it to a function of the file's own."""
-    return any(
-        source.code_of(call.func) in names
-        or (
-            called_method(call) == ""
-            and any(source.code_of(arg.value) in names for arg in call.args)
-        )
-        for call in source.nodes_inside(cst.Call, statement)
-    )
+    for call in source.nodes_inside(cst.Call, statement):
+        passed = not called_method(call) and names & {source.code_of(a.value) for a in call.args}
+        if passed or source.code_of(call.func) in names:
+            return True
+    return False
 
 
 def _has_excluded(source: SourceTree, statements: Sequence[cst.CSTNode]) -> bool:
-    """Whether something between must not run under autocast."""
     called = {called_method(c) for each in statements for c in source.nodes_inside(cst.Call, each)}
     yields = any(source.nodes_inside(cst.Yield, each) for each in statements)
     marks = source.calls_of(MARKS)

@@ -1,4 +1,4 @@
-"""Larger batches where a loader shuffles, as loaders that train do."""
+"""Larger batches for loaders that shuffle, as training loaders do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import libcst as cst
 from whyidle.model.patch import KnobChange, Rewrite, source_form
 from whyidle.patches._keyword_argument import Keyword, argument_value, current_value
 from whyidle.patches._keyword_setter import FileEdits
-from whyidle.patches._loaders import BATCH_SIZE, DATA_LOADER
-from whyidle.patches._multiplication import format_factor, multiply_argument
+from whyidle.patches._loader_arguments import BATCH_SIZE, DATA_LOADER
+from whyidle.patches._multiplied_values import format_factor, multiply_argument
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree, source_of
 
 SHUFFLE = Keyword("shuffle", None, position=2)
@@ -17,8 +17,8 @@ SAMPLERS = (Keyword("sampler", None, position=3), Keyword("batch_sampler", None,
 
 @source_form("loader.batch_size_times")
 def batch_size(text: str, change: KnobChange) -> Rewrite:
-    """The loaders that are plain to see to shuffle, so many times their own batch size; of an order
-    that a sampler or the run decides, a person has to say whether it trains."""
+    """Multiplies the batch size of loaders that evidently shuffle; where a sampler or the run
+    decides the order, a person must say whether the loader is for training."""
     if "DataLoader" not in text or not isinstance(change.value, int | float):
         return Rewrite(text)
     source, edits = source_of(text), FileEdits()
@@ -27,7 +27,7 @@ def batch_size(text: str, change: KnobChange) -> Rewrite:
         shuffles = _shuffles_batches(source, call, change)
         if shuffles is None:
             edits.why.append(
-                f"line {source.line_of(call)} makes a DataLoader that may shuffle or not"
+                f"line {source.line_of(call)} makes a DataLoader that may or may not shuffle"
             )
         elif shuffles:
             multiply_argument(source, edits, call, BATCH_SIZE, factor, whole="." in factor)
@@ -35,7 +35,6 @@ def batch_size(text: str, change: KnobChange) -> Rewrite:
 
 
 def _shuffles_batches(source: SourceTree, call: cst.Call, change: KnobChange) -> bool | None:
-    """None where that is not plain to see."""
     for sampler in SAMPLERS:
         value = argument_value(call, sampler)
         if value is not None and source.literal_value(value) is not None:

@@ -1,4 +1,4 @@
-"""Copies of batches to the device that nobody waits for: ``non_blocking=True``."""
+"""Non-blocking copies of batches to the device: ``non_blocking=True``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NO_DEVICE = ("float", "int", "double", "half", "bfloat", "long", "bool", "uint",
 
 @source_form("copy.non_blocking")
 def copies(text: str, change: KnobChange) -> Rewrite:
-    """``.to(DEVICE)`` and ``.cuda()`` on the finding's lines; without them those on what a training
-    loop takes from its loader, where that is unpacked or looked up. What the parts of a batch that
-    is handed on whole are, and whether its ``to`` knows the argument, is not plain to see."""
+    """``.to(DEVICE)`` and ``.cuda()`` on the finding's lines; without them those on the parts of a
+    batch in a training loop, where the loop unpacks or indexes it. Whether a whole batch object
+    supports the argument is not evident."""
     moved = ".to(" in text or ".cuda(" in text
     if not moved or ("backward" not in text and not change.lines):
         return Rewrite(text)
@@ -31,20 +31,20 @@ def copies(text: str, change: KnobChange) -> Rewrite:
     plain = []
     for loop in training_loops(source):
         parts, whole = _batch_names(source, loop)
-        for call in moves:
+        inside = source.nodes_inside(cst.Call, loop.body)
+        for call in filter(inside.__contains__, moves):
             receiver = _receiver_code(source, call)
-            if call in source.nodes_inside(cst.Call, loop.body) and receiver in parts:
+            if receiver in parts:
                 plain.append(call)
-            elif call in source.nodes_inside(cst.Call, loop.body) and receiver in whole:
-                setter.leave_call(call, f"moves {receiver}, which may be anything")
+            elif receiver in whole:
+                setter.leave_call(call, f"moves {receiver}, whose type is unknown")
     return setter.set_keyword(plain)
 
 
 def _moves_to_device(source: SourceTree, call: cst.Call) -> bool:
-    """Whether a call moves something to the device, as far as it says."""
     by_place = [source.literal_value(arg.value) for arg in call.args[1:] if arg.keyword is None]
     if any(isinstance(value, bool) for value in by_place):
-        return False  # it says so already
+        return False  # it already passes the argument
     if called_method(call) == "cuda":
         return not source.qualified_names(call.func) - {""}
     if called_method(call) != "to" or not call.args or call.args[0].star:
@@ -66,8 +66,8 @@ def _receiver_code(source: SourceTree, call: cst.Call) -> str:
 
 
 def _batch_names(source: SourceTree, loop: cst.For) -> tuple[set[str], set[str]]:
-    """Names that are parts of a batch, and names that are whole batches. ``enumerate`` gives a
-    number and a batch; the values of a batch's ``items()`` are parts."""
+    """Names of parts of a batch, and of whole batches. ``enumerate`` yields a number and a batch;
+    the values of a batch's ``items()`` are parts."""
     target: cst.BaseExpression = loop.target
     if isinstance(loop.iter, cst.Call) and source.code_of(loop.iter.func) == "enumerate":
         target = target.elements[1].value if isinstance(target, cst.Tuple) else target

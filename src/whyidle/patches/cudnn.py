@@ -1,4 +1,4 @@
-"""Whether cuDNN searches for the fastest convolutions: an assignment."""
+"""cuDNN's search for the fastest convolutions: an assignment."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OTHERS = ("torch.backends.cudnn.set_flags", "torch.backends.cudnn.flags")
 
 @source_form("torch.cudnn_benchmark")
 def cudnn(text: str, change: KnobChange) -> Rewrite:
-    """The assignments that are there; where there is none, a line behind the script's imports for
-    a search that is to begin."""
+    """Changes existing assignments; without one, inserts a line after the script's imports to turn
+    the search on."""
     if not change.insert and "cudnn" not in text:
         return Rewrite(text)
     source = source_of(text)
@@ -31,7 +31,7 @@ def cudnn(text: str, change: KnobChange) -> Rewrite:
         if targets != [{NAME}]:
             setter.leave_call(each, "also sets something else")
         elif _for_same_results(source, each):
-            setter.leave_call(each, "sets it where the same results are asked for each time")
+            setter.leave_call(each, "sets it together with deterministic algorithms")
         else:
             setter.change_value(each, each.value)
     for call in source.calls_of(OTHERS):
@@ -46,7 +46,7 @@ def cudnn(text: str, change: KnobChange) -> Rewrite:
 
 
 def _for_same_results(source: SourceTree, assign: cst.Assign) -> bool:
-    """Whether it is one branch of several, and that one asks for deterministic algorithms."""
+    """Whether its branch also requests deterministic algorithms."""
     block = source.enclosing_node(assign, cst.IndentedBlock)
     if block is None or not isinstance(source.parent_of(block), cst.If | cst.Else):
         return False

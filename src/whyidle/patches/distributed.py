@@ -16,7 +16,6 @@ KEYWORDS = {
     "ddp.bucket_cap_mb": Keyword("bucket_cap_mb", None),
     "ddp.find_unused_parameters": Keyword("find_unused_parameters", False),
     "ddp.gradient_as_bucket_view": Keyword("gradient_as_bucket_view", False),
-    "ddp.static_graph": Keyword("static_graph", False),
 }
 
 
@@ -25,7 +24,8 @@ HOOKS = "torch.distributed.algorithms.ddp_comm_hooks"
 
 @source_form(*KEYWORDS, "ddp.comm_hook")
 def distributed(text: str, change: KnobChange) -> Rewrite:
-    """Where the model is wrapped; a hook on the line below, where that gives the model a name."""
+    """Changes the call that wraps the model; a hook goes on the line below, if the model gets a
+    name there."""
     if "DistributedDataParallel" not in text:
         return Rewrite(text)
     source = source_of(text)

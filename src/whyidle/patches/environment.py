@@ -1,4 +1,4 @@
-"""Variables of the environment that the program itself sets."""
+"""Environment variables that the program itself sets."""
 
 from __future__ import annotations
 
@@ -15,40 +15,36 @@ DEFAULT = Keyword("default", None, position=1)
 
 @source_form(f"{ENVIRONMENT}*")
 def environment(text: str, change: KnobChange) -> Rewrite:
-    """``os.environ["NAME"] = "1"`` and ``os.environ.setdefault("NAME", "1")``: what the command
-    exports has no say over the first. A program that sets nothing is left as it is."""
+    """``os.environ["NAME"] = "1"``, which overrides what the command exports, and
+    ``os.environ.setdefault("NAME", "1")``. A program that sets nothing is not changed."""
     name = change.knob.removeprefix(ENVIRONMENT)
     if name not in text:
         return Rewrite(text)
     source = source_of(text)
     setter = KeywordSetter(source, DEFAULT, change)
     for statement in source.all_nodes(cst.Assign):
-        if any(_is_variable(source, each.target, name) for each in statement.targets):
-            own = source.literal_value(statement.value)
-            if name in LISTS and isinstance(own, str) and own:
-                setter.edits.replace_expression(
-                    statement.value, as_python(_behind(own, str(change.value)))
-                )
-                continue
+        sets = any(_is_variable(source, each.target, name) for each in statement.targets)
+        if sets and not _append_setting(source, setter, statement.value, name):
             setter.change_value(statement, statement.value)
-    defaults = [
-        call for call in source.calls_of(["os.environ.setdefault"])
-        if call.args and source.literal_value(call.args[0].value) == name
-    ]  # fmt: skip
     plain = []
-    for call in defaults:
+    for call in source.calls_of(["os.environ.setdefault"]):
         value = argument_value(call, DEFAULT)
-        own = source.literal_value(value)
-        if value is not None and name in LISTS and isinstance(own, str) and own:
-            setter.edits.replace_expression(value, as_python(_behind(own, str(change.value))))
-        else:
+        named = call.args and source.literal_value(call.args[0].value) == name
+        if named and (value is None or not _append_setting(source, setter, value, name)):
             plain.append(call)
     return setter.set_keyword(plain)
 
 
-def _behind(own: str, value: str) -> str:
-    """What a variable of several settings holds with one more, which may stand in it already."""
-    return own if value in own.split(",") else f"{own},{value}"
+def _append_setting(
+    source: SourceTree, setter: KeywordSetter, value: cst.BaseExpression, name: str
+) -> bool:
+    """Append the setting to the text of a variable that holds several."""
+    own, new = source.literal_value(value), str(setter.change.value)
+    if name not in LISTS or not isinstance(own, str) or not own:
+        return False
+    text = own if new in own.split(",") else f"{own},{new}"
+    setter.edits.replace_expression(value, as_python(text))
+    return True
 
 
 def _is_variable(source: SourceTree, target: cst.BaseExpression, name: str) -> bool:

@@ -17,20 +17,21 @@ from whyidle.patches._training_loops import called_method, contains_training, tr
 NAMES = re.compile(r"(^|_)(eval(uat(e|ion))?|val(id(ate|ation)?)?|test|infer(ence)?|predict)(_|$)")
 WITHOUT = {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"}
 ATTENTION = re.compile(r"\bnn\.Transformer\b|\bTransformer(En|De)coder|\bMultiheadAttention\b")
-"""PyTorch's own, which goes a faster way without gradients; a trial keeps it from that"""
+"""PyTorch's attention layers, which take a faster path without gradients; a trial disables that
+path"""
 FASTER = (
-    "evaluates with PyTorch's attention, which goes a faster way under no_grad: that rounds "
-    "otherwise, and gives zeros where a mask says padding; the same numbers come after "
-    "`torch.backends.mha.set_fastpath_enabled(False)`"
+    "evaluates with PyTorch's attention, which takes a faster path under no_grad: that path rounds "
+    "differently, and returns zeros at padded positions; "
+    "`torch.backends.mha.set_fastpath_enabled(False)` keeps the numbers"
 )
 
 
 @source_form("evaluation.gradients")
 def evaluation(text: str, change: KnobChange) -> Rewrite:
-    """The function or the loop that the finding's lines lie in, where it trains nothing; without
-    lines the one function that calls ``eval()`` and loops. Never ``inference_mode``: what a model
-    keeps from an evaluation, as a table that has grown, could not be trained on any more. A file
-    that names PyTorch's attention is left: without gradients it gives other numbers."""
+    """The function or loop at the finding's lines, if it trains nothing; without lines the only
+    function that calls ``eval()`` and loops. Never ``inference_mode``: state that a model keeps
+    from an evaluation could not be trained any more. A file with PyTorch's attention layers is
+    left, because their numbers change without gradients."""
     if change.value is not False or ("eval(" not in text and not change.lines):
         return Rewrite(text)
     source, edits = source_of(text), FileEdits()
@@ -71,8 +72,8 @@ def _is_evaluation(source: SourceTree, function: cst.FunctionDef) -> bool:
 
 
 def _evaluation_at(source: SourceTree, line: int) -> Found | None:
-    """The outermost function or loop around a line that trains nothing and evaluates: a function
-    that calls ``eval()`` or is named for it, or a loop in a function that trains."""
+    """The outermost function or loop around a line that evaluates and trains nothing: a function
+    that calls ``eval()`` or is named for evaluation, or a loop in a function that trains."""
     functions = [f for f in source.all_nodes(cst.FunctionDef) if line in source.lines_of(f)]
     for function in functions:
         if not contains_training(source, function) and (
@@ -86,8 +87,8 @@ def _evaluation_at(source: SourceTree, line: int) -> Found | None:
 
 
 def _named_for_evaluation(source: SourceTree, function: cst.FunctionDef) -> bool:
-    """Whether a function is named for evaluation, and no training loop calls it: what is called
-    there may be the loss."""
+    """Whether a function is named for evaluation and no training loop calls it, as it would call
+    the loss."""
     name = function.name.value
     called = {
         source.code_of(call.func).rpartition(".")[2]
@@ -98,7 +99,6 @@ def _named_for_evaluation(source: SourceTree, function: cst.FunctionDef) -> bool
 
 
 def _guarded_already(source: SourceTree, found: Found) -> bool:
-    """Whether ``no_grad`` or the like is in or around what was found."""
     nodes = [
         each.item for each in source.all_nodes(cst.WithItem) if _is_covered(source, each, found)
     ]
@@ -121,8 +121,8 @@ def _wrap_no_grad(source: SourceTree, found: Found, code: str) -> Callable[[Any]
         return put_under(source, f"with {code}:")
     decorator = cst.Decorator(parse_expression(code))
 
-    def decorated(function: Any) -> Any:
+    def add_decorator(function: Any) -> Any:
         first = decorator.with_changes(leading_lines=[])
         return function.with_changes(decorators=[*function.decorators, first])
 
-    return decorated
+    return add_decorator

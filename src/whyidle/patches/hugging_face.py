@@ -1,4 +1,4 @@
-"""``TrainingArguments(...)`` of Hugging Face, and how its models attend."""
+"""``TrainingArguments(...)`` of Hugging Face, and the attention of its models."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import libcst as cst
 
 from whyidle.model.knobs import Setting
 from whyidle.model.patch import KnobChange, Rewrite, source_form
-from whyidle.patches._double_star import double_star_values
 from whyidle.patches._keyword_argument import Keyword, argument_value, current_value, matching_calls
+from whyidle.patches._keyword_dicts import double_star_values
 from whyidle.patches._keyword_setter import FileEdits, KeywordSetter
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree, source_of
 from whyidle.patches._trainer_arguments import ARGUMENTS, TRL, argument_parsers
@@ -37,16 +37,16 @@ KEYWORDS: dict[str, tuple[Keyword, Same]] = {
     "optimizer.fused": (Keyword("optim", PLAIN), lambda value: f"{PLAIN}_fused" if value else None),
     "ddp.bucket_cap_mb": (Keyword("ddp_bucket_cap_mb", None), _same_value),
 }
-"""knob -> the argument, and what it is for a setting; None: it cannot say that"""
+"""knob -> the argument, and its value for a setting; None: it cannot express that"""
 NEED_WORKERS = ("loader.persistent_workers", "loader.prefetch_factor")
 EXCLUDES = {"bf16": "fp16"}
 CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
-"""the newer name and the older: transformers 5 reads the older only where the newer is not given"""
+"""the newer name and the older: transformers 5 reads the older only without the newer"""
 
 
 @source_form(*KEYWORDS, "model.attention", "model.checkpointing")
 def hugging_face(text: str, change: KnobChange) -> Rewrite:
-    """The arguments of the trainer, where a program makes them itself."""
+    """The arguments of the trainer, where a program creates them itself."""
     if change.knob == "model.checkpointing":
         known = not change.value and any(word in text for word in (*CHECKPOINTING, "trl", "Hf"))
         return _set_checkpointing(source_of(text), change) if known else Rewrite(text)
@@ -55,19 +55,17 @@ def hugging_face(text: str, change: KnobChange) -> Rewrite:
     source = source_of(text)
     if change.knob == "model.attention":
         return _set_attention(source, change)
-    keyword, said = KEYWORDS[change.knob]
-    value = said(change.value)
+    keyword, convert = KEYWORDS[change.knob]
+    value = convert(change.value)
     if value is None:
         return Rewrite(text)
     same = type(value) is type(change.value)
-    told = replace(change, value=value, was=change.was if same else None)
-    setter = KeywordSetter(source, keyword, told)
+    change = replace(change, value=value, was=change.was if same else None)
+    setter = KeywordSetter(source, keyword, change)
     for call in argument_parsers(source):
-        setter.leave_call(
-            call, f"reads it from the command: write `--{keyword.name} {value}` there"
-        )
+        setter.leave_call(call, f"reads it from the command: add `--{keyword.name} {value}` there")
     free = []
-    for call in matching_calls(source, source.calls_of(ARGUMENTS), keyword, told):
+    for call in matching_calls(source, source.calls_of(ARGUMENTS), keyword, change):
         other = EXCLUDES.get(keyword.name, "")
         if change.knob in NEED_WORKERS and current_value(source, call, WORKERS) in (0, NO_LITERAL):
             setter.leave_call(call, "may make its loaders without workers")
@@ -81,15 +79,13 @@ def hugging_face(text: str, change: KnobChange) -> Rewrite:
 
 
 def _set_checkpointing(source: SourceTree, change: KnobChange) -> Rewrite:
-    """Whatever turns it on: the argument by the name that a call passes, else the model's own
-    method. A call that says nothing of it has turned nothing on."""
+    """Change the argument by the name that a call passes, or the model's method. A call without the
+    argument has not turned it on."""
     edits = FileEdits()
     for name in CHECKPOINTING:
-        calls = [
-            call for call in source.calls_of(ARGUMENTS) if _passes_argument(source, call, name)
-        ]
         setter = KeywordSetter(source, Keyword(name, None), change, edits)
-        setter.set_keyword(calls)
+        passing = [c for c in source.calls_of(ARGUMENTS) if _passes_argument(source, c, name)]
+        setter.set_keyword(passing)
         for call in source.all_nodes(cst.Call):
             if called_method(call) == f"{name}_enable":
                 edits.replace_expression(
@@ -101,20 +97,17 @@ def _set_checkpointing(source: SourceTree, change: KnobChange) -> Rewrite:
                 setter.leave_call(call, f"reads it from the command: change `{word}` there")
     for call in source.calls_of(TRL):
         if not any(_passes_argument(source, call, name) for name in CHECKPOINTING):
-            setter.leave_call(call, "may turn it on without being told to")
+            setter.leave_call(call, "may turn it on by default")
     return edits.rewrite_file(source)
 
 
 def _passes_argument(source: SourceTree, call: cst.Call, name: str) -> bool:
-    """Whether a call passes an argument, or may."""
     known = double_star_values(source, call)
-    return (
-        known is None or name in known.keys or argument_value(call, Keyword(name, None)) is not None
-    )
+    passed = argument_value(call, Keyword(name, None)) is not None
+    return passed or known is None or name in known.keys
 
 
 def _set_attention(source: SourceTree, change: KnobChange) -> Rewrite:
-    """Models and configurations that are told the written-out form by name."""
     keyword = Keyword("attn_implementation", None)
     setter = KeywordSetter(source, keyword, change)
     for assigned in source.all_nodes(cst.Assign):
@@ -122,10 +115,6 @@ def _set_attention(source: SourceTree, change: KnobChange) -> Rewrite:
         last = names[0].attr.value if isinstance(names[0], cst.Attribute) else ""
         if last == f"_{keyword.name}":
             setter.change_value(assigned, assigned.value)
-    return setter.set_keyword(
-        [
-            call
-            for call in source.all_nodes(cst.Call)
-            if current_value(source, call, keyword) in ("eager", change.value)
-        ]
-    )
+    values = ("eager", change.value)
+    calls = source.all_nodes(cst.Call)
+    return setter.set_keyword([c for c in calls if current_value(source, c, keyword) in values])

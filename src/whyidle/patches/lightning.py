@@ -28,12 +28,12 @@ KEYWORDS = {
     "torch.deterministic": Keyword("deterministic", None),
 }
 FULL = (None, 32, "32", "32-true")
-"""what the precision may be for autocast to take its place"""
+"""precisions that autocast may replace"""
 
 
 @source_form(*KEYWORDS)
 def lightning(text: str, change: KnobChange) -> Rewrite:
-    """The trainer's own switches, and the precision of Fabric."""
+    """The trainer's own switches, and Fabric's precision."""
     if "lightning" not in text:
         return Rewrite(text)
     source = source_of(text)

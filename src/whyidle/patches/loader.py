@@ -8,7 +8,7 @@ from whyidle.model.knobs import Setting, as_python
 from whyidle.model.patch import KnobChange, Rewrite, source_form
 from whyidle.patches._keyword_argument import Keyword, argument_value, current_value, matching_calls
 from whyidle.patches._keyword_setter import KeywordSetter
-from whyidle.patches._loaders import DATA_LOADER
+from whyidle.patches._loader_arguments import DATA_LOADER
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree, source_of
 
 WORKERS = Keyword("num_workers", 0, position=5)
@@ -22,12 +22,12 @@ NEED_WORKERS = {
     "loader.persistent_workers": "{0} > 0",
     "loader.prefetch_factor": "{1} if {0} else None",
 }
-"""what is refused without workers -> what to write where their number depends on the run"""
+"""keywords that are invalid without workers -> what to write where the run decides their number"""
 
 
 @source_form(*KEYWORDS)
 def loader(text: str, change: KnobChange) -> Rewrite:
-    """The loaders that the finding's lines mean, else all that have the old value."""
+    """The loaders at the finding's lines, else all with the old value."""
     if "DataLoader" not in text:
         return Rewrite(text)
     source = source_of(text)
@@ -46,17 +46,14 @@ def loader(text: str, change: KnobChange) -> Rewrite:
 
 
 def _has_workers(source: SourceTree, call: cst.Call, change: KnobChange) -> bool:
-    """Whether a loader has workers, or may have them: as many as the same fix sets, if it does."""
+    """Whether a loader has or may have workers; if the same fix sets their number, that many."""
     workers = current_value(source, call, WORKERS, change.options)
     given = change.beside.get("loader.workers")
     if given is not None and workers is not NO_LITERAL:
         return bool(workers == given)
-    return workers != 0 or _may_vary(source, call)
-
-
-def _may_vary(source: SourceTree, call: cst.Call) -> bool:
     value = argument_value(call, WORKERS)
-    return value is not None and source.literal_value(value) is NO_LITERAL
+    varies = value is not None and source.literal_value(value) is NO_LITERAL
+    return workers != 0 or varies
 
 
 def _guard_value(source: SourceTree, call: cst.Call, code: str, value: Setting) -> str:

@@ -1,4 +1,4 @@
-"""What is done to a model before its optimizer is made: compiled, laid out channels-last."""
+"""Changes of a model before its optimizer is created: compiled, channels-last."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SETTINGS = {
 
 @source_form("model.compile", "model.memory_format", *SETTINGS)
 def model(text: str, change: KnobChange) -> Rewrite:
-    """Lines before the one optimizer. ``model.compile()`` compiles in place, so that the names in
-    checkpoints stay as they are. How an already compiled model is compiled is set at that call."""
+    """Lines before the file's only optimizer. ``model.compile()`` compiles in place, so that names
+    in checkpoints stay the same. The options of a compiled model are set at its call."""
     if not any(word in text for word in ("parameters(", "compile", "memory_format")):
         return Rewrite(text)
     source = source_of(text)
@@ -34,16 +34,15 @@ def model(text: str, change: KnobChange) -> Rewrite:
     if change.knob == "model.compile":
         edits.done = _already_compiled(source, edits)
     else:
-        _laid_out(source, change, edits)
+        _find_layout(source, change, edits)
     if edits.done or edits.why:
         return edits.rewrite_file(source)
     if found is not None and (lines := _code_lines(source, found.name, change)):
         edits.changes[found.statement] = insert_before(source, *lines)
         edits.done = True
     elif found is not None:
-        edits.why.append(
-            f"line {source.line_of(found.statement)} is in a file without `import torch`"
-        )
+        line = source.line_of(found.statement)
+        edits.why.append(f"line {line} is in a file without `import torch`")
     elif others := trained_models(source):
         names = ", ".join(dict.fromkeys(each.name for each in others))
         edits.why.append(f"line {source.line_of(others[0].statement)} trains {names}")
@@ -58,17 +57,17 @@ def _code_lines(source: SourceTree, name: str, change: KnobChange) -> list[str]:
 
 
 def _fallback_lines(source: SourceTree, torch: str | None) -> list[str]:
-    """What cannot be compiled ran uncompiled in the trial, as what comes only later would have."""
+    """Code that cannot be compiled runs uncompiled, as in the trial."""
     if "suppress_errors" in source.text:
         return []
     dynamo = f"{torch}._dynamo" if torch else "_dynamo"
-    line = f"{dynamo}.config.suppress_errors = True  # what cannot be compiled runs as it is"
+    line = f"{dynamo}.config.suppress_errors = True  # code that cannot be compiled runs as it is"
     return [line] if torch else ["from torch import _dynamo", line]
 
 
 def _already_compiled(source: SourceTree, edits: FileEdits) -> bool:
-    """Whether a line compiles the model. One that does so only where something holds did not, or
-    there had been nothing to gain; what compiles a function compiles no model."""
+    """Whether a line compiles the model. A conditional one did not, or there would be no gain;
+    compiled functions do not count."""
     own = {function.name.value for function in source.all_nodes(cst.FunctionDef)}
     calls = [
         call
@@ -79,7 +78,7 @@ def _already_compiled(source: SourceTree, edits: FileEdits) -> bool:
     names = {each.name for each in trained_models(source)}
     others = [call for call in calls if names and not _concerns_model(source, call, names)]
     for call in others:
-        edits.why.append(f"line {source.line_of(call)} compiles something that may be part of it")
+        edits.why.append(f"line {source.line_of(call)} compiles what may be a part of the model")
     conditions = {call: _call_condition(source, call) for call in calls if call not in others}
     for call, condition in conditions.items():
         if condition:
@@ -94,7 +93,7 @@ def _already_compiled(source: SourceTree, edits: FileEdits) -> bool:
 
 
 def _concerns_model(source: SourceTree, call: cst.Call, names: set[str]) -> bool:
-    """Whether a call has to do with one of these models: made of it, or set to its name."""
+    """Whether a call takes one of these models, or assigns to its name."""
     statement = source.enclosing_node(call, cst.SimpleStatementLine)
     parts = source.nodes_inside(cst.AssignTarget, statement) if statement is not None else []
     targets = {source.code_of(each.target) for each in parts}
@@ -104,7 +103,7 @@ def _concerns_model(source: SourceTree, call: cst.Call, names: set[str]) -> bool
 
 
 def _call_condition(source: SourceTree, call: cst.Call) -> str:
-    """What decides whether a call is made, if not over the training as well."""
+    """The condition of a call, unless it also decides the training."""
     found = source.enclosing_node(call, cst.If, cst.IfExp, cst.FunctionDef)
     if not isinstance(found, cst.If | cst.IfExp):
         return ""
@@ -113,16 +112,16 @@ def _call_condition(source: SourceTree, call: cst.Call) -> str:
     return "" if any(each in inside for each in trained) else source.code_of(found.test)
 
 
-def _laid_out(source: SourceTree, change: KnobChange, edits: FileEdits) -> None:
+def _find_layout(source: SourceTree, change: KnobChange, edits: FileEdits) -> None:
     wanted, names = f"torch.{change.value}", {each.name for each in trained_models(source)}
     for call in source.all_nodes(cst.Call):
-        told = any(
+        matches = any(
             arg.keyword is not None
             and arg.keyword.value == "memory_format"
             and source.qualified_names(arg.value) == {wanted}
             for arg in call.args
         )
-        if not told or (names and not _concerns_model(source, call, names)):
+        if not matches or (names and not _concerns_model(source, call, names)):
             continue
         if condition := _call_condition(source, call):
             edits.why.append(f"line {source.line_of(call)} lays it out where `{condition}`")
@@ -131,7 +130,6 @@ def _laid_out(source: SourceTree, change: KnobChange, edits: FileEdits) -> None:
 
 
 def _compile_calls(source: SourceTree) -> list[cst.Call]:
-    """``model.compile(...)`` of a model that an optimizer trains."""
     names = {each.name for each in trained_models(source)}
     return [
         call

@@ -16,13 +16,13 @@ TAKING = {
         "ASGD", "Rprop",
     ),
 }  # fmt: skip
-"""the optimizers of PyTorch that take the argument"""
+"""optimizers of PyTorch with this argument"""
 
 
 @source_form("optimizer.fused", "optimizer.foreach")
 def optimizer(text: str, change: KnobChange) -> Rewrite:
-    """Where an optimizer of PyTorch's own is made. One implementation excludes the other, so a call
-    that asks for another is left."""
+    """Calls that create an optimizer of PyTorch. The implementations exclude each other, so a call
+    that requests another one is left."""
     if "optim" not in text:
         return Rewrite(text)
     source = source_of(text)
@@ -33,9 +33,8 @@ def optimizer(text: str, change: KnobChange) -> Rewrite:
     keyword = Keyword(name, False)
     setter = KeywordSetter(source, keyword, change)
     free = []
-    for call in setter.tried_calls(
-        matching_calls(source, source.calls_of(places), keyword, change)
-    ):
+    calls = matching_calls(source, source.calls_of(places), keyword, change)
+    for call in setter.tried_calls(calls):
         other = _excluded_keyword(source, call, name) if change.value else ""
         if other:
             setter.leave_call(call, f"may set {other}, which excludes {name}")

@@ -1,4 +1,4 @@
-"""Calls that turn something of PyTorch on or off, or set it, for the whole process."""
+"""Calls that set something of PyTorch for the whole process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRITTEN = {
     "matmul.precision": "{{torch}}.set_float32_matmul_precision({0})",
     "torch.num_threads": "{{torch}}.set_num_threads({0})",
 }
-"""knobs that a line behind the imports can set"""
+"""knobs that a line after the imports can set"""
 DETECT = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")
 TF32 = (
     "torch.backends.cuda.matmul.allow_tf32",
@@ -39,11 +39,11 @@ TF32 = (
 
 @source_form(*CALLS)
 def switches(text: str, change: KnobChange) -> Rewrite:
-    """The calls that are there; where there is none, a line behind the script's imports for what
-    starts in another state."""
+    """Changes existing calls; without one, inserts a line after the script's imports for knobs that
+    need it."""
     names, keyword = CALLS[change.knob]
-    said = [each.rpartition(".")[2] for each in (*names, *DETECT, *TF32)]
-    if not change.insert and not any(each in text for each in said):
+    words = [name.rpartition(".")[2] for name in (*names, *DETECT, *TF32)]
+    if not change.insert and not any(word in text for word in words):
         return Rewrite(text)
     source = source_of(text)
     setter = KeywordSetter(source, keyword, change)
@@ -61,18 +61,17 @@ def switches(text: str, change: KnobChange) -> Rewrite:
 
 
 def _edit_contexts(source: SourceTree, setter: KeywordSetter) -> None:
-    """``with detect_anomaly():`` turns the mode on whatever it is given."""
+    """``with detect_anomaly():`` turns the mode on with any argument."""
     for call in source.calls_of(DETECT):
         if isinstance(call.func, cst.Attribute):
-            setter.edits.replace_expression(
-                call, f"{source.code_of(call.func.value)}.set_detect_anomaly(False)"
-            )
+            module = source.code_of(call.func.value)
+            setter.edits.replace_expression(call, f"{module}.set_detect_anomaly(False)")
         else:
             setter.leave_call(call, "turns the mode on")
 
 
 def _edit_assignments(source: SourceTree, setter: KeywordSetter) -> None:
-    """The older switch decides as well, wherever it comes later."""
+    """The older switch takes effect as well, if it comes later."""
     for target in source.all_nodes(cst.AssignTarget):
         if found := sorted(source.set_by(target.target) & set(TF32)):
             setter.leave_call(target, f"also sets {found[0]}")

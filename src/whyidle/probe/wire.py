@@ -3,9 +3,8 @@
 Standard library only, so that importers may import it. Times are those of ``time.perf_counter_ns``,
 which all processes of a host share.
 
-A span's name has two parts. Its *role* says
-what the span is, in words that hold for every framework; whoever reads a recording decides by it.
-Its *label* is shown to people, and may be spelled as the framework spells it.
+A span's name has two parts. Its *role* says what the span is, independent of the framework; readers
+of a recording use only the role. Its *label* is shown to the user, in the framework's spelling.
 """
 
 from __future__ import annotations
@@ -14,80 +13,72 @@ import struct
 from typing import Any, TypedDict
 
 MAGIC = b"whyidle spans 1\n"
-"""the first bytes of ``PID.spans``: what it is, and the version of this layout"""
+"""the first bytes of ``PID.spans``: file type and version of the layout"""
 SPAN = struct.Struct("<qqQIB3x")
 """``PID.spans``: begin ns, end ns, thread, name, kind"""
 SAMPLE = struct.Struct("<qqQII")
 """``PID.samples``: time ns, how long the thread has been runnable ns (-1: unknown), thread, stack,
-how long Python was running when the look was wanted us; the four highest bits of that tell how
-often the look's own thread let go of its core, 1: the lock was free, more: it was taken, 0:
-unknown"""
+how long the interpreter lock was held when the sample was due us. Of the last, the highest bit says
+whether the thread was awake, and the three below it how often the sampler's thread gave up its
+core: 1: the lock was free, more: it was held, 0: unknown"""
 BATCH = struct.Struct("<9q3Ii")
 """``PID.batches``: begin ns, end ns, then ns of: the thread's CPU, the process's CPU, run-queue
-delay of the thread, collating, CPU of pickling batches before this one; characters read, bytes read
-from storage; page faults that read, files opened, samples, worker (-1: the training process).
--1: not read"""
+delay of the thread, collating, CPU of pickling earlier batches; characters read, bytes read from
+storage; page faults that read, files opened, samples, worker (-1: the training process). -1: not
+read"""
 TAKE = struct.Struct("<3qiI")
 """``PID.takes``: begin ns, end ns, CPU ns of unpickling, batches ready or on their way at begin,
 number of iterator"""
 ROW = struct.Struct("<qqI4x")
-"""``PID.rows``: time ns, index of a sample, checksum of what the loader made of it"""
+"""``PID.rows``: time ns, index of a sample, checksum of the sample"""
 PAD = struct.Struct("<5qIi")
 """``PID.padding``: time ns, then positions (rows times length): real, all, all if padded to the
-longest row; what padding is made of; rows, how it was told"""
+longest row; value of padding; rows, method of the measurement"""
 MARK = struct.Struct("<qqqIBBH")
-"""``PID.device``: when what ends here began ns (a batch: when it was asked for), when the mark was
-recorded ns, when the device came to it ns (since it came to the first of the window), window, kind,
-whether the mark before had completed (1) or not (0; 2: there is none), 0"""
+"""``PID.device``: begin of what ends here ns (a batch: its request), when the mark was recorded ns,
+when the device completed it ns (since the first mark of the window), window, kind, whether the
+previous mark had completed (1) or not (0; 2: there is none), 0"""
 CLOCK = struct.Struct("<3qQ")
-"""``PID.clock``: end of an exchange of gradients ns, then of the thread until then: ns on a
-processor, ns waiting for one (-1: unknown); the thread"""
+"""``PID.clock``: end of an exchange of gradients ns; until then, ns of the thread on a core and
+waiting for one (-1: unknown); the thread"""
 
 
 class Switches(TypedDict, total=False):
-    """Switches of the framework and the interpreter; None: one does not say how it is set."""
+    """Switches of the framework and the interpreter; None: cannot be read."""
 
     anomaly_mode: bool | None
     deterministic: bool | None
     cudnn_benchmark: bool | None
     cudnn_deterministic: bool | None
-    matmul_precision: str | None
     sync_debug: bool | None
     num_threads: int
-    num_interop_threads: int
-    autocast: bool
     gc_threshold: list[int]
-    seen: dict[str, int]  # how often each was on, of how many ``looks``
+    seen: dict[str, int]  # how often each was on; ``looks``: number of readings
 
 
 class OptimizerFacts(TypedDict):
-    """What is told of an optimizer."""
+    """An optimizer."""
 
     name: str
-    module: str
-    groups: int
     tensors: int
     elements: int
     foreach: bool | None
     fused: bool | None
-    capturable: bool | None
     differentiable: bool | None
     momentum: float | None
 
 
 class AllocatorFacts(TypedDict):
-    """Counts of the allocator of device memory."""
+    """Counters of the allocator of device memory."""
 
     allocated_peak_bytes: int
-    reserved_peak_bytes: int
     device_bytes: int
-    out_of_memory: int  # how often there was no memory
     reads: list[list[int]]
-    """[when ns, after how many steps, how often the cache was emptied to make room]"""
+    """[time ns, number of steps, how often the cache was emptied to make room]"""
 
 
 class SaveFacts(TypedDict):
-    """A checkpoint that was written; ``bytes`` is None where that cannot be known."""
+    """A checkpoint that was written; ``bytes`` is None if unknown."""
 
     path: str
     bytes: int | None
@@ -96,17 +87,15 @@ class SaveFacts(TypedDict):
 
 
 class ProcessFacts(TypedDict, total=False):
-    """``PID.facts.json`` of a process that trains; ``PID.seen.json``, of one that does not, has
-    some of it. A key that is missing, or None, was not measured. Times are ns."""
+    """``PID.facts.json`` of a process that trains; ``PID.seen.json`` of one that does not has a
+    part of it. A key that is missing or None was not measured. Times are ns."""
 
     pid: int
     ppid: int
     argv: list[str]
     torch: str  # version of the framework
     cuda_built: str | None
-    cuda_initialized: bool
-    gpus: list[str]  # of the host, whatever the framework can see
-    main: int | None  # the main thread
+    gpus: list[str]  # of the host, including those hidden from the framework
     thread: int | None  # the thread that trains
     process_start: int | None
     imported: int  # when the framework had been imported
@@ -117,7 +106,7 @@ class ProcessFacts(TypedDict, total=False):
     device_index: int | None
     device_name: str | None
     cores: float  # that the thread that trains may use
-    cores_given: float | None  # that the process might use when it started
+    cores_given: float | None  # that the process could use when it started
     rank: str | None
     world_size: str | None
     switches: Switches
@@ -128,19 +117,19 @@ class ProcessFacts(TypedDict, total=False):
     saves: list[SaveFacts]
     skipped_steps: int
     own: dict[str, int]
-    """modes of the thread that trains: how often each was on, of how many ``looks``"""
-    asked: dict[str, str]  # debugging mode -> the stack that asked for it
+    """modes of the thread that trains: how often each was on; ``looks``: number of checks"""
+    asked: dict[str, str]  # debugging mode -> the stack that switched it on
     ddp: dict[str, Any]
     sampler: dict[str, Any]
     died_of: str
-    enough: str  # why no more was recorded
+    enough: str  # why the recording ended
 
 
 NO_ROLE = ""
-"""of a span that is only shown"""
+"""role of a span that is only shown"""
 
 LOADER_START = "loader_start"
-"""an iterator over batches is made, which may start worker processes"""
+"""an iterator over batches is created, which may start worker processes"""
 BATCH_INLINE = "batch_inline"
 """the next batch, made in the training process"""
 BATCH_FROM_WORKERS = "batch_from_workers"
@@ -171,7 +160,7 @@ GARBAGE_COLLECTION = "garbage_collection"
 GARBAGE_COLLECTION_CALL = "garbage_collection_call"
 """the script calls the collector"""
 CACHE_RELEASE = "cache_release"
-"""the framework gives cached device memory back"""
+"""the framework releases cached device memory"""
 PROFILING = "profiling"
 """steps that the probe itself records in detail"""
 
@@ -180,7 +169,7 @@ COLLECTIVE = "collective"
 COLLECTIVE_WAIT = "collective_wait"
 """the host waits for a collective that was started earlier"""
 SYNCHRONIZE = "synchronize"
-"""the host waits for all work that the device was given"""
+"""the host waits for all work of the device"""
 SCALAR_READ = "scalar_read"
 """the host waits for the value of a tensor"""
 
@@ -191,11 +180,11 @@ SHUTDOWN = "shutdown"
 
 
 def join_name(role: str, label: str) -> str:
-    """One line of ``PID.names``, without its end."""
+    """Return a line of ``PID.names``, without its end."""
     return f"{role}\t{label}".replace("\n", " ")
 
 
 def split_name(line: str) -> tuple[str, str]:
-    """The role and the label of a line of ``PID.names``."""
+    """Return the role and the label of a line of ``PID.names``."""
     role, tab, label = line.partition("\t")
     return (role, label) if tab else (NO_ROLE, line)

@@ -1,4 +1,4 @@
-"""What a job's control group and affinity leave to it: cores, memory, and time held back."""
+"""Resources that control group and affinity allow a job: cores, memory, and throttled time."""
 
 from __future__ import annotations
 
@@ -14,30 +14,20 @@ METERS: Final = (
     *make_meters(
         "group cpu",
         5.5,
-        ("cores_quota", "1", "gauge", "cores' worth of time that its control group grants"),
+        ("cores_quota", "1", "gauge", "CPU quota of its control group, in cores"),
         ("cores_effective", "1", "gauge", "the smaller of cores allowed and quota"),
-        ("throttled_s", "s", "counter", "time that tasks were held back by the quota"),
+        ("throttled_s", "s", "counter", "time that tasks were throttled by the quota"),
         ("throttled_periods", "1", "counter", "scheduling periods in which the quota ran out"),
-        ("quota_periods", "1", "counter", "scheduling periods that the quota was kept in"),
+        ("quota_periods", "1", "counter", "scheduling periods with the quota in force"),
     ),
     *make_meters(
         "group memory",
         13.2,
-        (
-            "group_memory_bytes",
-            "bytes",
-            "gauge",
-            "memory of the control group, page cache included",
-        ),
+        ("group_memory_bytes", "bytes", "gauge", "memory of the control group with page cache"),
         ("group_memory_limit_bytes", "bytes", "gauge", "the tightest limit on it"),
         ("group_memory_file_bytes", "bytes", "gauge", "of it, page cache"),
-        (
-            "group_read_again_bytes",
-            "bytes",
-            "counter",
-            "content of files that was read again, as it had been taken from the page cache",
-        ),
-        ("group_out_of_memory_kills", "1", "counter", "processes ended by that limit"),
+        ("group_read_again_bytes", "bytes", "counter", "file data read again after its eviction"),
+        ("group_out_of_memory_kills", "1", "counter", "processes killed at that limit"),
     ),
 )
 _THROTTLE: Final = ("throttled_s", "throttled_periods", "quota_periods")
@@ -61,16 +51,16 @@ class ControlGroup:
         self._limit, self._memory = levels.memory_files()
         self.missing: dict[str, Absent] = {}
         if not hasattr(os, "sched_getaffinity"):
-            self.missing["cores_allowed"] = Absent("this system has no affinity of processes")
+            self.missing["cores_allowed"] = Absent("this system has no process affinity")
         if self._quota is None:
             self.missing["cores_quota"] = Absent("no quota is set on the job's control group")
         if self._cpu_stat is None:
-            absent = Absent("the control group does not account for throttling")
+            absent = Absent("the control group does not record throttling")
             self.missing.update(dict.fromkeys(_THROTTLE, absent))
         if self._limit is None:
             self.missing["group_memory_limit_bytes"] = Absent("no limit is set")
         if not self._memory:
-            self.missing.update(dict.fromkeys(_MEMORY, Absent("no memory control group is seen")))
+            self.missing.update(dict.fromkeys(_MEMORY, Absent("no memory control group was found")))
 
     def read(self, into: Reading) -> None:
         """Add every value."""
@@ -83,15 +73,15 @@ class ControlGroup:
         into.update(self._memory_now())
 
     def _read_throttling(self) -> Reading:
-        spent_name = b"throttled_usec " if self._version == 2 else b"throttled_time "
+        time_key = b"throttled_usec " if self._version == 2 else b"throttled_time "
         content = self._cpu_stat.read() if self._cpu_stat else None
-        told = parse_numbers(content, b"nr_periods ", b"nr_throttled ", spent_name)
-        spent = told.get(spent_name)
+        numbers = parse_numbers(content, b"nr_periods ", b"nr_throttled ", time_key)
+        throttled = numbers.get(time_key)
         scale = 1e-6 if self._version == 2 else 1e-9
         return {
-            "throttled_s": None if spent is None else spent * scale,
-            "throttled_periods": told.get(b"nr_throttled "),
-            "quota_periods": told.get(b"nr_periods "),
+            "throttled_s": None if throttled is None else throttled * scale,
+            "throttled_periods": numbers.get(b"nr_throttled "),
+            "quota_periods": numbers.get(b"nr_periods "),
         }
 
     def _memory_now(self) -> Reading:
@@ -99,17 +89,16 @@ class ControlGroup:
             self._memory[name].read() if self._memory else None
             for name in ("used", "stat", "events")
         )
-        held = parse_numbers(stat, b"total_cache ", b"file ", *_AGAIN)
-        again = next((held[name] for name in _AGAIN if name in held), None)
-        happened = parse_numbers(events, b"oom_kill ")
+        memory = parse_numbers(stat, b"total_cache ", b"file ", *_AGAIN)
+        again = next((memory[name] for name in _AGAIN if name in memory), None)
+        counts = parse_numbers(events, b"oom_kill ")
+        limit = parse_count(self._limit.read() or b"") if self._limit else None
         return {
             "group_memory_bytes": parse_count(used or b""),
-            "group_memory_limit_bytes": finite_limit(parse_count(self._limit.read() or b""))
-            if self._limit
-            else None,
-            "group_memory_file_bytes": held.get(b"total_cache ", held.get(b"file ")),
+            "group_memory_limit_bytes": finite_limit(limit),
+            "group_memory_file_bytes": memory.get(b"total_cache ", memory.get(b"file ")),
             "group_read_again_bytes": None if again is None else again * self._page,
-            "group_out_of_memory_kills": happened.get(b"oom_kill "),
+            "group_out_of_memory_kills": counts.get(b"oom_kill "),
         }
 
     def close(self) -> None:

@@ -1,8 +1,6 @@
-"""GPU Performance Monitoring: what the multiprocessors did between two reads (Hopper and later).
-
-Metrics come from two samples; NVML asks for at least 100 ms between them. Units as nvml.h states
-them: percent, and MiB/s for traffic.
-"""
+"""GPU Performance Monitoring (GPM): activity of the multiprocessors between two reads (Hopper and
+later). NVML requires at least 100 ms between the two samples of a metric. Units are those of
+nvml.h: percent, and MiB/s for traffic."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ METRICS: Final = {
 
 
 class GpmReader:
-    """One device, or one MIG slice of it (``instance``: its GPU instance)."""
+    """Reads one device, or one MIG slice of it (``instance``: its GPU instance)."""
 
     def __init__(self, nvml: Any, handle: Any, instance: int | None = None) -> None:
         self._nvml, self._handle, self._instance = nvml, handle, instance
@@ -67,23 +65,23 @@ class GpmReader:
             self._nvml.nvmlGpmMigSampleGet(self._handle, self._instance, sample)
 
     def read(self) -> Reading:
-        """Means since the last read; all None where that was less than 100 ms ago, or failed."""
+        """Return means since the last read; all None if that was less than 100 ms ago or failed."""
         now = time.perf_counter_ns()
-        none: Reading = dict.fromkeys(METRICS)
+        empty: Reading = dict.fromkeys(METRICS)
         if not self._samples or (self._taken_ns is not None and now - self._taken_ns < LEAST_NS):
-            return none
+            return empty
         before, after = self._samples
         try:
             self._take_sample(after)
-            had_one, self._taken_ns = self._taken_ns is not None, now
+            has_previous, self._taken_ns = self._taken_ns is not None, now
             self._samples = [after, before]
-            if not had_one:
-                return none
+            if not has_previous:
+                return empty
             self._asked.sample1, self._asked.sample2 = before, after
             self._nvml.nvmlGpmMetricsGet(self._asked)
         except self._nvml.NVMLError:
-            self._taken_ns = None  # of what is in the older sample nobody can be sure
-            return none
+            self._taken_ns = None  # the content of the older sample is unknown
+            return empty
         return {
             name: _metric_value(name, self._asked.metrics[position])
             for position, name in enumerate(METRICS)
@@ -100,8 +98,6 @@ class GpmReader:
 def _metric_value(name: str, metric: Any) -> int | float | None:
     if metric.nvmlReturn != 0:
         return None
-    return (
-        parse_percent(metric.value)
-        if name.endswith("_ratio")
-        else parse_number(metric.value, _MIB, wide=True)
-    )
+    if name.endswith("_ratio"):
+        return parse_percent(metric.value)
+    return parse_number(metric.value, _MIB, wide=True)

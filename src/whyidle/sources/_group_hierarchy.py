@@ -1,4 +1,4 @@
-"""Where a process's control groups stand, of version 1 and 2, on Linux."""
+"""Location of a process's control groups, version 1 and 2, on Linux."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ _MEMORY_FILES: Final = {
 
 
 class GroupHierarchy:
-    """The control groups of a process, from its own to the top, of both versions.
-
-    In a container, the path that the kernel tells may lie outside of what is mounted; then the
-    mount's top is the group.
-    """
+    """The control groups of a process up to the top, of both versions. In a container the group's
+    path may be outside the mount, whose top then is the group."""
 
     def __init__(self, root: Path, pid: int) -> None:
         self._mount = root / "sys/fs/cgroup"
@@ -45,8 +42,8 @@ class GroupHierarchy:
             yield mount
 
     def quota_files(self) -> tuple[tuple[OpenFile, ...] | None, OpenFile | None, int]:
-        """Files of the tightest quota, of its throttling, and the version they are of."""
-        found: list[tuple[float, tuple[OpenFile, ...], Path, int]] = []
+        """Return the files of the tightest quota, of its throttling, and their version."""
+        quotas: list[tuple[float, tuple[OpenFile, ...], Path, int]] = []
         stats: list[tuple[Path, int]] = []
         for version, below, names in (
             (2, "", ("cpu.max",)),
@@ -59,12 +56,12 @@ class GroupHierarchy:
                 if cores is None:
                     _close_files(files)
                 else:
-                    found.append((cores, files, folder, version))
-        found.sort(key=lambda one: one[0])
-        for _, files, _, _ in found[1:]:
+                    quotas.append((cores, files, folder, version))
+        quotas.sort(key=lambda quota: quota[0])
+        for _, files, _, _ in quotas[1:]:
             _close_files(files)
-        if found:
-            _, files, folder, version = found[0]
+        if quotas:
+            _, files, folder, version = quotas[0]
             return files, OpenFile(folder / "cpu.stat"), version
         for folder, version in stats:
             file = OpenFile(folder / "cpu.stat")
@@ -74,7 +71,7 @@ class GroupHierarchy:
         return None, None, 0
 
     def memory_files(self) -> tuple[OpenFile | None, dict[str, OpenFile]]:
-        """The file of the tightest limit, and files of what the group of that limit uses."""
+        """Return the file of the tightest limit, and the files of that group's use."""
         best: tuple[int, Path, int] | None = None
         leaf: tuple[int, Path, int] | None = None
         for version, controller, below in ((2, "", ""), (1, "memory", "memory")):
@@ -82,9 +79,8 @@ class GroupHierarchy:
                 if not (folder / _MEMORY_FILES[version][0]).exists():
                     continue
                 leaf = leaf or (_UNLIMITED, folder, version)
-                limit = finite_limit(
-                    parse_count(read_text(folder / _MEMORY_FILES[version][3]).encode())
-                )
+                text = read_text(folder / _MEMORY_FILES[version][3])
+                limit = finite_limit(parse_count(text.encode()))
                 if limit is not None and (best is None or limit < best[0]):
                     best = limit, folder, version
         chosen = best or leaf
@@ -100,7 +96,7 @@ class GroupHierarchy:
 
 
 def quota_cores(files: tuple[OpenFile, ...] | None) -> float | None:
-    """Version 2: ``MAX PERIOD`` in one file; version 1: a file each, -1 for none."""
+    """Return the quota in cores, from one file (version 2) or two (version 1)."""
     if not files:
         return None
     words = b" ".join(file.read() or b"" for file in files).split()
@@ -110,7 +106,7 @@ def quota_cores(files: tuple[OpenFile, ...] | None) -> float | None:
 
 
 def finite_limit(limit: int | None) -> int | None:
-    """A limit that limits; None for one that does not."""
+    """Return a limit; None for one that does not limit."""
     return limit if limit is not None and limit < _UNLIMITED else None
 
 

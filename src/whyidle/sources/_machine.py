@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from whyidle.model.telemetry import Absent, Meter, Reading, Value, make_meters
+from whyidle.model.telemetry import Absent, Meter, Reading, make_meters
 from whyidle.sources._open_file import OpenFile, explain_unreadable, parse_numbers, read_text
 
 SECTOR = 512
-"""``/proc/diskstats`` counts sectors of 512 bytes, whatever the disk's own are"""
+"""``/proc/diskstats`` counts sectors of 512 bytes for every disk"""
 
 
 _CORES = make_meters(
@@ -20,7 +20,7 @@ _CORES = make_meters(
     ("machine_cpu_system_s", "s", "counter", "CPU time in the kernel, interrupts included"),
     ("machine_cpu_idle_s", "s", "counter", "time that cores had nothing to do"),
     ("machine_io_wait_s", "s", "counter", "of it, time that a task waited for storage"),
-    ("machine_cpu_stolen_s", "s", "counter", "time that the host gave to other machines"),
+    ("machine_cpu_stolen_s", "s", "counter", "time given to other virtual machines (steal)"),
     ("tasks_blocked", "1", "gauge", "tasks on the machine that wait for storage"),
 )
 _QUEUE = make_meters(
@@ -33,7 +33,7 @@ _MEMORY = make_meters(
     "memory",
     14.2,
     ("machine_memory_bytes", "bytes", "gauge", "memory of the machine"),
-    ("machine_memory_available_bytes", "bytes", "gauge", "memory to be had without swapping"),
+    ("machine_memory_available_bytes", "bytes", "gauge", "memory available without swapping"),
     ("page_cache_bytes", "bytes", "gauge", "memory that holds content of files"),
     ("shared_memory_bytes", "bytes", "gauge", "memory shared between processes, /dev/shm included"),
     ("dirty_bytes", "bytes", "gauge", "memory that waits to be written to storage"),
@@ -45,13 +45,13 @@ _PAGING = make_meters(
     ("swap_in_pages", "1", "counter", "pages read back from swap"),
     ("swap_out_pages", "1", "counter", "pages moved out to swap"),
     ("machine_faults_major", "1", "counter", "page faults that waited for storage"),
-    ("machine_out_of_memory_kills", "1", "counter", "processes ended for want of memory"),
+    ("machine_out_of_memory_kills", "1", "counter", "processes killed for lack of memory"),
 )
 _SHM = make_meters(
     "shm",
     2.2,
-    ("shm_used_bytes", "bytes", "gauge", "what /dev/shm holds: batches between loader workers"),
-    ("shm_free_bytes", "bytes", "gauge", "what still fits into /dev/shm"),
+    ("shm_used_bytes", "bytes", "gauge", "used space in /dev/shm, such as batches of workers"),
+    ("shm_free_bytes", "bytes", "gauge", "free space in /dev/shm"),
 )
 _DISKS = make_meters(
     "disks",
@@ -64,19 +64,13 @@ _DISKS = make_meters(
 _NETWORK = make_meters(
     "network",
     9.4,
-    ("network_received_bytes", "bytes", "counter", "bytes received, loopback left out"),
-    ("network_sent_bytes", "bytes", "counter", "bytes sent, loopback left out"),
+    ("network_received_bytes", "bytes", "counter", "bytes received without loopback"),
+    ("network_sent_bytes", "bytes", "counter", "bytes sent without loopback"),
 )
 METERS: Final = _CORES + _QUEUE + _MEMORY + _PAGING + _SHM + _DISKS + _NETWORK
 _MEMORY_LINES: Final = (
-    b"MemTotal:",
-    b"MemAvailable:",
-    b"Cached:",
-    b"Buffers:",
-    b"Shmem:",
-    b"Dirty:",
-    b"SwapTotal:",
-    b"SwapFree:",
+    *(b"MemTotal:", b"MemAvailable:", b"Cached:", b"Buffers:"),
+    *(b"Shmem:", b"Dirty:", b"SwapTotal:", b"SwapFree:"),
 )
 _PAGED: Final = {
     b"pswpin ": "swap_in_pages",
@@ -94,20 +88,22 @@ _GROUPS: Final = {
 
 
 _MAY_FALL: Final = ("machine_cpu_idle_s", "machine_io_wait_s")
-"""the kernel sums idle time per core without a lock, and it may go back a little (proc_stat(5))"""
+"""idle time may decrease a little, as the kernel sums it per core without a lock (proc_stat(5))"""
 
 
 class Machine:
-    """Reads the files of ``/proc`` that speak of the whole machine."""
+    """Reads the files of ``/proc`` about the whole machine."""
 
     def __init__(self, root: Path, pid: int) -> None:
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
         self._shm = root / "dev/shm"
-        self._disks = _whole_disks(root)
+        disks = _devices_in(root / "sys/block")  # without loops, RAM disks, stacks of other disks
+        self._disks = {disk.name.encode() for disk in disks if read_text(disk / "size") != "0"}
         self._files = {name: OpenFile(root / "proc" / name) for name in _GROUPS}
         own = root / f"proc/{pid or 'self'}/net/dev"  # the job's network, if it is in a container
         self._network = OpenFile(own)
-        self._links = _physical_links(root)
+        links = _devices_in(root / "sys/class/net")  # bridges and tunnels forward the same bytes
+        self._links = {link.name.encode() for link in links}
         self._idle: Reading = {}
         self.missing: dict[str, Absent] = {}
         for name, group in _GROUPS.items():
@@ -122,22 +118,23 @@ class Machine:
         self.missing.update({meter.id: absent for meter in group})
 
     def read(self, into: Reading) -> bytes:
-        """Add every value; returns the last started task's id, empty where it is not told."""
+        """Add every value; return the last started task's id, empty if unknown."""
         cores = parse_cores(self._files["stat"].read(1 << 20), self._tick_s)
         for name in _MAY_FALL:
-            cores[name] = self._idle[name] = _rate_since(cores[name], self._idle.get(name))
+            value, before = cores[name], self._idle.get(name)
+            cores[name] = self._idle[name] = before if value is None else max(value, before or 0)
         into.update(cores)
         load = (self._files["loadavg"].read() or b"").split()
-        told = len(load) > 4
-        into["tasks_runnable"] = int(load[3].partition(b"/")[0]) if told else None
-        into["load_1min"] = float(load[0]) if told else None
+        is_readable = len(load) > 4
+        into["tasks_runnable"] = int(load[3].partition(b"/")[0]) if is_readable else None
+        into["load_1min"] = float(load[0]) if is_readable else None
         into.update(parse_memory(self._files["meminfo"].read()))
         paging = parse_numbers(self._files["vmstat"].read(), *_PAGED)
         into.update(zip(_PAGED.values(), map(paging.get, _PAGED), strict=True))
         into.update(_shared_memory(self._shm))
         into.update(parse_disks(self._files["diskstats"].read(), self._disks))
         into.update(parse_network(self._network.read(), self._links))
-        return load[4] if told else b""
+        return load[4] if is_readable else b""
 
     def close(self) -> None:
         """Close every file."""
@@ -145,12 +142,8 @@ class Machine:
             file.close()
 
 
-def _rate_since(value: Value, before: Value) -> Value:
-    return before if value is None else max(value, before or 0)
-
-
 def parse_cores(content: bytes | None, tick_s: float) -> Reading:
-    """``/proc/stat``: the line of all cores, and ``procs_blocked``."""
+    """Parse ``/proc/stat``: the line of all cores, and ``procs_blocked``."""
     words = (content or b"").partition(b"\n")[0].split()
     into: Reading = dict.fromkeys(meter.id for meter in _CORES)
     if content is None or len(words) < 9:
@@ -167,25 +160,25 @@ def parse_cores(content: bytes | None, tick_s: float) -> Reading:
 
 
 def parse_memory(content: bytes | None) -> Reading:
-    """``/proc/meminfo``, in KiB."""
+    """Parse ``/proc/meminfo``, in KiB."""
     kib = parse_numbers(content, *_MEMORY_LINES)
 
-    def summed(*names: bytes) -> int | None:
+    def sum_lines(*names: bytes) -> int | None:
         return sum(kib[name] for name in names) << 10 if all(n in kib for n in names) else None
 
     total, free = kib.get(b"SwapTotal:"), kib.get(b"SwapFree:")
     return {
-        "machine_memory_bytes": summed(b"MemTotal:"),
-        "machine_memory_available_bytes": summed(b"MemAvailable:"),
-        "page_cache_bytes": summed(b"Cached:", b"Buffers:"),
-        "shared_memory_bytes": summed(b"Shmem:"),
-        "dirty_bytes": summed(b"Dirty:"),
+        "machine_memory_bytes": sum_lines(b"MemTotal:"),
+        "machine_memory_available_bytes": sum_lines(b"MemAvailable:"),
+        "page_cache_bytes": sum_lines(b"Cached:", b"Buffers:"),
+        "shared_memory_bytes": sum_lines(b"Shmem:"),
+        "dirty_bytes": sum_lines(b"Dirty:"),
         "swap_used_bytes": None if total is None or free is None else (total - free) << 10,
     }
 
 
 def parse_disks(content: bytes | None, disks: set[bytes]) -> Reading:
-    """``/proc/diskstats``, over whole disks: partitions and stacks of disks would count twice."""
+    """Parse ``/proc/diskstats`` for whole disks, as partitions would count twice."""
     lines = [line.split(None, 13) for line in (content or b"").splitlines()]
     rows = [words for words in lines if len(words) > 12 and words[2] in disks]
     if not rows:
@@ -199,46 +192,31 @@ def parse_disks(content: bytes | None, disks: set[bytes]) -> Reading:
 
 
 def parse_network(content: bytes | None, links: set[bytes]) -> Reading:
-    """``/proc/PID/net/dev``, over real links where these are known, else all but loopback."""
+    """Parse ``/proc/PID/net/dev`` for physical links if known, else for all but loopback."""
     rows = {}
     for line in (content or b"").splitlines()[2:]:
         name, _, numbers = line.partition(b":")
         words = numbers.split()
         if len(words) > 8:
             rows[name.strip()] = int(words[0]), int(words[8])
-    chosen = [rows[name] for name in rows if name in links] or [
-        rows[name] for name in rows if name != b"lo"
-    ]
+    links = (rows.keys() & links) or (rows.keys() - {b"lo"})
+    chosen = [rows[name] for name in links]
     return {
-        "network_received_bytes": sum(one[0] for one in chosen) if chosen else None,
-        "network_sent_bytes": sum(one[1] for one in chosen) if chosen else None,
+        "network_received_bytes": sum(counts[0] for counts in chosen) if chosen else None,
+        "network_sent_bytes": sum(counts[1] for counts in chosen) if chosen else None,
     }
 
 
 def _shared_memory(folder: Path) -> Reading:
     try:
-        told = os.statvfs(folder)
+        status = os.statvfs(folder)
     except OSError:
         return dict.fromkeys(meter.id for meter in _SHM)
     return {
-        "shm_used_bytes": (told.f_blocks - told.f_bfree) * told.f_frsize,
-        "shm_free_bytes": told.f_bavail * told.f_frsize,
+        "shm_used_bytes": (status.f_blocks - status.f_bfree) * status.f_frsize,
+        "shm_free_bytes": status.f_bavail * status.f_frsize,
     }
 
 
-def _whole_disks(root: Path) -> set[bytes]:
-    """Disks with a device of their own: no loops, RAM disks, nor stacks of other disks."""
-    return {
-        folder.name.encode()
-        for folder in (root / "sys/block").glob("*")
-        if (folder / "device").exists() and read_text(folder / "size") != "0"
-    }
-
-
-def _physical_links(root: Path) -> set[bytes]:
-    """Network links with a device behind them; bridges and tunnels pass the same bytes on."""
-    return {
-        folder.name.encode()
-        for folder in (root / "sys/class/net").glob("*")
-        if (folder / "device").exists()
-    }
+def _devices_in(folder: Path) -> list[Path]:
+    return [entry for entry in folder.glob("*") if (entry / "device").exists()]

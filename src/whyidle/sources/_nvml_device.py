@@ -13,8 +13,8 @@ from whyidle.sources._nvml_fields import BUS_WINDOW, FAST, SLOW, Field
 SLOW_EVERY: Final = 20
 MOST_EVENTS: Final = 64
 _FOR_GOOD: Final = ("NotSupported", "FunctionNotFound", "NoPermission", "InvalidArgument")
-"""errors after which the same call need not be made again"""
-_SHARED: Final = Absent("it is the whole card's, which a MIG slice shares with others")
+"""errors after which the same call is not repeated"""
+_SHARED: Final = Absent("measured for the whole card only, which MIG slices share")
 _COUNTED: Final = "pcie_sent_bytes"
 
 
@@ -25,7 +25,7 @@ class Device:
         nvml: the ``pynvml`` module, initialised.
         subject: ``gpu0``, or ``gpu0.mig1`` for a slice.
         card: the card's handle.
-        own: the slice's handle, and its GPU instance; None for a whole card.
+        own: the slice's handle and its GPU instance; None for a whole card.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Device:
         self._knows_processes = False
 
     def _offered_fields(self, fields: tuple[Field, ...]) -> list[Field]:
-        kept = []
+        offered = []
         for field in fields:
             if self._is_slice and field.of == "alone":
                 self._note_missing(field, _SHARED)
             else:
-                kept.append(field)
-        return kept
+                offered.append(field)
+        return offered
 
     def _tell_gpm(self) -> None:
         if self._gpm.absent is None:
@@ -93,7 +93,7 @@ class Device:
                     self._note_missing(field, Absent(f"NVML: {error}"))
 
     def _measure_traffic(self, values: Reading) -> None:
-        """Traffic by waiting 40 ms, the last resort."""
+        """Measure traffic by waiting 40 ms, the last resort."""
         if self._is_slice or self._gpm.absent is None or values.get(_COUNTED) is not None:
             return
         self._query_fields([BUS_WINDOW], values)
@@ -103,7 +103,7 @@ class Device:
             return {}
         last: Value = None
         with contextlib.suppress(self._nvml.NVMLError):
-            for _ in range(MOST_EVENTS):  # ends with NVMLError_Timeout once there is none left
+            for _ in range(MOST_EVENTS):  # ends with NVMLError_Timeout after the last one
                 event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
                 self._xids += 1
                 last = parse_number(event.eventData)
@@ -117,20 +117,16 @@ class Device:
             into[f"processes@{subject}"] = None
             return
         into[f"processes@{subject}"] = len(running)
-        busy = (
-            {}
-            if self._is_slice or not running
-            else self._busy_by_process([one.pid for one in running])
-        )
+        pids = [] if self._is_slice else [process.pid for process in running]
+        busy = self._busy_by_process(pids) if pids else {}
         for process in running:
             name = f"{subject}.pid{process.pid}"
             into[f"process_memory_bytes@{name}"] = parse_number(process.usedGpuMemory, wide=True)
             into[f"process_busy_ratio@{name}"] = busy.get(process.pid)
 
     def _busy_by_process(self, running: list[int]) -> dict[int, float | None]:
-        """Each process's latest sample since the last read. The driver tells only of those that
-        were busy, so the others were not, unless it never told of any: ids of a container are
-        others than the driver's."""
+        """Each process's busy share since the last read; 0 if the driver reports only others.
+        Process ids in a container differ from the driver's, which then reports none."""
         idle: dict[int, float | None] = dict.fromkeys(running, 0.0)
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._seen_until)
@@ -142,14 +138,14 @@ class Device:
         ordered = sorted(fresh, key=lambda sample: sample.timeStamp)  # drivers return old ones too
         if ordered:
             self._seen_until = ordered[-1].timeStamp
-        told = {sample.pid: parse_percent(sample.smUtil) for sample in ordered}
-        if not told.keys() & idle.keys():
+        reported = {sample.pid: parse_percent(sample.smUtil) for sample in ordered}
+        if not reported.keys() & idle.keys():
             return {}
         self._knows_processes = True
-        return {**idle, **told}
+        return {**idle, **reported}
 
     def close(self) -> None:
-        """Free what NVML lent."""
+        """Free NVML resources."""
         self._gpm.close()
         if self._events is not None:
             with contextlib.suppress(self._nvml.NVMLError):
@@ -163,7 +159,6 @@ def _for_good(nvml: Any, error: Exception) -> bool:
 
 
 def _open_event_queue(nvml: Any, card: Any) -> Any:
-    """A queue of critical errors of a card; None where the system has none (Windows, old ones)."""
     try:
         events = nvml.nvmlEventSetCreate()
     except (nvml.NVMLError, AttributeError):

@@ -1,4 +1,4 @@
-"""How each signal is asked of NVML. A field is one call, so that one that fails fails alone."""
+"""NVML calls per signal. A field is one call, so that failures stay separate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Call = Callable[[Any, Any], Reading]
 
 
 class Field(NamedTuple):
-    """One call. ``of``: whom it is asked of a MIG slice: the ``slice`` itself, its ``card`` (clocks
-    and heat are shared), or nobody (``alone``: the card's number would be other tenants' too)."""
+    """One call. ``of`` is its scope on a MIG slice: the ``slice``, its ``card``, or ``alone``
+    (whole cards only, as the number includes other tenants)."""
 
     signals: tuple[str, ...]
     of: str
@@ -30,7 +30,7 @@ def _query_utilization(nvml: Any, handle: Any) -> Reading:
 
 
 def _query_memory(nvml: Any, handle: Any) -> Reading:
-    """The second version leaves out what the driver keeps for itself, as nvidia-smi does."""
+    """The second version excludes the driver's own memory, as nvidia-smi does."""
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
     except (nvml.NVMLError, AttributeError, TypeError):
@@ -42,7 +42,7 @@ def _query_memory(nvml: Any, handle: Any) -> Reading:
 
 
 def _query_clock_reasons(nvml: Any, handle: Any) -> Reading:
-    """Drivers before R535 know the call by its old name only."""
+    """Drivers before R535 know the call only by its old name."""
     try:
         bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     except (nvml.NVMLError_FunctionNotFound, AttributeError):
@@ -52,8 +52,8 @@ def _query_clock_reasons(nvml: Any, handle: Any) -> Reading:
 
 def _bus_counters(nvml: Any, handle: Any) -> Reading:
     """Cumulative bytes, which newer drivers count; field values fail one by one."""
-    wanted = (nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
-    sent, received = nvml.nvmlDeviceGetFieldValues(handle, list(wanted))
+    fields = (nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
+    sent, received = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
     return {
         "pcie_sent_bytes": _decode_field(nvml, sent),
         "pcie_received_bytes": _decode_field(nvml, received),
@@ -66,7 +66,6 @@ def _memory_heat(nvml: Any, handle: Any) -> Reading:
 
 
 def _decode_field(nvml: Any, value: Any) -> Value:
-    """A field value's union, read as the type that it says it is."""
     if value.nvmlReturn != 0:
         return None
     members = {
@@ -77,11 +76,9 @@ def _decode_field(nvml: Any, value: Any) -> Value:
         nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
     }
     member = members.get(value.valueType)
-    return (
-        None
-        if member is None
-        else parse_number(getattr(value.value, member), wide=member != "uiVal")
-    )
+    if member is None:
+        return None
+    return parse_number(getattr(value.value, member), wide=member != "uiVal")
 
 
 def _query_remapped_rows(nvml: Any, handle: Any) -> Reading:
@@ -90,7 +87,7 @@ def _query_remapped_rows(nvml: Any, handle: Any) -> Reading:
 
 
 def _bus_window(nvml: Any, handle: Any) -> Reading:
-    """KiB/s, counted by the driver over 20 ms, during which each of the two calls waits."""
+    """KiB/s, counted by the driver over 20 ms, for which each of the two calls waits."""
     sent = nvml.nvmlDeviceGetPcieThroughput(handle, nvml.NVML_PCIE_UTIL_TX_BYTES)
     received = nvml.nvmlDeviceGetPcieThroughput(handle, nvml.NVML_PCIE_UTIL_RX_BYTES)
     return {
@@ -102,78 +99,62 @@ def _bus_window(nvml: Any, handle: Any) -> Reading:
 def _simple_field(
     signal: str, function: str, *constants: str, of: str, scale: float = 1, wide: bool = False
 ) -> Field:
-    """A call that returns one number, after the handle given these constants of NVML."""
-
     def call(nvml: Any, handle: Any) -> Reading:
         arguments = [getattr(nvml, name) for name in constants]
-        return {signal: parse_number(getattr(nvml, function)(handle, *arguments), scale, wide=wide)}
+        value = getattr(nvml, f"nvmlDeviceGet{function}")(handle, *arguments)
+        return {signal: parse_number(value, scale, wide=wide)}
 
     return Field((signal,), of, call)
 
 
+def _error_count(signal: str, kind: str) -> Field:
+    volatile = "NVML_VOLATILE_ECC"
+    return _simple_field(signal, "TotalEccErrors", kind, volatile, of="card", wide=True)
+
+
 def _violation_field(signal: str, policy: str) -> Field:
     def call(nvml: Any, handle: Any) -> Reading:
-        told = nvml.nvmlDeviceGetViolationStatus(handle, getattr(nvml, policy))
-        return {signal: parse_number(told.violationTime, 1e-9, wide=True)}
+        status = nvml.nvmlDeviceGetViolationStatus(handle, getattr(nvml, policy))
+        return {signal: parse_number(status.violationTime, 1e-9, wide=True)}
 
     return Field((signal,), "card", call)
 
 
-_GET: Final = "nvmlDeviceGet"
 FAST: Final = (
     Field(("busy_ratio", "memory_busy_ratio"), "alone", _query_utilization),
     Field(("memory_used_bytes", "memory_total_bytes"), "slice", _query_memory),
-    _simple_field("clock_sm_mhz", f"{_GET}ClockInfo", "NVML_CLOCK_SM", of="card"),
-    _simple_field("clock_memory_mhz", f"{_GET}ClockInfo", "NVML_CLOCK_MEM", of="card"),
+    _simple_field("clock_sm_mhz", "ClockInfo", "NVML_CLOCK_SM", of="card"),
+    _simple_field("clock_memory_mhz", "ClockInfo", "NVML_CLOCK_MEM", of="card"),
     Field(("clock_reasons",), "card", _query_clock_reasons),
-    _simple_field("power_w", f"{_GET}PowerUsage", scale=1e-3, of="alone"),
-    _simple_field("energy_j", f"{_GET}TotalEnergyConsumption", scale=1e-3, of="alone", wide=True),
-    _simple_field("temperature_c", f"{_GET}Temperature", "NVML_TEMPERATURE_GPU", of="card"),
+    _simple_field("power_w", "PowerUsage", scale=1e-3, of="alone"),
+    _simple_field("energy_j", "TotalEnergyConsumption", scale=1e-3, of="alone", wide=True),
+    _simple_field("temperature_c", "Temperature", "NVML_TEMPERATURE_GPU", of="card"),
     _violation_field("held_by_power_s", "NVML_PERF_POLICY_POWER"),
     _violation_field("held_by_heat_s", "NVML_PERF_POLICY_THERMAL"),
     Field(("pcie_sent_bytes", "pcie_received_bytes"), "alone", _bus_counters),
 )
-"""asked at every read"""
+"""queried at every read"""
 
-_THRESHOLD: Final = "NVML_TEMPERATURE_THRESHOLD_"
+_HEAT: Final = "NVML_TEMPERATURE_THRESHOLD_"
+
 SLOW: Final = (
-    _simple_field("clock_sm_max_mhz", f"{_GET}MaxClockInfo", "NVML_CLOCK_SM", of="card"),
-    _simple_field("clock_memory_max_mhz", f"{_GET}MaxClockInfo", "NVML_CLOCK_MEM", of="card"),
-    _simple_field("power_limit_w", f"{_GET}EnforcedPowerLimit", scale=1e-3, of="card"),
-    _simple_field(
-        "power_limit_default_w", f"{_GET}PowerManagementDefaultLimit", scale=1e-3, of="card"
-    ),
-    _simple_field(
-        "temperature_slowdown_c", f"{_GET}TemperatureThreshold", f"{_THRESHOLD}SLOWDOWN", of="card"
-    ),
-    _simple_field(
-        "temperature_max_c", f"{_GET}TemperatureThreshold", f"{_THRESHOLD}GPU_MAX", of="card"
-    ),
+    _simple_field("clock_sm_max_mhz", "MaxClockInfo", "NVML_CLOCK_SM", of="card"),
+    _simple_field("clock_memory_max_mhz", "MaxClockInfo", "NVML_CLOCK_MEM", of="card"),
+    _simple_field("power_limit_w", "EnforcedPowerLimit", scale=1e-3, of="card"),
+    _simple_field("power_limit_default_w", "PowerManagementDefaultLimit", scale=1e-3, of="card"),
+    _simple_field("temperature_slowdown_c", "TemperatureThreshold", f"{_HEAT}SLOWDOWN", of="card"),
+    _simple_field("temperature_max_c", "TemperatureThreshold", f"{_HEAT}GPU_MAX", of="card"),
     Field(("temperature_memory_c",), "card", _memory_heat),
-    _simple_field("pcie_generation", f"{_GET}CurrPcieLinkGeneration", of="card"),
-    _simple_field("pcie_generation_max", f"{_GET}MaxPcieLinkGeneration", of="card"),
-    _simple_field("pcie_lanes", f"{_GET}CurrPcieLinkWidth", of="card"),
-    _simple_field("pcie_lanes_max", f"{_GET}MaxPcieLinkWidth", of="card"),
-    _simple_field(
-        "memory_errors_corrected",
-        f"{_GET}TotalEccErrors",
-        "NVML_MEMORY_ERROR_TYPE_CORRECTED",
-        "NVML_VOLATILE_ECC",
-        of="card",
-        wide=True,
-    ),
-    _simple_field(
-        "memory_errors_uncorrected",
-        f"{_GET}TotalEccErrors",
-        "NVML_MEMORY_ERROR_TYPE_UNCORRECTED",
-        "NVML_VOLATILE_ECC",
-        of="card",
-        wide=True,
-    ),
+    _simple_field("pcie_generation", "CurrPcieLinkGeneration", of="card"),
+    _simple_field("pcie_generation_max", "MaxPcieLinkGeneration", of="card"),
+    _simple_field("pcie_lanes", "CurrPcieLinkWidth", of="card"),
+    _simple_field("pcie_lanes_max", "MaxPcieLinkWidth", of="card"),
+    _error_count("memory_errors_corrected", "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
+    _error_count("memory_errors_uncorrected", "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
     Field(("rows_remapped",), "card", _query_remapped_rows),
 )
-"""asked at the first read and at every twentieth: they hardly change"""
+"""queried at the first read and at every twentieth, as they hardly change"""
 BUS_WINDOW: Final = Field(
     ("pcie_sent_bytes_per_s", "pcie_received_bytes_per_s"), "alone", _bus_window
 )
-"""asked with the slow ones, and only where neither counters nor GPM tell the traffic"""
+"""queried with the slow ones if neither counters nor GPM report traffic"""

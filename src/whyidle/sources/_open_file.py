@@ -1,4 +1,4 @@
-"""Small kernel files that stay open: reading one again costs a third of opening it anew."""
+"""Small kernel files that stay open; rereading costs a third of opening anew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_BYTES = 1 << 16
 
 
 class OpenFile:
-    """A file of ``/proc`` or ``/sys``. ``read`` gives None once it is gone, or may not be read."""
+    """A file of ``/proc`` or ``/sys``. ``read`` returns None if it has gone or is not readable."""
 
     __slots__ = ("_descriptor", "path")
 
@@ -21,11 +21,11 @@ class OpenFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether there was such a file when it was opened, and it was not closed since."""
+        """Whether the file could be opened and is not closed."""
         return self._descriptor >= 0
 
     def read(self, size: int = MOST_BYTES) -> bytes | None:
-        """Its content now; a file of a process that ended has none, even if its id lives on."""
+        """Return its content now; None for a file of an ended process, even if its id is reused."""
         if self._descriptor < 0:
             return None
         try:
@@ -34,7 +34,7 @@ class OpenFile:
             return None
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the file; may be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -48,7 +48,7 @@ def _open_descriptor(path: str) -> int:
 
 
 def read_text(path: Path) -> str:
-    """A small file read once; empty where it cannot be."""
+    """Return the content of a small file; empty if unreadable."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -56,32 +56,32 @@ def read_text(path: Path) -> str:
 
 
 def parse_count(content: bytes) -> int | None:
-    """A count; None for ``max``, for nothing, and for what is no count."""
+    """Return a count; None for ``max``, nothing, and anything else."""
     content = content.strip()
     return int(content) if content.isdigit() else None
 
 
 def parse_numbers(content: bytes | None, *names: bytes) -> dict[bytes, int]:
-    """Numbers of lines ``name value [unit]`` or ``name: value``, as in ``/proc/meminfo``,
-    ``/proc/vmstat`` and ``cpu.stat``. Only the wanted lines are looked at: vmstat has two hundred.
+    """Return numbers of lines ``name value [unit]`` or ``name: value``, as in ``/proc/meminfo``,
+    ``/proc/vmstat`` and ``cpu.stat``, for the given names only, as vmstat has two hundred lines.
 
     Args:
         content: the file's.
-        names: each with the blank or colon that ends it, without which ``oom_kill`` would find
+        names: each with the blank or colon that ends it; otherwise ``oom_kill`` would match
             ``oom_kill_disable``.
     """
     lines = b"\n" + (content or b"")
-    found = {}
+    numbers = {}
     for name in names:
         begin = lines.find(b"\n" + name)
         words = lines[begin + 1 + len(name) : begin + 64 + len(name)].split(None, 1)
         if begin >= 0 and words and words[0].isdigit():
-            found[name] = int(words[0])
-    return found
+            numbers[name] = int(words[0])
+    return numbers
 
 
 def explain_unreadable(path: Path | str, how: str = "") -> Absent:
-    """Why a file gives nothing."""
+    """Return why a file has no content."""
     if not os.path.exists(path):  # noqa: PTH110  # a str or a Path
         return Absent(f"this system has no {path}", how)
-    return Absent(f"{path} may not be read", how or "run as the user who owns the job")
+    return Absent(f"{path} is not readable", how or "run as the user who owns the job")

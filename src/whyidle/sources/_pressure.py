@@ -1,8 +1,6 @@
-"""Pressure (PSI): how long tasks waited for cores, storage and memory, on Linux.
-
-See https://docs.kernel.org/accounting/psi.html. The machine's pressure stands in
-``/proc/pressure``; that of the job's own control group beside its limits (version 2 only).
-"""
+"""Pressure (PSI): how long tasks waited for cores, storage and memory, on Linux. See
+https://docs.kernel.org/accounting/psi.html. The machine's pressure is in ``/proc/pressure``; that
+of the job's control group next to its limits (version 2 only)."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from whyidle.sources._open_file import OpenFile, explain_unreadable
 RESOURCES: Final = ("cpu", "io", "memory")
 _HOW: Final = "boot Linux 4.20 or later with psi=1"
 _WAITS: Final = {"cpu": "a core", "io": "storage", "memory": "memory"}
-_GROUPS_ONLY: Final = Absent("only control groups of version 2 tell their pressure")
+_GROUPS_ONLY: Final = Absent("only control groups of version 2 report pressure")
 
 METERS: Final = tuple(
     Meter(
@@ -37,7 +35,7 @@ METERS: Final = tuple(
 
 
 class Pressure:
-    """Reads a file for each resource, of the machine and of the job's control group."""
+    """Reads one file per resource, of the machine and of the job's control group."""
 
     def __init__(self, root: Path, levels: GroupHierarchy) -> None:
         own = levels.unified or root / "none"
@@ -69,7 +67,7 @@ class Pressure:
 
 
 def parse_pressure(content: bytes | None, prefix: str) -> Reading:
-    """``some avg10=1.23 avg60=.. avg300=.. total=MICROSECONDS`` and the same for ``full``."""
+    """Parse ``some avg10=1.23 avg60=.. avg300=.. total=MICROSECONDS``, and the same of ``full``."""
     into: Reading = {}
     for line in (content or b"").splitlines():
         words = line.split()

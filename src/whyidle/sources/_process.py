@@ -1,9 +1,7 @@
-"""One process of a job, from three files of ``/proc/PID``, on Linux.
-
-The kernel adds what a process used to its parent's accounts when the parent waits for it: CPU time
-and faults to accounts of their own, bytes to the parent's own bytes. A job's totals therefore count
-processes that were born and ended between two reads.
-"""
+"""One process of a job, from three files of ``/proc/PID``, on Linux. When a parent waits for a
+child, the kernel adds the child's use to the parent's accounts: CPU time and faults separately,
+bytes to the parent's own. So a job's totals include processes that started and ended between two
+reads."""
 
 from __future__ import annotations
 
@@ -63,11 +61,7 @@ _IO: Final = {
 
 
 class Process:
-    """One process's three files.
-
-    Attributes:
-        waited: CPU time and faults of the children that it has waited for, as of the last read.
-    """
+    """One process's three files. ``waited`` is the use of its children that it has waited for."""
 
     __slots__ = ("_files", "waited")
 
@@ -76,7 +70,7 @@ class Process:
         self.waited: dict[str, float | int] = {}
 
     def read(self, tick_s: float, page: int, *, delays: bool) -> Reading | None:
-        """Its values; None once it has ended (a zombie's last values count)."""
+        """Return its values; None after its end (a zombie's last values count)."""
         words = (self._files[0].read() or b"").rpartition(b")")[2].split()
         if len(words) < 40:
             return None
@@ -96,8 +90,7 @@ class Process:
 
 
 def parse_stat(words: list[bytes], tick_s: float, *, delays: bool) -> Reading:
-    """``/proc/PID/stat`` from its third field on, see proc_pid_stat(5); the name before may hold
-    blanks and brackets."""
+    """Parse ``/proc/PID/stat`` from its third field (proc_pid_stat(5))."""
     return {
         "cpu_user_s": int(words[11]) * tick_s,
         "cpu_system_s": int(words[12]) * tick_s,
@@ -109,7 +102,7 @@ def parse_stat(words: list[bytes], tick_s: float, *, delays: bool) -> Reading:
 
 
 def parse_waited(words: list[bytes], tick_s: float) -> dict[str, float | int]:
-    """Fields cutime, cstime and cmajflt of the same."""
+    """Parse the fields cutime, cstime and cmajflt of the same."""
     return {
         "cpu_user_s": int(words[13]) * tick_s,
         "cpu_system_s": int(words[14]) * tick_s,
@@ -118,10 +111,10 @@ def parse_waited(words: list[bytes], tick_s: float) -> dict[str, float | int]:
 
 
 def parse_io(content: bytes | None) -> Reading:
-    """``/proc/PID/io``, which only the process's own user may read."""
+    """Parse ``/proc/PID/io``, readable by the process's own user only."""
     words = (content or b"").split()
-    found = dict(zip(words[::2], words[1::2], strict=False))
+    values = dict(zip(words[::2], words[1::2], strict=False))
     return {
-        name: int(found[word]) if word in found and found[word].isdigit() else None
+        name: int(values[word]) if word in values and values[word].isdigit() else None
         for name, word in _IO.items()
     }

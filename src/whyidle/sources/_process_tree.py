@@ -1,14 +1,12 @@
-"""The processes of a job: a root and all that descends from it, on Linux.
+"""The processes of a job: a root and its descendants, on Linux.
 
-A process belongs to the job once its parent does, and stays when its parent ends. New ones are
-looked for only after the kernel says (last word of ``/proc/loadavg``) that a process or thread was
-started since, and never for more than a hundredth of the time: a scan costs 74 us with 101
-processes on the machine, several milliseconds with thousands. Not seen: a process whose parent
-was born and ended between two scans.
+A process belongs to the job once its parent does, and stays after its parent ends. A scan for new
+ones takes place after the kernel reports a new process or thread (last word of ``/proc/loadavg``),
+for at most a hundredth of the time: it costs 74 us with 101 processes, several milliseconds with
+thousands. Missed: a process whose parent started and ended between two scans.
 
-Totals of counters are those of living members and of the children that these have waited for
-(see ``_process``), and never fall: what a process used that ended without its parent's waiting is
-made up for by the others' growth before the total moves on.
+Totals of counters include living members and the children that these have waited for (see
+``_process``), and never fall, even if a process ended unwaited.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ from whyidle.sources._process import COUNTERS, Process
 from whyidle.sources._process import METERS as OF_ONE
 
 MOST: Final = 256
-"""processes that are read; further ones are counted. Each keeps three files open, and at most half
-of the descriptors that this process may have are used so"""
+"""processes that are read; more are only counted. Each keeps three files open, at most half of the
+descriptors that this process may have"""
 SCAN_SHARE: Final = 0.01
 _HELD: Final = ("threads", "memory_resident_bytes")
 _NO_DELAYS: Final = Absent(
-    "the kernel does not keep it", "sysctl -w kernel.task_delayacct=1 (as administrator)"
+    "not collected by this kernel", "sysctl -w kernel.task_delayacct=1 (as administrator)"
 )
 
 METERS: Final[tuple[Meter, ...]] = (
@@ -75,13 +73,8 @@ class ProcessTree:
             self._parents[pid] = 0
 
     def read(self, into: Reading, born: bytes) -> None:
-        """Add every process's values, and the totals.
-
-        Args:
-            into: where to.
-            born: what changes whenever a process was started (last word of ``/proc/loadavg``);
-                empty where that is not known.
-        """
+        """Add every process's values and the totals. ``born`` changes with every started process
+        (last word of ``/proc/loadavg``); empty if unknown."""
         if not born or born != self._born:
             self._find_processes(born)
         states: list[object] = []
@@ -96,8 +89,8 @@ class ProcessTree:
                 into[name + suffix] = value
                 if value is not None:
                     sums[name] = sums.get(name, 0) + value
-            for name, spent in process.waited.items():
-                sums[name] += spent
+            for name, amount in process.waited.items():
+                sums[name] += amount
             states.append(values["state"])
         self._add_totals(into, sums, states)
 
@@ -115,7 +108,6 @@ class ProcessTree:
         into["job_blocked"] = states.count(3)
 
     def _find_processes(self, born: bytes) -> None:
-        """Look for new processes; only the parents of those not seen before are asked for."""
         began = time.perf_counter_ns()
         if began < self._next_scan_ns:
             return
@@ -129,8 +121,8 @@ class ProcessTree:
         for pid in alive - self._parents.keys():
             self._parents[pid] = self._parent_pid(pid)
         self._add_children()
-        took = time.perf_counter_ns() - began
-        self._next_scan_ns = began + int(took / SCAN_SHARE)
+        elapsed = time.perf_counter_ns() - began
+        self._next_scan_ns = began + int(elapsed / SCAN_SHARE)
 
     def _parent_pid(self, pid: int) -> int:
         file = OpenFile(f"{self._proc}/{pid}/stat")
@@ -139,7 +131,6 @@ class ProcessTree:
         return int(words[1]) if len(words) > 1 else 0
 
     def _add_children(self) -> None:
-        """Members' children become members, to any depth."""
         while joining := [
             pid
             for pid, parent in self._parents.items()
@@ -166,7 +157,6 @@ class ProcessTree:
 
 
 def _descriptor_limit() -> int:
-    """How many files this process may have open."""
     try:
         import resource  # noqa: PLC0415  # not on Windows
     except ImportError:
@@ -176,7 +166,6 @@ def _descriptor_limit() -> int:
 
 
 def _has_delay_accounting(proc: Path) -> bool:
-    """Whether the kernel keeps the time that a process waits for storage."""
     file = OpenFile(proc / "sys/kernel/task_delayacct")
     content = (file.read() or b"").strip()
     file.close()

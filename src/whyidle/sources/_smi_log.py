@@ -1,10 +1,7 @@
-"""Logs of ``nvidia-smi --query-gpu=... --format=csv -l``, and CSV files like them.
-
-Whatever comes before a header (nvidia-smi's table) is skipped, a header may come again in the
-middle, runs of NUL bytes are dropped, a row with other than the header's number of fields is
-counted as lost. Without a ``timestamp`` column rows are taken to be ``ASSUMED_S`` apart, and the
-facts say so.
-"""
+"""Logs of ``nvidia-smi --query-gpu=... --format=csv -l``, and similar CSV files. Text before a
+header (nvidia-smi's table) is skipped, a header may recur, runs of NUL bytes are dropped, and a row
+with another number of fields than the header counts as lost. Without a ``timestamp`` column rows
+are assumed to be ``ASSUMED_S`` apart, which the facts state."""
 
 from __future__ import annotations
 
@@ -56,28 +53,21 @@ _SMI_DATE: Final = re.compile(r"\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}")
 
 
 def is_header(line: str) -> bool:
-    """Whether a line names at least two columns of a GPU log, a measured one among them."""
+    """Return whether a line names at least two columns of a GPU log, one of them measured."""
     names = _column_names(line)
     known = [name for name in names if name in _COLUMNS]
     return bool(known) and len(known) + sum(name in _INDEX or name in _FACTS for name in names) > 1
 
 
 def _column_names(line: str) -> list[str]:
-    """``utilization.gpu [%]`` and ``utilization_gpu_percent`` mean the same column."""
+    """``utilization.gpu [%]`` and ``utilization_gpu_percent`` are the same column."""
     words = (_UNIT.sub("", word.strip().lower()) for word in line.split(","))
-    return [
-        word if word in _INDEX else word.replace("utilization_", "utilization.") for word in words
-    ]
+    return [word.replace("utilization_", "utilization.") for word in words]
 
 
 class SmiLog:
-    """Reads a log's lines, one row for each GPU.
-
-    Attributes:
-        facts: names and UUIDs, and whether times are assumed.
-        unix_ns: Unix time of the first row; None where the log does not say.
-        lost: rows that could not be read.
-    """
+    """Reads a log's lines, one row for each GPU. ``unix_ns`` is the Unix time of the first row, if
+    known, and ``lost`` the number of unreadable rows."""
 
     def __init__(self) -> None:
         self.facts: dict[str, str] = {}
@@ -87,7 +77,7 @@ class SmiLog:
         self._began: datetime | None = None
 
     def read_rows(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Reading]]:
-        """Rows that belong to one moment together: nanoseconds since the first, and values."""
+        """Yield the rows of each moment together: nanoseconds since the first, and values."""
         moment, into, clock = "", Reading(), 0
         for stamp, gpu, values in self._parse_lines(lines):
             again = any(f"{name}@{gpu}" in into for name in values)
@@ -127,7 +117,7 @@ class SmiLog:
                 else:
                     yield row
             elif self.unix_ns is None and _SMI_DATE.match(words):
-                self.facts["made"] = words  # the table's date; its time zone is not told
+                self.facts["made"] = words  # the table's date; its time zone is unknown
 
     def _parse_row(self, words: list[str]) -> tuple[str, str, Reading] | None:
         if len(words) != len(self._names):
@@ -150,16 +140,16 @@ class SmiLog:
 
 def _parse_value(word: str, signal: str, scale: float) -> Value:
     """``97 %``, ``4142 MiB``, ``0x0000000000000004``, ``[N/A]``, ``[Not Supported]``, ``ERR!``."""
-    found = _NUMBER.match(word)
-    if not found:
+    match = _NUMBER.match(word)
+    if not match:
         return None
-    if found[0][:2] in ("0x", "0X"):
-        return parse_number(int(found[0], 16), wide=True)
-    value = float(found[0])
+    if match[0][:2] in ("0x", "0X"):
+        return parse_number(int(match[0], 16), wide=True)
+    value = float(match[0])
     if signal.endswith("_ratio"):
         return parse_percent(value)
-    told = parse_number(value, scale, wide=signal.endswith("_bytes"))
-    return int(told) if told is not None and told == int(told) else told
+    number = parse_number(value, scale, wide=signal.endswith("_bytes"))
+    return int(number) if number is not None and number == int(number) else number
 
 
 def _parse_timestamp(stamp: str) -> datetime | None:

@@ -1,11 +1,8 @@
-"""Which GPUs a CUDA program sees, and in which order.
-
-The rules are CUDA's, as its programming guide states them (CUDA environment variables), and where
-it is silent as PyTorch reads them (``torch.cuda._parse_visible_devices``): an identifier that is
-not valid ends the list, one that occurs twice empties it, a UUID may be cut short as long as it is
-unique, ``1gpu2`` means 1. A program sees one slice of one card in MIG mode: the first, unless
-another is named (MIG user guide, CUDA device enumeration).
-"""
+"""The GPUs that a CUDA program sees, and their order. Rules are those of CUDA's programming guide
+(CUDA environment variables) and otherwise of PyTorch (``torch.cuda._parse_visible_devices``): an
+invalid identifier ends the list, a repeated one empties it, a UUID may be shortened while unique,
+``1gpu2`` means 1. In MIG mode a program sees one slice of one card: the first, unless another is
+named (MIG user guide, CUDA device enumeration)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-_MIXED = "some of the GPUs are split (MIG), and a program sees one slice at most"
+_MIXED = "some of the GPUs are split (MIG), and a program sees at most one slice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +36,15 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class VisibleDevices:
-    """What CUDA numbers 0, 1, ...: (card, slice or None) each. ``doubt`` says why the numbers may
-    be others; then ``chosen`` is every card that might be meant."""
+    """What CUDA numbers 0, 1, ...: (card, slice or None) each. ``doubt`` is a reason why the
+    numbers may differ; then ``chosen`` is every possible card."""
 
     chosen: tuple[tuple[Card, MigSlice | None], ...]
     doubt: str = ""
 
 
 def visible_devices(environ: Mapping[str, str], cards: Sequence[Card]) -> VisibleDevices:
-    """The devices of a program with this environment."""
+    """Return the devices of a program with this environment."""
     usable = [card for card in cards if card.slices or not card.split]
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     if listed is not None and listed.lstrip().startswith(("GPU-", "MIG-")):
@@ -60,8 +57,8 @@ def visible_devices(environ: Mapping[str, str], cards: Sequence[Card]) -> Visibl
 
 
 def _one_slice(chosen: list[tuple[Card, MigSlice | None]]) -> VisibleDevices:
-    """A program sees one slice at most, whatever it asks for."""
-    slices = [one for one in chosen if one[1] is not None]
+    """A program sees at most one slice."""
+    slices = [device for device in chosen if device[1] is not None]
     if len(slices) == len(chosen):
         return VisibleDevices(tuple(chosen[:1]))
     return VisibleDevices(tuple(chosen), _MIXED if slices else "")
@@ -72,8 +69,8 @@ def _order_doubt(environ: Mapping[str, str], cards: Sequence[Card]) -> str:
     if alike or environ.get("CUDA_DEVICE_ORDER", "").strip() == "PCI_BUS_ID":
         return ""
     return (
-        "the machine has different GPUs and CUDA numbers the fastest first; "
-        "set CUDA_DEVICE_ORDER=PCI_BUS_ID to be sure which is which"
+        "the machine has different GPUs, which CUDA numbers by speed; "
+        "set CUDA_DEVICE_ORDER=PCI_BUS_ID for a known order"
     )
 
 
@@ -83,30 +80,30 @@ def _whole_card(card: Card) -> tuple[Card, MigSlice | None]:
 
 def _by_number(listed: str, cards: Sequence[Card]) -> list[Card]:
     by_number = {card.index: card for card in cards}
-    found: list[Card] = []
+    selected: list[Card] = []
     for word in listed.split(","):
         match = re.match(r"[+-]?\d+", word.strip())
         card = by_number.get(int(match[0])) if match else None
-        if card in found:
+        if card in selected:
             return []
         if card is None:
             break
-        found.append(card)
-    return found
+        selected.append(card)
+    return selected
 
 
 def _by_name(listed: str, cards: Sequence[Card]) -> list[tuple[Card, MigSlice | None]]:
-    found: list[tuple[Card, MigSlice | None]] = []
+    selected: list[tuple[Card, MigSlice | None]] = []
     prefix = listed.lstrip()[:4]
     for word in listed.split(","):
         name = word.strip()
         matches = _matching_devices(name, cards) if name.startswith(prefix) else []
         if len(matches) != 1:
             break
-        if matches[0] in found:
+        if matches[0] in selected:
             return []
-        found += matches
-    return found
+        selected += matches
+    return selected
 
 
 def _matching_devices(name: str, cards: Sequence[Card]) -> list[tuple[Card, MigSlice | None]]:
@@ -114,11 +111,11 @@ def _matching_devices(name: str, cards: Sequence[Card]) -> list[tuple[Card, MigS
         return [_whole_card(card) for card in cards if card.uuid.startswith(name)]
     old = re.fullmatch(r"MIG-(GPU-[^/]+)/(\d+)/(\d+)", name)  # drivers before R470
     if old:
-        wanted = int(old[2]), int(old[3])
+        instances = int(old[2]), int(old[3])
         return [
-            (card, one)
+            (card, part)
             for card in cards
-            for one in card.slices
-            if card.uuid == old[1] and (one.gpu_instance, one.compute_instance) == wanted
+            for part in card.slices
+            if card.uuid == old[1] and (part.gpu_instance, part.compute_instance) == instances
         ]
-    return [(card, one) for card in cards for one in card.slices if one.uuid.startswith(name)]
+    return [(card, part) for card in cards for part in card.slices if part.uuid.startswith(name)]

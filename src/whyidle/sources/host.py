@@ -1,11 +1,9 @@
 """The job's processes, and the cores, memory, storage and network that it shares.
 
 On Linux from files of ``/proc`` and ``/sys/fs/cgroup`` that stay open; elsewhere the essentials
-through psutil. Costs stand in each signal, medians by ``bench/sources.py`` on a 2-core virtual
-machine (Linux 6.18, Python 3.11, 101 processes): a whole read of a job of 5 processes 245 us
-(quartiles 235 and 279), 15 us more for each further process, ``probe`` 1.3 ms. Read ten times a
-second, the caches gone cold in between, the same costs 587 us (570 and 635); so may every number
-here two to three times over. psutil's ``children(recursive=True)`` alone took 1.9 ms beside them.
+through psutil. Costs are medians by ``bench/sources.py`` on a 2-core virtual machine (Linux 6.18,
+Python 3.11, 101 processes): a read of a job of 5 processes takes 245 us (quartiles 235 and 279; 587
+us with cold caches at ten reads per second), 15 us more per further process, ``probe`` 1.3 ms.
 """
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ LIVE = True
 
 
 class _LinuxHost:
-    """Everything, one part after the other."""
-
     def __init__(self, target: Target) -> None:
         levels = GroupHierarchy(target.root, target.pid)
         self._job = _process_tree.ProcessTree(target.root, target.pid)
@@ -62,14 +58,14 @@ class _LinuxHost:
 
 
 def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # frozen
-    """What this system tells of its processes; some of it on every system."""
+    """Return what this system offers; some of it on every system."""
     reader = open(target)
     reader.close()
     return Available(reader.missing)
 
 
 def open(target: Target) -> Reader:  # noqa: A001  # a source's verb
-    """Watch the process tree of ``target.pid``; 0 watches the machine alone.
+    """Read the process tree of ``target.pid``; with 0 the machine alone.
 
     Raises:
         InputError: there is no such process.

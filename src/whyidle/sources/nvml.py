@@ -1,10 +1,9 @@
 """NVIDIA GPUs through NVML: utilization, clocks, power, heat, memory, PCIe, and GPM.
 
-Needs the extra ``nvidia`` (the package nvidia-ml-py) and a driver. Of the GPUs on the machine it
-reads those that the job sees (``CUDA_VISIBLE_DEVICES``, MIG). Costs on a device were not measured:
-no GPU was at hand, which is why they are None; against a stand-in that answers at once, the binding
-left out, our own part of a read takes 30 us for a GPU (quartiles 28 and 48, ``bench/sources.py``).
-Without a driver ``probe`` takes 0.06 ms once the binding is imported (20 ms).
+Needs the extra ``nvidia`` (the package nvidia-ml-py) and a driver. It reads the GPUs that the job
+sees (``CUDA_VISIBLE_DEVICES``, MIG). Costs on a device were not measured for lack of a GPU; our own
+part of a read takes 30 us per GPU (quartiles 28 and 48, ``bench/sources.py``), ``probe`` without a
+driver 0.06 ms.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _DRIVER = "check that `nvidia-smi` works; in a container start it with --gpus al
 
 
 class _NvmlReader:
-    """The GPUs of one job. NVML is initialised once for each reader, and counts that itself."""
+    """The GPUs of one job. NVML is initialised per reader, and counts that itself."""
 
     def __init__(self, nvml: Any, target: Target) -> None:
         self._nvml = nvml
@@ -35,28 +34,28 @@ class _NvmlReader:
         self.facts: dict[str, str] = {"driver": _decode_text(nvml.nvmlSystemGetDriverVersion())}
         self._open = True
         handles: dict[int, Any] = {}
-        seen = visible_devices(target.environ, _list_cards(nvml, handles))
-        if seen.doubt:
-            self.facts["cuda_order_doubt"] = seen.doubt
-        for ordinal, (card, one) in enumerate(seen.chosen):
-            self._add_device(handles[card.index], card, one)
-            if not seen.doubt:
-                self.facts[f"cuda_ordinal@{_device_subject(card, one)}"] = str(ordinal)
+        visible = visible_devices(target.environ, _list_cards(nvml, handles))
+        if visible.doubt:
+            self.facts["cuda_order_doubt"] = visible.doubt
+        for ordinal, (card, part) in enumerate(visible.chosen):
+            self._add_device(handles[card.index], card, part)
+            if not visible.doubt:
+                self.facts[f"cuda_ordinal@{_device_subject(card, part)}"] = str(ordinal)
 
-    def _add_device(self, handle: Any, card: Card, one: MigSlice | None) -> None:
-        subject = _device_subject(card, one)
+    def _add_device(self, handle: Any, card: Card, part: MigSlice | None) -> None:
+        subject = _device_subject(card, part)
         own = None
-        if one is not None:
-            own = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, one.index)
+        if part is not None:
+            own = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, part.index)
             self.facts[f"card_uuid@{subject}"] = card.uuid
         self.facts[f"name@{subject}"] = card.name
-        self.facts[f"uuid@{subject}"] = one.uuid if one else card.uuid
-        lent = (own, one.gpu_instance) if one is not None else None
-        self._devices.append(Device(self._nvml, subject, handle, lent))
+        self.facts[f"uuid@{subject}"] = part.uuid if part else card.uuid
+        slice_handle = (own, part.gpu_instance) if part is not None else None
+        self._devices.append(Device(self._nvml, subject, handle, slice_handle))
 
     @property
     def missing(self) -> dict[str, Absent]:
-        """Grows as calls turn out not to be supported."""
+        """Missing signals; grows as calls turn out to be unsupported."""
         return {name: why for device in self._devices for name, why in device.missing.items()}
 
     def read(self) -> Reading:
@@ -67,7 +66,7 @@ class _NvmlReader:
         return into
 
     def close(self) -> None:
-        """Free what NVML lent, and NVML itself."""
+        """Free NVML resources, and NVML itself."""
         for device in self._devices:
             device.close()
         self._devices = []
@@ -78,7 +77,7 @@ class _NvmlReader:
 
 
 def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # frozen
-    """Whether the job sees a GPU, and what its first read does not give."""
+    """Return whether the job sees a GPU, and what its first read lacks."""
     reader = _open_reader(target)
     if isinstance(reader, Absent):
         return reader
@@ -89,14 +88,14 @@ def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # fro
 
 
 def open(target: Target) -> Reader:  # noqa: A001  # a source's verb
-    """Read the GPUs that a job with ``target.environ`` sees.
+    """Read the GPUs visible to a job with ``target.environ``.
 
     Raises:
         InputError: no binding, no driver, or no GPU for this job.
     """
     reader = _open_reader(target)
     if isinstance(reader, Absent):
-        raise InputError("GPUs cannot be read.", why=f"{reader.reason}.", hint=reader.how)
+        raise InputError("Cannot read the GPUs.", why=f"{reader.reason}.", hint=reader.how)
     return reader
 
 
@@ -117,27 +116,24 @@ def _open_reader(target: Target) -> _NvmlReader | Absent:
     if not reader._devices:
         reader.close()
         listed = target.environ.get("CUDA_VISIBLE_DEVICES")
-        told = "" if listed is None else f" (CUDA_VISIBLE_DEVICES={listed})"
-        return Absent(f"the job sees no GPU{told}", "" if listed is None else "unset it")
+        setting = "" if listed is None else f" (CUDA_VISIBLE_DEVICES={listed})"
+        return Absent(f"the job sees no GPU{setting}", "" if listed is None else "unset it")
     return reader
 
 
-def _device_subject(card: Card, one: MigSlice | None) -> str:
-    return f"gpu{card.index}" if one is None else f"gpu{card.index}.mig{one.index}"
+def _device_subject(card: Card, part: MigSlice | None) -> str:
+    return f"gpu{card.index}" if part is None else f"gpu{card.index}.mig{part.index}"
 
 
 def _list_cards(nvml: Any, handles: dict[int, Any]) -> list[Card]:
-    """Every card that answers; one that is lost is left out."""
     cards = []
     for index in range(nvml.nvmlDeviceGetCount()):
         with contextlib.suppress(nvml.NVMLError):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             split = _is_split(nvml, handle)
             slices = _list_slices(nvml, handle) if split else ()
-            uuid, name = (
-                _decode_text(nvml.nvmlDeviceGetUUID(handle)),
-                _decode_text(nvml.nvmlDeviceGetName(handle)),
-            )
+            uuid = _decode_text(nvml.nvmlDeviceGetUUID(handle))
+            name = _decode_text(nvml.nvmlDeviceGetName(handle))
             handles[index] = handle
             cards.append(Card(index, uuid, name, slices, split))
     return cards
@@ -156,16 +152,12 @@ def _is_split(nvml: Any, handle: Any) -> bool:
 
 
 def _list_slices(nvml: Any, handle: Any) -> tuple[MigSlice, ...]:
-    found = []
+    slices = []
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         with contextlib.suppress(nvml.NVMLError):  # places without a slice are not found
-            one = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            found.append(
-                MigSlice(
-                    index,
-                    _decode_text(nvml.nvmlDeviceGetUUID(one)),
-                    nvml.nvmlDeviceGetGpuInstanceId(one),
-                    nvml.nvmlDeviceGetComputeInstanceId(one),
-                )
-            )
-    return tuple(found)
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            uuid = _decode_text(nvml.nvmlDeviceGetUUID(part))
+            gpu_instance = nvml.nvmlDeviceGetGpuInstanceId(part)
+            compute_instance = nvml.nvmlDeviceGetComputeInstanceId(part)
+            slices.append(MigSlice(index, uuid, gpu_instance, compute_instance))
+    return tuple(slices)

@@ -1,8 +1,6 @@
-"""A recording read again as if it were live: our own telemetry, or a log of nvidia-smi.
-
-Each read gives the recording's next moment; after the last one readings are empty. ``load`` gives
-the whole recording as columns. A row of 115 values costs 23 us to read.
-"""
+"""Replay of recorded telemetry: our own, or a log of nvidia-smi. Each read returns the recording's
+next moment; after the last one readings are empty. ``load`` returns the whole recording as columns.
+A row of 115 values takes 23 us to read."""
 
 from __future__ import annotations
 
@@ -22,16 +20,12 @@ PERIOD_S = 0.5
 LIVE = False
 
 _HEAD_LINES = 200
-"""a header stands below nvidia-smi's table, which is as long as processes are many"""
+"""the header follows nvidia-smi's table, whose length depends on the processes"""
 _HOW = "pass a telemetry file of a run, or the CSV output of nvidia-smi --query-gpu=..."
 
 
 class Recording:
-    """A reader over a file.
-
-    Attributes:
-        clock_ns: the moment of the last read, on the recording's clock.
-    """
+    """A reader over a file. ``clock_ns`` is the moment of the last read."""
 
     def __init__(self, path: Path) -> None:
         self._stream = _open_stream(path)
@@ -45,38 +39,37 @@ class Recording:
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """What the rows so far said of themselves."""
+        """Facts that the rows so far contained."""
         return self._decoder.facts
 
     @property
     def missing(self) -> Mapping[str, Absent]:
-        """What the recording said was not to be had."""
+        """Signals that the recording declares missing."""
         return self._decoder.missing if isinstance(self._decoder, TelemetryReader) else {}
 
     @property
     def lost_lines(self) -> int:
-        """Lines that could not be read so far."""
+        """Unreadable lines so far."""
         return self._decoder.lost
 
     @property
     def offset_ns(self) -> int | None:
-        """Unix time minus the recording's clock, where it is known."""
-        told = self._decoder
-        return told.offset_ns if isinstance(told, TelemetryReader) else told.unix_ns
+        """Unix time minus the recording's clock, if known."""
+        decoder = self._decoder
+        return decoder.offset_ns if isinstance(decoder, TelemetryReader) else decoder.unix_ns
 
     def read(self) -> Reading:
-        """The next moment's values; empty after the last."""
+        """Return the next moment's values; empty after the last."""
         for clock_ns, reading in self._rest:
             self.clock_ns = clock_ns
             return reading
         return {}
 
     def read_rows(self) -> Iterator[tuple[int, Reading]]:
-        """Every moment that is left."""
+        """Return the remaining moments."""
         return self._rest
 
     def _until_cut(self) -> Iterator[tuple[int, Reading]]:
-        """A file that was cut ends where it was cut."""
         try:
             yield from self._decoder.read_rows(self._stream)
         except (EOFError, OSError, ValueError):  # a gzip file that was cut, or closed under us
@@ -88,9 +81,9 @@ class Recording:
 
 
 def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # frozen
-    """Whether the target names a recording of a kind that is known."""
+    """Return whether the target names a recording of a known kind."""
     if target.recording is None:
-        return Absent("no recording was named", _HOW)
+        return Absent("no recording was given", _HOW)
     try:
         _choose_decoder(target.recording)
     except InputError as error:
@@ -102,16 +95,15 @@ def open(target: Target) -> Recording:  # noqa: A001  # a source's verb
     """Replay ``target.recording``.
 
     Raises:
-        InputError: there is none, or it cannot be read.
-        NotATraceError: it is no telemetry.
+        InputError: there is none, or it cannot be read. NotATraceError: it is not telemetry.
     """
     if target.recording is None:
-        raise InputError("There is nothing to replay.", hint=_HOW)
+        raise InputError("No recording was given to replay.", hint=_HOW)
     return Recording(target.recording)
 
 
 def load(path: Path) -> Telemetry:
-    """A whole recording, as columns.
+    """Return a whole recording as columns.
 
     Raises:
         InputError: as ``open``.
@@ -139,7 +131,6 @@ def _open_stream(path: Path) -> BinaryIO:
 
 
 def _choose_decoder(path: Path) -> TelemetryReader | SmiLog:
-    """What reads this file, by its first lines."""
     with _open_stream(path) as stream:
         try:
             for _ in range(_HEAD_LINES):
@@ -149,8 +140,8 @@ def _choose_decoder(path: Path) -> TelemetryReader | SmiLog:
                 if is_header(line.replace(b"\x00", b"").decode("utf-8", "replace")):
                     return SmiLog()
         except (EOFError, OSError) as error:
-            raise NotATraceError(f"{path} is no telemetry.", why=f"{error}.", hint=_HOW) from error
-    raise NotATraceError(f"{path} is no telemetry.", why="Nothing in it is known.", hint=_HOW)
+            raise NotATraceError(f"{path} is not telemetry.", why=f"{error}.", hint=_HOW) from error
+    raise NotATraceError(f"{path} is not telemetry.", why="Its format is unknown.", hint=_HOW)
 
 
 _: Reader = cast("Recording", None)  # the type checker holds Recording to the protocol

@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all."""
+"""Writes a file atomically."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Replace a file's content in one step, so that no reader and no crash sees half of it.
-
-    What is not a regular file (a pipe, a device) is written to as it stands.
+    """Replace a file's content in one step; pipes and devices are written directly.
 
     Raises:
         OSError: the folder is missing or read-only, or the disk is full.
     """
     if path.exists() and not path.is_file():
-        with path.open("wb") as opened:
-            opened.write(content)
+        with path.open("wb") as file:
+            file.write(content)
         return
-    path = path.resolve()  # a link stays a link: its target is replaced
+    path = path.resolve()  # replaces the target of a link
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_read_umask())
         Path(name).replace(path)
     except BaseException:

@@ -1,4 +1,4 @@
-"""What a decoder says of a document, in sentences."""
+"""Rewrites a decoder's error messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _MISSING = re.compile(r"Object missing required field (`[^`]*`)")
 
 
 def describe_error(error: Exception) -> str:
-    """Without a full stop."""
+    """Describe a decoder's error in a sentence without full stop."""
     text = _MISSING.sub(r"The required field \1 is missing", str(error))
     return text.replace("Object", "It").replace("$.", "").replace(" - at `$`", "")

@@ -1,4 +1,4 @@
-"""Reading a diagnosis document."""
+"""Reads a diagnosis document."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from whyidle.store.schema_versions import upgrade_document
 
 
 def read_diagnosis(path: Path) -> Diagnosis:
-    """A diagnosis document, of this version or an older one.
+    """Read a diagnosis document of this or an older version.
 
     Raises:
-        StoreError: it cannot be read, or is no diagnosis.
+        StoreError: it cannot be read, or is not a diagnosis.
     """
     try:
         content = path.read_bytes()

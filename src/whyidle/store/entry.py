@@ -1,4 +1,4 @@
-"""One folder of the run store: what its files are called, and what of it a listing needs."""
+"""One folder of the run store, and its metadata."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from whyidle.store.schema_versions import VERSION
 
 DIAGNOSIS = "diagnosis.json"
 RECORDING = "recording"
-"""a watched run's folder of raw evidence, which grows while the command runs"""
+"""folder of a watched run's raw evidence"""
 META = "meta.json"
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a listing needs to know without reading the diagnosis."""
+    """The metadata of a run, for listings."""
 
     version: int = VERSION
     id: str
@@ -24,26 +24,19 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     headline: str
     sources: list[str]
-    document: str
-    """``run.id`` inside the diagnosis"""
+    document: str  # ``run.id`` of the diagnosis
     pinned: bool = False
     command: list[str] | None = None
-    job: str | None = None
-    """``run.job``: which of the command's jobs this is, where it ran several"""
-    failed: bool = False
-    """whether the command failed before anything could be seen of it: ``last`` passes it over"""
-    speedup: float | None = msgspec.field(default=None, name="healed")
-    """how many times as fast the job became with the fixes kept; ``state`` is what it was.
-    In files it has the name of whyidle 0.1"""
-    became: str | None = None
-    """the id of the run that holds what it became"""
-    step_s: float | None = None
-    """mean of its steady steps, s; None where none was found, or an older version stored it"""
+    job: str | None = None  # ``run.job`` of the diagnosis
+    failed: bool = False  # whether the command failed before anything was measured
+    speedup: float | None = msgspec.field(default=None, name="healed")  # key of whyidle 0.1
+    became: str | None = None  # id of the run with the kept fixes
+    step_s: float | None = None  # mean of its steady steps
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One folder of the store. ``broken`` says why it cannot be read; then ``meta`` is None."""
+    """One folder of the store. ``broken`` is why it cannot be read; then ``meta`` is None."""
 
     id: str
     path: Path
@@ -52,13 +45,13 @@ class Entry:
     broken: str | None = None
 
     @property
-    def failed(self) -> bool:
-        """Whether its command failed before anything could be seen of it."""
+    def has_failed(self) -> bool:
+        """Whether its command failed before anything was measured."""
         return self.meta is not None and self.meta.failed
 
 
 def entry_of(path: Path) -> Entry:
-    """What a run's folder holds."""
+    """Read the metadata of a run's folder."""
     size = 0
     try:
         meta = msgspec.json.decode((path / META).read_bytes(), type=Meta)

@@ -1,4 +1,4 @@
-"""Where the run store is."""
+"""Locates the run store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,5 @@ FOLDER = ".whyidle"
 
 
 def locate_store(folder: str | Path | None = None) -> Store:
-    """The store in ``folder``, else in ``$WHYIDLE_HOME``, else in ``.whyidle`` of the working
-    directory. Nothing is created."""
+    """The store in ``folder``, ``$WHYIDLE_HOME`` or ``.whyidle`` of the working directory."""
     return Store(Path(folder or os.environ.get(VARIABLE) or FOLDER))

@@ -1,4 +1,4 @@
-"""``plan.toml``: the plan of fixes as a file that people read, change and keep beside their job."""
+"""Reads and writes ``plan.toml``, which people read and edit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from whyidle.errors import InputError, StoreError
+from whyidle.errors import InputError
 from whyidle.model.knobs import KNOBS, Knob, Setting, setting_problem
 from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
-from whyidle.store.atomic_write import write_atomic
 from whyidle.store.decode_errors import describe_error
 from whyidle.store.schema_versions import rename_old_keys
 
@@ -32,30 +31,16 @@ CHANGES: Final = {
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def write_plan(plan: FixPlan, path: Path) -> None:
-    """Write a plan, whole or not at all.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
-    try:
-        write_atomic(path, text_of(plan).encode())
-    except OSError as error:
-        raise StoreError(
-            f"Cannot write {path}.", why=f"{error.strerror or error}.", hint="Name another file."
-        ) from error
-
-
 def text_of(plan: FixPlan) -> str:
-    """The plan as TOML, with comments that say what each fix does and what was measured."""
+    """The plan as TOML, with comments on each fix and its measured gain."""
     command = _toml_comment(shlex.join(plan.command))
     lines = [
-        f"# What whyidle kept for: {command}",
-        "# Apply it without editing the program:",
+        f"# Fixes that whyidle kept for: {command}",
+        "# Apply them without editing the program:",
         f"#     whyidle run --plan plan.toml {command}",
-        "# To leave a fix out, set its `enabled` to false. The values under `fix.edits` are yours",
-        "# to change; nothing checks that another value is as fast, or as safe.",
-        "# All of it is set for the running program alone: without the plan it runs as it did.",
+        "# Set `enabled` to false to leave a fix out. You may change the values under `fix.edits`;",
+        "# whyidle has not tested that other values are as fast or as safe.",
+        "# The fixes take effect in the running program only.",
         "",
         f"schema = {_toml_value(plan.schema)}",
         f"command = {_toml_value(plan.command)}",
@@ -90,21 +75,19 @@ def _fix_lines(number: int, fix: PlannedFix) -> list[str]:
 
 
 def _gain_comment(fix: PlannedFix) -> str:
-    said = [
+    gains = [
         f"{name} {gain.times:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f})"
         for name, gain in (("measured", fix.measured), ("predicted", fix.predicted))
         if gain is not None
     ]
-    return ", ".join(said) or "neither predicted nor measured"
+    return ", ".join(gains) or "neither predicted nor measured"
 
 
 def _toml_comment(text: str) -> str:
-    """On one line, without what TOML does not allow in comments."""
     return "".join(c for c in " ".join(text.split()) if c >= " " and c != "\x7f")
 
 
 def _toml_key(name: str) -> str:
-    """``loader.workers`` as it is; the part behind the first dot in quotes where it must be."""
     family, dot, rest = name.partition(".")
     parts = (family, rest) if dot else (family,)
     return ".".join(part if _BARE.fullmatch(part) else _toml_value(part) for part in parts)
@@ -127,32 +110,34 @@ def _escape_character(character: str) -> str:
 
 
 def read_plan(path: Path, knobs: Mapping[str, Knob] = KNOBS) -> FixPlan:
-    """Read a plan, edited by hand or not. ``knobs`` are those that it may set.
+    """Read a plan that may set ``knobs``.
 
     Raises:
-        InputError: the file cannot be read, or is no plan that this version applies; the message
-            names the place and what to do.
+        InputError: the file cannot be read, or is not a plan that this version can apply.
     """
-    named = "Name the plan that whyidle fix wrote."
+    hint = "Name the plan that whyidle fix wrote."
     try:
         text = path.read_bytes().decode()
     except IsADirectoryError as error:
         inside = path / "plan.toml"
         raise InputError(
-            f"A folder is no plan: {path.resolve()}",
-            hint=f"--plan {inside}" if inside.is_file() else named,
+            f"Cannot read the plan {path.resolve()}.",
+            why="It is a folder.",
+            hint=f"--plan {inside}" if inside.is_file() else hint,
         ) from error
     except OSError as error:
         raise InputError(
-            f"Cannot read the plan {path}.", why=f"{error.strerror or error}.", hint=named
+            f"Cannot read the plan {path}.", why=f"{error.strerror or error}.", hint=hint
         ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no plan.", why="It is not text in UTF-8.") from error
+        raise InputError(
+            f"{path} is not a plan.", why="It is not UTF-8 text.", hint=hint
+        ) from error
     return parse_plan(text, str(path), knobs)
 
 
 def parse_plan(text: str, name: str, knobs: Mapping[str, Knob] = KNOBS) -> FixPlan:
-    """A plan's text as a plan; ``name`` is what the file is called in messages.
+    """Parse the text of a plan; ``name`` is the file's name in messages.
 
     Raises:
         InputError: see ``read_plan``.
@@ -163,22 +148,24 @@ def parse_plan(text: str, name: str, knobs: Mapping[str, Knob] = KNOBS) -> FixPl
         raise InputError(
             f"{name} is not TOML.",
             why=f"{error}.",
-            hint="Mend that line, or have the plan written anew.",
+            hint="Correct that line, or run whyidle fix again.",
         ) from error
     _check_schema(document.get("schema"), name)
     rename_old_keys(document)
-    for number, each in enumerate(_fix_tables(document.get("fix")), 1):
-        _check_consent(each.get("consent"), f"{name}, fix {number}")
-        for part in ("edits", "was"):
-            if isinstance(each.get(part), dict):
-                each[part] = _flatten_edits(each[part])
+    tables = document.get("fix")
+    for number, table in enumerate(tables if isinstance(tables, list) else [], 1):
+        if isinstance(table, dict):
+            _check_consent(table.get("consent"), f"{name}, fix {number}")
+            for part in ("edits", "was"):
+                if isinstance(table.get(part), dict):
+                    table[part] = _flatten_edits(table[part])
     try:
         plan = msgspec.convert(document, FixPlan)
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{name} is no plan that can be applied.",
+            f"{name} cannot be applied as a plan.",
             why=f"{_error_place(error)}.",
-            hint="Correct that entry, or take it out.",
+            hint="Correct that entry, or remove it.",
         ) from error
     _check_edits(plan, name, knobs)
     return plan
@@ -188,32 +175,26 @@ def _check_schema(schema: object, name: str) -> None:
     if schema == SCHEMA:
         return
     if schema is None:
-        why, hint = "It has no `schema`.", f'A plan begins with schema = "{SCHEMA}".'
+        why, hint = "It has no `schema`.", f'Begin the plan with schema = "{SCHEMA}".'
     elif isinstance(schema, str) and schema.startswith("whyidle/plan/"):
-        why = f"It is written in {schema}; this version reads {SCHEMA}."
-        hint = "Update whyidle, or have the plan written anew."
+        why = f"Its schema is {schema}; this version reads {SCHEMA}."
+        hint = "Update whyidle, or run whyidle fix again."
     else:
         why, hint = f"Its `schema` is {schema!r}.", f"This version reads {SCHEMA}."
-    raise InputError(f"{name} is no plan that can be applied.", why=why, hint=hint)
+    raise InputError(f"{name} cannot be applied as a plan.", why=why, hint=hint)
 
 
 def _check_consent(consent: object, where: str) -> None:
-    """Text alone is looked at: of what is missing or another type the decoder speaks."""
     if isinstance(consent, str) and consent not in CHANGES:
         allowed = ", ".join(f'"{word}" ({meaning})' for word, meaning in CHANGES.items())
         raise InputError(
             f"{where} cannot be applied.",
-            why=f"Its `consent` is {_toml_value(consent)}, which is no class of changes.",
-            hint=f"Write one of {allowed}.",
+            why=f"Its `consent` is {_toml_value(consent)}, which is not a consent class.",
+            hint=f"Use one of {allowed}.",
         )
 
 
-def _fix_tables(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 def _flatten_edits(edits: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """``loader.workers = 4`` is a table in a table for TOML, and one knob for us."""
     flat: dict[str, Any] = {}
     for key, value in edits.items():
         name = f"{above}{key}"
@@ -222,7 +203,6 @@ def _flatten_edits(edits: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _error_place(error: Exception) -> str:
-    """What a decoder says, with places in the words of the file: fixes counted from one."""
     return re.sub(r"\bfix\[(\d+)\]", lambda m: f"fix {int(m[1]) + 1}", describe_error(error))
 
 
@@ -233,14 +213,14 @@ def _check_edits(plan: FixPlan, name: str, knobs: Mapping[str, Knob]) -> None:
             where = f"{name}, fix {number} ({fix.fix})"
             if wrong := setting_problem(knob, value, knobs):
                 raise InputError(
-                    f"{where} cannot be applied.", why=wrong, hint="Correct it, or take it out."
+                    f"{where} cannot be applied.", why=wrong, hint="Correct it, or remove it."
                 )
-            before, other = set_by.get(knob, (value, number))
+            before, first = set_by.get(knob, (value, number))
             if fix.enabled and before != value:
                 raise InputError(
                     f"{where} cannot be applied.",
-                    why=f"It sets {knob!r} to {value!r}, fix {other} to {before!r}.",
-                    hint="Let one of them alone set it.",
+                    why=f"It sets {knob!r} to {value!r}, and fix {first} sets it to {before!r}.",
+                    hint="Disable one of them.",
                 )
             if fix.enabled:
                 set_by[knob] = value, number

@@ -1,8 +1,7 @@
 """The run store: ``DIR/runs/<id>/`` with ``diagnosis.json`` and ``meta.json``.
 
-Ids are the time (UTC, to the microsecond), so they sort by age; a folder of that name can be made
-only once, so they are unique. A run is written into a hidden folder that is renamed when it is
-complete: whoever lists the store sees whole runs only.
+Ids are times (UTC, microseconds), so that they sort by age. A run is written into a hidden folder
+that is renamed when it is complete, so that listings see complete runs only.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _LAST = re.compile(r"last(?:~(\d+))?")
 
 
 class Store:
-    """The runs below a folder. Nothing is created before the first ``add``."""
+    """The runs below a folder, which is created with the first run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -33,7 +32,7 @@ class Store:
     def add_run(
         self, diagnosis: Diagnosis, *, now: datetime | None = None, named: bool = False
     ) -> Entry:
-        """Keep a diagnosis; ``named``: by its id in here, as that of a run which was begun here.
+        """Store a diagnosis; ``named``: write the run's id into the document.
 
         Raises:
             StoreError: the store cannot be written.
@@ -48,8 +47,7 @@ class Store:
             raise self._refusal("write", error) from error
 
     def begin_run(self, command: list[str], *, now: datetime | None = None) -> Entry:
-        """Open a run that is being watched: its folder exists from now on, with ``recording/``
-        inside, so that whatever is written there survives a crash of anyone.
+        """Create the folder of a watched run with ``recording/``, which survives any crash.
 
         Raises:
             StoreError: the store cannot be written.
@@ -73,24 +71,21 @@ class Store:
             raise self._refusal("write", error) from error
 
     def complete_run(self, entry: Entry, diagnosis: Diagnosis) -> Entry:
-        """Put the diagnosis of a watched run beside its evidence.
+        """Store the diagnosis of a watched run.
 
         Raises:
             StoreError: the store cannot be written.
         """
         content = msgspec.json.encode(diagnosis)
         verdict = diagnosis.verdict
-        told = {
-            "state": verdict.state,
-            "headline": verdict.headline,
-            "job": diagnosis.run.job,
-            "failed": diagnosis.command_failed,
-            "step_s": diagnosis.steps.mean_s,
-        }
-        before = entry.meta
-        if before is None:
-            raise StoreError(f"The run {entry.id} cannot be read.", why=f"{entry.broken}.")
-        meta = msgspec.structs.replace(before, **told)
+        meta = msgspec.structs.replace(
+            self._readable_meta(entry),
+            state=verdict.state,
+            headline=verdict.headline,
+            job=diagnosis.run.job,
+            failed=diagnosis.command_failed,
+            step_s=diagnosis.steps.mean_s,
+        )
         try:
             write_atomic(entry.path / DIAGNOSIS, content)
             write_atomic(entry.path / META, msgspec.json.encode(meta))
@@ -98,8 +93,16 @@ class Store:
             raise self._refusal("write", error) from error
         return Entry(entry.id, entry.path, meta, len(content))
 
+    def _readable_meta(self, entry: Entry) -> Meta:
+        if entry.meta is None:
+            raise StoreError(
+                f"The run {entry.id} cannot be read.",
+                why=f"{entry.broken}.",
+                hint=f"whyidle runs delete {entry.id}",
+            )
+        return entry.meta
+
     def _draft_folder(self, moment: datetime) -> tuple[Path, str, datetime]:
-        """A hidden folder under an id that nobody has, and the moment that gave the id."""
         self._prepare_folder()
         while True:
             run_id = moment.strftime("%Y%m%d-%H%M%S-%f")
@@ -143,49 +146,50 @@ class Store:
         return Entry(id=run_id, path=final, meta=meta, bytes=len(content))
 
     def list_runs(self) -> list[Entry]:
-        """Every run, oldest first, the unreadable ones included; empty where there is no store.
+        """List all runs, oldest first, unreadable ones included.
 
         Raises:
             StoreError: the folder cannot be listed.
         """
         try:
-            found = sorted(path for path in self.folder.iterdir() if path.name[0] != ".")
+            paths = sorted(path for path in self.folder.iterdir() if path.name[0] != ".")
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self._refusal("read", error) from error
-        return [entry_of(path) for path in found if path.is_dir()]
+        return [entry_of(path) for path in paths if path.is_dir()]
 
     def find_run(self, name: str) -> Entry:
-        """The run that is meant: an id, the beginning of one, the document's own id, ``last`` or
-        ``last~1``, the one before; these pass over runs that failed before anything could be seen
-        of them, unless there is no other.
+        """Find a run by its id or the beginning of it, the document's id, ``last`` or ``last~N``,
+        which skip runs that failed before anything was measured.
 
         Raises:
-            StoreError: there is none, or several.
+            StoreError: no run or several match.
         """
         entries = self.list_runs()
         if match := _LAST.fullmatch(name):
             back = int(match[1] or 0)
-            telling = [entry for entry in entries if not entry.failed] or entries
-            if back < len(telling):
-                return telling[-1 - back]
+            usable = [entry for entry in entries if not entry.has_failed] or entries
+            if back < len(usable):
+                return usable[-1 - back]
             raise StoreError(
                 f"There is no run {name!r}.",
-                why=f"The store {self.root} holds {len(entries) or 'none'}.",
+                why=f"The store {self.root} holds {len(entries) or 'no'} runs.",
                 hint="whyidle runs" if entries else "whyidle explain TRACE",
             )
         exact = [entry for entry in entries if entry.id == name]
-        same = [entry for entry in entries if entry.meta and entry.meta.document == name][-1:]
-        begun = [entry for entry in entries if entry.id.startswith(name)] if name else []
-        found = exact or same or begun
-        if len(found) == 1:
-            return found[0]
-        what = f"{len(found)} runs begin with {name!r}." if found else f"There is no run {name!r}."
-        raise StoreError(what, why=f"The store is {self.root}.", hint="whyidle runs")
+        by_document = [item for item in entries if item.meta and item.meta.document == name][-1:]
+        by_start = [entry for entry in entries if entry.id.startswith(name)] if name else []
+        matches = exact or by_document or by_start
+        if len(matches) == 1:
+            return matches[0]
+        text = (
+            f"{len(matches)} runs begin with {name!r}." if matches else f"There is no run {name!r}."
+        )
+        raise StoreError(text, why=f"The store is {self.root}.", hint="whyidle runs")
 
     def read_diagnosis(self, entry: Entry) -> Diagnosis:
-        """The diagnosis of a run.
+        """Read the diagnosis of a run.
 
         Raises:
             StoreError: it cannot be read.
@@ -193,7 +197,7 @@ class Store:
         return read_diagnosis(entry.path / DIAGNOSIS)
 
     def delete_run(self, entry: Entry) -> None:
-        """Remove a run. It vanishes at once, even where removing its files takes long or fails.
+        """Delete a run. It disappears at once, even if deleting its files fails.
 
         Raises:
             StoreError: it is pinned, or cannot be removed.
@@ -215,9 +219,7 @@ class Store:
         Raises:
             StoreError: it cannot be read or written.
         """
-        if entry.meta is None:
-            raise StoreError(f"The run {entry.id} cannot be read.", why=f"{entry.broken}.")
-        meta = msgspec.structs.replace(entry.meta, pinned=pinned)
+        meta = msgspec.structs.replace(self._readable_meta(entry), pinned=pinned)
         try:
             write_atomic(entry.path / META, msgspec.json.encode(meta))
         except OSError as error:
@@ -228,5 +230,5 @@ class Store:
         return StoreError(
             f"Cannot {verb} the store {self.root}.",
             why=f"{error.strerror or error}.",
-            hint="Choose another folder with --store DIR, or keep nothing with --no-store.",
+            hint="Choose another folder with --store DIR, or use --no-store.",
         )

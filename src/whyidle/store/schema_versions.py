@@ -1,8 +1,8 @@
-"""Brings documents of older versions up to date.
+"""Upgrades documents of older versions.
 
 A migration is a function from a document of one version to one of the next, declared in
-``MIGRATIONS`` under the schema it reads. There is one version so far, so the table is empty. Keys
-that were renamed within a version are read under their former names for one release.
+``MIGRATIONS`` under the schema it reads. Keys that were renamed within a version are read under
+their former names for one release.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 VERSION: Final = 1
-"""of the store's own layout (``meta.json``)"""
+"""version of the store's layout (``meta.json``)"""
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 MIGRATIONS: Final[dict[str, Migration]] = {}
-"""schema -> the step to the next schema"""
+"""schema -> migration to the next schema"""
 
 RENAMED: Final = (
     (("findings",), "prescriptions", "fixes"),
@@ -24,13 +24,11 @@ RENAMED: Final = (
     (("detail",), "healed", "fixed"),
     (("fix",), "treatment", "fix"),  # of a plan
 )
-"""where a key stood in what whyidle 0.1 wrote, its name there, and today's; to be removed in the
-release after the next"""
+"""path, name and new name of keys of whyidle 0.1; to be removed in the release after the next"""
 
 
 def upgrade_document(document: Any) -> Any:
-    """The document in today's schema. What is no document, or of an unknown schema, comes back as
-    it is: the decoder says what is wrong with it."""
+    """Upgrade a document to the current schema; one of an unknown schema is returned unchanged."""
     while isinstance(document, dict):
         step = MIGRATIONS.get(str(document.get("schema")))
         if step is None:
@@ -41,12 +39,14 @@ def upgrade_document(document: Any) -> Any:
 
 
 def rename_old_keys(document: Any) -> None:
-    """Rename, in place, the keys of a document or plan that had another name in whyidle 0.1."""
+    """Rename the keys of a document or plan of whyidle 0.1 in place."""
     for path, old, new in RENAMED:
         parts = [document]
         for key in path:
             below = [part.get(key) for part in parts if isinstance(part, dict)]
-            parts = [item for one in below for item in (one if isinstance(one, list) else [one])]
+            parts = [
+                item for part in below for item in (part if isinstance(part, list) else [part])
+            ]
         for part in parts:
             if isinstance(part, dict) and old in part and new not in part:
                 part[new] = part.pop(old)

@@ -40,18 +40,18 @@ Kernel = tuple[str, int]
 
 
 def us(value: float) -> int:
-    """Microseconds as nanoseconds."""
+    """Return microseconds as nanoseconds."""
     return round(value * 1_000)
 
 
 def ms(value: float) -> int:
-    """Milliseconds as nanoseconds."""
+    """Return milliseconds as nanoseconds."""
     return round(value * 1_000_000)
 
 
 class Builder:
-    """One process of an imagined job. All durations are integer nanoseconds; ``pinned_gbs`` and
-    ``pageable_gbs`` are the rates of copies, GB/s."""
+    """One process of an imagined job. Durations are integer nanoseconds, ``pinned_gbs`` and
+    ``pageable_gbs`` the rates of copies, GB/s."""
 
     def __init__(
         self,
@@ -72,65 +72,51 @@ class Builder:
         self._correlation = 1
         self._step = 0
         self._thread = 100
-        self._header: dict[str, Any] = {
-            "schemaVersion": 1,
-            "deviceProperties": [
-                {
-                    "id": 0,
-                    "name": device,
-                    "totalGlobalMem": memory_bytes,
-                    "computeMajor": capability[0],
-                    "computeMinor": capability[1],
-                    "numSms": 108,
-                }
-            ],
-        }
+        properties: dict[str, Any] = {"id": 0, "name": device, "totalGlobalMem": memory_bytes}
+        properties |= {"computeMajor": capability[0], "computeMinor": capability[1], "numSms": 108}
+        self._header: dict[str, Any] = {"schemaVersion": 1, "deviceProperties": [properties]}
         if rank is not None:
             world = world_size or rank + 1
             self._header["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": world}
 
-    # -- structure --------------------------------------------------------------------------
-
     @contextmanager
     def span(self, name: str, category: str = "user_annotation", **args: Any) -> Iterator[None]:
-        """Whatever happens inside lies within one host event."""
+        """Record a host event around everything inside."""
         begin = self.now
         yield
         self._host(category, name, begin, max(self.now, begin + 100), args)
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """One profiler step."""
+        """Record one profiler step."""
         self._step += 1
         with self.span(f"ProfilerStep#{self._step}"):
             yield
 
     @contextmanager
     def thread(self, number: int) -> Iterator[None]:
-        """Whatever happens inside happens on another host thread."""
+        """Run everything inside on another host thread."""
         before, self._thread = self._thread, number
         yield
         self._thread = before
 
-    # -- host -------------------------------------------------------------------------------
-
     def python(self, frame: str, duration: int) -> None:
-        """A Python function, named ``file.py(12): function``."""
+        """Run a Python function, named ``file.py(12): function``."""
         with self.span(frame, "python_function"):
             self.now += duration
 
     def quiet(self, duration: int) -> None:
-        """Host time without any recorded event."""
+        """Spend host time without any recorded event."""
         self.now += duration
 
     def loader(self, duration: int, *, workers: int = 0) -> None:
-        """Blocked on the next batch."""
+        """Block on the next batch."""
         kind = "MultiProcessing" if workers else "SingleProcess"
         with self.span(f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"):
             self.now += duration
 
     def runtime(self, name: str, duration: int, correlation: int = -1) -> None:
-        """A call of the device runtime."""
+        """Call the device runtime."""
         begin = self.now
         self.now += duration
         self._host("cuda_runtime", name, begin, self.now, {"correlation": correlation})
@@ -142,21 +128,19 @@ class Builder:
         self.runtime(name, max(until - self.now, 0) + us(3))
 
     def behind(self, duration: int, stream: int = 7, *, shown: str = "") -> None:
-        """A stream is at work for so long with what was launched before the recording began, which
-        may be ``shown`` as a kernel without a launch."""
+        """Keep a stream busy with earlier work, optionally ``shown`` as a kernel without a
+        launch."""
         self._free[stream] = self.now + duration
         if shown:
             args = {"device": 0, "stream": stream, "correlation": 0}
             self._emit("kernel", shown, self.now, duration, track=(0, stream), args=args)
 
     def memory(self, allocated: int, reserved: int) -> None:
-        """An allocator event: bytes in use and bytes taken from the device, from now on."""
+        """Record an allocator event: bytes in use and bytes reserved from now on."""
         args = {"Total Allocated": allocated, "Total Reserved": reserved, "Bytes": 0}
         args |= {"Device Type": 1, "Device Id": 0}
-        told = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "args": args}
-        self.events.append({**told, "pid": 1, "tid": self._thread, "ts": self.now / 1_000})
-
-    # -- device -----------------------------------------------------------------------------
+        event = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "args": args}
+        self.events.append({**event, "pid": 1, "tid": self._thread, "ts": self.now / 1_000})
 
     def launch(
         self, name: str, duration: int, *, stream: int = 7, blocking: bool = False, **args: Any
@@ -180,7 +164,7 @@ class Builder:
         stream: int = 7,
         stack: str = "",
     ) -> None:
-        """An operator that launches kernels."""
+        """Run an operator that launches kernels."""
         args: dict[str, Any] = {}
         if dims is not None:
             args = {"Input Dims": dims, "Input type": types or ["float"] * len(dims)}
@@ -194,8 +178,8 @@ class Builder:
     def copy(
         self, direction: str, size: int, *, pinned: bool = True, stream: int = 7, wait: bool = False
     ) -> None:
-        """Copy bytes ("h2d" or "d2h"). A pageable copy blocks the host until it has happened;
-        ``wait`` adds the synchronisation of a copy without ``non_blocking``."""
+        """Copy bytes ("h2d" or "d2h"). A pageable copy blocks the host until its end; ``wait`` adds
+        the synchronisation of a copy without ``non_blocking``."""
         kind = "Pinned" if pinned else "Pageable"
         names = {"h2d": f"Memcpy HtoD ({kind} -> Device)", "d2h": f"Memcpy DtoH (Device -> {kind})"}
         rate = self._gbs[pinned]
@@ -204,22 +188,15 @@ class Builder:
         with self.span("aten::copy_", "cpu_op"):
             begin = self.now
             args = {"bytes": size, "memory bandwidth (GB/s)": rate}
-            done = self._device(
-                "gpu_memcpy",
-                names[direction],
-                begin,
-                duration,
-                stream=stream,
-                correlation=correlation,
-                args=args,
-            )
+            track = {"stream": stream, "correlation": correlation}
+            done = self._device("gpu_memcpy", names[direction], begin, duration, args=args, **track)
             blocked = LAUNCH_NS if pinned else max(LAUNCH_NS, done - begin)
             self.runtime("cudaMemcpyAsync", blocked, correlation)
             if wait or not pinned:
                 self.sync(stream=stream)
 
     def item(self, stack: str = "") -> None:
-        """``tensor.item()``: a small copy back, and a wait for it."""
+        """Run ``tensor.item()``: a small copy back, and a wait for it."""
         args = {"Call stack": stack} if stack else {}
         scalar = self.span("aten::_local_scalar_dense", "cpu_op")
         with self.span("aten::item", "cpu_op", **args):
@@ -229,7 +206,7 @@ class Builder:
                 self.copy("d2h", 4, pinned=False)
 
     def optimizer(self, kernels: Sequence[Kernel], name: str = "Adam") -> None:
-        """An optimizer step."""
+        """Run an optimizer step."""
         with self.span(f"Optimizer.step#{name}.step"):
             for kernel, duration in kernels:
                 self.op("aten::_foreach_add_", kernels=[(kernel, duration)])
@@ -244,29 +221,22 @@ class Builder:
         stream: int = 20,
         after: bool = True,
     ) -> None:
-        """A collective on its own stream; ``after`` makes it wait for the compute stream, as DDP
-        does. Later kernels do not wait for it: see ``join``."""
+        """Run a collective on its own stream, ``after`` the compute stream as in DDP."""
         if after:
             self._free[stream] = max(self._free.get(stream, 0), self._free.get(7, 0))
         with self.span("nccl:all_reduce"):
             self.now += us(10)
-            told: dict[str, Any] = {
-                "Collective name": "allreduce",
-                "In msg nelems": elements,
-                "Group size": group_size,
-                "Process Group Name": "0",
-            }
-            self.launch(name, duration, stream=stream, **told)
+            details: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": elements}
+            details |= {"Group size": group_size, "Process Group Name": "0"}
+            self.launch(name, duration, stream=stream, **details)
 
     def join(self, waiting: int = 7, awaited: int = 20) -> None:
         """Make one stream wait for another, as ``cudaStreamWaitEvent`` does."""
         self._free[waiting] = max(self._free.get(waiting, 0), self._free.get(awaited, 0))
         self.runtime("cudaStreamWaitEvent", us(1))
 
-    # -- out --------------------------------------------------------------------------------
-
     def document(self) -> dict[str, Any]:
-        """The recording as a PyTorch profiler trace."""
+        """Return the recording as a PyTorch profiler trace."""
         return {**self._header, "traceEvents": self.events}
 
     def save(self, path: Path) -> Path:
@@ -276,7 +246,7 @@ class Builder:
         return path
 
     def timeline(self) -> Timeline:
-        """The recording as the importer reads it."""
+        """Return the recording as the importer reads it."""
         with tempfile.TemporaryDirectory() as folder:
             return kineto.load(self.save(Path(folder) / "built.json"))
 
@@ -284,8 +254,6 @@ class Builder:
         """Run a program on this builder and read the recording."""
         program(self)
         return self.timeline()
-
-    # -- inside -----------------------------------------------------------------------------
 
     def _next(self) -> int:
         self._correlation += 1
@@ -307,8 +275,8 @@ class Builder:
     ) -> int:
         begin = max(launched + LAUNCH_NS + ARRIVE_NS, self._free.get(stream, 0) + 1_000)
         self._free[stream] = begin + duration
-        told = {"device": 0, "stream": stream, "correlation": correlation, **args}
-        self._emit(category, name, begin, duration, track=(0, stream), args=told)
+        details = {"device": 0, "stream": stream, "correlation": correlation, **args}
+        self._emit(category, name, begin, duration, track=(0, stream), args=details)
         return begin + duration
 
     def _emit(
@@ -321,15 +289,5 @@ class Builder:
         track: tuple[int, int],
         args: dict[str, Any],
     ) -> None:
-        self.events.append(
-            {
-                "ph": "X",
-                "cat": category,
-                "name": name,
-                "pid": track[0],
-                "tid": track[1],
-                "ts": begin / 1_000,
-                "dur": duration / 1_000,
-                "args": args,
-            }
-        )
+        event = {"ph": "X", "cat": category, "name": name, "pid": track[0], "tid": track[1]}
+        self.events.append({**event, "ts": begin / 1_000, "dur": duration / 1_000, "args": args})

@@ -1,8 +1,6 @@
-"""What every plug-in promises, as checks that anyone can run over their own.
-
-Each check takes one registered thing and raises ``AssertionError`` with a sentence. The project
-runs them over its whole catalog; a third party does the same over theirs.
-"""
+"""Promises of every plug-in, as checks. Each takes one registered object and raises
+``AssertionError`` with a sentence. The project runs them over its whole catalog; other packages can
+do so over theirs."""
 
 from __future__ import annotations
 
@@ -22,12 +20,12 @@ from whyidle.model.fix import Fix, Proposal
 from whyidle.model.knobs import setting_problem
 from whyidle.model.signals import SIGNALS
 from whyidle.model.timeline import Timeline
+from whyidle.testing.evidence_removal import strip_signal
 from whyidle.testing.pairs import Pair, build_timelines
-from whyidle.testing.strip import strip_signal
 
 
 def run_cause(cause: Cause, timelines: list[Timeline]) -> Proof | None:
-    """A cause's answer, or None where it would abstain."""
+    """Return a cause's proof, or None where it abstains or finds nothing."""
     job = Job(tuple(Facts(timeline) for timeline in timelines))
     if cause.missing_signals(job.signals):
         return None
@@ -38,19 +36,19 @@ def run_cause(cause: Cause, timelines: list[Timeline]) -> Proof | None:
 
 
 def check_declaration(cause: Cause) -> None:
-    """A cause is documented in sections, and names a known bucket and known signals."""
+    """Check that a cause is documented in sections and names a known bucket and signals."""
     assert cause.bucket in BUCKETS, f"{cause.id}: unknown bucket {cause.bucket}"
     assert all(need in SIGNALS for need in cause.needs), f"{cause.id}: unknown signal"
     assert cause.needs, f"{cause.id} needs no evidence, so it would always guess"
     position = -1
     for section in SECTIONS:
-        at = cause.doc.find(section)
-        assert at > position, f"{cause.id}: section {section!r} is missing or out of order"
-        position = at
+        place = cause.doc.find(section)
+        assert place > position, f"{cause.id}: section {section!r} is missing or out of order"
+        position = place
 
 
 def check_silent(cause: Cause, healthy: list[Timeline]) -> None:
-    """A cause finds nothing worth a warning in a healthy job."""
+    """Check that a cause reports nothing in a healthy job."""
     proof = run_cause(cause, healthy)
     if proof is not None:
         gain = 1.0 - 1.0 / proof.predicted.speedup
@@ -59,7 +57,7 @@ def check_silent(cause: Cause, healthy: list[Timeline]) -> None:
 
 
 def check_proof(cause: Cause, proof: Proof) -> None:
-    """What a cause returns is complete and within bounds."""
+    """Check that a cause's proof is complete and within bounds."""
     assert 0.0 <= proof.low <= proof.high <= 1.0, f"{cause.id}: lost {proof.low}..{proof.high}"
     assert proof.evidence, f"{cause.id} has no evidence"
     assert 0.0 < proof.confidence <= 1.0, f"{cause.id}: confidence {proof.confidence}"
@@ -74,47 +72,44 @@ def check_proof(cause: Cause, proof: Proof) -> None:
 
 
 def check_deterministic(cause: Cause, timelines: list[Timeline]) -> None:
-    """The same recording gives the same answer."""
+    """Check that the same recording gives the same proof."""
     assert run_cause(cause, timelines) == run_cause(cause, timelines), cause.id
 
 
 def check_abstains(cause: Cause, timelines: list[Timeline]) -> None:
-    """Without any one of the signals it needs, a cause does not answer."""
+    """Check that a cause gives no proof without any one of its signals."""
     for need in cause.needs:
         stripped = strip_signal(need, timelines)
         job = Job(tuple(Facts(timeline) for timeline in stripped))
         assert need not in job.signals, f"{need} is still seen where it was removed"
-        if not cause.missing_signals(
-            job.signals
-        ):  # what was read of the watched process does instead
+        if not cause.missing_signals(job.signals):  # a signal of watched runs replaces it
             stripped = strip_signal(cause.watched[0], stripped)
         assert run_cause(cause, stripped) is None, f"{cause.id} guesses without {need}"
 
 
 def check_leaves_input(cause: Cause, timelines: list[Timeline]) -> None:
-    """A cause changes nothing of the recordings that it reads."""
+    """Check that a cause does not change the recordings that it reads."""
     before = _contents(timelines)
     run_cause(cause, timelines)
     assert _contents(timelines) == before, f"{cause.id} changes what it reads"
 
 
 def _contents(value: Any) -> Any:
-    """All that a recording holds, as plain values; what it only remembers (``_...``) left out."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.tobytes()
     if is_dataclass(value):
         names = [field.name for field in fields(value) if not field.name.startswith("_")]
         return {name: _contents(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {key: _contents(each) for key, each in value.items()}
+        return {key: _contents(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_contents(each) for each in value]
+        return [_contents(item) for item in value]
     return value
 
 
 def check_pair(cause: Cause, pair: Pair) -> None:
-    """A cause fires on its sick job, with a complete proof that is the same each time and needs all
-    of its evidence, leaves its input as it is, and is silent on its healthy job."""
+    """Check a cause on its pair: it fires on the sick job, by contract, and not on the healthy
+    one."""
     sick = build_timelines(pair.sick())
     check_leaves_input(cause, sick)
     proof = run_cause(cause, sick)
@@ -126,7 +121,7 @@ def check_pair(cause: Cause, pair: Pair) -> None:
 
 
 def check_fix(fix: Fix, causes: dict[str, Cause]) -> None:
-    """A fix says what it does and names causes that exist."""
+    """Check that a fix is documented and names existing causes."""
     assert fix.causes, f"{fix.id} names no cause"
     unknown = [cause for cause in fix.causes if cause not in causes]
     assert not unknown, f"{fix.id} names {unknown}, which are no causes"
@@ -134,8 +129,8 @@ def check_fix(fix: Fix, causes: dict[str, Cause]) -> None:
 
 
 def check_proposal(fix: Fix, proposal: Proposal) -> None:
-    """What a fix proposes says what to do, edits only what is known, and predicts an interval."""
-    assert proposal.summary, f"{fix.id} proposes without a word"
+    """Check that a proposal has a summary or edits, edits known settings, predicts an interval."""
+    assert proposal.summary or proposal.edits, f"{fix.id} proposes nothing"
     assert proposal.edits or not proposal.automatic, f"{fix.id} is automatic and edits nothing"
     wrong = [text for edit in proposal.edits if (text := setting_problem(edit.knob, edit.value))]
     assert not wrong, f"{fix.id}: {wrong}"
@@ -146,7 +141,7 @@ def check_proposal(fix: Fix, proposal: Proposal) -> None:
 
 
 def check_round_trip(diagnosis: Diagnosis) -> None:
-    """A diagnosis survives being written and read, byte for byte."""
+    """Check that a diagnosis survives encoding and decoding, byte for byte."""
     text = msgspec.json.encode(diagnosis)
     again = msgspec.json.decode(text, type=Diagnosis)
     assert again == diagnosis
@@ -154,18 +149,17 @@ def check_round_trip(diagnosis: Diagnosis) -> None:
 
 
 def check_bounds(diagnosis: Diagnosis) -> None:
-    """Shares sum to one, and no bucket's findings claim more than the bucket holds, nor less than
-    their fixes win at best, unless the bucket is spent: then they say so (``Finding.beyond``)."""
+    """Check that shares sum to one, and that findings fit their buckets and fixes."""
     shares = {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS}
     assert abs(sum(shares.values()) - 1.0) < 1e-6
     assert all(share >= 0.0 for share in shares.values())
     for bucket, share in shares.items():
-        mine = [f for f in diagnosis.findings if f.bucket == bucket]
-        most = sum(finding.lost.high for finding in mine)
+        findings = [f for f in diagnosis.findings if f.bucket == bucket]
+        most = sum(finding.lost.high for finding in findings)
         assert most <= share + 1e-5, f"findings of {bucket} claim {most:.3f} of {share:.3f}"
-        for finding in mine:
-            told = not finding.exceeds_bucket or most >= share - 1e-3
-            assert told, (
+        for finding in findings:
+            is_marked = not finding.exceeds_bucket or most >= share - 1e-3
+            assert is_marked, (
                 f"{finding.cause} costs {finding.lost.high:.3f}, a fix wins {finding.best_saving}"
             )
     assert [f.lost.high for f in diagnosis.findings] == sorted(

@@ -1,10 +1,8 @@
-"""The demonstration's recording: ``python -m whyidle.testing.demo PATH`` writes it.
-
-An imagined fine-tuning run on one imagined GPU with the faults that most beginners' scripts have:
-the DataLoader works in the training process, its batches are copied from pageable memory, matrix
-products run in fp32, the optimizer launches a kernel per tensor, and the loss is read back in
-every step. Nothing in it was measured on hardware, and the recording says so.
-"""
+"""The demonstration's recording: ``python -m whyidle.testing.demo PATH`` writes it. An imagined
+fine-tuning run on one imagined GPU with typical faults: the DataLoader works in the training
+process, batches are copied from pageable memory, matrix products run in fp32, the optimizer
+launches a kernel per tensor, and the loss is read in every step. Nothing was measured on hardware,
+which the recording states."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _ADAM = "void at::native::vectorized_elementwise_kernel<4, at::native::AddcdivFu
 
 
 def job(*, loader_ms: float = 42.0) -> Builder:
-    """The faulty job; ``loader_ms`` is what the loader makes the GPU wait in each step."""
+    """Return the faulty job; ``loader_ms`` is the GPU's wait for the loader in each step."""
     built = Builder()
     for step in range(STEPS):
         late = 0.6 * (step * 5 % 3)  # a loader is never quite even
@@ -57,7 +55,7 @@ def _update(built: Builder) -> None:
 
 
 def main() -> None:
-    """Write the recording to the path given."""
+    """Write the recording to the given path."""
     path = Path(sys.argv[1])
     path.parent.mkdir(parents=True, exist_ok=True)
     print(job().save(path))

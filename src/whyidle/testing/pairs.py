@@ -12,25 +12,24 @@ from dataclasses import dataclass
 
 from whyidle.model.timeline import Timeline
 from whyidle.testing.builder import Builder
-from whyidle.testing.fleet import Fleet
-from whyidle.testing.guest import Guest
+from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.recorded_job import RecordedJob
 
-BuiltJob = Builder | Guest | Fleet | Timeline | list[Timeline]
+BuiltJob = Builder | RecordedJob | Fleet | Timeline | list[Timeline]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Functions that build a job on which the cause fires, and one that looks alike and on which
-    it is silent."""
+    """Functions that build a job on which the cause fires, and a similar, healthy one."""
 
     sick: Callable[[], BuiltJob]
     healthy: Callable[[], BuiltJob]
 
 
 def build_timelines(job: BuiltJob) -> list[Timeline]:
-    """A built job as the recordings of its ranks."""
+    """Return the recordings of a built job's ranks."""
     if isinstance(job, Fleet):
         return job.timelines()
-    if isinstance(job, Builder | Guest):
+    if isinstance(job, Builder | RecordedJob):
         return [job.timeline()]
     return job if isinstance(job, list) else [job]

@@ -1,4 +1,4 @@
-"""What every source of telemetry promises."""
+"""Promises of every source of telemetry."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from whyidle.model.telemetry import (
 )
 
 UNITS = {"_s": "s", "_bytes": "bytes", "_ratio": "ratio", "_w": "W", "_j": "J", "_mhz": "MHz"}
-"""what a signal's last word says its unit is"""
+"""unit by a signal's last word"""
 
 
 def check_declaration(source: Source) -> None:
-    """Ids are unique, end in their unit, have a meaning, and a cost or an open None."""
+    """Check that ids are unique, end in their unit, and have a meaning and a cost or None."""
     ids = [meter.id for meter in source.SIGNALS]
     assert ids, "a source without signals"
     assert len(set(ids)) == len(ids), "an id is declared twice"
@@ -41,19 +41,19 @@ def _check_meter(meter: Meter) -> None:
 
 
 def check_absence(source: Source, target: Target) -> None:
-    """``probe`` says why and how, or which signals are missing; leaves no descriptor open."""
+    """Check that ``probe`` gives reasons, or the missing signals, and leaves no descriptor open."""
     before = _descriptors()
-    told = source.probe(target)
+    availability = source.probe(target)
     assert _descriptors() == before, "probe leaves something open"
-    if isinstance(told, Absent):
-        assert told.reason, "absent without a reason"
+    if isinstance(availability, Absent):
+        assert availability.reason, "absent without a reason"
         return
-    assert isinstance(told, Available)
-    check_missing(source, told.missing)
+    assert isinstance(availability, Available)
+    check_missing(source, availability.missing)
 
 
 def check_missing(source: Source, missing: object) -> None:
-    """Every missing signal is an offered one, with a reason."""
+    """Check that every missing signal is an offered one, with a reason."""
     assert isinstance(missing, dict)
     offered = {meter.id for meter in source.SIGNALS}
     for name, absent in missing.items():
@@ -62,7 +62,7 @@ def check_missing(source: Source, missing: object) -> None:
 
 
 def check_readings(source: Source, reader: Reader, reads: int = 3) -> list[Reading]:
-    """Keys are offered, values are numbers, counters do not fall, facts are texts."""
+    """Check that keys are offered, values are numbers, counters do not fall, facts are texts."""
     meters = {meter.id: meter for meter in source.SIGNALS}
     readings = [reader.read() for _ in range(reads)]
     last: Reading = {}
@@ -93,17 +93,17 @@ def _check_value(name: str, value: object) -> None:
 
 def _check_subject(meter: Meter, subject: str) -> None:
     of_gpu, of_process = subject.startswith("gpu"), "pid" in subject
-    told = {
+    expected = {
         (False, False): "machine",
         (False, True): "process",
         (True, False): "gpu",
         (True, True): "gpu process",
     }[of_gpu, of_process]
-    assert told == meter.subject, f"{meter.id} of {subject or 'the machine'}"
+    assert expected == meter.subject, f"{meter.id} of {subject or 'the machine'}"
 
 
 def check_close(source: Source, target: Target) -> None:
-    """Closing gives everything back, twice is once, and reading afterwards does not raise."""
+    """Check that closing frees everything, can be repeated, and that later reads do not raise."""
     before = _descriptors()
     reader = source.open(target)
     reader.read()

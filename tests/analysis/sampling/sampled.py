@@ -8,4 +8,4 @@ from whyidle.model.timeline import HostEvents
 def host_calls(start, end, thread):
     """Calls of the first name, on one thread, ns."""
     start, end = (np.asarray(edge, np.int64) for edge in (start, end))
-    return HostEvents.of(start, end, kind=0, name=0, thread=thread)
+    return HostEvents.from_columns(start, end, kind=0, name=0, thread=thread)

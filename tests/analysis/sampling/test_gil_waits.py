@@ -3,6 +3,7 @@
 import numpy as np
 
 from whyidle.analysis.sampling import gil_waits
+from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.model.stack_samples import STACK_SAMPLE
 
 MS = 1_000_000
@@ -22,7 +23,8 @@ def looks(ran_ms, count=24):
 def asleep(samples, held, idle=None):
     idle = np.ones(len(samples), dtype=bool) if idle is None else idle
     read = samples["time"]
-    return gil_waits.find_sleepers(samples, read, [ENGINE, FORWARD, OWN, ""], held, idle)
+    frames = gil_waits.LeafFrames.match_lines(VOCABULARY, [ENGINE, FORWARD, OWN, ""])
+    return gil_waits.find_sleepers(samples, read, frames, held, idle)
 
 
 def every(number, count=24):
@@ -108,4 +110,5 @@ def test_then_operators_that_sleep_wait_for_the_lock():
 
 def test_the_user_s_folder_may_be_called_as_the_framework_is():
     seen = [FORWARD, "/home/me/torch/train.py(9): step", "/home/me/torch/utils/data.py(3): load"]
-    assert gil_waits.is_operator(seen).tolist() == [True, False, False]
+    frames = gil_waits.LeafFrames.match_lines(VOCABULARY, seen)
+    assert frames.operator.tolist() == [True, False, False]

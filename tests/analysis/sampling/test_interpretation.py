@@ -14,13 +14,13 @@ from whyidle.model.timeline import HostKind
 from whyidle.probe.core.recorder import ANNOTATION, OP, SAMPLE, Recorder
 from whyidle.probe.frameworks.torch.gradient_exchange import CLOCK
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 LINE = ";/job/train.py(9): prepare;/job/train.py(20): <module>"
 
 
 def train(leaf, look, memory=None, source=""):
-    job = Guest(**({"memory": memory} if memory else {}))
+    job = RecordedJob(**({"memory": memory} if memory else {}))
     for _ in range(12):
         getattr(job, look)(leaf + LINE, ms(60))
         job.backward("/job/train.py(21): <module>", ms(30))

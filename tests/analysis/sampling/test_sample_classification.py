@@ -11,7 +11,7 @@ from whyidle.analysis.sampling.sample_classification import runs_operators_alone
 from whyidle.importers import probe
 from whyidle.model.process_facts import ProcessFacts, Switches
 from whyidle.model.timeline import HostKind
-from whyidle.testing import guest
+from whyidle.testing import recorded_job
 from whyidle.testing.builder import ms
 
 LOOP = "/job/train.py(20): <module>"
@@ -26,13 +26,13 @@ ONE_THREAD = {"num_threads": 1}
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """A look each millisecond, most of which are left out."""
-    monkeypatch.setattr(guest, "LOOK_NS", ms(1))
-    monkeypatch.setattr(guest, "HELD_US", 600)
+    monkeypatch.setattr(recorded_job, "LOOK_NS", ms(1))
+    monkeypatch.setattr(recorded_job, "HELD_US", 600)
 
 
 def shares(*phases, steps=1_000, **facts):
     """A few ms of each phase in turn, of which every interval between looks holds some."""
-    job = guest.Guest(**{"switches": ONE_THREAD, **facts})
+    job = recorded_job.RecordedJob(**{"switches": ONE_THREAD, **facts})
     for _ in range(steps):
         for look, stack, length in phases:
             getattr(job, look)(stack, ms(length))

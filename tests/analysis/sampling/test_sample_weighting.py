@@ -11,9 +11,9 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.sampled_lines import busiest_lines
 from whyidle.analysis.sampling.gil_waits import LONG_WAIT_US
 from whyidle.analysis.sampling.sample_weighting import date_samples
-from whyidle.model.loading import BATCH, Loading
+from whyidle.model.loader_tables import BATCH, Loading
 from whyidle.model.stack_samples import STACK_SAMPLE
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 
 def looks(*rows):
@@ -72,7 +72,7 @@ def test_a_late_look_between_the_same_calls_still_says_that_python_ran():
 def test_python_that_is_shorter_than_the_switch_interval_is_seen():
     """No look ever gets the lock within four milliseconds of Python: all are late, in the next
     call."""
-    job = Guest()
+    job = RecordedJob()
     for _ in range(40):
         job.batch(1_000_000)
         job.work("/torch/nn/linear.py(134): forward;/job/train.py(12): <module>", 3_000_000)
@@ -88,7 +88,7 @@ def test_python_that_is_shorter_than_the_switch_interval_is_seen():
 def test_what_follows_a_batch_of_an_evaluation_is_no_phase_of_training():
     """Of training, hardly anything lies between a batch and the optimizer, whose call holds the
     passes (Lightning); no look ever finds it. Of an evaluation the next batch follows."""
-    job = Guest()
+    job = RecordedJob()
     for step in range(40):
         job.batch(10_000_000)
         job.now += 1_000_000

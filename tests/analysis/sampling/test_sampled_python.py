@@ -9,7 +9,7 @@ from whyidle.analysis.sampling import gil_waits
 from whyidle.analysis.sampling.share_error import unseen_python
 from whyidle.importers._samples import HELD_BITS
 from whyidle.model.stack_samples import STACK_SAMPLE
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 US, MS = 1_000, 1_000_000
 LOOP = "/job/train.py(20): <module>"
@@ -87,7 +87,7 @@ def test_a_line_that_lets_go_of_the_lock_comes_after_the_python():
 def job(stretch_us, operator_us, *, often=30, steps=300, looks=2_000, seen=(), beyond=25):
     """Steps of many short stretches of Python, each before an operator, looked at at random. At its
     end each has so many us of the framework's own; ``seen`` looks interrupted it."""
-    guest = Guest()
+    guest = RecordedJob()
     moments, begin = [], guest.now
     for _ in range(steps):
         for _ in range(often):

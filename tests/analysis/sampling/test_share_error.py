@@ -7,8 +7,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.sampling.share_error import is_sampled, share_bounds, wilson_interval
 from whyidle.model.roles import Role
 from whyidle.model.timeline import StackSampleWeights
-from whyidle.testing import guest
-from whyidle.testing.guest import Guest
+from whyidle.testing import recorded_job
+from whyidle.testing.recorded_job import RecordedJob
 
 MS = 1_000_000
 OWN = "/job/train.py(30): metrics;/job/train.py(20): <module>"
@@ -36,7 +36,7 @@ def test_looks_that_speak_for_unequal_times_count_as_fewer():
 
 def imagined(python, rest, random, steps=200, every=3):
     """A job of steps with so much Python and so much else between calls, ms; few are looked at."""
-    job = Guest()
+    job = RecordedJob()
     for _ in range(steps):
         job.backward(OPS, 5 * MS)
         job.step(OPS, 2 * MS)
@@ -45,8 +45,8 @@ def imagined(python, rest, random, steps=200, every=3):
     for at in np.sort(random.uniform(begin, job.now, steps // every)).astype(int):
         where = (at - begin) % ((7 + python + rest) * MS) - 7 * MS
         if where >= 0:
-            held = 5000 | guest.TAKEN if where < python * MS else guest.FREE
-            job.samples.append((int(at), int(at), OWN if held > guest.TAKEN else OPS, held))
+            held = 5000 | recorded_job.TAKEN if where < python * MS else recorded_job.FREE
+            job.samples.append((int(at), int(at), OWN if held > recorded_job.TAKEN else OPS, held))
     job.samples = [row for row in job.samples if row[2] == OWN or row[1] == row[0]]
     job.samples.sort()
     return Facts(job.timeline())
@@ -72,7 +72,7 @@ def test_more_looks_narrow_it():
 
 
 def test_what_recorded_calls_tell_has_no_such_error():
-    job = Guest()
+    job = RecordedJob()
     for _ in range(20):
         with job.call("gc.collect"):
             job.python(OWN, 10 * MS)
@@ -87,7 +87,7 @@ def test_what_recorded_calls_tell_has_no_such_error():
 
 
 def test_without_looks_the_share_stands_alone():
-    job = Guest()
+    job = RecordedJob()
     for _ in range(20):
         job.python(OWN, 10 * MS)
         job.step(OPS, 5 * MS)
@@ -100,7 +100,7 @@ def test_without_looks_the_share_stands_alone():
 
 
 def test_looks_weigh_what_they_speak_for():
-    job = Guest()
+    job = RecordedJob()
     for _ in range(20):
         job.python(OWN, 10 * MS)
         job.step(OPS, 5 * MS)
@@ -112,7 +112,7 @@ def test_looks_weigh_what_they_speak_for():
 def test_stacks_that_were_noted_at_calls_are_no_looks():
     seen = []
     for noted in (0, 1):
-        job = Guest()
+        job = RecordedJob()
         for _ in range(20):
             job.python(OWN, 10 * MS)
             job.samples += noted * [(job.now, -1, OWN, 0)]

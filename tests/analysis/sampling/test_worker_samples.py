@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.sampling.worker_samples import interpret_workers
+from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers import _loader_records
 from whyidle.importers._samples import SAMPLE
-from whyidle.model.loading import BATCH
+from whyidle.model.loader_tables import BATCH
 
 MS = 1_000_000
 LOOKS = 40
@@ -16,7 +17,7 @@ ENTRY = "/site-packages/torch/utils/data/_utils/worker.py(349): _worker_loop"
 
 
 def read(folder):
-    return interpret_workers(_loader_records.read_loading(folder, "1", 0))
+    return interpret_workers(_loader_records.read_loading(folder, "1", 0), VOCABULARY)
 
 
 def recorded(folder, *, held_ms, awake_ms, inside=True):

@@ -1,4 +1,4 @@
-"""Causes that only a look from outside the process can prove, on imagined jobs."""
+"""Causes that telemetry from outside the process proves, on synthetic jobs."""
 
 from dataclasses import replace
 
@@ -8,12 +8,12 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.model.loading import BATCH, Loading, Worker
+from whyidle.model.loader_tables import BATCH, Loading, Worker
 from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.pairs import Pair
-from whyidle.testing.watched import watched
+from whyidle.testing.watched_run import add_telemetry
 
 STARVED = {
     "cpu_user_s@pid7": (1.0, 0.0),
@@ -44,7 +44,7 @@ def trained(loader_ms: float = 0.0, steps: int = 6):
 
 
 def recorded(values, timeline=None):
-    return watched(timeline or trained(), values, process={"pid": 7})
+    return add_telemetry(timeline or trained(), values, process={"pid": 7})
 
 
 def judge(cause, values, timeline=None):
@@ -122,10 +122,10 @@ def test_a_thread_that_loads_by_itself_wins_what_it_waits_for_its_core():
     found = judge("cpu-starved-allocation", spun(1.9), job)
     assert found.high == pytest.approx(Facts(job).bucket_share("input") / 3, rel=0.05)
     assert found.predicted.high == pytest.approx(1 / (1 - found.high))
-    told = {one.quantity: one.value for one in found.evidence}
-    assert told["waiting for the next batch, share of step"] == Facts(job).bucket_share("input")
-    assert told["of it waiting for a core"] == found.high
-    assert found.headline.endswith("waits for them")
+    values = {row.quantity: row.value for row in found.evidence}
+    assert values["waiting for the next batch, share of step"] == Facts(job).bucket_share("input")
+    assert values["waiting for a core while loading, share of step"] == found.high
+    assert found.headline.endswith("waits for cores")
     assert judge("cpu-starved-allocation", spun(1.9), alone(waits_ms=2, beside_ms=4)) is None
 
 
@@ -135,7 +135,7 @@ def test_workers_are_told_of_their_threads_only_where_they_have_several():
     assert "workers" not in fix.decide(proof).summary
     several = replace(trained(loader_ms=6), loading=Loading(workers=(Worker(0, 0, 0, 4),)))
     proof = judge("cpu-starved-allocation", STARVED, several)
-    assert "torch.set_num_threads(1) in workers" in fix.decide(proof).summary
+    assert "one thread per worker" in fix.decide(proof).summary
 
 
 def test_another_process_on_the_gpu():
@@ -176,11 +176,11 @@ def test_gpus_that_nvml_saw_idle():
 
 def test_a_diagnosis_tells_how_well_the_gpus_were_used():
     values = {**BUSY, "power_w@gpu0": 300.0, "energy_j@gpu0": (300.0, 1e6)}
-    made = watched(trained(), values, process={"pid": 7})
-    told = diagnose_job([made]).utilization
-    assert (told.gpu_util, told.power_w) == pytest.approx((0.97, 300.0))
-    assert told.energy_j_per_step == pytest.approx(300.0 * Facts(made).step_s, rel=0.01)
-    assert told.sm_active is None
+    made = add_telemetry(trained(), values, process={"pid": 7})
+    utilization = diagnose_job([made]).utilization
+    assert (utilization.gpu_util, utilization.power_w) == pytest.approx((0.97, 300.0))
+    assert utilization.energy_j_per_step == pytest.approx(300.0 * Facts(made).step_s, rel=0.01)
+    assert utilization.sm_active is None
 
 
 OTHER = {"process_memory_bytes@gpu0.pid9": 1e9, "process_busy_ratio@gpu0.pid9": 0.4}

@@ -1,4 +1,4 @@
-"""A real job that may use one core only, watched from outside."""
+"""A real job limited to one core, with telemetry."""
 
 import json
 import os
@@ -65,5 +65,5 @@ def test_a_job_on_one_core(tmp_path):
         pytest.skip("other processes take this machine's cores, so the job cannot use up its own")
     assert starved is not None
     evidence = {one["quantity"]: one["value"] for one in starved["evidence"]}
-    assert evidence["cores that the job may use"] == 1.0
+    assert evidence["cores granted to the job"] == 1.0
     assert diagnosis["verdict"]["bound"] == "input"

@@ -1,4 +1,4 @@
-"""What NVML told while a command ran, from the files of its recording to the diagnosis."""
+"""NVML telemetry of a command, from the files of its recording to the diagnosis."""
 
 import pytest
 from imagined import BEGIN, MS, Imagined, S
@@ -30,9 +30,7 @@ GPU = {
 GIB = 1 << 30
 ALLOCATOR = {
     "allocated_peak_bytes": 40 * GIB,
-    "reserved_peak_bytes": 42 * GIB,
     "device_bytes": 80 * GIB,
-    "out_of_memory": 0,
     "reads": [[BEGIN + 2 * S + i * S, i * 50, 0] for i in range(10)],
 }
 FULL = {**ALLOCATOR, "allocated_peak_bytes": 76 * GIB}
@@ -63,19 +61,19 @@ def trained(folder, values, **facts):
         made.step(20 * MS)
     made.trained()
     made.telemetry({**GPU, **values}, facts={"cuda_ordinal@gpu0": "0"})
-    told = made.diagnose()
-    check_bounds(told)
-    check_round_trip(told)
-    return told
+    diagnosis = made.diagnose()
+    check_bounds(diagnosis)
+    check_round_trip(diagnosis)
+    return diagnosis
 
 
 @pytest.mark.parametrize("cause", SICK)
 def test_found_in_a_job_that_trains_on_the_gpu(tmp_path, cause):
     values, facts = SICK[cause]
-    told = trained(tmp_path, values, **facts)
-    assert told.findings[0].cause == cause, [one.cause for one in told.findings]
-    assert told.findings[0].evidence
-    assert {"gpu_telemetry", "own_process"} <= set(told.coverage.signals)
+    diagnosis = trained(tmp_path, values, **facts)
+    assert diagnosis.findings[0].cause == cause, [one.cause for one in diagnosis.findings]
+    assert diagnosis.findings[0].evidence
+    assert {"gpu_telemetry", "own_process"} <= set(diagnosis.coverage.signals)
 
 
 def test_a_healthy_gpu_is_not_blamed(tmp_path):
@@ -86,11 +84,11 @@ def test_a_healthy_gpu_is_not_blamed(tmp_path):
 def test_found_in_a_command_without_steps(tmp_path, cause):
     made = Imagined(tmp_path)
     made.telemetry({**GPU, **SICK[cause][0]}, end=BEGIN + 30 * S)
-    told = made.diagnose(["./trainer"])
-    check_bounds(told)
-    assert told.verdict.state == "inconclusive"
-    assert [one.cause for one in told.findings] == [cause]
-    assert told.utilization.gpu_util == pytest.approx(0.95)
+    diagnosis = made.diagnose(["./trainer"])
+    check_bounds(diagnosis)
+    assert diagnosis.verdict.state == "inconclusive"
+    assert [one.cause for one in diagnosis.findings] == [cause]
+    assert diagnosis.utilization.gpu_util == pytest.approx(0.95)
 
 
 def test_gpus_that_a_command_without_steps_never_used(tmp_path):
@@ -98,10 +96,10 @@ def test_gpus_that_a_command_without_steps_never_used(tmp_path):
     values = {f"{name}@gpu{i}": value for i in range(2) for name, value in idle.items()}
     made = Imagined(tmp_path)
     made.telemetry({**values, "cpu_user_s@pid7": (1.0, 0.0)}, end=BEGIN + 30 * S)
-    told = made.diagnose(["./prepare"])
-    assert told.findings[0].cause == "idle-allocated-gpu"
-    assert told.findings[0].severity != "info"
-    assert "None of the 2 GPUs" in told.verdict.headline
+    diagnosis = made.diagnose(["./prepare"])
+    assert diagnosis.findings[0].cause == "idle-allocated-gpu"
+    assert diagnosis.findings[0].severity != "info"
+    assert "None of the 2 visible GPUs" in diagnosis.verdict.headline
 
 
 def on_the_cpu(folder, values=None, **facts):
@@ -119,7 +117,7 @@ def on_the_cpu(folder, values=None, **facts):
         (
             {"busy_ratio@gpu0": 0.0, "processes@gpu0": 0},
             {"cuda_built": "12.8"},
-            "nothing was moved",
+            "does not move",
         ),
         (None, {"gpus": ["0000:01:00.0"], "cuda_built": None}, "built without CUDA"),
         (
@@ -134,11 +132,11 @@ def on_the_cpu(folder, values=None, **facts):
     ],
 )
 def test_training_on_the_cpu_beside_a_gpu(tmp_path, values, facts, why):
-    told = on_the_cpu(tmp_path, values, **facts)
-    first = told.findings[0]
+    diagnosis = on_the_cpu(tmp_path, values, **facts)
+    first = diagnosis.findings[0]
     assert first.cause == "training-on-cpu"
     assert why in first.headline
-    assert first.lost.high == pytest.approx(0.95 * told.attribution.compute, rel=0.01)
+    assert first.lost.high == pytest.approx(0.95 * diagnosis.attribution.compute, rel=0.01)
 
 
 def test_on_a_machine_without_a_gpu_nobody_nags(tmp_path):

@@ -1,4 +1,4 @@
-"""Only the number of processes proves that visible GPUs are not used."""
+"""Only the number of processes proves that visible GPUs are unused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A process that holds its device and waits."""
+"""A process that holds its device while it waits."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,29 +23,29 @@ def job(folder, steps, stack, length, busy=0.0):
 
 
 def test_asleep_after_the_last_step(tmp_path):
-    told = job(tmp_path, 100, SLEEP, 8 * S)
-    first = told.findings[0]
+    diagnosis = job(tmp_path, 100, SLEEP, 8 * S)
+    first = diagnosis.findings[0]
     assert first.cause == "interactive-or-unreleased"
     assert (first.where[0].line, first.where[0].function) == (60, "linger")
     assert "8 s after its last step" in first.headline
     assert first.lost.high == pytest.approx(0.8, abs=0.01)
-    assert told.steps.count == 100
-    assert told.steps.mean_s == pytest.approx(0.02)
-    assert told.steps.warmup <= 1
-    assert told.attribution.interruption == pytest.approx(0.8, abs=0.01)
+    assert diagnosis.steps.count == 100
+    assert diagnosis.steps.mean_s == pytest.approx(0.02)
+    assert diagnosis.steps.warmup <= 1
+    assert diagnosis.attribution.interruption == pytest.approx(0.8, abs=0.01)
 
 
 def test_a_short_wait_in_a_long_run_is_a_remark(tmp_path):
-    told = job(tmp_path, 1000, SLEEP, 5 * S)
-    found = finding(told, "interactive-or-unreleased")
+    diagnosis = job(tmp_path, 1000, SLEEP, 5 * S)
+    found = finding(diagnosis, "interactive-or-unreleased")
     assert (found.severity, found.lost.high) == ("info", 0.0)
-    assert told.attribution.compute > 0.9
+    assert diagnosis.attribution.compute > 0.9
 
 
 def test_work_after_training_is_work(tmp_path):
-    told = job(tmp_path, 100, SLEEP, 8 * S, busy=1.0)
-    assert finding(told, "interactive-or-unreleased") is None
-    assert told.attribution.compute > 0.9
+    diagnosis = job(tmp_path, 100, SLEEP, 8 * S, busy=1.0)
+    assert finding(diagnosis, "interactive-or-unreleased") is None
+    assert diagnosis.attribution.compute > 0.9
 
 
 def test_a_debugger_in_the_loop(tmp_path):
@@ -54,10 +54,10 @@ def test_a_debugger_in_the_loop(tmp_path):
         made.step()
         made.look(PDB + SLEEP, 100 * MS, every=20 * MS, busy=0.0)
     made.trained()
-    told = made.diagnose()
-    first = told.findings[0]
+    diagnosis = made.diagnose()
+    first = diagnosis.findings[0]
     assert first.cause == "interactive-or-unreleased"
-    assert "prompt or a debugger" in first.headline
+    assert "prompt or debugger" in first.headline
     assert first.where[0].file == "/home/me/train.py"
 
 

@@ -5,8 +5,8 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge
 
 CAUSE = "batch-too-small"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
@@ -96,7 +96,7 @@ def test_passes_that_are_accumulated_can_be_joined(passes, times):
     (plan,) = fixes(proof)
     assert plan.edits[0].value == times
     assert not plan.automatic
-    assert f"{passes} accumulation steps made {passes // times}" in plan.summary
+    assert f"{passes // times} accumulation steps instead of {passes}" in plan.summary
     assert plan.predicted.speedup <= proof.predicted.speedup
 
 
@@ -111,7 +111,7 @@ def test_where_passes_are_not_recorded_it_is_said_with_its_condition():
     proof = judge(CAUSE, forward(8))
     assert proof.facts.passes is None
     (plan,) = fixes(proof)
-    assert plan.summary.startswith("with gradient accumulation: batch_size times 8")
+    assert plan.summary.startswith("with gradient accumulation: micro-batches 8 times")
     assert plan.predicted is None
 
 

@@ -1,4 +1,4 @@
-"""Searches for the fastest convolutions: again and again, in the warm-up only, or never."""
+"""Algorithm searches of convolutions: repeated, in the warm-up only, or missing."""
 
 import pytest
 
@@ -6,9 +6,9 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 CAUSE = "cudnn-autotune-mismatch"
 CONV = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64"
@@ -38,7 +38,7 @@ def train(searching=(), *, steps=6, sizes=1, conv=8, gemm=4):
     return job
 
 
-def told(job, settings):
+def judge_with_facts(job, settings):
     """The cause's answer where the process tells of its switches."""
     timeline = add_facts(job.timeline(), settings)
     return contracts.run_cause(catalog.load_causes()[CAUSE], [timeline])
@@ -48,8 +48,8 @@ def test_the_prediction_holds_the_twin_that_does_not_search():
     sick = train(searching=range(6), sizes=6)
     proof = judge(CAUSE, sick)
     assert proof is not None
-    assert covers(proof, measured(sick, train(sizes=6)))
-    assert proof.predicted.speedup == pytest.approx(measured(sick, train(sizes=6)), rel=0.05)
+    assert covers(proof, twin_speedup(sick, train(sizes=6)))
+    assert proof.predicted.speedup == pytest.approx(twin_speedup(sick, train(sizes=6)), rel=0.05)
     plan = catalog.load_fixes()["cudnn-benchmark"].decide(proof)
     assert [(each.knob, each.value) for each in plan.edits] == [("torch.cudnn_benchmark", False)]
 
@@ -64,7 +64,7 @@ def test_of_a_burst_every_step_counts():
             job.sync()
     assert Facts(job.timeline()).steps.steady.tolist() == [False, True, False]
     assert judge(CAUSE, job) is None
-    assert "In 2 of 3 steps" in told(job, {"burst": {"before_s": 0.01}}).headline
+    assert "in 2 of 3 steps" in judge_with_facts(job, {"burst": {"before_s": 0.01}}).headline
 
 
 def test_its_waits_are_no_reads_of_values():
@@ -90,7 +90,7 @@ def test_a_wait_outside_of_a_convolution_is_another_thing():
 
 
 def test_where_nothing_was_ever_searched_a_trial_is_offered_and_nothing_promised():
-    proof = told(train(), OFF)
+    proof = judge_with_facts(train(), OFF)
     assert proof.predicted.low == proof.predicted.speedup == 1.0
     assert proof.predicted.high > 1.2
     plan = catalog.load_fixes()["cudnn-benchmark"].decide(proof)
@@ -109,7 +109,7 @@ def test_where_nothing_was_ever_searched_a_trial_is_offered_and_nothing_promised
     ids=["untold", "on", "deterministic", "new shapes", "few convolutions"],
 )
 def test_no_trial_is_offered(job, settings):
-    assert told(job, settings) is None
+    assert judge_with_facts(job, settings) is None
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: train(range(6), sizes=6), healthy=lambda: train((0,)))}

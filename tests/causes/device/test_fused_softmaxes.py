@@ -1,9 +1,9 @@
-"""Whose softmax it is: the user's, or one that PyTorch's own attention calls."""
+"""Softmaxes of the script and softmaxes inside PyTorch's own attention."""
 
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device._fused_softmaxes import of_framework
+from whyidle.causes.device._fused_softmaxes import framework_softmaxes
 from whyidle.testing.builder import Builder, us
 
 FORWARD, GRADIENT = "aten::_softmax", "aten::_softmax_backward_data"
@@ -15,12 +15,12 @@ def softmax(job, name, thread):
         job.op(name, host=us(100))
 
 
-def told(job):
+def mark_softmaxes(job):
     """Of all softmax operators in order, whether each is PyTorch's own."""
     facts = Facts(job.timeline())
     host, names = facts.timeline.host, facts.timeline.names
     rows = [row for row, i in enumerate(host.name) if names[i] in (FORWARD, GRADIENT)]
-    own = of_framework(facts)
+    own = framework_softmaxes(facts)
     return "".join("o" if row in own else "." for row in rows)
 
 
@@ -45,7 +45,7 @@ def test_the_last_layers_gradient_comes_first(thread):
         with job.step():
             forward(job, WRITTEN, OWN, OWN)
             backward(job, 3, thread)
-    assert told(job) == ".oooo." * 2
+    assert mark_softmaxes(job) == ".oooo." * 2
 
 
 def test_layers_that_are_computed_anew():
@@ -55,14 +55,14 @@ def test_layers_that_are_computed_anew():
         for kind in (OWN, WRITTEN):
             forward(job, kind)
             backward(job, 1)
-    assert told(job) == ".ooo.."
+    assert mark_softmaxes(job) == ".ooo.."
 
 
 def test_a_call_on_another_thread_holds_nothing():
     job = Builder()
     with job.step(), job.span(OWN, "cpu_op"):
         softmax(job, FORWARD, 300)
-    assert told(job) == "."
+    assert mark_softmaxes(job) == "."
 
 
 def test_a_gradient_without_its_softmax_is_nobodys():
@@ -70,4 +70,4 @@ def test_a_gradient_without_its_softmax_is_nobodys():
     with job.step():
         backward(job, 1)
         forward(job, OWN)
-    assert told(job) == ".o"
+    assert mark_softmaxes(job) == ".o"

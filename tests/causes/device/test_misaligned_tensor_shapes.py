@@ -3,8 +3,8 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "misaligned-tensor-shapes"
 ODD = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>(int)"
@@ -31,7 +31,7 @@ def test_the_prediction_holds_the_twin(ratio):
     sick, cured = train(), train(EVEN, 800 / ratio)
     proof = judge(CAUSE, sick)
     assert proof is not None
-    assert covers(proof, measured(sick, cured))
+    assert covers(proof, twin_speedup(sick, cured))
     assert "4096x50257 @ 50257x1024" in [item.value for item in proof.evidence]
 
 

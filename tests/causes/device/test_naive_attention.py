@@ -1,12 +1,12 @@
-"""Attention kernel by kernel."""
+"""Unfused attention, from kernels."""
 
 from contextlib import nullcontext
 
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "naive-attention"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_nn"
@@ -44,7 +44,7 @@ def test_the_prediction_holds_the_twin(reached):
     proof = judge(CAUSE, sick)
     assert proof is not None
     assert proof.confidence > 0.8
-    assert covers(proof, measured(sick, cured))
+    assert covers(proof, twin_speedup(sick, cured))
     assert f"{HEADS} x {S} x {S}" in [item.value for item in proof.evidence]
 
 
@@ -52,7 +52,7 @@ def test_without_shapes_the_products_keep_most_of_their_time():
     sick, cured = train(shapes=False), train(fused=8000)
     proof = judge(CAUSE, sick)
     assert proof is not None
-    assert covers(proof, measured(sick, cured))
+    assert covers(proof, twin_speedup(sick, cured))
 
 
 def test_a_classifier_is_not_attention():

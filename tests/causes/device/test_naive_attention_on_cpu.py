@@ -1,4 +1,4 @@
-"""Attention operator by operator, on jobs whose device is the CPU."""
+"""Unfused attention of jobs on the CPU, from operators."""
 
 from dataclasses import replace
 
@@ -11,9 +11,9 @@ from whyidle.importers import kineto
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import covers
-from whyidle.testing.watched import add_facts
+from whyidle.testing.cured_twins import covers
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_facts
 
 CAUSE = "naive-attention"
 
@@ -50,8 +50,8 @@ def test_the_prediction_covers_the_twin():
     proof = judge(train())
     assert covers(proof, sick.step_s / cured.step_s)
     assert proof.high < 10 / 15  # the projection stays
-    told = {each.quantity: each.value for each in proof.evidence}
-    assert told["softmax between two products, per step"] == 1  # its gradient is none more
+    values = {row.quantity: row.value for row in proof.evidence}
+    assert values["softmaxes between two products, per step"] == 1  # its gradient is none more
 
 
 def test_a_softmax_of_which_only_the_gradient_is_found_is_one():
@@ -65,11 +65,11 @@ def test_a_softmax_of_which_only_the_gradient_is_found_is_one():
                     job.op("aten::embedding", host=us(100))
                 job.op(name, host=us(2000))
                 job.op("aten::bmm", host=us(1000))
-    told = {
+    values = {
         each.quantity: each.value
         for each in judge(replace(job.timeline(), info=DeviceInfo())).evidence
     }
-    assert told["softmax between two products, per step"] == 1
+    assert values["softmaxes between two products, per step"] == 1
 
 
 def test_a_bias_that_is_looked_up_by_position_lies_between_the_products():
@@ -118,7 +118,7 @@ def _by_hand(query, key, value, dropout_p):
 
 
 def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():
-    job = Guest()
+    job = RecordedJob()
     for _ in range(6):
         job.work("/job/train.py(20): main", ms(20))
         job.backward("/job/train.py(21): main", ms(20))
@@ -126,9 +126,15 @@ def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():
     live = job.timeline()
     missed = {one.cause: one.missing for one in diagnose_job([live]).abstentions}
     assert CAUSE in missed
-    told = {"file": "1.burst-1.json", "state": "recorded", "step": 2, "steps": 6, "cost_s": 0.1}
+    entry = {
+        "file": "1.burst-1.json",
+        "state": "recorded",
+        "step": 2,
+        "steps": 6,
+        "cost_s": 0.1,
+    }
     burst = add_facts(
-        replace(train(), process=live.process), {"burst": {**told, "window": "burst"}}
+        replace(train(), process=live.process), {"burst": {**entry, "window": "burst"}}
     )
     seen = diagnose_job([replace(live, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
@@ -137,7 +143,7 @@ def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():
 
 def test_the_line_is_one_at_which_the_run_was_looked_at_meanwhile():
     """Of its forward pass; the gradient is computed at the line that asks for it."""
-    live, job = Guest(), Builder()
+    live, job = RecordedJob(), Builder()
     begin = live.now - 1
     for _ in range(6):
         with job.step():
@@ -148,11 +154,18 @@ def test_the_line_is_one_at_which_the_run_was_looked_at_meanwhile():
             with job.span("Optimizer.step#SGD.step"):
                 job.quiet(ms(2))
             live.step("/job/train.py(5): main", ms(2))
-    told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
-    told |= {"begin": begin, "end": live.now}
+    entry = {
+        "file": "b",
+        "state": "recorded",
+        "step": 1,
+        "steps": 6,
+        "cost_s": 0.1,
+        "window": "b",
+    }
+    entry |= {"begin": begin, "end": live.now}
     run = live.timeline()
     burst = add_facts(
-        replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": told}
+        replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": entry}
     )
     seen = diagnose_job([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
@@ -175,20 +188,27 @@ SWITCHES = {
 @pytest.mark.parametrize("library", SWITCHES)
 def test_what_a_library_wrote_out_can_be_switched(library):
     """The line is the caller's, whenever the run was looked at there."""
-    live = Guest()
+    live = RecordedJob()
     for _ in range(6):
         live.work(f"{SWITCHES[library]}/job/model.py(7): attend;/job/train.py(3): main", ms(30))
         live.step("/job/train.py(5): main", ms(2))
-    told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
+    entry = {
+        "file": "b",
+        "state": "recorded",
+        "step": 1,
+        "steps": 6,
+        "cost_s": 0.1,
+        "window": "b",
+    }
     run = live.timeline()
-    burst = add_facts(replace(train(), process=run.process), {"burst": told})
+    burst = add_facts(replace(train(), process=run.process), {"burst": entry})
     seen = diagnose_job([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]
     assert [place.line for place in found.where] == [7]
     (fix,) = [one for one in found.fixes if one.fix == "sdpa-attention"]
     assert fix.automatic == (library == "transformers")
     assert [edit.knob for edit in fix.edits] == ["model.attention"] * fix.automatic
-    words = {"torch": "need_weights=False", "transformers": "attn_implementation", "": "F.scaled_"}
+    words = {"torch": "that nothing reads (", "transformers": "attn_", "": "written-out product"}
     assert [key for key, word in words.items() if word in fix.summary] == [library]
     compiled = [one for one in found.fixes if one.fix == "compile-model"]
     assert bool(compiled) == (library == "")
@@ -200,7 +220,7 @@ def test_what_a_library_wrote_out_can_be_switched(library):
 
 def test_a_softmax_that_the_run_was_seen_in_need_not_be_that_of_attention():
     """A classifier has one, too."""
-    live, job = Guest(), Builder()
+    live, job = RecordedJob(), Builder()
     for _ in range(6):
         live.work(f"{SWITCHES['']}/job/train.py(9): report;/job/train.py(3): main", ms(30))
         live.step("/job/train.py(5): main", ms(2))
@@ -208,10 +228,17 @@ def test_a_softmax_that_the_run_was_seen_in_need_not_be_that_of_attention():
             layer(job, "aten::_softmax", times=5)
             job.op("aten::addmm", host=ms(2))
             job.op("aten::_softmax", host=ms(1))
-    told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
+    entry = {
+        "file": "b",
+        "state": "recorded",
+        "step": 1,
+        "steps": 6,
+        "cost_s": 0.1,
+        "window": "b",
+    }
     run = live.timeline()
     burst = add_facts(
-        replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": told}
+        replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": entry}
     )
     seen = diagnose_job([replace(run, bursts=(burst,))])
     (found,) = [one for one in seen.findings if one.cause == CAUSE]

@@ -1,8 +1,8 @@
 """Recomputation with free memory."""
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "needless-compute"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_nn"
@@ -36,7 +36,7 @@ def test_the_prediction_holds_the_twin():
     proof = judge(CAUSE, sick)
     assert proof is not None
     assert "75% of the memory is free" in proof.headline
-    assert covers(proof, measured(sick, train(again=False)))
+    assert covers(proof, twin_speedup(sick, train(again=False)))
 
 
 def test_only_the_second_forward_pass_counts():

@@ -6,12 +6,12 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device._lower_precision import cast_time, launched_casts
+from whyidle.causes.device._lower_precision import cast_launches, cast_time
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy, single_precision
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "no-mixed-precision"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<{}>>"
@@ -44,7 +44,7 @@ def test_fp32_on_tensor_cores_is_found():
 def test_the_prediction_holds_the_twin(gemm, add):
     sick = train()
     cured = train("bf16", gemm=600 / gemm, add=100 / add)
-    assert covers(judge(CAUSE, sick), measured(sick, cured))
+    assert covers(judge(CAUSE, sick), twin_speedup(sick, cured))
 
 
 def test_little_is_promised_while_the_host_is_the_bottleneck():
@@ -67,7 +67,7 @@ def test_from_tf32_the_device_s_own_peaks_tell_how_much(ratio):
     seen = sick.timeline()
     seen = replace(seen, info=replace(seen.info, peaks=peaks))
     proof = contracts.run_cause(catalog.load_causes()[CAUSE], [seen])
-    assert covers(proof, measured(sick, cured))
+    assert covers(proof, twin_speedup(sick, cured))
     assert proof.predicted.speedup == pytest.approx(max(1.0, 0.7 * ratio), rel=0.15)
 
 
@@ -84,7 +84,7 @@ def test_shapes_tell_what_of_a_kernel_sixteen_bits_shorten():
                     job.op("aten::mm", kernels=[(GEMMS[kind], us(took))], host=us(6), dims=shapes)
         jobs.append(job)
     proof = judge(CAUSE, jobs[0])
-    assert proof.predicted.speedup == pytest.approx(measured(*jobs), rel=0.05)
+    assert proof.predicted.speedup == pytest.approx(twin_speedup(*jobs), rel=0.05)
 
 
 def cast(weight):
@@ -122,9 +122,9 @@ def test_a_host_that_is_as_slow_as_the_device_launches_casts_too():
     """Two for the weight and two for the bias, which is as long again as the step was."""
     for bias, casts_each in ((False, 2), (True, 4)):
         facts = Facts(feed(bias, 60).timeline())
-        added = facts.launching.replay.replayed_length(launched_casts(facts))
+        added = facts.kernel_launching.replay.replayed_length(cast_launches(facts))
         launched = casts_each * 80 * 60e3
-        assert added - facts.launching.replay.base_ns == pytest.approx(launched, rel=0.35)
+        assert added - facts.kernel_launching.replay.base_ns == pytest.approx(launched, rel=0.35)
 
 
 def launching(host, gemm=600):
@@ -148,17 +148,17 @@ def test_casts_may_cost_a_waiting_device_more_than_they_win(monkeypatch):
     assert slow.predicted.speedup >= 1.0
     assert slow.low == 0.0
     assert fast.predicted.low > 1.1
-    monkeypatch.setattr("whyidle.causes.device.no_mixed_precision.BOOKKEPT", (1.0, 1.0))
+    monkeypatch.setattr("whyidle.causes.device.no_mixed_precision.AUTOCAST_COST", (1.0, 1.0))
     assert slow.predicted.low < 0.5 * judge(CAUSE, launching(300)).predicted.low
 
 
 def test_a_host_with_time_to_spare_is_expected_to_lose_it_to_casts(monkeypatch):
     """Launching takes it less than its device works, and with casts more."""
-    told = judge(CAUSE, launching(100)).predicted
-    monkeypatch.setattr("whyidle.causes.device.no_mixed_precision.BOOKKEPT", (5.0, 1.0))
+    predicted = judge(CAUSE, launching(100)).predicted
+    monkeypatch.setattr("whyidle.causes.device.no_mixed_precision.AUTOCAST_COST", (5.0, 1.0))
     bare = judge(CAUSE, launching(100)).predicted
-    assert bare.speedup > 1.1 * told.speedup
-    assert told.speedup > told.low
+    assert bare.speedup > 1.1 * predicted.speedup
+    assert predicted.speedup > predicted.low
 
 
 def test_volta_gets_float16():

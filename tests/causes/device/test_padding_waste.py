@@ -1,4 +1,4 @@
-"""Padding is blamed for what the steps themselves show it to cost."""
+"""The cost of padding is the cost that the steps themselves show."""
 
 import random
 from dataclasses import replace
@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from whyidle import catalog
-from whyidle.model.loading import PADDING, Loading
+from whyidle.model.loader_tables import PADDING, Loading
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.cured_twins import covers
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers
-from whyidle.testing.watched import loader_facts
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import loader_facts
 
 LOOP = "/job/train.py(20): <module>"
 ROWS = 16
@@ -35,7 +35,7 @@ def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400
     how wide batches are see ``widened``. Without a ``loader`` they are told before each of the
     backward ``passes``. Returns the recording, and how long its steps are, ms."""
     update = width.pop("update", 1)
-    rng, job, rows, total = random.Random(3), Guest(), [], 0.0
+    rng, job, rows, total = random.Random(3), RecordedJob(), [], 0.0
     for _ in range(steps):
         sizes = lengths(rng, spread, rng.randint(longest // 4, longest))
         length = widened(max(sizes), **width)

@@ -22,8 +22,8 @@ DEVICE = {
 
 @lru_cache(maxsize=4)
 def findings(name):
-    told = os.environ.get("WHYIDLE_TRACES")
-    folder = Path(told) if told else Path(__file__).parents[4] / "shared" / "traces"
+    traces = os.environ.get("WHYIDLE_TRACES")
+    folder = Path(traces) if traces else Path(__file__).parents[4] / "shared" / "traces"
     path = folder / "kineto" / f"{name}.pt.trace.json.gz"
     if not path.exists():
         pytest.skip("the shared traces are not beside the repository")

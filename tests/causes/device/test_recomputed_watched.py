@@ -1,13 +1,13 @@
-"""Recomputed activations of watched jobs whose device is the CPU."""
+"""Recomputed activations of watched jobs on the CPU."""
 
 import pytest
 
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import covers, judge, measured
-from whyidle.testing.watched import watched
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_telemetry
 
 CAUSE = "needless-compute"
 LOOP = "/job/train.py(20): <module>"
@@ -23,8 +23,8 @@ NESTED = f"{ENGINE};/x/torch/utils/checkpoint.py(14): backward;{BACKWARD}"
 GIB = 1 << 30
 
 
-def train(again="", *, forward=20.0) -> Guest:
-    job = Guest()
+def train(again="", *, forward=20.0) -> RecordedJob:
+    job = RecordedJob()
     for _ in range(30):
         job.work(ASKED if again else f"{LAYER};{LOOP}", ms(forward))
         with job.call("whyidle::backward"):
@@ -35,9 +35,9 @@ def train(again="", *, forward=20.0) -> Guest:
     return job
 
 
-def with_memory(job: Guest, used: float):
+def with_memory(job: RecordedJob, used: float):
     telemetry = {"machine_memory_bytes": 64.0 * GIB, "job_memory_resident_bytes": used * 64 * GIB}
-    return watched(job.timeline(), telemetry)
+    return add_telemetry(job.timeline(), telemetry)
 
 
 @pytest.mark.parametrize("kind", AGAIN)
@@ -45,7 +45,7 @@ def test_the_prediction_covers_the_twin(kind):
     sick = train(kind)
     proof = judge(CAUSE, sick)
     assert proof
-    assert covers(proof, measured(sick, train()))
+    assert covers(proof, twin_speedup(sick, train()))
     assert (proof.where[0].file, proof.where[0].line) == ("/job/model.py", 13)
     assert proof.confidence < 0.5  # nothing tells whether the memory was there
 

@@ -1,10 +1,10 @@
-"""FP32 matrix products beside idle tensor cores."""
+"""FP32 matrix products with TF32 off."""
 
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "tf32-disabled"
 SGEMM = "ampere_sgemm_128x128_tn"
@@ -32,7 +32,7 @@ def test_the_prediction_holds_the_twin(ratio):
     sick, cured = train((SGEMM, 900)), train((TF32, 900 / ratio))
     proof = judge(CAUSE, sick)
     assert proof is not None
-    assert covers(proof, measured(sick, cured))
+    assert covers(proof, twin_speedup(sick, cured))
 
 
 @pytest.mark.parametrize("reached", [0.9, 0.5, 0.2])
@@ -41,7 +41,7 @@ def test_only_what_the_flops_take_shrinks_where_shapes_tell_it(reached):
     then = took - AT_PEAK * (1 - 19.5 / 156)
     shapes = [[SIDE, SIDE], [SIDE, SIDE]]
     sick, cured = (train((n, t), dims=shapes) for n, t in ((SGEMM, took), (TF32, then)))
-    proof, gain = judge(CAUSE, sick), measured(sick, cured)
+    proof, gain = judge(CAUSE, sick), twin_speedup(sick, cured)
     assert covers(proof, gain)
     assert proof.predicted.speedup == pytest.approx(gain, rel=0.1)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "unfused-memory-bound-ops"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_nn"
@@ -82,7 +82,7 @@ def test_the_prediction_holds_the_twin(fused):
     sick, cured = train(), train(chain=1, name=TRITON, length=fused)
     proof = judge(CAUSE, sick)
     assert proof is not None
-    assert covers(proof, measured(sick, cured))
+    assert covers(proof, twin_speedup(sick, cured))
 
 
 @pytest.mark.parametrize(

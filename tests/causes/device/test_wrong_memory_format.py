@@ -3,8 +3,8 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "wrong-memory-format"
 TURN = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, 2>(int)"
@@ -27,7 +27,7 @@ def test_the_prediction_holds_the_twin():
     sick = train()
     proof = judge(CAUSE, sick)
     assert proof is not None
-    assert covers(proof, measured(sick, train(conversions=False)))
+    assert covers(proof, twin_speedup(sick, train(conversions=False)))
 
 
 def test_silent_without_conversions():

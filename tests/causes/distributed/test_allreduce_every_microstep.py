@@ -2,8 +2,8 @@
 
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "allreduce-every-microstep"
@@ -34,7 +34,7 @@ def test_four_exchanges_for_one_step():
     proof = judge(CAUSE, job(4))
     assert proof is not None
     assert proof.facts.micro_batches == 4
-    assert covers(proof, measured(job(4), job(4, exchanges=1)))
+    assert covers(proof, twin_speedup(job(4), job(4, exchanges=1)))
     plan = catalog.load_fixes()["no-sync-accumulation"].decide(proof)
     assert "first 3 of 4" in plan.summary
 

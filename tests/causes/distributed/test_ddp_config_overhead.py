@@ -5,9 +5,9 @@ from dataclasses import replace
 from whyidle import catalog
 from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, judge_all, measured
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COPY = "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
@@ -47,16 +47,16 @@ def proposed(proof):
 def test_copies_out_of_buckets():
     proof = judge(CAUSE, job(copies=80))
     assert proof is not None
-    assert covers(proof, measured(job(copies=80), job()))
+    assert covers(proof, twin_speedup(job(copies=80), job()))
     plan = proposed(proof)
     assert set(plan) == {"ddp-bucket-view"}
-    assert "gradient_as_bucket_view=True" in plan["ddp-bucket-view"].summary
+    assert [edit.knob for edit in plan["ddp-bucket-view"].edits] == ["ddp.gradient_as_bucket_view"]
 
 
 def test_walks_for_unused_parameters():
     proof = judge(CAUSE, job(walk=600))
     assert proof is not None
-    assert covers(proof, measured(job(walk=600), job()))
+    assert covers(proof, twin_speedup(job(walk=600), job()))
     plan = proposed(proof)
     assert set(plan) == {"ddp-find-unused-off", "ddp-static-graph"}
     assert not plan["ddp-find-unused-off"].automatic
@@ -69,7 +69,9 @@ def test_each_fix_promises_its_own_part():
     view, off = plan["ddp-bucket-view"].predicted, plan["ddp-find-unused-off"].predicted
     assert 1 < view.speedup < proof.predicted.speedup
     assert 1 < off.speedup < proof.predicted.speedup
-    assert covers(replace(proof, predicted=view), measured(job(copies=80, walk=600), job(walk=600)))
+    assert covers(
+        replace(proof, predicted=view), twin_speedup(job(copies=80, walk=600), job(walk=600))
+    )
 
 
 def test_a_device_with_enough_to_do_does_not_notice():

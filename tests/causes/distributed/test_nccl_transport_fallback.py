@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.fleet import Fleet
+from whyidle.testing.cured_twins import judge, judge_all
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import judge, judge_all
+from whyidle.testing.rank_fleet import Fleet
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "nccl-transport-fallback"
@@ -66,8 +66,8 @@ def test_gloo_for_gpu_tensors():
         event["args"].pop("Collective name", None)
     made._header["distributedInfo"]["backend"] = "gloo"
     proof = judge(CAUSE, made)
-    assert "gloo" in proof.headline
-    assert "nccl" in catalog.load_fixes()["repair-transport"].decide(proof).summary
+    assert "Gloo" in proof.headline
+    assert "NCCL" in catalog.load_fixes()["repair-transport"].decide(proof).summary
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: fleet(2.0), healthy=lambda: fleet(12.0, late=20_000))}

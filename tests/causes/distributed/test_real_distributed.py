@@ -25,7 +25,7 @@ def test_communication_leads(name):
     found = diagnosis(name)
     assert found.verdict.bound == "communication"
     assert found.findings[0].cause == COMMUNICATION
-    assert "one rank alone cannot tell" in "\n".join(found.coverage.notes)
+    assert "contains both transfer and waiting for slower ranks" in "\n".join(found.coverage.notes)
 
 
 def test_one_by_one_exchanges_are_to_be_put_in_buckets():
@@ -33,7 +33,7 @@ def test_one_by_one_exchanges_are_to_be_put_in_buckets():
     found = diagnosis("aot_ddp_v100_rank1of2").findings[0]
     told = {item.quantity: item.value for item in found.evidence}
     assert told["collectives per step"] == 404
-    assert told["collective time beside useful work"] == 0.0
+    assert told["hidden share of collectives"] == 0.0
     assert [item.fix for item in found.fixes] == ["larger-buckets"]
 
 

@@ -8,13 +8,13 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
-from whyidle.analysis.rank_pace import RankPaces
+from whyidle.analysis.late_rank_cpu import RankPaces
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import CpuPace, HostKind
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import covers, judge, judge_all, measured
-from whyidle.testing.watched import add_facts
+from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_facts
 
 FORWARD, BACKWARD = "/job/train.py(20): train", "/job/train.py(21): train"
 SLOW, STEP = "/job/train.py(31): train", "/job/train.py(40): train"
@@ -30,7 +30,7 @@ def exchange(guests, length=2):
 
 def accumulating(exchanges):
     """One of two ranks: four micro-batches a step, the last ``exchanges`` of them exchanged."""
-    guest = Guest(rank="0", world_size="2")
+    guest = RecordedJob(rank="0", world_size="2")
     for _ in range(12):
         for number in range(4):
             guest.work(FORWARD, ms(4))
@@ -48,7 +48,7 @@ def test_exchanges_of_every_micro_batch():
     assert proof is not None
     assert proof.facts.micro_batches == 4
     assert [place.line for place in proof.where] == [21]
-    assert covers(proof, measured(sick, accumulating(1)))
+    assert covers(proof, twin_speedup(sick, accumulating(1)))
     assert judge("allreduce-every-microstep", accumulating(1)) is None
 
 
@@ -62,8 +62,8 @@ def test_a_promise_above_the_cost_says_what_is_saved_besides():
     copying = add_facts(replace(plain, pace=pace), {"ddp": ddp})
     without, proof = (judge_all("allreduce-every-microstep", [one]) for one in (plain, copying))
     assert 1.0 - 1.0 / proof.predicted.high > proof.high + 0.02
-    assert "saves copying gradients, too: about" in proof.headline
-    assert "copying gradients" in proof.predicted.method
+    assert "saves copies of gradients: about" in proof.headline
+    assert "copies of gradients" in proof.predicted.method
     assert "copying" in proof.evidence[1].quantity
     assert 1.0 - 1.0 / without.predicted.high == pytest.approx(without.high, abs=1e-6)
     assert "copying" not in without.headline + without.predicted.method
@@ -71,7 +71,7 @@ def test_a_promise_above_the_cost_says_what_is_saved_besides():
 
 def uneven(exchanges, *extra):
     """Two ranks of four micro-batches a step, one of which has more to do in each."""
-    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
     for _ in range(30):
         for number in range(4):
             for more, guest in zip(extra, guests, strict=True):
@@ -124,7 +124,7 @@ def test_python_of_one_rank_is_lateness_not_everybodys_python():
 def jittering(*python, seed=5):
     """Two ranks in each of whose steps something else takes a while by chance, beside Python."""
     chance = np.random.default_rng(seed)
-    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
     ran, ends = np.zeros((2, 60), np.int64), np.zeros((2, 60), np.int64)
     for step in range(60):
         for rank, (own, guest) in enumerate(zip(python, guests, strict=True)):
@@ -159,7 +159,7 @@ def test_a_rank_that_chance_makes_the_first_now_and_then_is_worth_what_it_runs_l
 def taking_turns(spread, *, evenly=False, more=0.0):
     """Two ranks whose work differs from step to step by up to so much, and one has more of it."""
     chance = np.random.default_rng(3)
-    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
     ran, ends = np.zeros((2, 80), np.int64), np.zeros((2, 80), np.int64)
     for step in range(80):
         lengths = chance.uniform(1 - spread, 1 + spread, 2) + np.array([0.0, more])
@@ -235,7 +235,7 @@ def test_python_whose_end_looks_miss_is_not_taken_for_more_work():
     """They see the next operator instead: but the backward pass is no longer."""
 
     def blurred(longer):
-        guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+        guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
         for _ in range(40):
             guests[1].python(SLOW, ms(10))
             guests[1].work(FORWARD, ms(10))
@@ -261,7 +261,7 @@ def test_who_runs_longer_waits_for_a_core_more_often():
 
 def together(*slow, both=("work", 10)):
     """Two ranks: what both do in every step, and each beside, as (what, ms)."""
-    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
     for _ in range(40):
         for beside, guest in zip(slow, guests, strict=True):
             for (what, length), line in ((both, FORWARD), (beside, SLOW)):
@@ -297,7 +297,7 @@ def test_the_line_is_that_of_what_holds_it_up_not_the_longest():
 
 def test_ranks_on_cpus_exchange_less_often_where_fewer_bytes_cannot_be_sent():
     def exchanging(every):
-        guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+        guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
         for number in range(40):
             for guest in guests:
                 guest.backward(BACKWARD, ms(20))
@@ -320,7 +320,7 @@ def test_ranks_on_cpus_exchange_less_often_where_fewer_bytes_cannot_be_sent():
 def bucketed(exchanges, bytes_each, **told):
     """Ranks of two micro-batches a step that copy gradients of so many bytes to exchange them."""
     copy_ms = 6 * bytes_each / 12e9 * 1e3
-    guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+    guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
     ends, ran = [], []
     for guest in guests:
         guest.facts["ddp"] = {"total_parameter_size_bytes": bytes_each, **told}
@@ -355,7 +355,7 @@ def test_copies_of_gradients_are_spared_with_an_exchange():
 
 def test_fewer_exchanges_spare_copies_and_the_optimizer_where_exchanging_is_the_trouble():
     def one(length, megabytes):
-        guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+        guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
         ends = []
         for guest in guests:
             guest.facts["ddp"] = {"total_parameter_size_bytes": megabytes * 1e6}
@@ -382,7 +382,7 @@ def test_fewer_exchanges_spare_copies_and_the_optimizer_where_exchanging_is_the_
 
 def test_a_search_for_unused_parameters_is_not_python_of_the_step():
     def searching(name):
-        guests = [Guest(rank=str(rank), world_size="2") for rank in range(2)]
+        guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
         for _ in range(40):
             for guest in guests:
                 with guest.call(name):

@@ -11,9 +11,9 @@ from whyidle.analysis.job import Job
 from whyidle.model.proof_facts import HardwareFacts
 from whyidle.model.timeline import CpuPace
 from whyidle.testing.builder import us
-from whyidle.testing.fleet import Fleet
+from whyidle.testing.cured_twins import covers, judge_all
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge_all
+from whyidle.testing.rank_fleet import Fleet
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 ADD = "vectorized_elementwise_kernel"
@@ -99,7 +99,7 @@ def test_a_rank_that_waits_for_a_core_is_slow_and_has_no_more_work():
     told = {each.quantity: each.value for each in proof.evidence}
     assert told["rank 1 runs, per step"] == told["rank 0 runs, per step"]
     plan = catalog.load_fixes()["replace-slow-device"].decide(proof)
-    assert "cores of its own" in plan.summary
+    assert "its own cores" in plan.summary
 
 
 def test_a_rank_that_runs_longer_has_more_work_as_far_as_can_be_told():

@@ -6,7 +6,7 @@ from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.pairs import Pair
-from whyidle.testing.watched import watched
+from whyidle.testing.watched_run import add_telemetry
 
 HOT, POWER, APPLICATION, IDLE = 0x20, 0x04, 0x02, 0x01
 BASE = {
@@ -27,7 +27,7 @@ def recorded(**changed):
             for _ in range(10):
                 job.op("aten::mm", kernels=[("ampere_bf16_s16816gemm_bf16_128x128_tn", us(800))])
     values = {**BASE, **{f"{name}@gpu0": value for name, value in changed.items()}}
-    return watched(job.timeline(), values)
+    return add_telemetry(job.timeline(), values)
 
 
 def judge(cause, **changed):

@@ -3,8 +3,8 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -23,7 +23,7 @@ def test_one_lane_of_sixteen():
     healthy, sick = job(), job(pinned_gbs=1.6)
     proof = judge("pcie-or-nvlink-degraded", sick)
     assert proof is not None
-    assert covers(proof, measured(sick, healthy))
+    assert covers(proof, twin_speedup(sick, healthy))
 
 
 @pytest.mark.parametrize("rate", [25.0, 12.0, 7.0])

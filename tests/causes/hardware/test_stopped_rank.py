@@ -11,8 +11,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import covers
+from whyidle.testing.cured_twins import covers
+from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "fail-slow-device"
 LOOP = "/job/train.py(20): <module>"
@@ -25,7 +25,7 @@ def train(share=0.5, states=None):
     """Two ranks. Rank 1 does not run for ``share`` of the time, evenly: its work takes longer, and
     so does what looks like its exchange."""
     whole = (WORK + 1.0) / (1.0 - share)
-    jobs = [Guest(pid=11 + rank, rank=rank, world_size=2) for rank in (0, 1)]
+    jobs = [RecordedJob(pid=11 + rank, rank=rank, world_size=2) for rank in (0, 1)]
     for rank, job in enumerate(jobs):
         job.documents["rank.json"] = {
             "rank": rank, "world_size": 2, "backend": "gloo", "host": "a",
@@ -65,7 +65,7 @@ def test_the_stopped_rank_is_named_and_the_others_wait_for_it():
     assert judge("late-rank", sick) is None
     assert judge("rank-workload-imbalance", sick) is None
     plan = catalog.load_fixes()["replace-slow-device"].decide(proof)
-    assert "who stops the process" in plan.summary
+    assert "what stops the process" in plan.summary
 
 
 def test_what_looks_like_the_exchange_of_a_stopped_rank_is_none():

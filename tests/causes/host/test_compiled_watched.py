@@ -1,12 +1,12 @@
-"""Compilers on watched jobs whose device is the CPU: storms, warm-up and broken graphs."""
+"""Compilers in watched jobs on the CPU: recompilation, warm-up and graph breaks."""
 
 import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.model.cause import Proof
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
+from whyidle.testing.recorded_job import RecordedJob
 
 MODEL = "/job/model.py"
 LOOP = "/job/train.py(20): <module>"
@@ -21,25 +21,25 @@ FIRST = f"whyidle::compile#{MODEL}(7): forward"
 REASON = "0/1: tensor 'x' size mismatch at index 0. expected 32, actual 36\n  more"
 
 
-def compiling(job: Guest, name: str, seconds: float, reason: str = REASON) -> None:
+def compiling(job: RecordedJob, name: str, seconds: float, reason: str = REASON) -> None:
     began = job.now
     with job.call(name):
         job.python(f"/x/torch/_dynamo/convert_frame.py(1): _compile;{FORWARD}", ms(seconds * 1e3))
-    told = job.documents.setdefault(
+    compiler = job.documents.setdefault(
         "compiles.json", {"count": 0, "functions": 1, "compiles": [], "graph_breaks": []}
     )
-    told["count"] += 1
+    compiler["count"] += 1
     again = name == AGAIN
-    told["compiles"].append(
-        {"file": MODEL, "line": 7, "function": "forward", "turn": told["count"],
+    compiler["compiles"].append(
+        {"file": MODEL, "line": 7, "function": "forward", "turn": compiler["count"],
          "began": began, "seconds": seconds, "reason": reason if again else None, "failed": None}
     )  # fmt: skip
 
 
 def train(
     compiles: dict[int, str], *, steps: int = 30, seconds: float = 0.4, reason: str = REASON
-) -> Guest:
-    job = Guest()
+) -> RecordedJob:
+    job = RecordedJob()
     for step in range(steps):
         if step in compiles:
             compiling(job, compiles[step], seconds, reason)
@@ -63,7 +63,7 @@ def test_the_storm_s_prediction_covers_the_twin(steps):
     assert (place.file, place.line) == (MODEL, 7)
     assert proof.evidence[0].value.endswith("expected 32, actual 36")
     if 1 not in steps:
-        assert covers(proof, measured(sick, healthy), slack=0.05)
+        assert covers(proof, twin_speedup(sick, healthy), slack=0.05)
     assert judge("recompilation-storm", healthy) is None
 
 
@@ -78,7 +78,7 @@ def test_numbers_that_a_graph_break_hands_on_are_the_break_s_fault():
     assert judge("recompilation-storm", sick) is None
     proof = judge("graph-breaks", sick)
     assert proof.bucket == "interruption"
-    assert covers(proof, measured(sick, train({0: FIRST})), slack=0.05)
+    assert covers(proof, twin_speedup(sick, train({0: FIRST})), slack=0.05)
     assert judge("recompilation-storm", other)
 
 
@@ -94,7 +94,7 @@ def test_a_storm_from_the_first_step_on_is_no_warm_up():
 
 
 def test_one_more_for_evaluation_and_one_for_the_last_batch_are_no_storm():
-    job = Guest()
+    job = RecordedJob()
     reasons = {5: "grad_mode changed", 9: REASON, 14: "L['self'].training == True", 20: REASON}
     for step in range(30):
         if not step:
@@ -119,14 +119,14 @@ def test_a_long_first_compilation_is_warm_up_with_its_place():
     assert judge("recompilation-storm", job) is None
 
 
-def breaks(job: Guest, file: str = MODEL, line: int = 12) -> None:
-    told = job.documents["compiles.json"]
+def breaks(job: RecordedJob, file: str = MODEL, line: int = 12) -> None:
+    compiler = job.documents["compiles.json"]
     stack = f"{file}({line}): forward"
-    told["graph_breaks"].append({"reason": "call to print", "stack": stack, "count": 1})
+    compiler["graph_breaks"].append({"reason": "call to print", "stack": stack, "count": 1})
 
 
-def broken(between: float, *, other: float = 20) -> Guest:
-    job = Guest()
+def broken(between: float, *, other: float = 20) -> RecordedJob:
+    job = RecordedJob()
     for step in range(30):
         if not step:
             compiling(job, FIRST, 0.1)
@@ -144,7 +144,7 @@ def test_broken_graphs_cover_the_twin_in_one_piece():
     proof = judge("graph-breaks", sick)
     assert proof
     assert [(place.file, place.line) for place in proof.where] == [(MODEL, 12)]
-    assert covers(proof, measured(sick, cured))
+    assert covers(proof, twin_speedup(sick, cured))
     assert judge("graph-breaks", cured) is None
 
 
@@ -157,14 +157,14 @@ def test_a_break_where_no_time_is_spent_is_worth_little():
 
 def test_the_breaks_of_pytorch_s_own_optimizers_are_nobody_s_fault():
     job = broken(40)
-    told = job.documents["compiles.json"]
+    compiler = job.documents["compiles.json"]
     stack = f"/x/torch/optim/optimizer.py(79): _use_grad;{MODEL}(3): update"
-    told["graph_breaks"].append({"reason": "graph_break()", "stack": stack, "count": 1})
+    compiler["graph_breaks"].append({"reason": "graph_break()", "stack": stack, "count": 1})
     assert judge("graph-breaks", job) is None
 
 
 def test_compiled_code_is_work_even_where_it_holds_the_lock():
-    job = Guest()
+    job = RecordedJob()
     for _ in range(20):
         job.python(CODE + FORWARD, ms(20))
         job.backward(BACKWARD, ms(20))

@@ -1,9 +1,9 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.jobs import healthy, synchronising
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
+from whyidle.testing.jobs import healthy, synchronizing_job
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "cpu-fallback-op"
 
@@ -34,11 +34,11 @@ def test_the_prediction_covers_the_twin_on_the_device(cpu):
     proof = judge(CAUSE, sick)
     assert proof
     assert "aten::linalg_eigh" in proof.headline
-    assert covers(proof, measured(sick, train(0, on_device=True)))
+    assert covers(proof, twin_speedup(sick, train(0, on_device=True)))
 
 
 def test_reading_scalars_is_another_cause():
-    assert judge(CAUSE, synchronising()) is None
+    assert judge(CAUSE, synchronizing_job()) is None
 
 
 def test_the_next_batch_after_a_logged_scalar_is_another_step():
@@ -87,8 +87,8 @@ def test_what_numpy_does_between_the_copies_is_found_by_what_goes_forth(forth):
     sick = outside(forth=forth)
     proof = judge(CAUSE, sick)
     assert proof
-    assert proof.headline.startswith("Something outside PyTorch")
-    assert covers(proof, measured(sick, train(0, on_device=True)))
+    assert proof.headline.startswith("Code outside PyTorch")
+    assert covers(proof, twin_speedup(sick, train(0, on_device=True)))
 
 
 @pytest.mark.parametrize("sizes", [(4, 400_000), (400_000, 4), (400_000, 40_000_000)])

@@ -3,10 +3,10 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy, launch_bound
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 CAUSE = "debug-mode-left-on"
 NODE = "autograd::engine::evaluate_function: MmBackward0"
@@ -42,7 +42,7 @@ def test_blocking_launches(kernel, host):
     proof = judge(CAUSE, sick)
     assert proof
     assert proof.facts.mode == "CUDA_LAUNCH_BLOCKING"
-    assert covers(proof, measured(sick, cured))
+    assert covers(proof, twin_speedup(sick, cured))
 
 
 def test_blocking_launches_are_not_called_slow_launches():
@@ -54,7 +54,7 @@ def test_anomaly_mode():
     proof = judge(CAUSE, sick)
     assert proof
     assert proof.facts.mode == "anomaly_mode"
-    assert covers(proof, measured(sick, anomaly(False)))
+    assert covers(proof, twin_speedup(sick, anomaly(False)))
 
 
 def test_a_few_checks_for_nan_are_no_mode():
@@ -67,12 +67,12 @@ def test_ordinary_launches(job):
 
 
 def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
-    def told(**settings):
+    def run_with(**settings):
         timeline = launch_bound().timeline()
         return add_facts(timeline, settings)
 
     def found(**settings):
-        return catalog.load_causes()[CAUSE].test(Facts(told(**settings)))
+        return catalog.load_causes()[CAUSE].test(Facts(run_with(**settings)))
 
     assert not found(environment={"PYTHONMALLOC": "default"}, switches={"sync_debug": False})
     proof = found(environment={"PYTHONMALLOC": "debug"})
@@ -80,7 +80,7 @@ def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
     assert 1 - 1 / proof.predicted.speedup < 0.03
     assert proof.low == 0.0
     plan = catalog.load_fixes()["debug-mode-off"].decide(found(switches={"sync_debug": True}))
-    assert "set_sync_debug_mode" in plan.summary
+    assert "synchronisation debug mode" in plan.summary
     assert (plan.automatic, plan.edits, plan.faster) == (False, (), False)
 
 

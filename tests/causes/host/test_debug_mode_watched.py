@@ -1,4 +1,4 @@
-"""Debugging modes of watched jobs whose device is the CPU."""
+"""Debugging modes of watched jobs on the CPU."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ from whyidle.engine.trial.loop.candidates import SAFE, choose_candidates
 from whyidle.fixes.debug_mode_off import SWITCHES
 from whyidle.model.proof_facts import HostFacts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
+from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "debug-mode-left-on"
 LOOP = "/job/train.py(20): train"
@@ -21,8 +21,8 @@ TRACED = f"/lib/linecache.py(72): checkcache;/x/torch/fx/traceback.py(5): format
 ASKED = {"anomaly_mode": f"/x/site-packages/torch/wrapped.py(2): on;/job/train.py(3): main;{LOOP}"}
 
 
-def train(tracing=0.0, *, python=0.0, work=20.0, back=None, steps=40, **facts) -> Guest:
-    job = Guest(**facts)
+def train(tracing=0.0, *, python=0.0, work=20.0, back=None, steps=40, **facts) -> RecordedJob:
+    job = RecordedJob(**facts)
     for _ in range(steps):
         job.work(LOOP, ms(work))
         if tracing:
@@ -34,9 +34,9 @@ def train(tracing=0.0, *, python=0.0, work=20.0, back=None, steps=40, **facts) -
     return job
 
 
-def exchanging(**facts) -> Guest:
+def exchanging(**facts) -> RecordedJob:
     """A rank that waits for the others in every step."""
-    job = Guest(rank="0", world_size="2", **facts)
+    job = RecordedJob(rank="0", world_size="2", **facts)
     for _ in range(40):
         job.work(LOOP, ms(20))
         job.backward(LOOP, ms(20))
@@ -56,14 +56,14 @@ def test_anomaly_mode_is_named_and_what_it_does_is_no_python_of_the_job():
     assert proof
     assert "anomaly mode" in proof.headline
     assert [(place.file, place.line) for place in proof.where] == [("/job/train.py", 3)]
-    assert covers(proof, measured(sick, train()))
+    assert covers(proof, twin_speedup(sick, train()))
     for other in ("python-overhead-in-step", "python-between-operators"):
         assert judge(other, sick) is None
 
 
 def test_gradients_are_searched_beside_what_samples_show():
     """The backward pass of the sick twin takes 20 ms longer, of which no sample tells."""
-    sick = Guest(**seen("anomaly_mode", 10))
+    sick = RecordedJob(**seen("anomaly_mode", 10))
     for _ in range(40):
         sick.work(LOOP, ms(10))
         sick.python(TRACED, ms(40))
@@ -71,12 +71,12 @@ def test_gradients_are_searched_beside_what_samples_show():
         sick.step(LOOP, ms(2))
     proof = judge(CAUSE, sick)
     assert proof
-    healthy = Guest()
+    healthy = RecordedJob()
     for _ in range(40):
         healthy.work(LOOP, ms(10))
         healthy.backward(LOOP, ms(15))
         healthy.step(LOOP, ms(2))
-    gain = measured(sick, healthy)
+    gain = twin_speedup(sick, healthy)
     assert covers(proof, gain)
     assert proof.predicted.speedup > 1 / (1 - 40 / 87) * 1.1
 
@@ -138,7 +138,7 @@ def test_a_variable_that_switches_a_debugging_mode_on_is_a_remark_without_a_prom
     proof = judge(CAUSE, job)
     assert proof.facts == HostFacts(mode=variable, was=value)
     assert variable in proof.headline
-    assert proof.evidence[0].quantity == f"{variable} was set, share of looks"
+    assert proof.evidence[0].quantity == f"{variable} set, share of samples"
     (finding,) = [one for one in diagnose_job([job.timeline()]).findings if one.cause == CAUSE]
     assert finding.severity == "info"
     (fix,) = finding.fixes
@@ -168,12 +168,12 @@ def test_what_is_certain_comes_before_what_a_variable_may_cost():
     job = train(tracing=20.0, **seen("anomaly_mode", 10), environment={"PYTHONDEVMODE": "1"})
     proof = judge(CAUSE, job)
     assert proof.facts.mode == "anomaly_mode"
-    assert "PYTHONDEVMODE was set, share of looks" in [one.quantity for one in proof.evidence]
+    assert "PYTHONDEVMODE set, share of samples" in [one.quantity for one in proof.evidence]
 
 
 def test_development_mode_is_off_with_what_the_fix_sets():
     """Any other text, 0 as well, would leave it on."""
     words = [sys.executable, "-c", "import sys; print(sys.flags.dev_mode)"]
-    for value, on in ((SWITCHES["PYTHONDEVMODE"][3], "False"), ("0", "True")):
+    for value, on in ((SWITCHES["PYTHONDEVMODE"][2], "False"), ("0", "True")):
         own = {**os.environ, "PYTHONDEVMODE": value}
         assert subprocess.check_output(words, env=own, text=True).strip() == on

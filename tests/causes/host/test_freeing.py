@@ -1,4 +1,4 @@
-"""Python that takes the last batch apart is none of the loop's own."""
+"""Freeing the previous batch does not count as the loop's own Python."""
 
 from dataclasses import replace
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from whyidle import catalog
-from whyidle.model.loading import TAKE, Loading
+from whyidle.model.loader_tables import TAKE, Loading
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(20): train"
 FORWARD = "/job/model.py(8): forward;" + LOOP
@@ -19,7 +19,7 @@ CAUSES = ("python-overhead-in-step", "python-between-operators")
 def train(*, unpickled, first=0.0, later=0.0):
     """Steps of 20 ms and a batch handed over in 4 ms, of which unpickling takes so many; Python
     runs ``first``, right after that, or ``later``, after half of the forward pass."""
-    job, takes = Guest(), []
+    job, takes = RecordedJob(), []
     for _ in range(60):
         with job.call("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"):
             begin = job.now

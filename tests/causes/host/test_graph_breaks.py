@@ -1,7 +1,7 @@
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "graph-breaks"
 
@@ -30,7 +30,7 @@ def test_the_prediction_covers_the_twin_in_one_piece():
     proof = judge(CAUSE, sick)
     assert proof
     assert "4 compiled pieces" in proof.headline
-    assert covers(proof, measured(sick, cured), slack=0.05)
+    assert covers(proof, twin_speedup(sick, cured), slack=0.05)
 
 
 def test_one_block_compiled_and_called_often_is_no_break():

@@ -1,9 +1,9 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy, launch_bound
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "launch-bound-small-kernels"
 
@@ -50,7 +50,7 @@ def test_the_prediction_covers_the_cured_twin(kernel, cure):
     sick = eager(kernel=kernel)
     proof = judge(CAUSE, sick)
     assert proof
-    assert covers(proof, measured(sick, cure(kernel=kernel)), slack=0.08)
+    assert covers(proof, twin_speedup(sick, cure(kernel=kernel)), slack=0.08)
 
 
 def test_tiny_kernels_behind_a_full_queue_cost_nothing():
@@ -89,7 +89,7 @@ def test_a_larger_batch_is_foretold_beside_it():
     """Kernels that take as long with four times the batch, or four times as long."""
     larger = judge(CAUSE, eager()).facts.larger
     for kernel in (4, 16):
-        gain = 4 * measured(eager(), eager(kernel=kernel))
+        gain = 4 * twin_speedup(eager(), eager(kernel=kernel))
         assert larger.low <= gain <= larger.high
 
 

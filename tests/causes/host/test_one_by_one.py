@@ -1,4 +1,4 @@
-"""Short operators that a line of the user's own calls one after the other, as looks tell them."""
+"""Short operators that one line calls one after the other, from stack samples."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from whyidle import catalog
 from whyidle.analysis import tiny_op_loops
 from whyidle.analysis.sampling.gil_waits import FRAMEWORK_US
 from whyidle.importers._samples import HELD_BITS
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import judge
+from whyidle.testing.cured_twins import judge
+from whyidle.testing.recorded_job import RecordedJob
 
 MS = 1_000_000
 LOOP = "/job/train.py(87): train"
@@ -27,7 +27,7 @@ SHORT = (taken(20), taken(8), taken(35), FREE)
 
 def judged(at=FILL, said=SHORT):
     """10 of 40 ms at one line, where looks say one of these after the other."""
-    job = Guest()
+    job = RecordedJob()
     for _ in range(60):
         job.work(at, 10 * MS)
         job.work(OPS, 10 * MS)
@@ -46,15 +46,15 @@ def test_a_tensor_filled_one_element_at_a_time_is_told_with_its_line():
     assert proof.headline.startswith("Short calls one after the other in get_batch take 9.83 ms")
     assert (proof.where[0].line, proof.bucket) == (61, "compute")
     assert proof.predicted.low < proof.predicted.speedup < 40 / 30 < proof.predicted.high
-    told = {one.quantity: one.value for one in proof.evidence}
-    assert told["looks there that found the interpreter's lock taken"] == pytest.approx(
+    values = {row.quantity: row.value for row in proof.evidence}
+    assert values["samples at these lines that waited for the lock"] == pytest.approx(
         0.75, abs=0.01
     )
 
 
 def test_the_fix_is_one_call_for_all():
     plan = catalog.load_fixes()["amortise-python"].decide(judged())
-    assert "one call on whole tensors of the short ones at /job/train.py:61" in plan.summary
+    assert "replace the short calls at /job/train.py:61" in plan.summary
     assert "10th step" not in plan.summary
     assert not plan.edits
 

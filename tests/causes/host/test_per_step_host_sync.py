@@ -4,10 +4,10 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.jobs import healthy, synchronising
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
+from whyidle.testing.jobs import healthy, synchronizing_job
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 CAUSE = "per-step-host-sync"
 
@@ -25,7 +25,7 @@ def train(*, every: int, host: float = 40, kernel: float = 45) -> Builder:
 
 
 def test_a_scalar_read_after_every_layer_is_named_with_its_place():
-    proof = judge(CAUSE, synchronising())
+    proof = judge(CAUSE, synchronizing_job())
     assert proof
     assert "aten::item" in proof.headline
     assert proof.where[0].file == "train.py"
@@ -33,7 +33,7 @@ def test_a_scalar_read_after_every_layer_is_named_with_its_place():
 
 
 def test_whether_single_numbers_are_all_that_is_read():
-    assert judge(CAUSE, synchronising()).facts.scalar is True
+    assert judge(CAUSE, synchronizing_job()).facts.scalar is True
     mixed = Builder()
     for _ in range(5):
         with mixed.step():
@@ -50,7 +50,7 @@ def test_whether_single_numbers_are_all_that_is_read():
 @pytest.mark.parametrize(("host", "kernel"), [(40, 45), (20, 60), (60, 30)])
 def test_the_prediction_covers_the_twin_without_reads(every, host, kernel):
     sick, cured = (train(every=n, host=host, kernel=kernel) for n in (every, 0))
-    proof, speedup = judge(CAUSE, sick), measured(sick, cured)
+    proof, speedup = judge(CAUSE, sick), twin_speedup(sick, cured)
     if proof is None:
         assert speedup < 1.02
     else:
@@ -61,11 +61,11 @@ def test_what_recording_cost_is_left_out_where_it_was_measured():
     """Recorded, the host is the slower of the two, and reads seem to hold up less."""
     recorded, alone, cured = (train(every=n, host=h) for n, h in ((3, 70), (3, 50), (0, 50)))
     during, before = (Facts(each.timeline()).step_s for each in (recorded, alone))
-    told = {"burst": {"before_s": before, "during_s": during}}
+    burst = {"burst": {"before_s": before, "during_s": during}}
     proof = contracts.run_cause(
-        catalog.load_causes()[CAUSE], [add_facts(recorded.timeline(), told)]
+        catalog.load_causes()[CAUSE], [add_facts(recorded.timeline(), burst)]
     )
-    gain = measured(alone, cured)
+    gain = twin_speedup(alone, cured)
     assert judge(CAUSE, recorded).predicted.speedup < 0.95 * gain
     assert proof.predicted.speedup == pytest.approx(gain, rel=0.05)
 
@@ -124,7 +124,7 @@ def fed(*, workers: int, making: float, read: bool, size: int = 1_000_000) -> Bu
 def test_without_the_wait_a_loader_in_this_process_runs_beside_the_device():
     proof = judge(CAUSE, fed(workers=0, making=6_000, read=True))
     assert proof
-    speedup = measured(
+    speedup = twin_speedup(
         fed(workers=0, making=6_000, read=True), fed(workers=0, making=6_000, read=False)
     )
     assert speedup > 1.4
@@ -133,7 +133,7 @@ def test_without_the_wait_a_loader_in_this_process_runs_beside_the_device():
 
 def test_without_the_wait_workers_make_batches_no_faster():
     slow = {"workers": 2, "making": 40_000.0}
-    speedup = measured(fed(read=True, **slow), fed(read=False, **slow))
+    speedup = twin_speedup(fed(read=True, **slow), fed(read=False, **slow))
     proof = judge(CAUSE, fed(read=True, **slow))
     assert speedup < 1.05
     assert proof is None or covers(proof, speedup)

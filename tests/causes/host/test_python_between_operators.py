@@ -1,4 +1,4 @@
-"""Python that takes the CPU from the model, on jobs without a GPU."""
+"""Python between operators, on jobs without a GPU."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.guest import Guest
 from whyidle.testing.pairs import Pair
+from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "python-between-operators"
 
@@ -59,9 +59,9 @@ def test_the_call_of_an_operator_is_no_example_of_python_without_one(own):
             job.op("aten::mm", host=us(50))
             job.python(f"{own}(44): accuracy", us(800))
     proof = judge(replace(job.timeline(), info=DeviceInfo()))
-    told = {evidence.quantity: evidence.value for evidence in proof.evidence}
-    assert told["which is in"] == f"{own}(44): accuracy"
-    assert told["longest stretch"] == pytest.approx(0.8e-3, rel=0.1)
+    values = {evidence.quantity: evidence.value for evidence in proof.evidence}
+    assert values["function in the longest stretch"] == f"{own}(44): accuracy"
+    assert values["longest stretch"] == pytest.approx(0.8e-3, rel=0.1)
 
 
 def test_short_python_is_the_way_to_the_next_operator():
@@ -78,7 +78,7 @@ def test_a_job_of_the_gpu_is_judged_by_what_the_gpu_waits_for():
 
 
 def test_of_a_watched_job_the_other_cause_tells_with_the_error_that_looks_have():
-    job = Guest()
+    job = RecordedJob()
     for _ in range(30):
         job.python("/job/train.py(44): accuracy;/job/train.py(9): <module>", us(10_000))
         job.backward("/job/train.py(9): <module>", us(20_000))

@@ -1,9 +1,9 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "python-overhead-in-step"
 
@@ -24,7 +24,7 @@ def test_the_prediction_covers_the_twin(every):
     sick = train(800)
     proof = judge(CAUSE, sick)
     assert proof
-    assert covers(proof, measured(sick, train(800 if every else 0, every=every or 1)))
+    assert covers(proof, twin_speedup(sick, train(800 if every else 0, every=every or 1)))
 
 
 def test_the_function_is_named():

@@ -1,4 +1,4 @@
-"""Recorded jobs whose story a careful reader knows: who must lead, and who must not."""
+"""Host causes over public recordings whose leading cause is known."""
 
 import os
 from pathlib import Path

@@ -2,9 +2,9 @@ import pytest
 
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "recompilation-storm"
 COMPILE = "torch/_dynamo/convert_frame.py(1000): _compile"
@@ -28,9 +28,9 @@ def test_the_prediction_covers_the_twin_without_compiling(name):
     proof = judge(CAUSE, sick)
     assert proof
     assert "3 of" in proof.headline
-    assert covers(proof, measured(sick, train(set())))
+    assert covers(proof, twin_speedup(sick, train(set())))
     once = catalog.load_fixes()["mark-dynamic"].decide(proof).predicted
-    assert once.speedup == pytest.approx(measured(sick, train(set())), rel=0.03)
+    assert once.speedup == pytest.approx(twin_speedup(sick, train(set())), rel=0.03)
 
 
 def test_compiling_in_one_step_may_be_warm_up():

@@ -1,17 +1,17 @@
-"""What stack samples tell is predicted with their error."""
+"""Predictions from stack samples include the sampling error."""
 
 import pytest
 
-from whyidle.fixes import amortise_python
-from whyidle.testing.guest import FREE, HELD_US, TAKEN, Guest
-from whyidle.testing.twins import judge
+from whyidle import catalog
+from whyidle.testing.cured_twins import judge
+from whyidle.testing.recorded_job import FREE, HELD_US, TAKEN, RecordedJob
 
 MS = 1_000_000
 OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"
 
 
 def judged(steps, python=10, at="/job/train.py(30): metrics;/job/train.py(15): <module>"):
-    job = Guest()
+    job = RecordedJob()
     for _ in range(steps):
         job.backward(OPS, 10 * MS)
         job.step(OPS, 5 * MS)
@@ -31,24 +31,24 @@ def test_the_careful_end_is_half_of_what_there_is_at_least():
 
 
 def test_of_a_little_python_at_no_line_nothing_is_expected():
-    told = judged(60, python=1.5, at="")
-    assert not told.where
-    assert (told.predicted.low, told.predicted.speedup) == (1.0, 1.0)
-    assert told.predicted.high > 1.05
+    proof = judged(60, python=1.5, at="")
+    assert not proof.where
+    assert (proof.predicted.low, proof.predicted.speedup) == (1.0, 1.0)
+    assert proof.predicted.high > 1.05
 
 
 def test_much_python_at_no_line_is_told():
     """The lock is handed over beyond its last line, so that no look has one."""
-    told = judged(60, at="")
-    assert not told.where
-    assert told.predicted.speedup > 1.3
-    assert told.predicted.speedup == judged(60).predicted.speedup
+    proof = judged(60, at="")
+    assert not proof.where
+    assert proof.predicted.speedup > 1.3
+    assert proof.predicted.speedup == judged(60).predicted.speedup
 
 
 def told_by_the_kernel(at, seen=False, waited_us=200, python=10):
     """10 of 25 ms in Python: short stretches, each over at a line of operators, as looks found it
     that waited so long; some looks found it running."""
-    job = Guest()
+    job = RecordedJob()
     for step in range(120):
         job.backward(OPS, 10 * MS)
         job.step(OPS, 5 * MS)
@@ -61,8 +61,8 @@ def told_by_the_kernel(at, seen=False, waited_us=200, python=10):
     for time, cpu, stack, held in job.samples:
         busy = HELD_US if held >= TAKEN else 0  # so long the lock was waited for
         waited = (6_000 if "simulate" in stack else waited_us) if busy else 0
-        told = 130 + waited | (TAKEN if busy else FREE)  # and so long it took to wake up
-        samples.append((time - 130_000, cpu + (waited - busy) * 1_000, stack, told))
+        delay = 130 + waited | (TAKEN if busy else FREE)  # and so long it took to wake up
+        samples.append((time - 130_000, cpu + (waited - busy) * 1_000, stack, delay))
     job.samples = samples
     return judge("python-overhead-in-step", job)
 
@@ -79,9 +79,9 @@ def test_python_that_no_look_shows_is_told_with_the_line_before_which_it_ran():
 
 def test_of_a_little_python_before_operators_nothing_is_expected():
     """The framework's own runs there, too."""
-    told = told_by_the_kernel(BESIDE, python=1.4).predicted
-    assert (told.low, told.speedup) == (1.0, 1.0)
-    assert told.high > 1.05
+    predicted = told_by_the_kernel(BESIDE, python=1.4).predicted
+    assert (predicted.low, predicted.speedup) == (1.0, 1.0)
+    assert predicted.high > 1.05
     assert told_by_the_kernel(BESIDE, python=2).predicted.speedup > 1.08
 
 
@@ -99,14 +99,14 @@ def test_what_may_be_the_frameworks_own_is_hoped_for_only():
 
 
 def test_python_that_training_needs_is_not_told_to_be_left_out():
-    told = plan(told_by_the_kernel(BESIDE))
-    assert "if it only logs or measures" in told.summary
-    assert "must not be left out" in told.risk
-    assert amortise_python.amortise_python.consent == "rounding"
+    fix = plan(told_by_the_kernel(BESIDE))
+    assert "if it only logs or measures" in fix.summary
+    assert "do not skip what training needs" in fix.risk
+    assert catalog.load_fixes()["amortise-python"].consent == "rounding"
 
 
 def plan(proof):
-    return amortise_python.amortise_python.decide(proof)
+    return catalog.load_fixes()["amortise-python"].decide(proof)
 
 
 def test_python_that_was_seen_in_a_library_is_told_as_its_own():
@@ -119,7 +119,7 @@ def test_python_that_was_seen_in_a_library_is_told_as_its_own():
 
 def test_what_the_training_loop_calls_of_the_framework_cannot_be_left_out():
     clip = "/e/site-packages/torch/nn/utils/clip_grad.py(41): clip;/job/train.py(15): <module>"
-    told = plan(judged(60, at=clip))
-    assert "calls of torch at /job/train.py:15" in told.summary
-    assert "10th step" not in told.summary
-    assert not told.edits
+    fix = plan(judged(60, at=clip))
+    assert "calls of torch at /job/train.py:15" in fix.summary
+    assert "10th step" not in fix.summary
+    assert not fix.edits

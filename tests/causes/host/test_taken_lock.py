@@ -9,15 +9,15 @@ from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(20): <module>"
 ACT = f"/job/train.py(43): act;{LOOP}"
 
 
 def train(*phases, steps=30):
-    """``phases`` are methods of ``Guest``, or "collect", with a duration in ms."""
-    job = Guest()
+    """``phases`` are methods of ``RecordedJob``, or "collect", with a duration in ms."""
+    job = RecordedJob()
     for _ in range(steps):
         for name, length in phases:
             if name == "collect":
@@ -75,7 +75,7 @@ def test_a_small_finding_beside_it_is_not_the_verdict():
     assert beside.cause == "python-gc-pauses"
     assert (found.verdict.state, found.verdict.bound) == ("starved", "host")
     assert "lock" in found.verdict.headline
-    assert "checks that this recording allows. Besides: " in found.verdict.headline
+    assert "checks that this recording allows. Also: " in found.verdict.headline
 
 
 def test_a_finding_that_explains_most_is_the_verdict():

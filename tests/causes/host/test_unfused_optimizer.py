@@ -5,10 +5,10 @@ import pytest
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 CAUSE = "unfused-optimizer"
 OPERATORS = ("lerp_", "mul_", "addcmul_", "sqrt", "div_", "add_", "addcdiv_")
@@ -54,7 +54,7 @@ def test_the_prediction_covers_the_fused_twin(how, fused_us):
     proof = judge(CAUSE, sick)
     assert proof
     assert proof.facts.implementation == how
-    assert covers(proof, measured(sick, train("fused", fused_us=fused_us)), slack=0.04)
+    assert covers(proof, twin_speedup(sick, train("fused", fused_us=fused_us)), slack=0.04)
 
 
 @pytest.mark.parametrize("how", ["fused", "apex"])
@@ -79,7 +79,7 @@ def test_many_small_parameters_fuse_better_than_by_bytes():
     sick = train("loop", parameters=250)
     proof = judge(CAUSE, sick)
     assert proof
-    assert covers(proof, measured(sick, train("fused", fused_us=450)), slack=0.04)
+    assert covers(proof, twin_speedup(sick, train("fused", fused_us=450)), slack=0.04)
 
 
 def on_device(how: str, launches: int, took: float, host: float = 4) -> Builder:
@@ -103,7 +103,7 @@ def test_what_kernels_take_is_computing_and_starts_are_paid_once():
     sick = on_device("loop", 2000, 2.2)
     proof = judge(CAUSE, sick)
     assert proof.bucket == "compute"
-    gain = measured(sick, on_device("fused", 1, 2000 * 0.2 * (1 + 7 / 20) / 2))
+    gain = twin_speedup(sick, on_device("fused", 1, 2000 * 0.2 * (1 + 7 / 20) / 2))
     assert covers(proof, gain)
     assert proof.predicted.speedup == pytest.approx(gain, rel=0.05)
 
@@ -125,8 +125,8 @@ def test_launches_that_are_slow_for_their_recording_are_not_the_host_s():
 def test_the_risk_names_the_device_that_it_is_about(noun, risk):
     proof = judge(CAUSE, train("loop"))
     assert proof.facts.noun == "GPU"
-    told = replace(proof, facts=replace(proof.facts, noun=noun))
-    assert catalog.load_fixes()["fused-optimizer"].decide(told).risk.endswith(risk)
+    changed = replace(proof, facts=replace(proof.facts, noun=noun))
+    assert catalog.load_fixes()["fused-optimizer"].decide(changed).risk.endswith(risk)
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: train("loop"), healthy=lambda: train("fused"))}

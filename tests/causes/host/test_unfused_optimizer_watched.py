@@ -1,18 +1,18 @@
-"""A loop over many tensors on a CPU: what a fused update still costs, at least and at most."""
+"""Loops over many tensors on a CPU: the lower and upper cost of a fused update."""
 
 import pytest
 
 from whyidle import catalog
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import judge
+from whyidle.testing.cured_twins import judge
+from whyidle.testing.recorded_job import RecordedJob
 
 MS = 1_000_000
 OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"
 
 
 def judged(tensors, elements, optimizer_ms):
-    told = {"name": "AdamW", "tensors": tensors, "elements": elements, "fused": None}
-    job = Guest(optimizer=told)
+    optimizer_facts = {"name": "AdamW", "tensors": tensors, "elements": elements, "fused": None}
+    job = RecordedJob(optimizer=optimizer_facts)
     for _ in range(30):
         job.work(OPS, 10 * MS)
         job.backward(OPS, 10 * MS)
@@ -56,12 +56,12 @@ def test_an_update_at_the_speed_of_memory_is_left_alone():
 
 def two(first, second, **more):
     """As a GAN has them: each its own name, tensors, and 10 ms in every step."""
-    told = {"tensors": 50, "elements": 50_000, "fused": None}
+    optimizer_facts = {"tensors": 50, "elements": 50_000, "fused": None}
     names = f"{first}", second if second != first else f"{second}.step (2)"
     spans = [f"Optimizer.step#{name}{'' if '(' in name else '.step'}" for name in names]
-    job = Guest(
-        optimizer={**told, "name": first},
-        optimizers={spans[1]: {**told, "name": second, **more}},
+    job = RecordedJob(
+        optimizer={**optimizer_facts, "name": first},
+        optimizers={spans[1]: {**optimizer_facts, "name": second, **more}},
     )
     for _ in range(30):
         for span in spans:
@@ -94,9 +94,9 @@ def test_the_time_of_one_that_could_not_be_fused_is_not_its_neighbours(other):
 
 def test_one_that_takes_anothers_place_adds_no_tensors():
     """As where each epoch makes its optimizer anew."""
-    told = {"name": "Adam", "tensors": 50, "elements": 50_000, "fused": None}
+    optimizer_facts = {"name": "Adam", "tensors": 50, "elements": 50_000, "fused": None}
     spans = ["Optimizer.step#Adam.step", "Optimizer.step#Adam.step (2)"]
-    job = Guest(optimizer=told, optimizers={spans[1]: told})
+    job = RecordedJob(optimizer=optimizer_facts, optimizers={spans[1]: optimizer_facts})
     for number in range(40):
         job.work(OPS, 10 * MS)
         job.backward(OPS, 10 * MS)
@@ -109,8 +109,8 @@ def test_one_that_takes_anothers_place_adds_no_tensors():
 
 def scattered(calm_ms):
     """An update of 4 ms in steps of which some are far longer, and none where they are alike."""
-    told = {"name": "AdamW", "tensors": 20, "elements": 20_000, "fused": None}
-    job = Guest(optimizer=told)
+    optimizer_facts = {"name": "AdamW", "tensors": 20, "elements": 20_000, "fused": None}
+    job = RecordedJob(optimizer=optimizer_facts)
     for number in range(40):
         job.work(OPS, 10 * MS)
         job.backward(OPS, int((calm_ms if number % 5 else 50) * MS))
@@ -126,8 +126,8 @@ def test_steps_that_scatter_leave_their_share_in_doubt():
 
 def test_what_a_tiny_update_pays_for_its_call_is_not_won():
     """Two tensors of SGD, as one made them on this machine when it was busy: 0.14 ms of 0.6."""
-    told = {"name": "SGD", "tensors": 2, "elements": 110, "fused": None, "momentum": 0}
-    job = Guest(optimizer=told)
+    optimizer_facts = {"name": "SGD", "tensors": 2, "elements": 110, "fused": None, "momentum": 0}
+    job = RecordedJob(optimizer=optimizer_facts)
     for _ in range(3000):
         job.work(OPS, MS // 4)
         job.backward(OPS, MS // 5)

@@ -7,11 +7,11 @@ import pytest
 
 from whyidle import catalog
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.model.loading import BATCH, Iterator, Loading
+from whyidle.model.loader_tables import BATCH, Iterator, Loading
 from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/main.py(90): <module>"
 ASKS = f"/usr/lib/python3.11/site-packages/torch/utils/data/dataloader.py(733): __next__;{LOOP}"
@@ -28,7 +28,7 @@ CALL = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 def job(stack, *, cores, waits=False, computing=30):
     """60 ms of loading and so many of computing in each step."""
-    guest = Guest(cores=cores)
+    guest = RecordedJob(cores=cores)
     begun = []
     for _ in range(30):
         begun.append(guest.now)
@@ -68,7 +68,7 @@ def test_pictures_are_decoded_at_a_reduced_size():
 
 def test_where_a_library_reads_it_is_told_to_read_less():
     found = fixes(job(READ, cores=1))
-    assert "reading through h5py" in found["cheaper-reads"].summary
+    assert "reads through h5py" in found["cheaper-reads"].summary
     assert not {"whole-arrays", "cheaper-transforms"} & set(found)
     assert "cheaper-reads" not in fixes(job(COLLATE, cores=1))
     assert "cheaper-reads" not in fixes(job(READ, cores=16))

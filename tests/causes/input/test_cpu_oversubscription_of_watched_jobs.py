@@ -90,7 +90,7 @@ def test_threads_of_processes_that_train_beside_each_other_count_together(tmp_pa
     """Each has as many threads as cores; how long they spin the shortest step tells at best."""
     first, second = hogwild(tmp_path, 2)
     assert (first.severity, first.headline) == (second.severity, second.headline)
-    assert "2 training processes run on 4 threads" in first.headline
+    assert "2 training processes use 4 threads" in first.headline
     assert first.lost.high == pytest.approx(0.75, abs=0.01)
     fix = first.fixes[0]
     assert fix.edits[0].value == 1

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from imagined import MS, Imagined, finding
 
-from whyidle.model.loading import BATCH, ROW, Loading
+from whyidle.model.loader_tables import BATCH, ROW, Loading
 from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, judge_all, measured
-from whyidle.testing.watched import add_facts, loader_facts
+from whyidle.testing.watched_run import add_facts, loader_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -35,7 +35,7 @@ def test_the_twin_with_workers_lies_in_the_predicted_interval(loading):
     proof = judge("dataloader-no-workers", job(loading))
     assert proof is not None
     twin = job(max(1_000, loading / 4 - 10_000), workers=4)  # hand-off, or what four cannot hide
-    assert covers(proof, measured(job(loading), twin))
+    assert covers(proof, twin_speedup(job(loading), twin))
 
 
 def test_loading_far_beyond_compute_leaves_what_eight_workers_cannot_hide():
@@ -44,7 +44,7 @@ def test_loading_far_beyond_compute_leaves_what_eight_workers_cannot_hide():
     assert proof is not None
     assert proof.facts.workers == 8
     eight = job(200_000 / 8, workers=8)
-    assert proof.predicted.high == pytest.approx(measured(sick, eight), rel=0.05)
+    assert proof.predicted.high == pytest.approx(twin_speedup(sick, eight), rel=0.05)
 
 
 def test_loading_behind_a_full_queue_costs_nothing():
@@ -212,7 +212,7 @@ def test_a_function_that_sleeps_is_where_the_loading_happens(tmp_path):
     found = finding(made.diagnose(), CAUSE)
     assert found is not None
     named = {one.quantity: one.value for one in found.evidence}
-    assert named["most of the loading happens in"] == "/job/data.py(29): __getitem__"
+    assert named["costliest function"] == "/job/data.py(29): __getitem__"
     assert found.where[0].function == "__getitem__"
 
 
@@ -231,7 +231,7 @@ def test_a_look_at_the_library_s_part_of_loading_is_not_where_the_loop_stands(tm
     found = finding(made.diagnose(), CAUSE)
     assert found is not None
     assert found.where[0].function == "__getitem__"
-    assert "most of the loading happens in" not in {one.quantity for one in found.evidence}
+    assert "costliest function" not in {one.quantity for one in found.evidence}
 
 
 PAIRS = {

@@ -5,8 +5,8 @@ import pytest
 
 from whyidle.causes.input.dataloader_too_few_workers import round_length
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -36,14 +36,14 @@ def test_a_saw_tooth_tells_the_workers_and_more_of_them_help_as_predicted():
     assert proof.facts.was == 3
     assert proof.facts.workers >= 4
     for workers in (4, 5, 6):
-        assert covers(proof, measured(saw_tooth(3, 42_000), saw_tooth(workers, 42_000)))
+        assert covers(proof, twin_speedup(saw_tooth(3, 42_000), saw_tooth(workers, 42_000)))
 
 
 def test_waits_in_every_step_without_a_rhythm_do_not_tell_the_workers():
     proof = judge("dataloader-too-few-workers", job([5_000, 6_000, 4_000, 7_000, 5_500, 4_500]))
     assert proof is not None
     assert proof.facts.workers is None
-    assert covers(proof, measured(job([5_000] * 6), job([40] * 6)), slack=0.05)
+    assert covers(proof, twin_speedup(job([5_000] * 6), job([40] * 6)), slack=0.05)
 
 
 def big(waits: list[float]) -> Builder:
@@ -65,7 +65,7 @@ def test_waits_beside_slow_hand_offs_of_large_batches():
     sick = big([4_300, 4_300, 4_300, 19_000] * 3)
     proof = judge("dataloader-too-few-workers", sick)
     assert proof is not None
-    assert covers(proof, measured(sick, big([4_300] * 12)))
+    assert covers(proof, twin_speedup(sick, big([4_300] * 12)))
 
 
 def test_a_loader_that_the_host_reaches_steps_ahead_of_the_device():
@@ -81,7 +81,7 @@ def test_a_loader_that_the_host_reaches_steps_ahead_of_the_device():
 
     proof = judge("dataloader-too-few-workers", training(18_000))
     assert proof is not None
-    assert covers(proof, measured(training(18_000), training(100)))
+    assert covers(proof, twin_speedup(training(18_000), training(100)))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from imagined import MS, Imagined, finding
 
-from whyidle.model.loading import BATCH, Loading
+from whyidle.model.loader_tables import BATCH, Loading
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, judge_all, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -40,7 +40,7 @@ def job(frame: str, duration: float, *, kernels: int = 0) -> Builder:
 def test_preparation_in_the_loop_and_its_twin_in_workers(frame):
     proof = judge("heavy-cpu-transform", job(frame, 8_000))
     assert proof is not None
-    assert covers(proof, measured(job(frame, 8_000), job(frame, 100)))
+    assert covers(proof, twin_speedup(job(frame, 8_000), job(frame, 100)))
     assert proof.where[0].file is not None
 
 
@@ -133,10 +133,10 @@ def test_a_function_that_calls_native_code_is_where_it_happens(tmp_path):
     made.trained()
     found = finding(made.diagnose(), "heavy-cpu-transform")
     assert found is not None
-    told = "Loading takes 400 ms a step, more than eight workers hide, most of it in decode"
+    told = "Loading takes 400 ms per step, more than eight workers hide, most of it in decode"
     assert found.headline == told
     named = {one.quantity: one.value for one in found.evidence}
-    assert named["most of it happens in"] == "/job/data.py(31): decode"
+    assert named["costliest function"] == "/job/data.py(31): decode"
 
 
 PREPARATION = "/home/u/prepare.py(8): preprocess_batch"

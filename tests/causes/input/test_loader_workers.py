@@ -13,14 +13,14 @@ from whyidle.analysis.forecast import hidden_loading
 from whyidle.analysis.worker_capacity import WAITING
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.engine.wording import summarize_edits
-from whyidle.model.loading import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
+from whyidle.model.loader_tables import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.cured_twins import covers
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers
-from whyidle.testing.watched import add_facts, loader_facts
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_facts, loader_facts
 
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 LOOP = "/job/train.py(20): <module>"
@@ -74,7 +74,7 @@ class Job:
     @cached_property
     def run(self):
         """The timeline."""
-        guest = Guest(start_ns=ms(1000))
+        guest = RecordedJob(start_ns=ms(1000))
         batches, takes, rows, looks, epochs = [], [], [], [], []
         for start in range(0, self.steps, self.epoch):
             free, taken = [guest.now + ms(self.begin)] * self.workers, []
@@ -511,7 +511,7 @@ SURPLUS = Job(workers=16, cores=2.0, cpu=30, delay=300)
 
 def test_far_more_workers_than_cores_are_too_many():
     found = judge("cpu-oversubscription", SURPLUS)
-    assert found.headline == "16 workers share 2 cores"
+    assert found.headline == "16 workers compete for 2 cores"
     assert covers(found, speedup(SURPLUS, replace(SURPLUS, workers=2, delay=5)), slack=0.02)
     every = catalog.load_fixes()
     (edit,) = every["fewer-workers"].decide(found).edits
@@ -709,7 +709,7 @@ def treat(proof):
 def test_workers_that_something_in_the_process_bound_to_a_core():
     assert Facts(BOUND.run).workers.wait_kind == "bound"
     found = judge("narrowed-cpu-affinity", BOUND)
-    assert found.headline == "Loader workers may use 1 of the 4 cores that the command was given"
+    assert found.headline == "Loader workers may use 1 of the command's 4 cores"
     cured = replace(BOUND, delay=0)
     assert 1 / found.predicted.high == pytest.approx(1 / speedup(BOUND, cured), abs=0.03)
     assert found.predicted.low > 1.0

@@ -60,7 +60,7 @@ def test_workers_that_share_one_of_two_cores(tmp_path):
     first = diagnosis["findings"][0]
     assert first["cause"] == "narrowed-cpu-affinity"
     evidence = {one["quantity"]: one["value"] for one in first["evidence"]}
-    assert evidence["cores that a worker may use"] == 1.0
-    assert evidence["cores when the command started"] == len(os.sched_getaffinity(0))
+    assert evidence["cores of a worker"] == 1.0
+    assert evidence["cores of the command"] == len(os.sched_getaffinity(0))
     assert "cpu-starved-allocation" not in {one["cause"] for one in diagnosis["findings"]}
     assert first["fixes"][0]["fix"] == "full-affinity"

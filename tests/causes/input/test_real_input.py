@@ -11,7 +11,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.importers import kineto
 from whyidle.testing import contracts
-from whyidle.testing.twins import covers
+from whyidle.testing.cured_twins import covers
 
 FOLDER = Path(
     os.environ.get("WHYIDLE_TRACES") or Path(__file__).parents[3].parent / "shared" / "traces"

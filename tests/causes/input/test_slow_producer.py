@@ -7,8 +7,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.guest import Guest
 from whyidle.testing.pairs import Pair
+from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(15): main;/job/train.py(30): <module>"
 LIB = "/usr/lib/python3.11"
@@ -27,7 +27,7 @@ TAKEN = {
 
 
 def train(waits, wait_ms=60, steps=30, loop=LOOP):
-    job = Guest()
+    job = RecordedJob()
     for _ in range(steps):
         if wait_ms:
             job.wait(f"{waits};{loop}" if waits else loop, ms(wait_ms))
@@ -91,7 +91,7 @@ def test_a_short_wait_is_not_worth_a_word():
 def looked_at(phases, every):
     """The same with looks that come at even times, however short what they meet: (stack, length,
     whether it runs) of all of it, ns."""
-    job, looks, ran = Guest(), [], 0
+    job, looks, ran = RecordedJob(), [], 0
     for stack, length, runs in phases:
         begin = job.now
         if stack == "backward":

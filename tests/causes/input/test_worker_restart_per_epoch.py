@@ -1,8 +1,8 @@
 """Starting workers is found where it starts processes and costs."""
 
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -25,7 +25,7 @@ def job(starting: int, *, every: int = 3, processes: bool = True) -> Builder:
 def test_starts_that_recur_and_the_twin_with_kept_workers():
     proof = judge("worker-restart-per-epoch", job(ms(10)))
     assert proof is not None
-    assert covers(proof, measured(job(ms(10)), job(0)), slack=0.03)
+    assert covers(proof, twin_speedup(job(ms(10)), job(0)), slack=0.03)
     assert proof.where[0].function == "main"
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from whyidle import catalog
 from whyidle.causes.interruption._checkpoint_fixes import FAILURES_S
-from whyidle.model.loading import Loading
+from whyidle.model.loader_tables import Loading
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.guest import Guest
-from whyidle.testing.twins import judge_all
-from whyidle.testing.watched import add_facts, watched
+from whyidle.testing.cured_twins import judge_all
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_facts, add_telemetry
 
 CAUSE = "sync-checkpoint"
 LOOP = "/job/train.py(20): main"
@@ -18,7 +18,7 @@ LOOP = "/job/train.py(20): main"
 
 def job(saves=(), *, only=None, device="cpu", cores=2.0, threads=2):
     """Steps of 10 ms, and 40 ms more after each second one, or after one of them, which saves."""
-    guest = Guest(device=device)
+    guest = RecordedJob(device=device)
     for step in range(24):
         guest.backward(LOOP, ms(9))
         guest.step(LOOP, ms(1))
@@ -76,7 +76,7 @@ def test_cores_are_those_of_its_process_in_a_job_that_has_no_loader():
 
 def test_or_are_read_beside_it():
     untold = job(saves(0.04), cores=None, threads=None)
-    read = watched(untold, {"cores_effective": 2.0})
+    read = add_telemetry(untold, {"cores_effective": 2.0})
     assert promised(read) == promised(job(saves(0.04)))
 
 

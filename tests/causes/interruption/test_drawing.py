@@ -5,7 +5,7 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import ms, us
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 DRAW = "/lib/site-packages/matplotlib/figure.py(3515): savefig;/job/train.py(56): <module>"
 SEND = "/lib/site-packages/wandb/sdk/wandb_run.py(1700): log;/job/train.py(56): <module>"
@@ -14,7 +14,7 @@ SEND = "/lib/site-packages/wandb/sdk/wandb_run.py(1700): log;/job/train.py(56): 
 def drawing(every, *, stack=DRAW, steps=60, look=4):
     """Draws in each so many steps. Of the others a few are looked at before the next batch, and
     these looks wait for the lock until that is asked for."""
-    job = Guest()
+    job = RecordedJob()
     for step in range(steps):
         job.batch(us(200))
         job.work("/job/train.py(41): <module>", ms(4))
@@ -50,7 +50,7 @@ def test_what_is_reported_seldom_already_wins_less_by_being_thinned():
 
 
 SHARE = "device idle while logging, share of step"
-LEAST = "steps seen to log, at least"
+LEAST = "sampled steps with logging"
 
 
 @pytest.mark.parametrize(("stack", "pictures"), [(DRAW, True), (SEND, False)])
@@ -64,7 +64,7 @@ def test_pictures_have_no_histograms_and_no_threads(stack, pictures):
 
 def test_a_count_of_looks_is_told_as_the_least():
     told = [one.quantity for one in judge(drawing(1)).evidence]
-    assert "steps seen to log, at least" in told
+    assert "sampled steps with logging" in told
     assert "steps with logging" not in told
 
 

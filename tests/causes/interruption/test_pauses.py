@@ -9,9 +9,9 @@ from whyidle.analysis.facts import Facts
 from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.guest import Guest
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
+from whyidle.testing.recorded_job import RecordedJob
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 FRAMES = {
@@ -43,7 +43,7 @@ def test_recurring_pauses_and_their_twin_without(cause):
     sick = job(FRAMES[cause], ms(12))
     proof = judge(cause, sick)
     assert proof is not None
-    assert covers(proof, measured(sick, job(None, 0)), slack=0.03)
+    assert covers(proof, twin_speedup(sick, job(None, 0)), slack=0.03)
     assert proof.where
     assert proof.predicted.speedup > 1.1
 
@@ -176,7 +176,7 @@ def test_a_checkpoint_stands_still_only_while_the_device_does():
                     job.quiet(us(50_000))
     proof = judge("sync-checkpoint", job)
     assert proof is not None
-    assert "for up to 50 ms" in proof.headline
+    assert "up to 50 ms" in proof.headline
 
 
 def test_where_all_steps_are_hit_the_quieter_ones_tell_what_may_be_left():
@@ -230,7 +230,7 @@ def test_rarer_evaluations_win_what_they_took():
     often, rare = job(FRAMES["heavy-evaluation"], ms(12)), job(None, 0)
     proof = judge("heavy-evaluation", often)
     rarer = proof.facts.rarer
-    assert rarer.low < 0.95 * measured(often, rare) < 1.05 * rarer.high
+    assert rarer.low < 0.95 * twin_speedup(often, rare) < 1.05 * rarer.high
     assert rarer.speedup > proof.predicted.speedup
     assert (
         judge("heavy-evaluation", job(FRAMES["heavy-evaluation"], ms(30), every=4)).facts.rarer
@@ -247,7 +247,7 @@ NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 @pytest.mark.parametrize("name", ["evaluation", "evaluation#grad"])
 @pytest.mark.parametrize("asks", [False, True])
 def test_how_a_watched_job_evaluates_is_told(name, asks):
-    guest = Guest()
+    guest = RecordedJob()
     for _ in range(20):
         with guest.call(NEXT):
             guest.wait(LOOP, us(100))
@@ -285,7 +285,7 @@ def test_larger_batches_spare_a_cpu_what_lies_between_its_operators(between):
 
 def collecting(every, length=40_000):
     """Steps of 5 ms on a CPU, and 1 ms longer after a collection of so many us."""
-    guest = Guest()
+    guest = RecordedJob()
     for number in range(60):
         hit = bool(every) and number % every == 0
         if hit:
@@ -324,7 +324,7 @@ def test_a_short_collection_leaves_little_behind():
 
 def test_a_single_long_collection_among_short_ones_may_be_rare():
     def steps(long):
-        guest = Guest()
+        guest = RecordedJob()
         for number in range(60):
             with guest.call("Python GC", HostKind.OVERHEAD):
                 guest.python(LOOP, us(long if number == 30 else 20))
@@ -344,7 +344,7 @@ def heap(*, frozen=False, told=True, grows=0):
     """Steps of 5 ms that make objects, all of which live on: looked through after each step, again
     after ten, and with a large heap now and then; or frozen, and looked through every 50 steps,
     and what is new all 100. ``grows``: by how many us all that is new takes longer each step."""
-    guest, names = Guest(), {each: f"Python GC, generation {each}" for each in range(3)}
+    guest, names = RecordedJob(), {each: f"Python GC, generation {each}" for each in range(3)}
     for number in range(1, 301):
         guest.backward(LOOP, ms(4))
         guest.step(LOOP, ms(1))
@@ -383,7 +383,7 @@ WRITING = f"torch/serialization.py(900): save;{KEEP};{LOOP}"
 def keeping(then, *, between=None, saved=True):
     """Steps of 10 ms, every fifth of which ends with a save of 20 ms and a wait of 30 ms in the
     line ``then``, after a call ``between``."""
-    guest = Guest()
+    guest = RecordedJob()
     for number in range(60):
         guest.backward(LOOP, ms(8))
         guest.step(LOOP, ms(2))

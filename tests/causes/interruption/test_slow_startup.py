@@ -48,7 +48,7 @@ def test_a_scan_before_the_first_step(tmp_path):
     assert told.steps.p50_s == pytest.approx(0.021)
     evidence = {one.quantity: one.value for one in first.evidence}
     assert evidence["importing"] == pytest.approx(2.0, abs=0.1)
-    assert evidence["from the process's start to the framework"] == 2.0
+    assert evidence["from start to import"] == 2.0
 
 
 def test_all_lines_of_a_function_go_with_it_and_no_other_line_of_a_module(tmp_path):

@@ -1,9 +1,9 @@
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.jobs import allocating, healthy
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
+from whyidle.testing.jobs import allocating_job, healthy
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 CAUSE = "allocator-thrash"
 
@@ -33,7 +33,7 @@ def thrash(job: Builder, emptied: bool) -> None:
 
 
 def test_a_job_that_allocates_in_every_step():
-    proof = judge(CAUSE, allocating())
+    proof = judge(CAUSE, allocating_job())
     assert proof
     assert proof.high > 0.2
     assert proof.facts.emptied is False
@@ -43,37 +43,37 @@ def test_the_prediction_covers_the_twin():
     sick = train(every=1)
     proof = judge(CAUSE, sick)
     assert proof
-    assert covers(proof, measured(sick, train(every=0)))
+    assert covers(proof, twin_speedup(sick, train(every=0)))
 
 
 def test_an_emptied_cache_is_named_with_its_place():
     proof = judge(CAUSE, train(every=1, emptied=True))
     assert proof
     assert proof.facts.emptied is True
-    assert "cache is emptied" in proof.headline
+    assert "empties the cache" in proof.headline
     assert proof.where[0].function == "clear"
 
 
 def test_of_a_burst_its_run_tells_that_the_cache_is_emptied():
     """A burst holds operators and calls of the runtime, and no Python."""
-    burst, live = Facts(train(every=1).timeline()), Facts(told().timeline())
+    burst, live = Facts(train(every=1).timeline()), Facts(train_watched().timeline())
     burst.live = live
     proof = catalog.load_causes()[CAUSE].test(burst)
     assert proof.facts.emptied is True
     assert proof.where[0].function == "clear"
-    told_per_step = {one.quantity: one.value for one in proof.evidence}
+    told_per_step = {row.quantity: row.value for row in proof.evidence}
     assert told_per_step["calls that empty the cache, per step"] == 1.0
 
 
 def test_a_cache_that_is_emptied_once_an_epoch_is_not_what_steps_allocate_for():
-    burst, live = Facts(train(every=1).timeline()), Facts(told(every=20).timeline())
+    burst, live = Facts(train(every=1).timeline()), Facts(train_watched(every=20).timeline())
     burst.live = live
     proof = catalog.load_causes()[CAUSE].test(burst)
     assert proof.facts.emptied is False
     assert "emptied" not in proof.headline
 
 
-def told(every: int = 1) -> Builder:
+def train_watched(every: int = 1) -> Builder:
     """What the probe says of such a job."""
     job = Builder()
     for step in range(6 * every):

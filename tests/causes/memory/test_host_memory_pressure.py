@@ -1,4 +1,4 @@
-"""Waiting for memory counts where the kernel says so, and only as far as data is waited for."""
+"""Waits for memory count as the kernel reports them, while the job waits for data."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.pairs import Pair
-from whyidle.testing.watched import watched
+from whyidle.testing.watched_run import add_telemetry
 
 JOB = {"cpu_user_s@pid7": (1.0, 0.0), "job_faults_major": (300.0, 0.0)}
 GROUP = {"group_pressure_memory_some_s": (0.3, 0.0), "group_pressure_memory_full_s": (0.1, 0.0)}
@@ -34,7 +34,7 @@ def recorded(values, workers=2):
             job.loader(ms(6), workers=workers)
             job.op("aten::mm", kernels=[("sgemm", us(6000))])
             job.sync()
-    return watched(job.timeline(), {**JOB, **values})
+    return add_telemetry(job.timeline(), {**JOB, **values})
 
 
 def judge(values, cause="host-memory-pressure", **job):
@@ -63,9 +63,9 @@ def test_no_pressure_no_word():
 def test_a_full_group_on_a_machine_with_room():
     proof = judge(FULL_GROUP)
     assert (proof.low, proof.high) == pytest.approx((0.1, 0.3), rel=0.01)
-    told = {one.quantity: one.value for one in proof.evidence}
-    assert told["its limit"] == 4e9
-    assert told["memory of the job's control group"] == 3.95e9
+    values = {row.quantity: row.value for row in proof.evidence}
+    assert values["limit of the job's control group"] == 4e9
+    assert values["memory of the job's control group"] == 3.95e9
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ AGAIN = {
 def test_in_a_full_group_what_is_read_again_counts():
     proof = judge(AGAIN)
     assert (proof.low, proof.high) == pytest.approx((0.1, 0.4), rel=0.01)
-    told = {one.quantity: one.value for one in proof.evidence}
-    assert told["share of what is read that was in memory before"] == pytest.approx(0.8)
+    values = {row.quantity: row.value for row in proof.evidence}
+    assert values["share of reads that were in memory before"] == pytest.approx(0.8)
     kernel = judge({**AGAIN, "job_cpu_system_s": (0.05, 0.0)})
     assert (kernel.low, kernel.high) == pytest.approx((0.1, 0.44), rel=0.01)
 

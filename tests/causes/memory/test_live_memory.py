@@ -1,4 +1,4 @@
-"""A training job in a control group that is too small for it, and the same with room."""
+"""A training job in a control group that is too small for it, and in one with room."""
 
 import contextlib
 import json
@@ -78,10 +78,10 @@ def test_a_group_that_is_too_small_is_the_first_finding(tmp_path, limited):
     first = watched(tmp_path, CACHED, limited)[0]
     assert first["cause"] == "host-memory-pressure"
     assert first["severity"] != "info"
-    told = {one["quantity"]: one["value"] for one in first["evidence"]}
-    assert told["its limit"] == LIMIT
-    assert told["memory of the job's control group"] > 0.9 * LIMIT
-    assert told["page faults that waited for storage"] > 100
+    values = {row["quantity"]: row["value"] for row in first["evidence"]}
+    assert values["limit of the job's control group"] == LIMIT
+    assert values["memory of the job's control group"] > 0.9 * LIMIT
+    assert values["page faults that waited for storage"] > 100
     assert first["fixes"]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
-from whyidle.analysis.kept_losses import find_kept_losses
+from whyidle.analysis.retained_losses import find_kept_losses
 from whyidle.engine.recording.recording_diagnosis import diagnose_jobs
 from whyidle.testing.contracts import check_bounds
 
@@ -47,27 +47,27 @@ def job(folder, used, source="", steps=1000):
     reads = [[first + i * S, 50 * i, int(used(i))] for i in range(1, steps // 50)]
     made.trained(memory=reads)
     made.telemetry(HOST)
-    told = made.diagnose()
-    check_bounds(told)
-    return finding(told, "memory-leak-growth"), told
+    diagnosis = made.diagnose()
+    check_bounds(diagnosis)
+    return finding(diagnosis, "memory-leak-growth"), diagnosis
 
 
 def test_a_process_that_grows_and_the_line_that_keeps(tmp_path):
-    found, told = job(tmp_path, lambda i: 5e8 + 1e8 * i, SOURCE)
+    found, diagnosis = job(tmp_path, lambda i: 5e8 + 1e8 * i, SOURCE)
     assert "2 MB per step" in found.headline
     assert "in about 5000 steps" in found.headline
     assert (found.where[0].line, found.where[0].function) == (10, "fit")
     assert found.severity == "info"
-    assert told.verdict.state == "inconclusive"  # what it computes was not recorded
-    assert "the process grows by 2 MB per step" in told.verdict.headline
+    assert diagnosis.verdict.state == "inconclusive"  # what it computes was not recorded
+    assert "the process grows by 2 MB per step" in diagnosis.verdict.headline
 
 
 @pytest.mark.parametrize("then", ["", "changed"])
 def test_a_script_that_changes_after_the_run_changes_no_diagnosis(tmp_path, then):
-    _, told = job(tmp_path, lambda i: 5e8 + 1e8 * i, SOURCE)
+    _, diagnosis = job(tmp_path, lambda i: 5e8 + 1e8 * i, SOURCE)
     script = tmp_path / "train.py"
     script.write_text(SOURCE.replace("losses.append(loss)", "pass")) if then else script.unlink()
-    assert diagnose_jobs(tmp_path) == [told]
+    assert diagnose_jobs(tmp_path) == [diagnosis]
 
 
 def test_without_the_source_the_growth_is_told(tmp_path):
@@ -107,9 +107,9 @@ def test_memory_pressure_while_data_are_waited_for(tmp_path):
         made.step(loader=20 * MS)
     made.trained()
     made.telemetry({**HOST, **PRESSURE})
-    told = made.diagnose()
-    check_bounds(told)
-    found = finding(told, "host-memory-pressure")
+    diagnosis = made.diagnose()
+    check_bounds(diagnosis)
+    found = finding(diagnosis, "host-memory-pressure")
     assert (found.bucket, found.severity) == ("input", "warning")
 
 

@@ -1,8 +1,8 @@
 """Copies that nothing overlaps are found; those beside compute are not."""
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -24,8 +24,8 @@ def test_a_waited_for_copy_and_its_prefetched_twin():
     sick = job(wait=True)
     proof = judge("blocking-h2d-copy", sick)
     assert proof is not None
-    assert covers(proof, measured(sick, job(wait=False, stream=9)))
-    assert covers(proof, measured(sick, job(wait=False)))
+    assert covers(proof, twin_speedup(sick, job(wait=False, stream=9)))
+    assert covers(proof, twin_speedup(sick, job(wait=False)))
 
 
 def test_copies_beside_compute_cost_nothing():

@@ -3,8 +3,8 @@
 import pytest
 
 from whyidle.testing.builder import PAGEABLE_GBS, Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "large-d2h-copy"
@@ -31,7 +31,7 @@ def test_outputs_read_back_in_every_step():
     assert proof is not None
     assert "60 MB per step" in proof.headline
     for better in (job(0), job(6_000_000), job(60_000_000, pinned=True)):
-        assert covers(proof, measured(sick, better))
+        assert covers(proof, twin_speedup(sick, better))
 
 
 @pytest.mark.parametrize("copied_first", [True, False])

@@ -3,8 +3,8 @@
 import pytest
 
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 IMAGES = [[64, 3, 224, 224], [64, 3, 224, 224]]
@@ -33,7 +33,7 @@ def test_two_hundred_small_copies_and_one():
     proof = judge("oversized-or-fragmented-h2d", sick)
     assert proof is not None
     assert proof.facts.fragmented
-    packed = measured(sick, job(1, 200 * 8_000))
+    packed = twin_speedup(sick, job(1, 200 * 8_000))
     assert covers(proof, packed)
     # its bytes travel at the rate of an unknown board, half of the twin's
     assert proof.predicted.speedup == pytest.approx(packed, rel=0.12)
@@ -67,7 +67,7 @@ def test_wide_batches_and_narrow_ones(type_, dims, ratio):
     proof = judge("oversized-or-fragmented-h2d", sick)
     assert proof is not None
     assert not proof.facts.fragmented
-    assert covers(proof, measured(sick, job(1, int(100_000_000 * ratio))))
+    assert covers(proof, twin_speedup(sick, job(1, int(100_000_000 * ratio))))
     assert proof.predicted.low == 1.0
 
 
@@ -97,7 +97,7 @@ def test_what_is_sent_as_it_is_used_is_not_converted():
     sick = converting(100_000_000, read="double")
     proof = judge("oversized-or-fragmented-h2d", sick)
     assert proof is not None
-    narrow = measured(sick, converting(50_000_000, read="float"))
+    narrow = twin_speedup(sick, converting(50_000_000, read="float"))
     assert covers(proof, narrow)
     assert proof.predicted.speedup == pytest.approx(narrow, rel=0.03)
 

@@ -4,8 +4,8 @@ import pytest
 
 from whyidle.analysis.copies import link_gbs
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair
-from whyidle.testing.twins import covers, judge, measured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -27,8 +27,8 @@ def test_pinned_and_prefetched_twins_lie_in_the_predicted_interval(size):
     sick = job(size, pinned=False)
     proof = judge("pageable-h2d-copy", sick)
     assert proof is not None
-    assert covers(proof, measured(sick, job(size, pinned=True)))
-    assert covers(proof, measured(sick, job(size, pinned=True, stream=9)))
+    assert covers(proof, twin_speedup(sick, job(size, pinned=True)))
+    assert covers(proof, twin_speedup(sick, job(size, pinned=True, stream=9)))
 
 
 def test_what_pinning_alone_wins_is_expected_as_measured():
@@ -36,7 +36,7 @@ def test_what_pinning_alone_wins_is_expected_as_measured():
     proof = judge("pageable-h2d-copy", sick)
     assert proof is not None
     expected = 1 / (1 - proof.facts.without_overlap)
-    assert measured(sick, job(60_000_000, pinned=True)) == pytest.approx(expected, rel=0.03)
+    assert twin_speedup(sick, job(60_000_000, pinned=True)) == pytest.approx(expected, rel=0.03)
 
 
 @pytest.mark.parametrize("times", [3, 5, 8])
@@ -45,7 +45,7 @@ def test_pinning_does_not_make_a_slow_machine_one_of_its_class(times):
     sick = job(600_000, pinned=False, **rates)
     proof = judge("pageable-h2d-copy", sick)
     assert proof is not None
-    pinned = measured(sick, job(600_000, pinned=True, **rates))
+    pinned = twin_speedup(sick, job(600_000, pinned=True, **rates))
     assert covers(proof, pinned)
     assert 1 / (1 - proof.facts.without_overlap) == pytest.approx(pinned, rel=0.15)
 

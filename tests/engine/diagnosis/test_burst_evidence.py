@@ -12,8 +12,8 @@ from whyidle.engine.diagnosis import burst_evidence
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.guest import Guest
-from whyidle.testing.watched import add_facts
+from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.watched_run import add_facts
 
 TOLD = {
     "state": "recorded", "step": 101, "steps": 3, "before_s": 0.01, "during_s": 0.012,
@@ -149,12 +149,12 @@ def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
     bursts = {"bursts": [TOLD, {"state": "abandoned: a fork", "step": 7}], "off": off}
     notes = diagnose_job([add_facts(run[0], {"bursts": bursts})]).coverage.notes
     assert sum(off in note for note in notes) == said
-    assert "a burst at step 7 came to nothing: abandoned: a fork" in notes
+    assert "the burst at step 7 failed: abandoned: a fork" in notes
 
 
 def test_many_small_operators_are_told_with_how_small_they_are_and_where():
     """Of a step that has too many of them for a burst."""
-    job = Guest()
+    job = RecordedJob()
     for _ in range(20):
         job.work("/torch/nn/linear.py(134): forward;/job/train.py(41): <module>", ms(80))
         job.backward("/torch/autograd/graph.py(979): run;/job/train.py(59): <module>", ms(20))
@@ -164,7 +164,7 @@ def test_many_small_operators_are_told_with_how_small_they_are_and_where():
     notes = diagnose_job([add_facts(live, {"bursts": bursts})]).coverage.notes
     (said,) = [note for note in notes if burst_evidence.TOO_MANY in note]
     assert said.startswith("no burst was recorded: ")
-    assert "3,000 nodes in its graph, and 0.035 ms for each" in said
+    assert "3,000 graph nodes of 0.035 ms each" in said
     assert "75% of their time is at train.py:41" in said
 
 
@@ -217,7 +217,7 @@ def turns(steps):
 
 
 def watched_reads(name):
-    guest = Guest(device="cuda", bursts={"bursts": [TOLD], "off": None})
+    guest = RecordedJob(device="cuda", bursts={"bursts": [TOLD], "off": None})
     for number in range(40):
         guest.python("/job/train.py(28): train", ms(3))
         with guest.call(name, HostKind.RUNTIME):
@@ -244,7 +244,7 @@ def test_lines_that_wait_are_told_by_the_whole_run(name, lines):
 def taking_turns(critics, steps=20):
     """As adversarial training does: one optimizer several times, then the other. Returns the
     recording, and when each call of the first ended, ns."""
-    job, ends = Guest(), []
+    job, ends = RecordedJob(), []
     for _ in range(steps):
         for _ in range(critics):
             job.work("/job/train.py(41): <module>", ms(40))
@@ -267,7 +267,7 @@ def test_bursts_are_of_steps_as_the_run_counts_them(critics, said):
     (note,) = [
         note
         for note in diagnose_job([add_facts(live, settings)]).coverage.notes
-        if "operator by operator" in note
+        if "every operator recorded" in note
     ]
     assert note.startswith(said)
     assert ("steps took" in note) == (critics == 1)

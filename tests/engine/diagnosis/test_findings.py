@@ -66,7 +66,7 @@ def proven(cause, speedup, high, **facts):
     [(2.5, "oversized-or-fragmented-h2d"), (1.25, "blocking-h2d-copy")],
 )
 def test_a_fix_by_hand_claims_first_only_where_it_wins_far_more(packed, first):
-    hidden = proven("blocking-h2d-copy", 1.2, 0.6, exposed=0.6)
+    hidden = proven("blocking-h2d-copy", 1.2, 0.6, without_overlap=1 / 6)
     many = proven("oversized-or-fragmented-h2d", packed, 0.5, fragmented=True)
     for order in ([hidden, many], [many, hidden]):
         found = findings_of(SLOW, order)
@@ -76,17 +76,17 @@ def test_a_fix_by_hand_claims_first_only_where_it_wins_far_more(packed, first):
 
 def test_what_a_fix_wins_at_best_was_lost_as_far_as_its_bucket_has_time_left():
     """Of six tenths spent on copies the cause claims three; its fix wins half of the step."""
-    alone = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, exposed=0.3)])[0]
+    alone = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, without_overlap=0.5)])[0]
     assert alone.lost.high == pytest.approx(0.5)
     assert not alone.exceeds_bucket
-    more = findings_of(SLOW, [proven("blocking-h2d-copy", 4.0, 0.3, exposed=0.3)])[0]
+    more = findings_of(SLOW, [proven("blocking-h2d-copy", 4.0, 0.3, without_overlap=0.75)])[0]
     assert more.lost.high == pytest.approx(0.6)
     assert more.exceeds_bucket
 
 
 def test_what_another_finding_claims_is_not_taken_from_it():
     many = proven("oversized-or-fragmented-h2d", 1.25, 0.5, fragmented=True)
-    found = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, exposed=0.3), many])
+    found = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, without_overlap=0.5), many])
     assert {one.cause: pytest.approx(one.lost.high) for one in found} == {
         "oversized-or-fragmented-h2d": 0.3,
         "blocking-h2d-copy": 0.3,

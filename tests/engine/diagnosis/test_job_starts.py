@@ -5,7 +5,7 @@ from dataclasses import replace
 from whyidle.engine.diagnosis.job_starts import jobs_of
 from whyidle.engine.recording import rank_roster
 from whyidle.testing.builder import Builder
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 
 def one(rank, *, start=0, steps=3, parent=5, begun=0, port="29500", launched=True, **told):
@@ -80,4 +80,4 @@ def test_a_start_of_which_nothing_is_known_is_told():
     alone = [one(0, begun=1)]
     again = [one(rank, start=1, steps=9, begun=10**9) for rank in (0, 1)]
     (note,) = rank_roster.notes_on_starts(again, [alone])
-    assert note.endswith("what ended it is not known")
+    assert note.endswith("the reason is unknown")

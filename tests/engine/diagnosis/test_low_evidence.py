@@ -5,14 +5,14 @@ import pytest
 from whyidle.engine.diagnosis import low_evidence
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(20): train"
 SCORE = f"/job/train.py(30): score;{LOOP}"
 
 
 def train(steps, python=60, **facts):
-    job = Guest(**facts)
+    job = RecordedJob(**facts)
     for _ in range(steps):
         job.python(SCORE, ms(python))
         job.backward(LOOP, ms(30))
@@ -68,7 +68,7 @@ def test_steps_that_somebody_chose_to_record_are_enough(steps):
 
 def glimpse(looks, steps=30):
     """A job that sleeps in each step, and so many looks at it."""
-    job = Guest()
+    job = RecordedJob()
     for _ in range(steps):
         job.wait("/job/train.py(25): train", ms(60))
         job.backward(LOOP, ms(30))

@@ -17,7 +17,7 @@ def notes(tmp_path, *, own, busy, idle, threads=1):
 def test_neighbours_on_a_full_machine_are_told(tmp_path):
     (note,) = notes(tmp_path, own=0.9, busy=1.96, idle=0.04)
     assert note.startswith("other programs used 1.1 of the machine's 2 cores")
-    assert note.endswith("watch it again there")
+    assert note.endswith("repeat the run on an idle machine")
 
 
 @pytest.mark.parametrize(("others", "told"), [(1.1, True), (0.3, False)])

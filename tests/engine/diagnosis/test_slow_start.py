@@ -4,20 +4,20 @@ import pytest
 
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.guest import Guest
+from whyidle.testing.recorded_job import RecordedJob
 
 COMPILER = "torch/_inductor/compile_fx.py(900): compile_fx"
 
 
 @pytest.mark.parametrize(("slow", "told"), [(15, True), (2, False)])
 def test_a_slow_start_is_told_with_its_length(slow, told):
-    job = Guest()
+    job = RecordedJob()
     for number in range(60):
         job.backward("/job/train.py(20): <module>", ms(90 if number < slow else 20))
         job.step("/job/train.py(21): <module>", ms(10))
     notes = " ".join(diagnose_job([job.timeline()]).coverage.notes)
     assert ("the first 15 steps took 100 ms each on average, 53% of the recorded" in notes) == told
-    assert ("findings are of the 45 steady steps" in notes) == told
+    assert ("findings cover the 45 steady steps" in notes) == told
 
 
 def recording(steady: int, *, loader_ms: float = 0.0):
@@ -40,7 +40,7 @@ def test_a_cold_start_is_no_share_of_the_steady_steps_behind_it():
     assert told.verdict.state != "starved"
     assert told.attribution.interruption < 0.01
     assert told.attribution.compute > 0.9
-    (note,) = [note for note in told.coverage.notes if note.startswith("cold start: ")]
+    (note,) = [note for note in told.coverage.notes if note.startswith("slow start: ")]
     assert "the first step took 1 s, 51% of the recorded time" in note
     assert "98% of it compiling" in note
     found = next(one for one in told.findings if one.cause == "compile-autotune-warmup")
@@ -59,4 +59,4 @@ def test_a_recording_of_hardly_more_than_a_cold_start_is_judged_as_one():
     told = diagnose_job([recording(5)])
     assert told.verdict.bound == "interruption"
     assert told.findings[0].cause == "compile-autotune-warmup"
-    assert "shares and findings are of all steps" in " ".join(told.coverage.notes)
+    assert "shares and findings cover all steps" in " ".join(told.coverage.notes)

@@ -24,7 +24,7 @@ def test_a_process_that_only_waits(tmp_path):
     check_round_trip(told)
     assert told.verdict.state == "inconclusive"
     assert told.verdict.bound is None
-    said = "No training step was seen: look.py had PyTorch 2.13.0 for 10 s and took no optimizer"
+    said = "No training step was seen: look.py ran PyTorch 2.13.0 for 10 s without an optimizer"
     assert told.verdict.headline.startswith(said)
     assert told.steps.detected_by is None
     assert told.attribution.unknown == 1.0
@@ -49,7 +49,7 @@ def test_a_command_that_is_no_python(tmp_path):
     made.telemetry(HOST, end=BEGIN + 20 * S)
     told = made.diagnose(["sleep", "20"])
     check_bounds(told)
-    assert "nothing in the command looked like Python with PyTorch" in told.verdict.headline
+    assert "no process of the command imported PyTorch" in told.verdict.headline
     assert told.run.framework is None
     assert "host_telemetry" in told.coverage.signals
 
@@ -58,7 +58,7 @@ def test_a_command_that_is_no_python(tmp_path):
     ("command", "why"),
     [
         (["python3", "-I", "train.py"], "Python was started with -I"),
-        (["mytool", "-S"], "nothing in the command looked like Python"),
+        (["mytool", "-S"], "no process of the command imported PyTorch"),
     ],
 )
 def test_why_nothing_was_seen_is_said(tmp_path, command, why):
@@ -127,7 +127,7 @@ def test_of_several_processes_the_one_that_had_the_framework_longest_is_told_of(
         for path in list(tmp_path.glob(f"{own}.*")):
             path.rename(tmp_path / f"{number}.{path.name.partition('.')[2]}")
     told = made.diagnose(["sh", "all.sh"])
-    assert "9.py had PyTorch 2.13.0 for 30 s" in told.verdict.headline
+    assert "9.py ran PyTorch 2.13.0 for 30 s" in told.verdict.headline
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_process_that_ended_before_anybody_looked_is_known_by_its_own_word(tmp
     made.now += 30 * MS
     made.seen()
     headline = made.diagnose().verdict.headline
-    assert "train.py had PyTorch 2.13.0 for 0.03 s and took no optimizer step" in headline
+    assert "train.py ran PyTorch 2.13.0 for 0.03 s without an optimizer step" in headline
 
 
 def test_a_process_beside_what_ran_for_long_is_told_as_that(tmp_path):
@@ -172,8 +172,8 @@ def test_a_process_beside_what_ran_for_long_is_told_as_that(tmp_path):
     (tmp_path / "ended.json").write_text('{"id": "x", "command": ["sh"], "duration_s": 20.0}')
     (told,) = diagnose_jobs(tmp_path)
     headline = told.verdict.headline
-    assert headline.endswith("step; what else ran in 20 s did not wake the probe")
-    assert any("PYTHONPATH anew" in note for note in told.coverage.notes)
+    assert headline.endswith("step; other processes of the 20 s run did not load the probe")
+    assert any("replaces PYTHONPATH" in note for note in told.coverage.notes)
     assert not any("whyidle.step()" in note for note in told.coverage.notes)
 
 

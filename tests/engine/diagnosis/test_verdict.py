@@ -5,7 +5,7 @@ import pytest
 from whyidle import catalog
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.fleet import Fleet
+from whyidle.testing.rank_fleet import Fleet
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 LATE_US = 3_950
@@ -89,7 +89,7 @@ def test_the_word_agrees_with_the_headline(wait_ms, state, bound):
     assert told.verdict.cause == "dataloader-no-workers"
     assert (told.verdict.state, told.verdict.bound) == (state, bound)
     assert ("waits for its next batch" in told.verdict.headline) == (state == "starved")
-    assert ("does useful work 9" in told.verdict.headline) == (state == "inefficient")
+    assert ("computes 9" in told.verdict.headline) == (state == "inefficient")
 
 
 def test_nothing_found_says_among_how_many_checks():

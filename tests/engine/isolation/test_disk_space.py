@@ -51,7 +51,7 @@ def test_it_is_told_where_there_is_no_room(disk: SimpleNamespace, tmp_path: Path
     stock = RoomWatch([tmp_path / "arm"])
     disk.f_bavail = 3 * GB
     assert (
-        f"kept in {tmp_path}, where 3.0 GB are left, 50.0 when it began"
+        f"stored in {tmp_path}, which has 3.0 GB left of 50.0 GB at the start"
         in stock.describe_shortage()
     )
 

@@ -460,7 +460,7 @@ def test_a_python_that_is_out_of_reach_is_told(guard: Isolation, project: Path, 
     (project / "train.py").write_text(f"import os, subprocess, sys\n{start}\n")
     assert run(guard, sys.executable, "train.py").returncode == 0
     (told,) = guard.find_leaks()
-    assert told.what.endswith("without the variables that keep it in")
+    assert told.what.endswith("without the variables that isolate it")
     assert told.where == f"{project / 'train.py'}:2"
 
 

@@ -213,7 +213,7 @@ def test_what_tries_to_send_without_python_is_told(namespaces: Isolation):
     send = "exec 3<>/dev/tcp/192.0.2.1/80"
     python(namespaces, f"import subprocess; subprocess.run(['bash', '-c', {send!r}])")
     assert [each.what for each in namespaces.find_leaks()] == [
-        "connection or look-up of a name, by code that is not Python"
+        "connection or look-up of a name, by code other than Python"
     ]
 
 

@@ -198,8 +198,8 @@ def test_what_has_no_source_form_is_said_in_one_sentence(folder: Path):
         KeptFix("async-checkpoint", [Edit(knob="checkpoint.asynchronous", value=True)]),
     ]
     assert make_patch(kept, ["python", "train.py"], folder).sentences == (
-        "expandable-segments: export PYTORCH_CUDA_ALLOC_CONF=a:True, behind a comma where it "
-        "is set already, before the command",
+        "expandable-segments: export PYTORCH_CUDA_ALLOC_CONF=a:True, appended with a comma if it "
+        "is already set, before the command",
         "async-checkpoint: write torch.distributed.checkpoint.async_save(...) instead of "
         "torch.save(...)",
     )

@@ -68,5 +68,5 @@ def test_a_recording_that_ended_for_the_job_s_sake_is_no_failure(tmp_path):
         "writing: QuotaReachedError: 1,024 MiB were recorded of one process\n"
     )
     notes = made.diagnose(["python", "train.py"]).coverage.notes
-    told = "The recording ended before the job did: 1,024 MiB were recorded of one process."
+    told = "The recording ended before the job: 1,024 MiB were recorded of one process."
     assert told in notes

@@ -74,8 +74,8 @@ def test_sentences(tmp_path):
     told = {"applied": {"a.b": 1, "g.h": 1}, "declined": {"c.d": "because", "g.h": "later"}}
     (tmp_path / "1.knobs.json").write_text(json.dumps(told))
     assert describe_applied(tmp_path) == [
-        'Applied without an edit of the script: a.b = True, g.h = 1, env.A = "1"',
+        'Applied without editing the script: a.b = True, g.h = 1, env.A = "1"',
         "Not applied: c.d = 2: because",
-        'Not applied: e.f = "x": nothing in the job took it up',
+        'Not applied: e.f = "x": it took no effect in this job',
         "Not applied everywhere: g.h = 1: later",
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from whyidle.engine.recording import rank_roster
 from whyidle.testing.builder import Builder
-from whyidle.testing.watched import add_facts
+from whyidle.testing.watched_run import add_facts
 
 
 def one(rank=None, world=None):
@@ -27,8 +27,8 @@ def test_ranks_that_never_start_or_never_train(tmp_path):
         place(tmp_path, 100 + rank, rank)
     trained = [one(rank, 4) for rank in (0, 1)]
     notes = rank_roster.notes_on(tmp_path, trained, 0)
-    assert notes[0].startswith("rank 3 of 4 never started")
-    assert notes[1] == "rank 2 started and never trained a step"
+    assert notes[0].startswith("rank 3 of 4 did not start")
+    assert notes[1] == "rank 2 started, but took no training step"
 
 
 def test_one_process_is_no_job_of_ranks(tmp_path):

@@ -56,7 +56,7 @@ def arm(tmp_path, monkeypatch):
         found = run_arm(
             [sys.executable, str(path), *words], ArmRequest(steps=12, **asked), place, Open()
         )
-        assert found.is_comparable, found.said
+        assert found.is_comparable, found.output_end
         return found
 
     return start
@@ -67,7 +67,7 @@ def test_a_leak_is_found_and_its_size(arm):
     edits = (Edit(knob="env.LEAKS", value="1"),)
     bases = [arm(seconds=2.4) for _ in range(2)]
     treats = [arm(seconds=2.4, edits=edits) for _ in range(2)]
-    step = fmean(step_s(ran.told, len(ran.told.marks)) for ran in treats)
+    step = fmean(step_s(ran.report, len(ran.report.marks)) for ran in treats)
     leak, _ = find_leaks(bases, treats, step, left=1e9)
     assert leak.where == "host"
     assert leak.each == pytest.approx(500_000, rel=0.3)
@@ -78,9 +78,9 @@ def test_a_leak_is_found_and_its_size(arm):
 def test_other_rounding_is_another_run_but_nearly_the_same(arm):
     base, off, other = arm(seconds=0.1), arm(sway=1), arm(seed=1)
     assert off.swayed
-    assert off.told.losses[:12] != base.told.losses[:12]
-    assert 0 < loss_distance(base.told.losses[:12], off.told.losses[:12]) < 1e-4
-    assert loss_distance(base.told.losses[:12], other.told.losses[:12]) > 1e-2
+    assert off.report.losses[:12] != base.report.losses[:12]
+    assert 0 < loss_distance(base.report.losses[:12], off.report.losses[:12]) < 1e-4
+    assert loss_distance(base.report.losses[:12], other.report.losses[:12]) > 1e-2
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="files cannot be put out of memory")

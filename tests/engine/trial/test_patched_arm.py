@@ -86,10 +86,10 @@ def words(job: Path) -> list[str]:
 def test_a_package_that_no_path_shows_is_found_in_the_copies(job: Path, level):
     """And nothing of the user's is removed, or written through a link."""
     before = isolated(job, level, ArmRequest(steps=12))
-    assert "A is 1" in before.said
+    assert "A is 1" in before.output_end
     patch = patched(job, before)
     ran = isolated(job, level, ArmRequest(steps=12, patch=patch))
-    assert "A is 0" in ran.said
+    assert "A is 0" in ran.output_end
     assert explain_unloaded(patch, ran) == ""
     assert [(job / "tree" / name).read_text() for name in SAVED] == list(SAVED)
 
@@ -104,7 +104,7 @@ def isolated(job: Path, level, asked: ArmRequest) -> ArmResult:
 def test_where_it_is_not_found_that_is_known(job: Path):
     patch = patched(job)
     ran = run_arm(words(job), ArmRequest(steps=12, patch=patch), job / "arm", Open())
-    assert "A is 1" in ran.said
+    assert "A is 1" in ran.output_end
     name = Path("lib", "own_package", "train.py")
     assert explain_unloaded(patch, ran) == f"the command loads {name} from elsewhere"
 
@@ -115,5 +115,5 @@ def test_a_job_that_cannot_remove_a_link_of_ours_has_stumbled(
     monkeypatch.setattr(mirror_links, "SMALL", 0)
     ran = run_arm(words(job), ArmRequest(steps=12, patch=patched(job)), job / "arm", Open())
     assert ran.ending == "crashed"
-    assert ran.stumbled
+    assert ran.failed_at_link
     assert (job / "tree" / SAVED[0]).exists()

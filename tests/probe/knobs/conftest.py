@@ -20,7 +20,7 @@ from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noq
 
 from emulator.environment import add_emulator  # noqa: E402
 from whyidle.probe import knobs  # noqa: E402
-from whyidle.probe.core import containment as guard  # noqa: E402
+from whyidle.probe.core import fault_containment as guard  # noqa: E402
 
 PLACES = [
     (torch, "save"),
@@ -91,14 +91,14 @@ def turn(tmp_path_factory):
     def turned(edits, was=None, implementations=None):
         folder = str(tmp_path_factory.mktemp("told"))
         asked = {"edits": edits, "was": was or {}, "implementations": implementations or {}}
-        hand = knobs.KnobSession(folder, asked)
-        hands.append(hand)
-        hand.apply_knobs()
-        return hand
+        session = knobs.KnobSession(folder, asked)
+        hands.append(session)
+        session.apply_knobs()
+        return session
 
     yield turned
-    for hand in reversed(hands):
-        hand.undo_changes()
+    for session in reversed(hands):
+        session.undo_changes()
     assert state() == before
 
 
@@ -126,9 +126,9 @@ def told_by():
 @pytest.fixture
 def faults():
     """What was noted of mistakes of ours."""
-    return lambda hand: [
+    return lambda session: [
         line
-        for path in sorted(Path(hand.folder).glob("*.faults"))
+        for path in sorted(Path(session.folder).glob("*.faults"))
         for line in path.read_text().splitlines()
     ]
 

@@ -30,18 +30,20 @@ def emptied(owner):
     original = owner.empty_cache
     owner.empty_cache = lambda: calls.append(1)
     with tempfile.TemporaryDirectory() as folder:
-        hand = knobs.KnobSession(folder, {"edits": {"memory.empty_cache_every": EVERY}, "was": {}})
-        hand.apply_knobs()
+        session = knobs.KnobSession(
+            folder, {"edits": {"memory.empty_cache_every": EVERY}, "was": {}}
+        )
+        session.apply_knobs()
         for _ in steps():
             owner.empty_cache()
         through = len(calls)
-        hand.undo_changes()
+        session.undo_changes()
     owner.empty_cache()
     owner.empty_cache = original
     return {
         "through": through,
         "after": len(calls) - through,
-        "applied": hand.applied,
+        "applied": session.applied,
         "steps": STEPS,
     }
 

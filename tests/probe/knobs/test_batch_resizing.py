@@ -27,14 +27,14 @@ def sizes(loader):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_that_shuffles_gets_larger_batches_of_all_its_samples(turn, workers):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     loader = DataLoader(ROWS, 6, shuffle=True, num_workers=workers)
     assert len(loader) == 17
     rows = [batch[0] for batch in loader]
     assert [len(one) for one in rows] == [24] * 16 + [16]
     assert sorted(torch.cat(rows).flatten().tolist()) == list(range(400))
-    assert hand.applied == {KNOB: 1}
-    assert not hand.declined
+    assert session.applied == {KNOB: 1}
+    assert not session.declined
 
 
 def test_a_size_that_is_given_by_place_and_one_that_is_not_given(turn):
@@ -72,10 +72,10 @@ def test_samplers_of_random_order(turn, sampler):
 def test_an_order_or_batches_that_somebody_chose_are_left_alone(turn, settings):
     asked = {"batch_size": 6} | settings
     plain = [len(batch[0]) if asked["batch_size"] else 1 for batch in DataLoader(ROWS, **asked)]
-    hand = turn(EDIT)
+    session = turn(EDIT)
     again = [len(batch[0]) if asked["batch_size"] else 1 for batch in DataLoader(ROWS, **asked)]
     assert again == plain
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_a_stream_is_left_alone(turn):
@@ -83,38 +83,38 @@ def test_a_stream_is_left_alone(turn):
         def __iter__(self):
             return iter(torch.ones(12))
 
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert [len(batch) for batch in DataLoader(Stream(), 6)] == [6, 6]
-    assert "IterableDataset" in hand.declined[KNOB]
+    assert "IterableDataset" in session.declined[KNOB]
 
 
 def test_only_batches_as_large_as_in_the_trial_are_multiplied(turn):
     """By the patch, or by hand, they may be as large as that already."""
     assert DataLoader(ROWS, 6 * 4, shuffle=True).batch_size == 24
-    hand = turn(EDIT, {KNOB: "6, 8", RATE: False})
+    session = turn(EDIT, {KNOB: "6, 8", RATE: False})
     plain = trained(lambda params: torch.optim.SGD(params, lr=0.125), size=24)
     assert DataLoader(ROWS, 6 * 4, shuffle=True).batch_size == 24
-    assert not hand.applied
-    assert "has batches of 24, and it was tried on batches of 6, 8 only" in hand.declined[KNOB]
+    assert not session.applied
+    assert "has batches of 24, but it was tried on batches of 6, 8 only" in session.declined[KNOB]
     assert plain[0] == -3 * 0.125
-    assert hand.waiting[RATE]() == "no loader was made with larger batches"
+    assert session.waiting[RATE]() == "no loader was given larger batches"
     assert DataLoader(ROWS, 8, shuffle=True).batch_size == 32
 
 
 def test_sizes_that_were_multiplied_are_told(turn):
-    hand = turn(EDIT, {KNOB: 1, RATE: False})
+    session = turn(EDIT, {KNOB: 1, RATE: False})
     for size in (6, 8, 24):
         DataLoader(TensorDataset(torch.ones(1000)), size, shuffle=True)
-    (told,) = Path(hand.folder).glob("*.knobs.json")
+    (told,) = Path(session.folder).glob("*.knobs.json")
     assert json.loads(told.read_text())["multiplied"] == {KNOB: [6, 8, 24]}
 
 
 @pytest.mark.parametrize(("size", "larger"), [(10, 40), (11, 11)])
 def test_an_epoch_keeps_some_steps(turn, size, larger):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert DataLoader(ROWS, size, shuffle=True).batch_size == larger
     told = {} if larger > size else {KNOB: "an epoch of 400 samples would have 9 steps"}
-    assert hand.declined == told
+    assert session.declined == told
 
 
 def test_a_loader_that_is_made_of_another_one_is_as_large(turn):
@@ -139,13 +139,13 @@ class Shard(BatchSampler):
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_the_batches_of_a_loader_are_nobodys_own_in_the_next(turn, shuffle, shard):
     """As Accelerate makes each loader again, that of an evaluation as well."""
-    hand = turn(EDIT)
+    session = turn(EDIT)
     first = DataLoader(ROWS, 6, shuffle=shuffle)
     again = DataLoader(first.dataset, batch_sampler=shard(first.batch_sampler))
     assert set(sizes(again)[:-1]) == {24 if shuffle else 6}
-    assert KNOB not in hand.declined
+    assert KNOB not in session.declined
     DataLoader(ROWS, batch_sampler=[[0, 1], [2, 3]])
-    assert hand.declined[KNOB] == "the script puts its batches together itself"
+    assert session.declined[KNOB] == "the script has a batch sampler of its own"
 
 
 def test_a_mistake_of_the_script_is_told_as_ever(turn):
@@ -191,11 +191,11 @@ def halved(optimizer):
 @pytest.mark.parametrize("schedule", [None, halved])
 def test_it_grows_linearly_for_sgd_and_by_the_root_for_adam(turn, make, factor, schedule):
     plain, rates = trained(make, schedule)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     far, told = trained(make, schedule)
     assert far == pytest.approx(factor * plain)
     assert told == rates
-    assert hand.applied[RATE] == 3
+    assert session.applied[RATE] == 3
 
 
 def test_it_stays_where_no_batch_is_larger(turn):
@@ -203,11 +203,11 @@ def test_it_stays_where_no_batch_is_larger(turn):
         return torch.optim.SGD(params, lr=0.125)
 
     plain = trained(make, shuffle=False)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert trained(make, shuffle=False) == plain
-    assert RATE not in hand.applied
-    hand = turn({RATE: True})
-    assert hand.declined == {RATE: "batches stay as large as they are"}
+    assert RATE not in session.applied
+    session = turn({RATE: True})
+    assert session.declined == {RATE: "the plan does not change the batch size"}
 
 
 def test_an_optimizer_without_a_known_rule_is_left_alone(turn):
@@ -221,16 +221,16 @@ def test_an_optimizer_without_a_known_rule_is_left_alone(turn):
                     one.data -= group["lr"] * one.grad
 
     plain = trained(Own)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert trained(Own) == plain
-    assert hand.declined == {RATE: "no rule is known for Own"}
-    assert hand.applied == {KNOB: 1}
+    assert session.declined == {RATE: "no rule is known for Own"}
+    assert session.applied == {KNOB: 1}
 
 
 def test_a_rate_that_is_a_tensor_is_left_alone(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     trained(lambda params: torch.optim.Adam(params, lr=torch.tensor(0.125), capturable=False))
-    assert hand.declined == {RATE: "the learning rate is a tensor"}
+    assert session.declined == {RATE: "the learning rate is a tensor"}
 
 
 def test_a_step_that_fails_leaves_no_larger_rate_behind(turn):

@@ -96,11 +96,11 @@ VALUES = {
 def test_the_file_is_the_same_byte_for_byte(turn, name):
     value = VALUES[name]()
     expected = plain(value)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert torch.save(value, "c.pt") is None
     assert same("c.pt", expected)
-    assert hand.applied == {"checkpoint.asynchronous": 1}
-    assert not hand.declined
+    assert session.applied == {"checkpoint.asynchronous": 1}
+    assert not session.declined
     assert sorted(os.listdir()) == ["c.pt", "plain"]
 
 
@@ -277,7 +277,7 @@ def test_a_disk_that_fails_is_told_at_the_next_save(turn, capfd):
 
     with pytest.MonkeyPatch.context() as planted:
         planted.setattr(torch, "save", full)
-        hand = turn(EDIT)
+        session = turn(EDIT)
         torch.save({"fits": False}, "c.pt")
         assert not os.path.exists("c.pt")
         assert "c.pt could not be written" in capfd.readouterr().err
@@ -285,20 +285,20 @@ def test_a_disk_that_fails_is_told_at_the_next_save(turn, capfd):
             torch.save({"fits": True}, "d.pt")
         torch.save({"fits": True}, "d.pt")
         assert torch.load("d.pt") == {"fits": True}
-        hand.undo_changes()
+        session.undo_changes()
 
 
 def test_what_cannot_be_written_is_told_at_once(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     with pytest.raises(RuntimeError, match="Parent directory"):
         torch.save([1], "nowhere/c.pt")
     with pytest.raises(RuntimeError):
         torch.save([1], ".")
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_without_memory_it_is_written_as_before(turn, monkeypatch):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     monkeypatch.setattr(
         _free_memory, "GROUPS", ((str(Path("limit").absolute()), str(Path("use").absolute())),)
     )
@@ -306,8 +306,8 @@ def test_without_memory_it_is_written_as_before(turn, monkeypatch):
     Path("use").write_text("990")
     torch.save([torch.ones(20)], "c.pt")
     assert there("c.pt")
-    assert "too little memory" in hand.declined[KNOB]
-    assert not hand.applied
+    assert "too little memory" in session.declined[KNOB]
+    assert not session.applied
 
 
 UNUSUAL = {
@@ -326,54 +326,54 @@ class Own(torch.Tensor):
 def test_what_cannot_be_copied_is_written_as_before(turn, name):
     value = UNUSUAL[name]()
     expected = plain(value)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     torch.save(value, "c.pt")
     assert same("c.pt", expected)
-    assert list(hand.declined) == [KNOB]
-    assert not hand.applied
+    assert list(session.declined) == [KNOB]
+    assert not session.applied
 
 
 def test_what_cannot_be_pickled_is_told_as_before(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     with pytest.raises((AttributeError, pickle.PicklingError)):
         torch.save(lambda: None, "c.pt")
-    assert not hand.applied
+    assert not session.applied
 
 
 @pytest.mark.parametrize(
     "options", [{"_use_new_zipfile_serialization": False}, {"pickle_protocol": 4}]
 )
 def test_with_further_options_it_is_written_as_before(turn, options):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     torch.save([torch.ones(2)], "c.pt", **options)
     assert there("c.pt")
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_an_open_file_is_written_at_once(slow, turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     with open("c.pt", "wb") as file:
         torch.save([torch.ones(2)], file)
         assert file.tell()
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_a_little_disk_is_left_to_the_script(turn, monkeypatch):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     usage = shutil.disk_usage(".")._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     torch.save([1], "c.pt")
     assert Path("c.pt").stat().st_size
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_another_thread_writes_for_itself(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     thread = threading.Thread(target=torch.save, args=([1], "c.pt"))
     thread.start()
     thread.join()
     assert torch.load("c.pt") == [1]
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_threads_that_hold_locks_are_no_obstacle(turn):
@@ -405,11 +405,11 @@ def test_ranks_meet_after_it_is_whole(slow, turn):
     with pytest.MonkeyPatch.context() as planted:
         barrier = lambda: seen.append(stat("c.pt").st_size)  # noqa: E731  as another rank sees it
         planted.setattr(torch.distributed, "barrier", barrier)
-        hand = turn(EDIT)
+        session = turn(EDIT)
         torch.save([1], "c.pt")
         slow()
         torch.distributed.barrier()
-        hand.undo_changes()
+        session.undo_changes()
     assert seen[0] > 0
 
 
@@ -418,10 +418,10 @@ def test_the_process_is_never_forked_for_it(turn, monkeypatch):
         raise AssertionError("forked")
 
     monkeypatch.setattr(os, "fork", fork)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     torch.save(state(), "c.pt")
     assert torch.load("c.pt")["epoch"] == 3
-    assert hand.applied == {KNOB: 1}
+    assert session.applied == {KNOB: 1}
 
 
 def test_a_forked_copy_waits_for_nothing(turn):
@@ -478,15 +478,15 @@ def test_a_job_that_ends_leaves_it_whole(tmp_path, how):
 @pytest.mark.parametrize("edit", [{"checkpoint.interval_factor": 10}, {KNOB: False}])
 def test_nothing_else_makes_saving_wait_for_nobody(turn, edit):
     save = torch.save
-    hand = turn(edit)
+    session = turn(edit)
     assert torch.save is save
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_why_nothing_was_saved_beside_the_training(turn):
-    hand = turn(EDIT)
-    assert hand.waiting[KNOB]() == (
+    session = turn(EDIT)
+    assert session.waiting[KNOB]() == (
         "nothing was saved to a file by torch.save or safetensors while it ran"
     )
     torch.save({}, io.BytesIO())
-    assert "AsyncCheckpointIO" in hand.waiting[KNOB]()
+    assert "AsyncCheckpointIO" in session.waiting[KNOB]()

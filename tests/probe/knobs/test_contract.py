@@ -34,20 +34,20 @@ def setting(knob):
 @pytest.mark.parametrize("knob", [name for name, knob in KNOBS.items() if not knob.by_people])
 def test_it_has_a_form(turn, knob, monkeypatch):
     monkeypatch.setattr(cores, "_given", [frozenset({0})])
-    hand = turn({knob: setting(knob), **TOGETHER.get(knob, {})})
-    assert not hand.declined
-    assert hand.undo
-    hand.undo_changes()
+    session = turn({knob: setting(knob), **TOGETHER.get(knob, {})})
+    assert not session.declined
+    assert session.undo
+    session.undo_changes()
 
 
 @pytest.mark.parametrize("knob", [name for name, knob in KNOBS.items() if knob.by_people])
 def test_or_declines_with_a_sentence(turn, knob):
-    hand = turn({knob: setting(knob)})
-    assert not hand.undo or knob.startswith(("loader.", "evaluation."))
-    assert hand.declined[knob]
+    session = turn({knob: setting(knob)})
+    assert not session.undo or knob.startswith(("loader.", "evaluation."))
+    assert session.declined[knob]
     assert KNOBS[knob].by_people[0].islower()
     assert not KNOBS[knob].by_people.endswith(".")
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_all_of_them_at_once_leave_a_job_as_it_is(turn, faults):
@@ -55,7 +55,7 @@ def test_all_of_them_at_once_leave_a_job_as_it_is(turn, faults):
     plain = jobs.train(jobs.model())
     rounding = ("autocast.", "matmul.", "model.", "optimizer.")
     edits = {knob: setting(knob) for knob in KNOBS if not knob.startswith(rounding)}
-    hand = turn({**edits, "torch.num_threads": torch.get_num_threads(), "no.such_knob": 1})
+    session = turn({**edits, "torch.num_threads": torch.get_num_threads(), "no.such_knob": 1})
     assert jobs.train(jobs.model()) == plain
-    assert hand.declined["no.such_knob"] == NO_FORM
-    assert not faults(hand)
+    assert session.declined["no.such_knob"] == NO_FORM
+    assert not faults(session)

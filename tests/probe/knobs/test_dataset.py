@@ -65,10 +65,10 @@ def both(turn, make, **named):
     """Of an untreated and of a treated run: are the numbers the same; the hand; samples made."""
     torch.manual_seed(1)
     plain = run(make(), **named)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     torch.manual_seed(1)
     treated = run(make(), **named)
-    return treated == plain, hand, int(MADE.sum())
+    return treated == plain, session, int(MADE.sum())
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def both(turn, make, **named):
     ids=["none", "workers", "persistent", "single"],
 )
 def test_each_sample_is_made_once_and_some_again(turn, loading):
-    same, hand, made = both(turn, Slow, epochs=4, **loading)
+    same, session, made = both(turn, Slow, epochs=4, **loading)
     assert same
-    assert not hand.declined
+    assert not session.declined
     assert 64 + PROVE <= made < 2.2 * 64  # 256 without the knob
-    hand.undo_changes()
+    session.undo_changes()
 
 
 def test_samples_are_copies_that_may_be_changed(turn):
@@ -97,9 +97,9 @@ def test_samples_are_copies_that_may_be_changed(turn):
             one["a"] += 1
         return told
 
-    same, hand, _ = both(turn, Slow, collate_fn=spoil)
+    same, session, _ = both(turn, Slow, collate_fn=spoil)
     assert same
-    assert hand.applied["dataset.cache"] > 64
+    assert session.applied["dataset.cache"] > 64
 
 
 class Batches(Slow):
@@ -109,9 +109,9 @@ class Batches(Slow):
 
 @pytest.mark.parametrize("make", [Batches, lambda: Subset(Slow(), range(8, 40))])
 def test_datasets_that_make_batches(turn, make):
-    same, hand, made = both(turn, make)
+    same, session, made = both(turn, make)
     assert same
-    assert hand.applied["dataset.cache"]
+    assert session.applied["dataset.cache"]
     assert made < 2.5 * 64
 
 
@@ -154,25 +154,25 @@ def test_random_augmentation_is_never_frozen(turn, draw):
         np.random.set_state(states[1])
         return Drawing(DRAWS[draw])
 
-    same, hand, made = both(turn, make)
+    same, session, made = both(turn, make)
     assert same
     assert made == 3 * 64
-    assert hand.declined == {"dataset.cache": "its samples draw random numbers"}
+    assert session.declined == {"dataset.cache": "its samples draw random numbers"}
 
 
 def test_random_numbers_of_its_own_are_noticed(turn):
     torch.manual_seed(1)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     run(Coin())
-    assert hand.declined == {"dataset.cache": "its samples come out otherwise the second time"}
-    assert not hand.applied
+    assert session.declined == {"dataset.cache": "its samples differ when they are computed twice"}
+    assert not session.applied
 
 
 def test_a_generator_that_the_dataset_holds_is_reason_enough(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     run(Slow(own=random.Random(1)))  # it draws from it once in a blue moon
-    assert "random numbers of its own: dataset.own" in hand.declined["dataset.cache"]
-    assert not hand.applied
+    assert "random generator of its own: dataset.own" in session.declined["dataset.cache"]
+    assert not session.applied
 
 
 class Epochal(Slow):
@@ -204,11 +204,11 @@ def test_what_changes_from_epoch_to_epoch(turn, hidden):
         if not hidden:
             made[-1].epoch = epoch + 1
 
-    same, hand, _ = both(turn, make, epochs=5, after=after)
+    same, session, _ = both(turn, make, epochs=5, after=after)
     assert same
-    assert not hand.applied
-    why = hand.declined["dataset.cache"]
-    assert ("came out otherwise than before" if hidden else "changes from epoch to epoch") in why
+    assert not session.applied
+    why = session.declined["dataset.cache"]
+    assert ("differs from the first time" if hidden else "changes from epoch to epoch") in why
 
 
 class Labelled(Slow):
@@ -245,9 +245,9 @@ def test_labels_that_the_loop_corrects_are_not_stale(turn, kind, part):
         made.append(Labelled(kind))
         return Subset(made[-1], range(64)) if part else made[-1]
 
-    same, hand, _ = both(turn, make, epochs=5, after=lambda e: relabelled(made[-1], e))
+    same, session, _ = both(turn, make, epochs=5, after=lambda e: relabelled(made[-1], e))
     assert same
-    assert "changes from epoch to epoch" in hand.declined["dataset.cache"]
+    assert "changes from epoch to epoch" in session.declined["dataset.cache"]
 
 
 @pytest.mark.parametrize("change", [resized, resized_unseen])
@@ -262,10 +262,10 @@ def test_samples_that_grow_between_epochs(turn, change, workers):
         return Subset(made[-1], range(64))
 
     loading = {"collate_fn": torch.stack, "num_workers": workers}
-    same, hand, _ = both(turn, make, epochs=5, after=lambda e: change(made[-1], e), **loading)
+    same, session, _ = both(turn, make, epochs=5, after=lambda e: change(made[-1], e), **loading)
     STATE["epoch"] = 0
     assert same
-    assert workers or hand.declined
+    assert workers or session.declined
 
 
 def test_a_batch_that_draws_at_last_is_made_as_ever(turn):
@@ -281,17 +281,17 @@ def test_a_batch_that_draws_at_last_is_made_as_ever(turn):
         random.seed(8)
         return Subset(Late(), range(64))
 
-    same, hand, _ = both(turn, make, epochs=4, after=lambda e: resized_unseen(None, e))
+    same, session, _ = both(turn, make, epochs=4, after=lambda e: resized_unseen(None, e))
     STATE["epoch"] = 0
     assert same
-    assert hand.declined
+    assert session.declined
 
 
 def test_a_dataset_without_a_hash_is_not_kept(turn):
-    same, hand, _ = both(turn, lambda: Slow(lock=threading.Lock()))
+    same, session, _ = both(turn, lambda: Slow(lock=threading.Lock()))
     assert same
-    assert not hand.applied
-    assert "cannot be pickled" in hand.declined["dataset.cache"]
+    assert not session.applied
+    assert "cannot be pickled" in session.declined["dataset.cache"]
 
 
 class Opening(Slow):
@@ -304,10 +304,10 @@ class Opening(Slow):
 
 
 def test_what_is_opened_in_the_first_epoch_is_no_change_for_ever(turn):
-    same, hand, _ = both(turn, Opening, epochs=4)
+    same, session, _ = both(turn, Opening, epochs=4)
     assert same
-    assert hand.applied["dataset.cache"]
-    assert not hand.declined
+    assert session.applied["dataset.cache"]
+    assert not session.declined
 
 
 class Odd(Slow):
@@ -316,10 +316,10 @@ class Odd(Slow):
 
 
 def test_samples_of_other_kinds_are_not_kept(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     run(Odd(), collate_fn=len)
-    assert hand.declined == {
-        "dataset.cache": "its samples hold a builtins.object, which is not kept"
+    assert session.declined == {
+        "dataset.cache": "its samples hold a builtins.object, which cannot be cached"
     }
 
 
@@ -338,10 +338,10 @@ def test_making_samples_again_takes_no_longer_than_reading_kept_ones(make_s, aga
     """Of 512 samples in an epoch of 2048 looks; never less often than one of 512."""
     keeping = SampleCache(None, Index(Room(0), 512))
     keeping.make_s, keeping.read_s = make_s, 1e-6
-    keeping.settle()
-    assert sum(keeping.due() for _ in range(2048)) == again
+    keeping.set_recheck_rate()
+    assert sum(keeping.is_recheck_due() for _ in range(2048)) == again
     other = SampleCache(None, keeping.index)  # of another process
-    assert sum(other.due() for _ in range(2048)) == again
+    assert sum(other.is_recheck_due() for _ in range(2048)) == again
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -353,9 +353,9 @@ def test_how_seldom_that_is_gets_settled_once_samples_are_proven(turn, monkeypat
 
 
 def test_what_is_made_quickly_is_not_kept(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     run(Quick())
-    assert "made as fast as" in hand.declined["dataset.cache"]
+    assert "is as fast as" in session.declined["dataset.cache"]
 
 
 class Stream(IterableDataset):
@@ -364,16 +364,16 @@ class Stream(IterableDataset):
 
 
 def test_a_stream_has_no_index(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert list(DataLoader(Stream(), batch_size=None)) == list(range(8))
-    assert hand.declined == {"dataset.cache": "samples of an IterableDataset have no index"}
+    assert session.declined == {"dataset.cache": "samples of an IterableDataset have no index"}
 
 
 def test_memory_is_bounded(turn, monkeypatch):
     monkeypatch.setattr(_free_memory, "free_bytes", lambda: 2 * 8000)
-    same, hand, made = both(turn, Slow)
+    same, session, made = both(turn, Slow)
     assert same
-    assert not hand.declined
+    assert not session.declined
     assert 64 + PROVE < made < 3 * 64  # a part is kept
 
 
@@ -410,11 +410,11 @@ def test_a_fault_in_it_is_not_the_jobs(turn, monkeypatch, name):
     torch.manual_seed(1)
     plain = run(Slow())
     monkeypatch.setattr(dataset if name == "Room" else _sample_cache, name, broken)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     torch.manual_seed(1)
     assert run(Slow()) == plain
-    assert "planted" in hand.declined["dataset.cache"]
-    assert not hand.applied
+    assert "planted" in session.declined["dataset.cache"]
+    assert not session.applied
 
 
 def test_indices_of_other_kinds_pass(turn):
@@ -422,10 +422,10 @@ def test_indices_of_other_kinds_pass(turn):
         def __getitem__(self, index):
             return len(index)
 
-    hand = turn(EDIT)
+    session = turn(EDIT)
     loader = DataLoader(Named(), batch_size=None, sampler=["ab", "b"])
     assert list(loader) == [2, 1]
-    assert not hand.declined
+    assert not session.declined
 
 
 def test_a_dataset_that_the_script_lets_go_goes(turn):
@@ -441,10 +441,10 @@ def test_a_dataset_that_the_script_lets_go_goes(turn):
 
 
 def test_a_plain_list_has_its_samples_itself(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert len(run(list(range(64)))) == 3 * 17
-    assert not hand.applied
-    assert not hand.declined
+    assert not session.applied
+    assert not session.declined
 
 
 class Augmenting:

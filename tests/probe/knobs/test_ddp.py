@@ -48,9 +48,9 @@ def test_hooks(ranks):
 
 
 def test_hooks_that_are_not_known(turn):
-    hand = turn({"ddp.comm_hook": "powerSGD"})
-    assert hand.declined == {"ddp.comm_hook": "only bf16_compress is known"}
-    assert not hand.undo
+    session = turn({"ddp.comm_hook": "powerSGD"})
+    assert session.declined == {"ddp.comm_hook": "only bf16_compress is supported"}
+    assert not session.undo
 
 
 def test_the_scripts_own_mistake_is_told_as_ever(turn):

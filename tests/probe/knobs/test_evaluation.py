@@ -33,15 +33,15 @@ def job(net, epochs=4, evaluate=evaluated, inner=None):
 
 def test_it_takes_hold_once_an_evaluation_was_seen_to_learn_nothing(turn):
     plain, _ = job(jobs.model())
-    hand = turn(EDIT)
+    session = turn(EDIT)
     numbers, grads = job(jobs.model())
     assert numbers == plain
     assert grads == [True] * 2 + [False] * 6
-    assert hand.applied == {"evaluation.gradients": 6}
+    assert session.applied == {"evaluation.gradients": 6}
 
 
 def test_what_is_trained_in_evaluation_mode_is_left_alone(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     net = jobs.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     jobs.train(net, 2, optimizer)
@@ -50,7 +50,7 @@ def test_what_is_trained_in_evaluation_mode_is_left_alone(turn):
         jobs.train(net, 2, optimizer)
         net.train()
         jobs.train(net, 1, optimizer)
-    assert not hand.applied
+    assert not session.applied
 
 
 def attacked(net, grads):
@@ -64,9 +64,9 @@ def attacked(net, grads):
 
 def test_gradients_asked_for_while_evaluating_are_there(turn):
     plain, _ = job(jobs.model(), evaluate=attacked)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert job(jobs.model(), evaluate=attacked) == (plain, [True] * 4)
-    assert not hand.applied
+    assert not session.applied
 
 
 def late(net, grads):
@@ -128,11 +128,11 @@ def consistent(net, take, every):
 def test_what_is_learned_from_later_keeps_its_graph(turn, kind, take, every):
     torch.manual_seed(0)
     plain = consistent(kind(), take, every)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     torch.manual_seed(0)
     assert consistent(kind(), take, every) == plain
-    assert not hand.applied
-    assert hand.declined == {"evaluation.gradients": LEARNED}
+    assert not session.applied
+    assert session.declined == {"evaluation.gradients": LEARNED}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
@@ -163,7 +163,7 @@ class Whole(torch.nn.Module):
 
 
 def test_the_model_may_be_what_is_only_wrapped(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     whole, grads = Whole(), []
     optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
     for _ in range(3):
@@ -172,7 +172,7 @@ def test_the_model_may_be_what_is_only_wrapped(turn):
         grads.append(whole.net(torch.ones(2, 8)).requires_grad)
         whole.train()
     assert grads == [True, False, False]
-    assert hand.applied == {"evaluation.gradients": 2}
+    assert session.applied == {"evaluation.gradients": 2}
 
 
 class Frozen(torch.nn.Module):
@@ -197,9 +197,9 @@ def test_a_part_in_evaluation_mode_is_no_evaluation(turn):
         return losses
 
     plain = run()
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert run() == plain
-    assert not hand.applied
+    assert not session.applied
 
 
 class Wrapper(torch.nn.Module):
@@ -231,11 +231,11 @@ def test_a_model_that_is_called_in_two_ways_is_known_by_the_one_that_trains_it(t
 
 def test_a_compiled_model(turn):
     plain, _ = job(torch.compile(jobs.model(), backend="eager"))
-    hand = turn(EDIT)
+    session = turn(EDIT)
     numbers, grads = job(torch.compile(jobs.model(), backend="eager"))
     assert numbers == plain
     assert not grads[-1]
-    assert hand.applied
+    assert session.applied
 
 
 def test_who_forgets_the_gradients_already_is_left_as_is(turn):
@@ -243,9 +243,9 @@ def test_who_forgets_the_gradients_already_is_left_as_is(turn):
     def evaluate(net, grads):
         return evaluated(net, grads)
 
-    hand = turn(EDIT)
+    session = turn(EDIT)
     job(jobs.model(), evaluate=evaluate)
-    assert not hand.applied
+    assert not session.applied
 
 
 def no_graph(net, grads):
@@ -281,19 +281,19 @@ def asking(net, grads):
     ],
 )
 def test_what_took_no_hold_says_what_it_waited_for(turn, epochs, evaluate, why):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     job(jobs.model(), epochs=epochs, evaluate=evaluate)
-    hand.write_state()
-    told = plan_channel.read_applied_knobs(Path(hand.folder)).declined
+    session.write_state()
+    told = plan_channel.read_applied_knobs(Path(session.folder)).declined
     assert set(told) == (set(EDIT) if why else set())
     assert why is None or why in told["evaluation.gradients"]
 
 
 def test_larger_batches_are_left_to_the_script(turn):
-    hand = turn({**EDIT, "evaluation.batch_factor": 2})
+    session = turn({**EDIT, "evaluation.batch_factor": 2})
     _, grads = job(jobs.model())
     assert not grads[-1]
-    assert set(hand.declined) == {"evaluation.batch_factor"}
+    assert set(session.declined) == {"evaluation.batch_factor"}
 
 
 class Attentive(torch.nn.Module):
@@ -313,29 +313,29 @@ class Attentive(torch.nn.Module):
 def test_attention_gives_the_same_numbers(turn, frozen):
     torch.manual_seed(3)
     plain, _ = job(Attentive(frozen))
-    hand = turn(EDIT)
+    session = turn(EDIT)
     torch.manual_seed(3)
     numbers, grads = job(Attentive(frozen))
     assert numbers == plain
     assert grads[-1] == frozen
-    assert bool(hand.applied) != frozen
+    assert bool(session.applied) != frozen
 
 
 def test_that_none_are_recorded_is_told_when_it_is_seen(turn):
     """A trial may be killed before its end."""
-    hand = turn(EDIT)
+    session = turn(EDIT)
     job(jobs.model(), epochs=2, evaluate=no_graph)
     assert (
         NO_GRAPH
-        in plan_channel.read_applied_knobs(Path(hand.folder)).declined["evaluation.gradients"]
+        in plan_channel.read_applied_knobs(Path(session.folder)).declined["evaluation.gradients"]
     )
 
 
 def test_it_is_told_when_an_evaluation_begins(turn):
     """A trial may be killed before its end."""
-    hand = turn(EDIT)
+    session = turn(EDIT)
     job(jobs.model(), epochs=1)
     assert (
         "too few"
-        in plan_channel.read_applied_knobs(Path(hand.folder)).declined["evaluation.gradients"]
+        in plan_channel.read_applied_knobs(Path(session.folder)).declined["evaluation.gradients"]
     )

@@ -36,9 +36,11 @@ class Plain(nn.Module):
 
 def test_attention_without_a_switch_is_left_as_it_is(turn):
     plain = train(Plain())
-    hand = turn(FUSED)
+    session = turn(FUSED)
     assert train(Plain()) == plain
-    assert hand.declined == {"model.attention": "its attention is written out in its own code"}
+    assert session.declined == {
+        "model.attention": "the model's attention is eager code of its own, without a switch"
+    }
 
 
 class Config:
@@ -66,31 +68,31 @@ class Pretrained(nn.Module):
 
 
 def test_a_model_that_can_be_told_is(turn):
-    hand, net = turn(FUSED), Pretrained()
+    session, net = turn(FUSED), Pretrained()
     train(nn.Sequential(net))
     assert net.forms == ["sdpa"] * 3
-    assert hand.applied == {"model.attention": 1}
+    assert session.applied == {"model.attention": 1}
 
 
 @pytest.mark.parametrize(
     ("net", "why"),
     [
-        (Pretrained(able=False), "Pretrained cannot be told"),
-        (Pretrained(weights=True), "its weights are asked for"),
-        (Pretrained("sdpa"), "written out in its own code"),
+        (Pretrained(able=False), "Pretrained has no other"),
+        (Pretrained(weights=True), "the model returns attention weights"),
+        (Pretrained("sdpa"), "eager code of its own"),
     ],
 )
 def test_one_that_cannot_be_told_is_left(turn, net, why):
-    hand, was = turn(FUSED), net.config._attn_implementation
+    session, was = turn(FUSED), net.config._attn_implementation
     train(net)
     assert net.forms == [was] * 3
-    assert why in hand.declined["model.attention"]
+    assert why in session.declined["model.attention"]
 
 
 def test_whoever_asks_for_weights_gets_them_from_then_on(turn):
-    hand, net = turn(FUSED), Pretrained()
+    session, net = turn(FUSED), Pretrained()
     train(net)
     net(torch.ones(1, 5, 8), output_attentions=True)
     net(torch.ones(1, 5, 8))
     assert net.forms == ["sdpa"] * 3 + ["eager"] * 2
-    assert hand.declined == {"model.attention": "its weights are asked for"}
+    assert session.declined == {"model.attention": "the model returns attention weights"}

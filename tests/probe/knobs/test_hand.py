@@ -12,32 +12,32 @@ from whyidle.probe import knobs
 from whyidle.probe.knobs import matmul
 
 
-def told(hand, pid=None):
-    return json.loads((Path(hand.folder) / f"{pid or os.getpid()}.knobs.json").read_text())
+def told(session, pid=None):
+    return json.loads((Path(session.folder) / f"{pid or os.getpid()}.knobs.json").read_text())
 
 
 def test_a_knob_without_such_a_form_says_so(turn):
-    hand = turn({"callbacks.every": 10, "profiler.active": True})
-    assert told(hand)["declined"] == dict.fromkeys(hand.edits, knobs.NO_FORM)
+    session = turn({"callbacks.every": 10, "profiler.active": True})
+    assert told(session)["declined"] == dict.fromkeys(session.edits, knobs.NO_FORM)
 
 
 def test_variables_are_set_by_whoever_starts_the_command(turn):
-    hand = turn({"env.OMP_NUM_THREADS": "1"})
-    assert hand.applied == hand.declined == {}
+    session = turn({"env.OMP_NUM_THREADS": "1"})
+    assert session.applied == session.declined == {}
 
 
 def test_a_fault_while_a_knob_is_turned_takes_back_what_it_did(turn, faults, monkeypatch):
-    def broken(hand, edits):
-        hand.replace_function(torch, "save", knobs.do_nothing)
+    def broken(session, edits):
+        session.replace_function(torch, "save", knobs.do_nothing)
         raise ZeroDivisionError("a planted fault")
 
     monkeypatch.setattr(matmul, "apply", broken)
     before = torch.save
-    hand = turn({"matmul.precision": "high", "torch.deterministic": False})
+    session = turn({"matmul.precision": "high", "torch.deterministic": False})
     assert torch.save is before
-    assert hand.declined == {"matmul.precision": "ZeroDivisionError: a planted fault"}
-    assert "a planted fault" in faults(hand)[0]
-    assert len(hand.undo) == 1  # the other one stands
+    assert session.declined == {"matmul.precision": "ZeroDivisionError: a planted fault"}
+    assert "a planted fault" in faults(session)[0]
+    assert len(session.undo) == 1  # the other one stands
 
 
 FOREIGN = """
@@ -61,28 +61,28 @@ def test_a_fault_in_a_file_of_another_package_is_contained(turn, faults, tmp_pat
     path = tmp_path / "naps.py"
     path.write_text(f"{FOREIGN}    {fault}\n")
     before = torch.save
-    hand = turn({"naps.length": 2}, implementations={"naps.length": str(path)})
+    session = turn({"naps.length": 2}, implementations={"naps.length": str(path)})
     assert torch.save is before
-    assert set(hand.declined) == {"naps.length"}
-    assert len(faults(hand)) == 1
+    assert set(session.declined) == {"naps.length"}
+    assert len(faults(session)) == 1
 
 
 def test_a_file_of_another_package_that_is_not_here_is_told(turn, tmp_path):
     path = str(tmp_path / "gone.py")
-    hand = turn({"naps.length": 2}, implementations={"naps.length": path})
-    assert hand.declined == {"naps.length": f"there is no file {path} here"}
+    session = turn({"naps.length": 2}, implementations={"naps.length": path})
+    assert session.declined == {"naps.length": f"there is no file {path} here"}
 
 
 def test_a_fault_after_a_step_stays_ours(turn, faults):
-    hand = turn({})
+    session = turn({})
 
     def broken(step):
         raise ZeroDivisionError("a planted fault")
 
-    hand.after_steps(broken)
+    session.after_steps(broken)
     net = jobs.model()
     assert jobs.train(net) == jobs.train(jobs.model())
-    assert len(faults(hand)) == 1
+    assert len(faults(session)) == 1
 
 
 def test_what_a_signal_handler_of_the_job_raises_passes(turn):
@@ -103,33 +103,33 @@ def test_steps_are_those_of_the_optimizer_that_steps_first(turn):
 
 
 def test_it_counts_and_tells_seldom(turn):
-    hand = turn({"torch.deterministic": False})
+    session = turn({"torch.deterministic": False})
     for times in range(1, 6):
         torch.use_deterministic_algorithms(True)
-        assert hand.applied == {"torch.deterministic": times}
-    assert told(hand)["applied"] == {"torch.deterministic": 4}  # a power of two
-    hand.write_state()
-    assert told(hand)["applied"] == {"torch.deterministic": 5}
-    assert not list(Path(hand.folder).glob("*.draft"))
+        assert session.applied == {"torch.deterministic": times}
+    assert told(session)["applied"] == {"torch.deterministic": 4}  # a power of two
+    session.write_state()
+    assert told(session)["applied"] == {"torch.deterministic": 5}
+    assert not list(Path(session.folder).glob("*.draft"))
 
 
 def test_a_forked_child_tells_of_itself(turn):
-    hand = turn({"torch.deterministic": False})
+    session = turn({"torch.deterministic": False})
     torch.use_deterministic_algorithms(True)
     child = os.fork()
     if not child:
         torch.use_deterministic_algorithms(True)
-        os._exit(0 if hand.is_child and hand.applied == {"torch.deterministic": 1} else 1)
+        os._exit(0 if session.is_child and session.applied == {"torch.deterministic": 1} else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert not hand.is_child
-    assert told(hand, child) == told(hand)
+    assert not session.is_child
+    assert told(session, child) == told(session)
 
 
 def test_a_folder_that_cannot_be_written_costs_the_telling_only(tmp_path):
-    hand = knobs.KnobSession(str(tmp_path / "nowhere"), {})
-    hand.record_applied("gc.freeze")
-    hand.decline_knobs(["gc.freeze"], "because")
-    assert hand.applied == {"gc.freeze": 1}
+    session = knobs.KnobSession(str(tmp_path / "nowhere"), {})
+    session.record_applied("gc.freeze")
+    session.decline_knobs(["gc.freeze"], "because")
+    assert session.applied == {"gc.freeze": 1}
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"edits": 3}', "{}"])
@@ -144,7 +144,7 @@ def test_a_plan_that_cannot_be_read_leaves_the_job_alone(text, tmp_path, monkeyp
 
 def test_several_at_once_leave_the_numbers_as_they_are(turn):
     plain = jobs.train(jobs.model(), steps=12)
-    hand = turn(
+    session = turn(
         {
             "gc.freeze": True,
             "gc.collect_interval_steps": 2,
@@ -158,8 +158,8 @@ def test_several_at_once_leave_the_numbers_as_they_are(turn):
     )
     with torch.autograd.set_detect_anomaly(True):
         assert jobs.train(jobs.model(), steps=12) == plain
-    assert not hand.declined
-    assert set(hand.applied) == {
+    assert not session.declined
+    assert set(session.applied) == {
         "gc.freeze",
         "gc.collect_interval_steps",
         "autograd.anomaly_mode",

@@ -49,40 +49,40 @@ def columns(loader):
     return [column.tolist() for column in torch.cat(list(loader)).unbind(1)]
 
 
-def waiting(hand):
+def waiting(session):
     """What knobs that took no hold are said to wait for."""
-    hand.write_state()
-    (path,) = Path(hand.folder).glob("*.knobs.json")
+    session.write_state()
+    (path,) = Path(session.folder).glob("*.knobs.json")
     return json.loads(path.read_text())["waiting"]
 
 
 def test_workers_make_the_same_batches(turn):
     plain = columns(DataLoader(Numbers(), batch_size=4))
-    hand = turn({"loader.workers": 2, "loader.persistent_workers": True}, {"loader.workers": 0})
+    session = turn({"loader.workers": 2, "loader.persistent_workers": True}, {"loader.workers": 0})
     loader = DataLoader(Numbers(), batch_size=4)
     assert (loader.num_workers, loader.persistent_workers) == (2, True)
     indices, workers, _ = columns(loader)
     assert indices == plain[0]
     assert set(workers) == {0, 1}
-    assert hand.applied == {"loader.workers": 1, "loader.persistent_workers": 1}
-    assert not hand.declined
+    assert session.applied == {"loader.workers": 1, "loader.persistent_workers": 1}
+    assert not session.declined
 
 
 def test_a_loader_of_one_batch_has_nothing_to_load_ahead(turn):
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     one = BatchSampler(SequentialSampler(range(4)), 4, drop_last=True)
     assert DataLoader(Numbers(), batch_size=16).num_workers == 0
     assert DataLoader(Numbers(), batch_sampler=one).num_workers == 0
-    assert "one batch only" in waiting(hand)["loader.workers"]
+    assert "one batch only" in waiting(session)["loader.workers"]
     assert DataLoader(Numbers(), batch_size=15).num_workers == 2
-    assert not hand.declined
-    assert not waiting(hand)
+    assert not session.declined
+    assert not waiting(session)
 
 
 def test_a_loader_of_other_workers_than_the_plan_was_made_for_is_told(turn):
-    hand = turn(WORKERS, {"loader.workers": 1})
+    session = turn(WORKERS, {"loader.workers": 1})
     assert DataLoader(Numbers(), batch_size=4).num_workers == 0
-    assert "no DataLoader was made with num_workers=1" in waiting(hand)["loader.workers"]
+    assert "no DataLoader was made with num_workers=1" in waiting(session)["loader.workers"]
 
 
 def test_a_shuffled_order_is_kept(turn):
@@ -119,24 +119,24 @@ def test_a_subclass_is_reached_through_its_base(turn):
 
 
 def test_loaders_set_otherwise_are_other_loaders(turn):
-    hand = turn(WORKERS, {"loader.workers": 0})
+    session = turn(WORKERS, {"loader.workers": 0})
     assert DataLoader(Numbers(), num_workers=1).num_workers == 1
-    assert not hand.applied
-    assert not hand.declined
+    assert not session.applied
+    assert not session.declined
 
 
 def test_what_is_so_already_is_no_change(turn):
-    hand = turn({"loader.prefetch_factor": 4})
+    session = turn({"loader.prefetch_factor": 4})
     DataLoader(Numbers(), num_workers=1, prefetch_factor=4)
-    assert not hand.applied
+    assert not session.applied
     DataLoader(Numbers(), num_workers=1)
-    assert hand.applied == {"loader.prefetch_factor": 1}
+    assert session.applied == {"loader.prefetch_factor": 1}
 
 
 def test_settings_that_need_workers_wait_for_them(turn):
-    hand = turn({"loader.prefetch_factor": 4, "loader.persistent_workers": True})
+    session = turn({"loader.prefetch_factor": 4, "loader.persistent_workers": True})
     assert DataLoader(Numbers()).num_workers == 0
-    assert not hand.applied
+    assert not session.applied
 
 
 class Noted:
@@ -156,12 +156,12 @@ class Random(Dataset):
 
 def test_threads_of_workers_beside_a_worker_init_fn(turn):
     plain = list(DataLoader(Random(), num_workers=1, worker_init_fn=Noted()))
-    hand = turn({"loader.worker_threads": 2})
+    session = turn({"loader.worker_threads": 2})
     treated = list(DataLoader(Random(), num_workers=1, worker_init_fn=Noted()))
     assert [x[0, 1] for x in treated] == [x[0, 1] for x in plain]
     assert {x[0, 0].item() for x in treated} == {2.0}
     assert DataLoader(Random()).worker_init_fn is None
-    assert hand.applied == {"loader.worker_threads": 1}
+    assert session.applied == {"loader.worker_threads": 1}
 
 
 class Stream(IterableDataset):
@@ -170,29 +170,29 @@ class Stream(IterableDataset):
 
 
 def test_a_stream_gets_no_several_workers(turn):
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     loader = DataLoader(Stream(), batch_size=2)
     assert loader.num_workers == 0
     assert torch.cat(list(loader)).tolist() == list(range(6))
-    assert "divides its samples" in hand.declined["loader.workers"]
+    assert "divides its samples" in session.declined["loader.workers"]
 
 
 def test_one_worker_gives_a_stream_once(turn):
     plain = [batch.tolist() for batch in DataLoader(Stream(), batch_size=2)]
-    hand = turn({"loader.workers": 1, "loader.persistent_workers": True}, {"loader.workers": 0})
+    session = turn({"loader.workers": 1, "loader.persistent_workers": True}, {"loader.workers": 0})
     loader = DataLoader(Stream(), batch_size=2)
     assert (loader.num_workers, loader.persistent_workers) == (1, True)
     assert [[batch.tolist() for batch in loader] for _ in range(2)] == [plain] * 2
-    assert hand.applied["loader.workers"] == 1
-    assert not hand.declined
+    assert session.applied["loader.workers"] == 1
+    assert not session.declined
 
 
 def test_a_stream_that_one_worker_gives_is_not_given_to_two(turn):
-    hand = turn(WORKERS, {"loader.workers": 1})
+    session = turn(WORKERS, {"loader.workers": 1})
     loader = DataLoader(Stream(), batch_size=2, num_workers=1)
     assert loader.num_workers == 1
     assert torch.cat(list(loader)).tolist() == list(range(6))
-    assert "divides its samples" in hand.declined["loader.workers"]
+    assert "divides its samples" in session.declined["loader.workers"]
 
 
 def test_how_many_batches_an_epoch_has_is_told_by_loaders_that_need_not_draw_them():
@@ -264,7 +264,7 @@ def foreign(module):
         (foreign("lmdb"), "an open lmdb File"),
         ([{"one": foreign("h5py")}], "dataset.held[0]['one'] is an open h5py"),
         (sqlite3.connect(":memory:"), "an open sqlite3 Connection"),
-        (OnDevice(), "lies on a GPU"),
+        (OnDevice(), "is on a GPU"),
         ((n for n in range(3)), "is a generator"),
         (Numbers(inner=foreign("h5py")), "dataset.held.inner is"),
     ],
@@ -272,12 +272,12 @@ def foreign(module):
 )
 @pytest.mark.parametrize("wrap", [lambda d: d, lambda d: Subset(d, range(8))], ids=["", "subset"])
 def test_what_cannot_be_shared_by_processes(turn, held, why, wrap):
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     loader = DataLoader(wrap(Numbers(held=held)))
     assert loader.num_workers == 0
-    told = hand.declined["loader.workers"]
+    told = session.declined["loader.workers"]
     assert why.removeprefix("dataset") in told
-    assert told.partition(": ")[2].startswith(("have each worker open its own", "keep "))
+    assert told.partition(": ")[2].startswith(("have each worker open its own", "keep ", "store "))
 
 
 @pytest.mark.parametrize(
@@ -291,26 +291,26 @@ def test_what_cannot_be_shared_by_processes(turn, held, why, wrap):
     ids=["python", "numpy", "numpy-old", "torch"],
 )
 def test_copies_of_a_generator_would_draw_the_same(turn, own):
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     assert DataLoader(Numbers(crop=Numbers(chance=own))).num_workers == 0
-    assert "dataset.crop.chance is a random generator" in hand.declined["loader.workers"]
+    assert "dataset.crop.chance is a random generator" in session.declined["loader.workers"]
     assert DataLoader(Numbers(drawn=own.__class__)).num_workers == 2
     assert DataLoader(Numbers(chance=own), worker_init_fn=print).num_workers == 2
 
 
 def test_one_worker_draws_what_the_training_process_would(turn):
-    hand = turn({"loader.workers": 1}, {"loader.workers": 0})
+    session = turn({"loader.workers": 1}, {"loader.workers": 0})
     assert DataLoader(Numbers(chance=random.Random(0))).num_workers == 1
-    assert not hand.declined
+    assert not session.declined
 
 
 def test_an_open_file_has_one_place_that_workers_would_share(turn, tmp_path):
     path = tmp_path / "data"
     path.write_bytes(b"12345678")
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     with path.open("rb") as held:
         assert DataLoader(Numbers(held=held)).num_workers == 0
-        assert "an open file" in hand.declined["loader.workers"]
+        assert "an open file" in session.declined["loader.workers"]
     with path.open("ab") as log:
         assert DataLoader(Numbers(log=log, logger=logging.getLogger())).num_workers == 2
 
@@ -323,9 +323,9 @@ def test_split_datasets_and_locks_are_no_obstacle(turn):
 
 def test_little_shared_memory(turn, monkeypatch):
     monkeypatch.setattr(_fork_safety, "SMALL_BYTES", 1 << 62)
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     assert DataLoader(Numbers()).num_workers == 0
-    assert "/dev/shm" in hand.declined["loader.workers"]
+    assert "/dev/shm" in session.declined["loader.workers"]
 
 
 @pytest.fixture
@@ -350,49 +350,49 @@ def test_workers_that_are_no_copies(main, method, script, held, why):
     main.write_text(script)
     if why:
         with pytest.raises(_fork_safety.DeclinedError, match=why):
-            _fork_safety._may_start_anew(Numbers(held=held), method)
+            _fork_safety._check_spawned_start(Numbers(held=held), method)
     else:
-        _fork_safety._may_start_anew(range(3), method)
+        _fork_safety._check_spawned_start(range(3), method)
 
 
 def test_the_context_that_the_script_gives_counts(turn):
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     loader = DataLoader(Numbers(held=lambda: 0), multiprocessing_context=None)
     assert loader.num_workers == 2  # forked
     with pytest.raises(ValueError, match="multiprocessing"):  # PyTorch's own: without workers
         DataLoader(Numbers(held=lambda: 0), multiprocessing_context="spawn")
     assert (
-        "pickled" in hand.declined["loader.workers"]
-        or "__main__" in hand.declined["loader.workers"]
+        "pickled" in session.declined["loader.workers"]
+        or "__main__" in session.declined["loader.workers"]
     )
 
 
 def test_pinning_is_for_accelerators_and_never_in_the_training_loop(turn, monkeypatch):
-    hand = turn({"loader.pin_memory": True})
+    session = turn({"loader.pin_memory": True})
     if hasattr(torch, "accelerator"):  # another test may have registered the emulated one
         monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     assert not DataLoader(Numbers(), num_workers=1).pin_memory
-    assert hand.declined == {"loader.pin_memory": "there is no accelerator to copy to"}
+    assert session.declined == {"loader.pin_memory": "there is no accelerator to copy to"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert DataLoader(Numbers(), num_workers=1).pin_memory
-    hand.declined.clear()
+    session.declined.clear()
     assert not DataLoader(Numbers()).pin_memory
-    assert "the training loop itself would pin" in hand.declined["loader.pin_memory"]
+    assert "the training loop itself would pin" in session.declined["loader.pin_memory"]
 
 
 def test_the_scripts_own_mistakes_are_told_as_ever(turn):
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     with pytest.raises(TypeError, match="dataset"):
         DataLoader()
     with pytest.raises(ValueError, match="mutually exclusive"):
         DataLoader(Numbers(), batch_size=2, batch_sampler=[[1], [2]])
-    assert "mutually exclusive" in hand.declined["loader.workers"]
+    assert "mutually exclusive" in session.declined["loader.workers"]
 
 
 def test_what_the_loader_refuses_is_given_up(turn):
-    hand = turn({"loader.prefetch_factor": -1})
+    session = turn({"loader.prefetch_factor": -1})
     assert DataLoader(Numbers(), num_workers=1).prefetch_factor == 2
-    assert hand.declined["loader.prefetch_factor"].startswith("the DataLoader refuses: ")
+    assert session.declined["loader.prefetch_factor"].startswith("the DataLoader refuses: ")
 
 
 def test_a_fault_in_the_knob_is_not_the_jobs(turn, faults, monkeypatch):
@@ -400,10 +400,10 @@ def test_a_fault_in_the_knob_is_not_the_jobs(turn, faults, monkeypatch):
         raise ZeroDivisionError("a planted fault")
 
     monkeypatch.setattr(knob, "_changed_arguments", broken)
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     assert DataLoader(Numbers()).num_workers == 0
-    assert "planted" in hand.declined["loader.workers"]
-    assert len(faults(hand)) == 1
+    assert "planted" in session.declined["loader.workers"]
+    assert len(faults(session)) == 1
 
 
 class Nested(Dataset):
@@ -416,16 +416,16 @@ class Nested(Dataset):
 
 
 def test_a_loader_inside_a_worker_gets_none(turn):
-    hand = turn(WORKERS)
+    session = turn(WORKERS)
     outer = DataLoader(Nested())
     assert outer.num_workers == 2
     assert torch.cat(list(outer)).tolist() == [1, 1]
-    assert not hand.declined
+    assert not session.declined
 
 
 def test_what_has_no_such_form(turn):
-    hand = turn({"loader.sharding": True, **WORKERS})
-    assert hand.declined == {"loader.sharding": NO_FORM}
+    session = turn({"loader.sharding": True, **WORKERS})
+    assert session.declined == {"loader.sharding": NO_FORM}
     assert DataLoader(Numbers()).num_workers == 2
 
 

@@ -33,21 +33,21 @@ def compiled(monkeypatch):
 
 def test_the_outermost_module_is_the_model(turn, compiled):
     net = jobs.model()
-    hand = turn({**COMPILE, "model.compile_mode": "reduce-overhead"})
+    session = turn({**COMPILE, "model.compile_mode": "reduce-overhead"})
     with torch.no_grad():
         net[0](torch.ones(1, 8))  # a look at a layer before training
     jobs.train(net)
     assert compiled == [(net, {"mode": "reduce-overhead", "dynamic": None})]
-    assert hand.applied == {"model.compile": 1, "model.compile_mode": 1}
+    assert session.applied == {"model.compile": 1, "model.compile_mode": 1}
 
 
 @pytest.mark.parametrize("knob", [COMPILE, {"model.memory_format": "channels_last"}])
 def test_a_model_that_the_script_drops_is_gone(turn, compiled, knob):
     """A sweep that makes one after the other wants the memory back."""
-    hand = turn(knob)
+    session = turn(knob)
     net = jobs.model()
     jobs.train(net)
-    assert hand.applied
+    assert session.applied
     compiled.clear()
     seen = weakref.ref(net)
     del net
@@ -77,7 +77,7 @@ def test_what_the_script_compiles_serves_every_length(turn, how, asked, most):
         graphs.append(graph)
         return graph.forward
 
-    hand = turn(asked)
+    session = turn(asked)
     net, words = Own(), {"backend": backend, "dynamic": False}
     if how == "method":
         net.compile(**words)
@@ -89,15 +89,15 @@ def test_what_the_script_compiles_serves_every_length(turn, how, asked, most):
     plain = Own()
     for rows, each in zip((3, 4, 5, 6), found, strict=True):
         assert torch.equal(each, plain(torch.ones(rows, 8)))
-    assert (hand.applied.get("model.compile_dynamic", 0) > 0) == bool(asked)
-    hand.undo_changes()
+    assert (session.applied.get("model.compile_dynamic", 0) > 0) == bool(asked)
+    session.undo_changes()
     torch._dynamo.reset()
 
 
 def test_where_nothing_is_compiled_it_takes_no_hold(turn):
-    hand = turn({"model.compile_dynamic": True})
+    session = turn({"model.compile_dynamic": True})
     jobs.train(jobs.model())
-    assert not hand.applied
+    assert not session.applied
 
 
 class Parts(torch.nn.Module):
@@ -118,10 +118,10 @@ class Parts(torch.nn.Module):
 def test_a_device_that_the_compiler_has_nothing_for(turn, compiled, monkeypatch):
     net = jobs.model()
     monkeypatch.setattr(common, "get_scheduling_for_device", lambda _kind: None)
-    hand = turn(COMPILE)
+    session = turn(COMPILE)
     jobs.train(net)
     assert not compiled
-    assert hand.declined["model.compile"].endswith("no code for the device 'cpu'")
+    assert session.declined["model.compile"].endswith("not support the device 'cpu'")
 
 
 def test_parts_that_are_called_by_themselves_are_all_it(turn, compiled):
@@ -159,10 +159,10 @@ def test_a_model_of_any_class_is_compiled(turn, monkeypatch, make):
     monkeypatch.setattr(torch, "compile", functools.partial(compile_, backend="eager"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    hand = turn(COMPILE)
+    session = turn(COMPILE)
     net = make()
     assert jobs.train(net) == plain
-    assert hand.applied == {"model.compile": 1}
+    assert session.applied == {"model.compile": 1}
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1
     assert pickle.loads(pickle.dumps(net)).state_dict().keys() == net.state_dict().keys()
     copy.deepcopy(net)
@@ -170,9 +170,9 @@ def test_a_model_of_any_class_is_compiled(turn, monkeypatch, make):
 
 def test_what_is_compiled_already_is_let_be(turn):
     plain = jobs.train(torch.compile(jobs.model(), backend="eager"))
-    hand = turn(COMPILE)
+    session = turn(COMPILE)
     assert jobs.train(torch.compile(jobs.model(), backend="eager")) == plain
-    assert hand.declined == {"model.compile": "it is compiled already"}
+    assert session.declined == {"model.compile": "it is compiled already"}
 
 
 def test_a_fault_leaves_the_model_as_it_was(turn, faults, monkeypatch):
@@ -181,10 +181,10 @@ def test_a_fault_leaves_the_model_as_it_was(turn, faults, monkeypatch):
 
     plain = jobs.train(jobs.model())
     monkeypatch.setattr(torch, "compile", broken)
-    hand = turn(COMPILE)
+    session = turn(COMPILE)
     assert jobs.train(jobs.model()) == plain
-    assert "planted" in hand.declined["model.compile"]
-    assert len(faults(hand)) == 1
+    assert "planted" in session.declined["model.compile"]
+    assert len(faults(session)) == 1
 
 
 class Images(torch.nn.Module):
@@ -200,15 +200,15 @@ class Images(torch.nn.Module):
 
 
 def test_the_layout_of_model_and_input(turn):
-    hand = turn({"model.memory_format": "channels_last"})
+    session = turn({"model.memory_format": "channels_last"})
     net, plain = Images(), Images()
     data = torch.randn(2, 3, 8, 8)
     for _ in range(2):
         found = net(data, scale=2.0)
     assert net.layout == [False, True]  # the first call had begun
     assert net.conv.weight.is_contiguous(memory_format=torch.channels_last)
-    assert hand.applied == {"model.memory_format": 1}
-    hand.undo_changes()
+    assert session.applied == {"model.memory_format": 1}
+    session.undo_changes()
     torch.testing.assert_close(found, plain(data, scale=2.0))
 
 
@@ -244,7 +244,7 @@ def test_several_models_of_related_classes(turn, kinds):
 
 def test_autocast_gives_back_what_losses_are_made_of(turn):
     plain = jobs.train(jobs.model())
-    hand = turn({"autocast.dtype": "bfloat16", "autocast.grad_scaler": False})
+    session = turn({"autocast.dtype": "bfloat16", "autocast.grad_scaler": False})
     kinds = []
 
     class Net(torch.nn.Module):
@@ -263,8 +263,8 @@ def test_autocast_gives_back_what_losses_are_made_of(turn):
     assert kinds == [torch.float32, torch.bfloat16]
     assert found["out"][0].dtype == torch.float32
     assert found["same"][0].dtype == torch.long
-    assert hand.applied == {"autocast.dtype": 1, "autocast.grad_scaler": 1}
-    hand.undo_changes()
+    assert session.applied == {"autocast.dtype": 1, "autocast.grad_scaler": 1}
+    session.undo_changes()
     turn({"autocast.dtype": "bfloat16"})
     treated = jobs.train(jobs.model())
     assert treated != plain
@@ -317,15 +317,15 @@ def test_results_of_other_kinds_are_full_again(turn, kind):
 
 
 def test_half_precision_needs_a_scaler(turn):
-    hand = turn({"autocast.dtype": "float16", "autocast.grad_scaler": True})
-    assert "GradScaler" in hand.declined["autocast.dtype"]
-    assert not hand.undo
+    session = turn({"autocast.dtype": "float16", "autocast.grad_scaler": True})
+    assert "GradScaler" in session.declined["autocast.dtype"]
+    assert not session.undo
 
 
 def test_what_needs_another_line_says_so(turn):
-    hand = turn({"model.depth": 3})
-    assert "needs another line in the script" in hand.declined["model.depth"]
-    assert not hand.undo
+    session = turn({"model.depth": 3})
+    assert "needs a change of the script" in session.declined["model.depth"]
+    assert not session.undo
 
 
 class Recomputing(torch.nn.Module):
@@ -349,12 +349,12 @@ class Recomputing(torch.nn.Module):
 def test_activations_are_kept(turn, older):
     torch.manual_seed(0)
     plain = jobs.train(Recomputing(use_reentrant=older))
-    hand = turn({"model.checkpointing": False})
+    session = turn({"model.checkpointing": False})
     torch.manual_seed(0)
     net = Recomputing(use_reentrant=older, preserve_rng_state=True)
     assert jobs.train(net) == plain
     assert net.calls == 2 + 3  # and not twice in each step but the first
-    assert hand.applied == {"model.checkpointing": 3}
+    assert session.applied == {"model.checkpointing": 3}
 
 
 class Closed(torch.nn.Module):
@@ -402,30 +402,30 @@ def test_what_counts_its_calls_is_called_as_often_as_ever(turn, kind):
         return [one.tolist() for one in net.buffers()]
 
     plain = buffers()
-    hand = turn({"model.checkpointing": False})
+    session = turn({"model.checkpointing": False})
     assert buffers() == plain
-    assert hand.declined["model.checkpointing"].startswith(f"{kind} changes ")
-    assert not hand.applied
+    assert session.declined["model.checkpointing"].startswith(f"{kind} changes ")
+    assert not session.applied
 
 
 def test_functions_that_are_made_anew_for_each_call(turn):
-    hand = turn({"model.checkpointing": False})
+    session = turn({"model.checkpointing": False})
     jobs.train(Closed(torch.nn.ReLU(), torch.nn.BatchNorm1d(8).eval()).eval())
-    assert hand.applied == {"model.checkpointing": 3 * 3}
-    assert not hand.declined
+    assert session.applied == {"model.checkpointing": 3 * 3}
+    assert not session.declined
 
 
 def test_what_gets_no_gradient_gets_none(turn):
-    hand = turn({"model.checkpointing": False})
+    session = turn({"model.checkpointing": False})
     net = Recomputing(use_reentrant=True, needed=False)
     with pytest.warns(UserWarning, match="None of the inputs have requires_grad"):
         assert not net(torch.ones(2, 8)).requires_grad
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_what_the_script_chooses_to_keep_stands(turn):
-    hand = turn({"model.checkpointing": False})
+    session = turn({"model.checkpointing": False})
     net = Recomputing(use_reentrant=False, context_fn=checkpoint.noop_context_fn)
     net(torch.ones(2, 8)).sum().backward()
     assert net.calls == 2
-    assert not hand.applied
+    assert not session.applied

@@ -16,11 +16,11 @@ def step(kind, net, **named):
 def test_it_takes_hold(turn, kind, switch):
     plain = jobs.model()
     step(kind, plain)
-    hand = turn({f"optimizer.{switch}": True})
+    session = turn({f"optimizer.{switch}": True})
     net = jobs.model()
     optimizer = step(kind, net)
     assert optimizer.param_groups[0][switch] is True
-    assert hand.applied[f"optimizer.{switch}"] >= 1
+    assert session.applied[f"optimizer.{switch}"] >= 1
     for one, other in zip(net.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(one, other)
 
@@ -40,21 +40,21 @@ def test_the_other_switch_gives_way(turn):
     ids=["list", "iterators"],
 )
 def test_parameters_that_cannot_be_fused_are_stepped_as_before(turn, made):
-    hand = turn({"optimizer.fused": True})
+    session = turn({"optimizer.fused": True})
     given = [torch.zeros(3, dtype=torch.complex64, requires_grad=True) for _ in range(4)]
     optimizer = torch.optim.Adam(made(given), lr=0.1)
     assert len(optimizer.param_groups) == 1
     assert len(optimizer.param_groups[0]["params"]) == 4
     assert not optimizer.param_groups[0]["fused"]
-    assert hand.declined["optimizer.fused"].startswith("Adam refuses: ")
-    assert not hand.applied
+    assert session.declined["optimizer.fused"].startswith("Adam refuses: ")
+    assert not session.applied
 
 
 def test_a_wish_that_excludes_it_is_kept(turn):
-    hand = turn({"optimizer.fused": True})
+    session = turn({"optimizer.fused": True})
     optimizer = torch.optim.Adam(jobs.model().parameters(), differentiable=True)
     assert optimizer.param_groups[0]["differentiable"]
-    assert "refuses" in hand.declined["optimizer.fused"]
+    assert "refuses" in session.declined["optimizer.fused"]
 
 
 def test_the_scripts_own_mistake_is_told_as_ever(turn):
@@ -67,7 +67,7 @@ def test_the_scripts_own_mistake_is_told_as_ever(turn):
 
 def test_sparse_gradients_are_stepped_as_before(turn):
     """No fused kernel takes them, and PyTorch says so where it is too late."""
-    hand = turn({"optimizer.fused": True})
+    session = turn({"optimizer.fused": True})
     words = torch.nn.Embedding(8, 4, sparse=True)
     optimizer = torch.optim.SGD(words.parameters(), lr=0.1)
     before = words.weight.detach().clone()
@@ -76,7 +76,7 @@ def test_sparse_gradients_are_stepped_as_before(turn):
         words(torch.tensor([1])).sum().backward()
         optimizer.step()
     torch.testing.assert_close(words.weight[1], before[1] - 0.2)
-    assert hand.declined == {"optimizer.fused": "its gradients are sparse"}
+    assert session.declined == {"optimizer.fused": "its gradients are sparse"}
 
 
 @pytest.mark.parametrize("switch", ["fused", "foreach"])
@@ -103,11 +103,11 @@ class Lion(torch.optim.Optimizer):
 
 
 def test_an_optimizer_of_somebody_elses_is_named(turn):
-    hand = turn({"optimizer.fused": True})
+    session = turn({"optimizer.fused": True})
     net = jobs.model()
     jobs.train(net, optimizer=Lion(net.parameters()))
-    assert hand.declined["optimizer.fused"].endswith("Lion has no switch fused")
-    assert not hand.applied
+    assert session.declined["optimizer.fused"].endswith("Lion has no switch fused")
+    assert not session.applied
 
 
 def test_a_subclass_takes_part(turn):

@@ -80,24 +80,24 @@ def epochs(data, change=lambda data, epoch: None, count=6, make=DataLoader, **na
 @pytest.mark.parametrize("make", [Pairs, lambda: random_split(Pairs(), [6, 2])[0]])
 def test_workers_are_kept_as_long_as_nothing_changes(turn, make):
     plain, new = epochs(make(), count=3)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     brought, seeds = epochs(make(), count=3)
     assert brought == plain
     assert len(set(new)) == 3
     assert len(set(seeds)) == 1
-    assert hand.applied == {KNOB: 1}
-    assert not hand.declined
+    assert session.applied == {KNOB: 1}
+    assert not session.declined
 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("make", [Pairs, lambda: random_split(Pairs(), [6, 2])[0]])
 def test_what_the_loop_changes_is_loaded(turn, change, make):
     plain, _ = epochs(make(), change, count=5)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     brought, _ = epochs(make(), change, count=5)
     assert brought == plain
-    assert hand.declined == {KNOB: _persistent_workers.CHANGED}
-    assert not hand.applied
+    assert session.declined == {KNOB: _persistent_workers.CHANGED}
+    assert not session.applied
 
 
 def test_what_changes_once_ends_the_workers_once(turn):
@@ -105,13 +105,13 @@ def test_what_changes_once_ends_the_workers_once(turn):
         data.epoch = epoch >= 2
 
     plain, _ = epochs(Pairs(), once)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     brought, seeds = epochs(Pairs(), once)
     assert brought == plain
     assert len(set(seeds)) == 2
     DataLoader(Pairs(), num_workers=1)
-    assert not hand.applied  # written into the script, it would have been wrong
-    assert hand.declined == {KNOB: _persistent_workers.CHANGED}
+    assert not session.applied  # written into the script, it would have been wrong
+    assert session.declined == {KNOB: _persistent_workers.CHANGED}
 
 
 def collated(factor, samples):
@@ -128,17 +128,17 @@ def test_what_batches_are_made_with_may_change_as_well(turn):
         return epochs(Pairs(), change, collate_fn=functools.partial(collated, factor))[0]
 
     plain = run()
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert run() == plain
-    assert hand.declined == {KNOB: _persistent_workers.CHANGED}
+    assert session.declined == {KNOB: _persistent_workers.CHANGED}
 
 
 def test_workers_that_the_script_keeps_itself_are_its_own(turn):
     kept = {"persistent_workers": True}
     plain, _ = epochs(Pairs(), told_epoch, **kept)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert epochs(Pairs(), told_epoch, **kept)[0] == plain
-    assert not hand.declined
+    assert not session.declined
 
 
 def anew(data, **named):
@@ -149,9 +149,9 @@ def anew(data, **named):
 
 def test_a_loader_that_a_framework_makes_anew(turn):
     plain, _ = epochs(Pairs(), told_epoch, make=anew)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert epochs(Pairs(), told_epoch, make=anew)[0] == plain
-    assert hand.declined
+    assert session.declined
 
 
 def test_workers_that_are_given_up_end(turn):
@@ -166,10 +166,10 @@ def test_a_fault_in_it_keeps_no_workers(turn, faults, monkeypatch):
 
     monkeypatch.setattr(_persistent_workers, "hash_contents", broken)
     plain, _ = epochs(Pairs(), told_epoch)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert epochs(Pairs(), told_epoch)[0] == plain
-    assert "planted" in hand.declined[KNOB]
-    assert len(faults(hand)) == 1
+    assert "planted" in session.declined[KNOB]
+    assert len(faults(session)) == 1
 
 
 def test_a_loader_whose_workers_are_kept_is_still_pickled_and_copied(turn):
@@ -195,10 +195,10 @@ class Filling(Pairs):
 
 
 def test_memory_that_workers_fill_is_no_change_of_the_loops(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     _, seeds = epochs(Filling(), count=4)
     assert len(set(seeds)) == 1
-    assert not hand.declined
+    assert not session.declined
 
 
 class Locked(Pairs):
@@ -216,13 +216,13 @@ def test_without_a_hash_workers_are_not_kept(turn, faults, monkeypatch, make, wh
     if make is Pairs:
         monkeypatch.setattr(_dataset_hash, "LARGEST_BYTES", 16)
     plain, _ = epochs(make(), told_epoch, count=3)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     brought, seeds = epochs(make(), told_epoch, count=3)
     assert brought == plain
     assert len(set(seeds)) == 3
-    assert why in hand.declined[KNOB]
-    assert not hand.applied
-    assert not faults(hand)
+    assert why in session.declined[KNOB]
+    assert not session.applied
+    assert not faults(session)
 
 
 class Compared(DataLoader):
@@ -236,14 +236,14 @@ class Compared(DataLoader):
 
 def test_a_loader_without_a_hash(turn, faults):
     plain, _ = epochs(Pairs(), told_epoch, make=Compared)
-    hand = turn(EDIT)
+    session = turn(EDIT)
     assert epochs(Pairs(), told_epoch, make=Compared)[0] == plain
-    assert hand.declined
-    assert not faults(hand)
+    assert session.declined
+    assert not faults(session)
 
 
 def test_a_change_under_one_loader_is_told_of_its_line(turn):
-    hand = turn(EDIT)
+    session = turn(EDIT)
     one, other = Pairs(), Pairs()
     changing = DataLoader(one, num_workers=1)
     kept = DataLoader(other, num_workers=1)
@@ -251,5 +251,5 @@ def test_a_change_under_one_loader_is_told_of_its_line(turn):
         one.epoch = epoch
         list(changing)
         list(kept)
-    assert hand.applied == {KNOB: 2}
-    assert [bool(why) for why in hand.made[KNOB].values()] == [True, False]
+    assert session.applied == {KNOB: 2}
+    assert [bool(why) for why in session.made[KNOB].values()] == [True, False]

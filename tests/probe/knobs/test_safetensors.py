@@ -56,23 +56,23 @@ def tensors():
 @pytest.mark.parametrize("first", [True, False])
 def test_the_file_is_the_same_as_of_the_call(turn, flat, first):
     module = flat() if first else None
-    hand = turn(EDIT)
+    session = turn(EDIT)
     module = module or flat()
     given = tensors()
     module.save_file.__wrapped__(given, "plain", metadata={"format": "pt"})
     module.save_file(given, filename="c", metadata={"format": "pt"})
     given["a"].fill_(7)
     assert Path("c").read_bytes() == Path("plain").read_bytes()
-    assert hand.applied == {"checkpoint.asynchronous": 1}
-    hand.undo_changes()
+    assert session.applied == {"checkpoint.asynchronous": 1}
+    session.undo_changes()
     assert not hasattr(module.save_file, "__wrapped__")
 
 
 def test_what_it_refuses_is_told_at_once(turn, flat):
-    hand, one = turn(EDIT), torch.ones(2)
+    session, one = turn(EDIT), torch.ones(2)
     with pytest.raises(RuntimeError, match="share memory"):
         flat().save_file({"a": one, "b": one}, "c")
-    assert not hand.applied
+    assert not session.applied
 
 
 class Saved(Loop):
@@ -101,12 +101,12 @@ def test_the_watch_counts_it_once(flat, first):
 
 
 def test_watch_and_knob_wait_for_the_same_module(turn, flat):
-    hand, loop = turn(EDIT), Saved()
+    session, loop = turn(EDIT), Saved()
     CheckpointHooks(loop).install_hooks(torch)
     try:
         flat().save_file(tensors(), "c")
         assert loop.spans == ["save_checkpoint"]
-        assert hand.applied == {"checkpoint.asynchronous": 1}
+        assert session.applied == {"checkpoint.asynchronous": 1}
     finally:
         for undo in loop.undo.values():
             undo()

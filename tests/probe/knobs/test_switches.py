@@ -33,7 +33,7 @@ class Cycle:
 def test_the_collector_rests_after_warm_up_and_still_frees_cycles(turn, monkeypatch):
     monkeypatch.setattr("whyidle.probe.knobs.gc.WHOLE", 2)
     plain = jobs.train(jobs.model(), steps=40)
-    hand = turn({"gc.freeze": True, "gc.collect_interval_steps": 4})
+    session = turn({"gc.freeze": True, "gc.collect_interval_steps": 4})
     seen = []
 
     def garbage(step):
@@ -41,11 +41,11 @@ def test_the_collector_rests_after_warm_up_and_still_frees_cycles(turn, monkeypa
         seen.append((gc.isenabled(), Cycle.alive))
 
     assert jobs.train(jobs.model(), steps=40, after=garbage) == plain
-    assert hand.applied == {"gc.freeze": 1, "gc.collect_interval_steps": 1}
+    assert session.applied == {"gc.freeze": 1, "gc.collect_interval_steps": 1}
     assert [enabled for enabled, _ in seen] == [True] * 4 + [False] * 36
     assert gc.get_freeze_count() > 0
     assert max(alive for _, alive in seen) <= 2 * 4 + 5
-    hand.undo_changes()
+    session.undo_changes()
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
 
@@ -75,18 +75,18 @@ def test_full_collections_come_as_often_as_is_foretold():
 
 
 def test_a_script_that_collects_by_itself_is_left_alone(turn):
-    hand = turn({"gc.freeze": True, "gc.collect_interval_steps": 50})
+    session = turn({"gc.freeze": True, "gc.collect_interval_steps": 50})
     gc.disable()
     try:
         jobs.train(jobs.model(), steps=8)
         assert gc.get_freeze_count() == 0
-        assert "turned the collector off" in hand.declined["gc.freeze"]
+        assert "turned the collector off" in session.declined["gc.freeze"]
     finally:
         gc.enable()
 
 
 def test_a_script_that_asks_for_collections_goes_on_asking_and_finds_what_is_new(turn):
-    hand = turn({"gc.freeze": True})
+    session = turn({"gc.freeze": True})
     seen = []
 
     def collects(step):
@@ -96,17 +96,17 @@ def test_a_script_that_asks_for_collections_goes_on_asking_and_finds_what_is_new
         seen.append((frozen, asked, gc.isenabled(), Cycle.alive))
 
     jobs.train(jobs.model(), steps=12, after=collects)
-    assert hand.applied == {"gc.freeze": 1}
+    assert session.applied == {"gc.freeze": 1}
     assert {state[2:] for state in seen} == {(True, 0)}  # as often as it asks, nothing is left
     before, after = seen[0], seen[-1]
     assert before[0] == 0 < after[0]
     assert after[1] < 0.5 * before[1]
-    hand.undo_changes()
+    session.undo_changes()
     assert gc.get_freeze_count() == 0
 
 
 def test_collections_of_the_script_are_thinned_once_it_steps(turn):
-    hand = turn({"gc.collect_interval_steps": 4})
+    session = turn({"gc.collect_interval_steps": 4})
     Cycle()
     gc.collect()
     Cycle()
@@ -122,41 +122,41 @@ def test_collections_of_the_script_are_thinned_once_it_steps(turn):
     jobs.train(jobs.model(), steps=12, after=collects)
     assert max(seen) > 0 == min(seen[1:])
     assert seen.count(0) == 3
-    assert hand.applied == {"gc.collect_interval_steps": 9}
+    assert session.applied == {"gc.collect_interval_steps": 9}
 
 
 def test_anomaly_mode_stays_off(turn):
     plain = jobs.train(jobs.model())
-    hand = turn({"autograd.anomaly_mode": False})
+    session = turn({"autograd.anomaly_mode": False})
     torch.autograd.set_detect_anomaly(True)
     assert not torch.is_anomaly_enabled()
     with torch.autograd.set_detect_anomaly(True, check_nan=False):
         assert not torch.is_anomaly_enabled()
     assert jobs.train(jobs.model()) == plain
-    assert hand.applied["autograd.anomaly_mode"] >= 2
+    assert session.applied["autograd.anomaly_mode"] >= 2
 
 
 @pytest.mark.parametrize("knob", ["autograd.anomaly_mode", "torch.deterministic"])
 def test_nothing_is_ever_switched_on(turn, knob):
-    hand = turn({knob: True})
-    assert knob in hand.declined
-    assert not hand.undo
+    session = turn({knob: True})
+    assert knob in session.declined
+    assert not session.undo
 
 
 def test_deterministic_algorithms_stay_off(turn):
-    hand = turn({"torch.deterministic": False})
+    session = turn({"torch.deterministic": False})
     torch.use_deterministic_algorithms(True, warn_only=True)
     assert not torch.are_deterministic_algorithms_enabled()
-    assert hand.applied == {"torch.deterministic": 1}
+    assert session.applied == {"torch.deterministic": 1}
 
 
 def test_the_precision_of_products_stands(turn):
     before = torch.get_float32_matmul_precision()
-    hand = turn({"matmul.precision": "high"})
+    session = turn({"matmul.precision": "high"})
     torch.set_float32_matmul_precision("highest")
     assert torch.get_float32_matmul_precision() == "high"
-    assert hand.applied == {"matmul.precision": 1}
-    hand.undo_changes()
+    assert session.applied == {"matmul.precision": 1}
+    session.undo_changes()
     assert torch.get_float32_matmul_precision() == before
 
 
@@ -164,21 +164,21 @@ def test_the_cache_is_emptied_now_and_then(turn):
     calls = []
     with pytest.MonkeyPatch.context() as planted:
         planted.setattr(torch.cuda, "empty_cache", lambda: calls.append(1))
-        hand = turn({"memory.empty_cache_every": 3})
+        session = turn({"memory.empty_cache_every": 3})
         for _ in range(7):
             torch.cuda.empty_cache()
-        hand.undo_changes()
+        session.undo_changes()
     assert len(calls) == 3
-    assert hand.applied == {"memory.empty_cache_every": 4}
+    assert session.applied == {"memory.empty_cache_every": 4}
 
 
 def test_the_cache_is_never_emptied_where_that_is_asked_for(turn):
     with pytest.MonkeyPatch.context() as planted:
         planted.setattr(torch.cuda, "empty_cache", lambda: pytest.fail("emptied"))
-        hand = turn({"memory.empty_cache_every": 0})
+        session = turn({"memory.empty_cache_every": 0})
         torch.cuda.empty_cache()
-        hand.undo_changes()
-    assert hand.applied == {"memory.empty_cache_every": 1}
+        session.undo_changes()
+    assert session.applied == {"memory.empty_cache_every": 1}
 
 
 def test_the_cache_of_any_accelerator_is_emptied_now_and_then(told_by):
@@ -197,10 +197,10 @@ class Threads(Dataset):
 
 
 def test_threads_stand_but_workers_keep_to_one(turn):
-    hand = turn({"torch.num_threads": 2})
+    session = turn({"torch.num_threads": 2})
     torch.set_num_threads(5)
     assert torch.get_num_threads() == 2
-    assert hand.applied == {"torch.num_threads": 1}
+    assert session.applied == {"torch.num_threads": 1}
     assert next(iter(DataLoader(Threads(), batch_size=2, num_workers=1))).tolist() == [1, 1]
 
 
@@ -212,9 +212,9 @@ def test_a_worker_that_is_no_copy_keeps_to_one_as_well(turn, monkeypatch):
 
 
 def test_unknown_switches_decline_alone(turn):
-    hand = turn({"torch.compile_all": True, "torch.num_threads": 1})
-    assert hand.declined == {"torch.compile_all": knobs.NO_FORM}
-    assert hand.applied == {"torch.num_threads": 1}
+    session = turn({"torch.compile_all": True, "torch.num_threads": 1})
+    assert session.declined == {"torch.compile_all": knobs.NO_FORM}
+    assert session.applied == {"torch.num_threads": 1}
 
 
 @pytest.mark.parametrize("value", [True, False])
@@ -222,13 +222,13 @@ def test_no_line_of_the_script_changes_whether_algorithms_are_searched_for(turn,
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = not value
     try:
-        hand = turn({"torch.cudnn_benchmark": value})
+        session = turn({"torch.cudnn_benchmark": value})
         torch.backends.cudnn.benchmark = not value
         assert torch.backends.cudnn.benchmark is value
         with torch.backends.cudnn.flags(enabled=True, benchmark=not value):
             assert torch._C._get_cudnn_benchmark() is value
-        assert hand.applied == {"torch.cudnn_benchmark": 1}
-        hand.undo_changes()
+        assert session.applied == {"torch.cudnn_benchmark": 1}
+        session.undo_changes()
         assert torch.backends.cudnn.benchmark is not value
     finally:
         torch.backends.cudnn.benchmark = before

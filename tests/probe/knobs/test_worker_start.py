@@ -50,9 +50,9 @@ def seen(**more):
 
 def test_workers_may_use_all_cores_of_the_command_again(turn, given):
     assert seen() == {1}
-    hand = turn(FULL)
+    session = turn(FULL)
     assert seen() == {len(given)}
-    assert hand.applied == {"loader.full_affinity": 1}
+    assert session.applied == {"loader.full_affinity": 1}
     assert len(os.sched_getaffinity(0)) == 1  # the training process stays where it was put
 
 
@@ -63,9 +63,9 @@ def test_it_goes_with_threads_and_the_scripts_own_binding_comes_last(turn, given
 
 
 def test_a_loader_without_workers_is_left_alone(turn, given):
-    hand = turn(FULL)
+    session = turn(FULL)
     assert len(list(DataLoader(Allowed()))) == 4
-    assert not hand.applied
+    assert not session.applied
 
 
 def test_cores_that_were_taken_away_since_are_no_fault(turn, given):
@@ -76,6 +76,6 @@ def test_cores_that_were_taken_away_since_are_no_fault(turn, given):
 
 def test_without_knowing_what_the_command_was_given_nothing_is_done(turn, given):
     cores.remember_given_cores(None)
-    hand = turn(FULL)
+    session = turn(FULL)
     assert seen() == {1}
-    assert "not known" in hand.declined["loader.full_affinity"]
+    assert "not known" in session.declined["loader.full_affinity"]

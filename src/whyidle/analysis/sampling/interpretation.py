@@ -1,30 +1,23 @@
-"""Interprets the stack samples of a watched process: what ran between its recorded calls.
-
+"""Interpretation of the stack samples of a watched process: what ran between its recorded calls.
 Samples become Python events that last until the next sample; those inside the framework's modules
-count as operators, which on a CPU is the work itself.
-"""
+count as operators, which on a CPU are the work itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.kept_losses import find_kept_losses
+from whyidle.analysis.retained_losses import find_kept_losses
 from whyidle.analysis.sampling.gil_waits import (
     SampledPython,
     find_python,
     find_taken_lock,
     subtract_wakeup,
 )
-from whyidle.analysis.sampling.sample_classification import (
-    classify_samples,
-    is_single_process,
-    runs_operators_alone,
-)
+from whyidle.analysis.sampling.sample_classification import classify_samples
 from whyidle.analysis.sampling.sample_weighting import (
     PHASES,
     date_samples,
@@ -40,97 +33,87 @@ from whyidle.model.roles import Role
 from whyidle.model.timeline import Detail, HostEvents, HostKind, Timeline
 
 GROWN: Final = 1.05
-"""memory that ends above this many times what it began with is looked into"""
+"""growth of the process's memory from which kept losses are searched for"""
 BLOCKED: Final = "whyidle::blocked"
 LOCKED: Final = "whyidle::locked"
 UNSEEN: Final = "whyidle::python"
-"""Python of which no sample tells the line"""
+"""Python without a sampled line"""
 _MEETING = (Role.COLLECTIVE_FLIGHT, Role.COLLECTIVE_WAIT, Role.BATCH_FROM_WORKERS)
-"""in these a thread sleeps until the other ranks have come, or a worker's batch"""
+"""in these a thread sleeps until other ranks, or a worker's batch, are there"""
 
 
 def interpret_samples(timeline: Timeline) -> Timeline:
-    """The same process with its stack samples turned into host events and looks; a timeline without
-    stack samples as it is. What surrounds the training loop is cut off, but for its lengths."""
+    """Return the process with its stack samples as host events and sample weights. Time around the
+    training loop is cut off, and only its length recorded."""
     if timeline.stack_samples is None:
         return timeline
     samples, stacks = timeline.stack_samples.rows, list(timeline.stack_samples.stacks)
-    taken = find_taken_lock(samples)
+    gil_taken = find_taken_lock(samples)
     calls, names, threads = timeline.host, list(timeline.names), list(timeline.threads)
     ident = str(timeline.process.thread or 0)
     thread = threads.index(ident) if ident in threads else len(threads)
-    found = find_surroundings(timeline, samples, stacks, thread)
-    if found is not None:
-        later = samples["time"] >= found.begin
-        samples, taken = samples[later], taken[later]
-        inside = calls.take_rows(calls.start >= found.begin)
-        calls = inside.join(found.host_events(names, thread))
+    surroundings = find_surroundings(timeline, samples, stacks, thread)
+    if surroundings is not None:
+        later = samples["time"] >= surroundings.begin
+        samples, gil_taken = samples[later], gil_taken[later]
+        inside = calls.take_rows(calls.start >= surroundings.begin)
+        calls = inside.join(surroundings.host_events(names, thread))
         threads += [ident][: thread + 1 - len(threads)]
-    grows = _memory_grows(timeline.process.memory)
-    samples = subtract_wakeup(samples, taken)
-    python = find_python(samples, taken, stacks)
-    told = replace(
+    reads = [row for row in timeline.process.memory if row[1]]
+    grows = len(reads) > 1 and reads[-1][2] > GROWN * reads[0][2]
+    samples = subtract_wakeup(samples, gil_taken)
+    python = find_python(samples, gil_taken, stacks)
+    process = replace(
         timeline,
         names=tuple(names),
         threads=tuple(threads),
         host=calls,
-        phases=found.phases if found else LifePhases(),
+        phases=surroundings.phases if surroundings else LifePhases(),
         kept_losses=find_kept_losses(stacks, timeline.sources) if grows else (),
-        loading=interpret_workers(timeline.loading),
+        loading=interpret_workers(timeline.loading, timeline.vocabulary),
         stack_samples=None,
     )
-    return _add_samples(told, samples, stacks, python)
+    return _add_samples(process, samples, stacks, python)
 
 
 def _add_samples(
-    timeline: Timeline, samples: NDArray[Any], stacks: list[str], found: SampledPython
+    timeline: Timeline, samples: NDArray[Any], stacks: list[str], python: SampledPython
 ) -> Timeline:
-    """A process with host events and looks of its samples, which wait as they did for the lock."""
     calls, names = timeline.host, timeline.names
-    phases = calls.take_rows(timeline.playing(calls, *PHASES))
+    phases = calls.take_rows(timeline.has_role(calls, *PHASES))
     order = np.argsort(samples["time"], kind="stable")
-    samples, found = samples[order], found.take_rows(order)
+    samples, python = samples[order], python.take_rows(order)
     read = samples["time"] + samples["waited_us"] * 1000
     shown = samples["stack"]
-    samples = date_samples(phases, samples, len(stacks), found.python)
+    samples = date_samples(phases, samples, len(stacks), python.python)
     borrowed = samples["stack"] != shown
-    found = found.with_borrowed_stacks(borrowed)
+    python = python.with_borrowed_stacks(borrowed)
     order = np.argsort(samples["time"], kind="stable")
     samples, read, stacks = samples[order], read[order], [*stacks, ""]
-    found, own = found.take_rows(order), ~borrowed[order]
+    python, own_stack = python.take_rows(order), ~borrowed[order]
     leaf = [stack.split(";", 1)[0] or UNSEEN for stack in stacks]
-    idle = find_idle(samples, read, calls.take_rows(timeline.playing(calls, *_MEETING)))
-    kinds, blocked, stuck = classify_samples(
-        samples,
-        read,
-        stacks,
-        idle,
-        found.python,
-        alone=runs_operators_alone(timeline),
-        single=is_single_process(timeline),
+    idle = find_idle(samples, read, calls.take_rows(timeline.has_role(calls, *_MEETING)))
+    kinds, blocked, locked = classify_samples(
+        timeline, samples, read, stacks, idle=idle, ran=python.python
     )
     rows, start, end = weigh_samples(phases, samples)
-    looks = make_looks(phases, samples, spoken=(rows, end - start), found=found, own=own)
-    samples, kinds, blocked, stuck = samples[rows], kinds[rows], blocked[rows], stuck[rows]
-    over = found.after[rows] & ~blocked & ~stuck
+    weights = make_looks(phases, samples, spoken=(rows, end - start), found=python, own=own_stack)
+    samples, kinds, blocked, locked = samples[rows], kinds[rows], blocked[rows], locked[rows]
+    ended_here = python.after[rows] & ~blocked & ~locked
     frames = StackFrames([*names, *leaf])
     frames.add_samples(samples, start, end, stacks)
     sampled = samples["stack"] + len(names)
     sampled[blocked] = frames.number_of(BLOCKED)
-    sampled[stuck] = frames.number_of(LOCKED)
+    sampled[locked] = frames.number_of(LOCKED)
     begin, until, name, thread = np.array(frames.events, dtype=np.int64).reshape(-1, 4).T
-    shown = samples["stack"] + len(stacks) * over
+    shown = samples["stack"] + len(stacks) * ended_here
     host = calls.join(
-        HostEvents.of(begin, until, kind=HostKind.PYTHON, name=name, thread=thread),
-        HostEvents.of(start, end, kind=kinds, name=sampled, thread=samples["thread"], detail=shown),
+        HostEvents.from_columns(begin, until, kind=HostKind.PYTHON, name=name, thread=thread),
+        HostEvents.from_columns(
+            start, end, kind=kinds, name=sampled, thread=samples["thread"], detail=shown
+        ),
     )
     details = [Detail(stack=stack, after=after) for after in (False, True) for stack in stacks]
     return replace(
-        timeline, names=tuple(frames.names), details=tuple(details), host=host, looks=looks
+        timeline, names=tuple(frames.names), details=tuple(details), host=host, looks=weights
     )
-
-
-def _memory_grows(reads: Sequence[tuple[int, int, int]]) -> bool:
-    """Whether the process's memory ended clearly above where its steps began."""
-    rows = [row for row in reads if row[1]]
-    return len(rows) > 1 and rows[-1][2] > GROWN * rows[0][2]

@@ -9,25 +9,25 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.sampling.gil_waits import (
     HALF,
     LONG_WAIT_US,
+    LeafFrames,
     find_sleepers,
     is_asleep_locked,
-    is_operator,
-    match_frames,
+    match_role,
     sum_sleep,
 )
-from whyidle.model.frames import INSTALLED, TORCH
+from whyidle.model.frames import INSTALLED
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind, Timeline
-
-Mask = NDArray[np.bool_]
 
 _NATIVE: Final = re.compile(
     rf"{INSTALLED}(numpy|scipy|pandas|sklearn|PIL|cv2|matplotlib|librosa|skimage|pyarrow|h5py|tokenizers)/"
     r"|lib/python3\.\d+/(?!site-packages|dist-packages)"
 )
-"""code that is no operator of the framework, even while it runs outside the interpreter's lock"""
+"""code that is no framework operator, even while it runs without the GIL"""
 _WAITS: Final = re.compile(
     r"lib/python3\.\d+t?/(socket\.py\(\d+\): (readinto|create_connection|accept|sendfile)"
     r"|ssl\.py\(\d+\): (read|recv|recv_into|write|send|do_handshake)"
@@ -35,107 +35,96 @@ _WAITS: Final = re.compile(
     r"|threading\.py\(\d+\): (wait|_wait_for_tstate_lock)"
     r"|multiprocessing/(connection\.py\(\d+\): _recv|popen_fork\.py\(\d+\): poll))$"
 )
-"""a thread whose innermost line of Python is here, the interpreter's lock being free, waits in the
-call that this function makes of the system, however short the wait"""
-_GENERATED: Final = re.compile(r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call$")
-"""code that Inductor generated: it is the operators, even where it holds the interpreter's lock"""
-_OPERATOR: Final = re.compile(r"/torch/(nn/|optim/|autograd/|functional\.py|_tensor\.py)")
-"""code of the framework that calls operators, and neither loads nor saves"""
-_FRAMEWORK: Final = re.compile(TORCH)
+"""innermost functions that wait in a system call while the GIL is free, however briefly"""
 _LIBRARY: Final = re.compile(r"(^|/)((site|dist)-packages|lib/python3\.\d+t?)/|^<frozen ")
 """code that is not the user's own"""
 
 
 def runs_operators_alone(timeline: Timeline) -> bool:
-    """Whether the operators of a process never sleep: they run on the CPU, on the thread that calls
-    them, and wait for no other rank."""
+    """Return whether the operators of a process run on the calling CPU thread alone."""
     return is_single_process(timeline) and timeline.process.operator_threads == 1
 
 
 def is_single_process(timeline: Timeline) -> bool:
-    """Whether operators run on the CPU and wait for no other rank: one that sleeps then waits for
-    threads of its own."""
+    """Return whether operators run on the CPU and wait for no other rank."""
     return timeline.process.device == "cpu" and (timeline.world_size or 1) == 1
 
 
 def classify_samples(
+    timeline: Timeline,
     samples: NDArray[Any],
-    read: NDArray[np.int64],
+    read: I64,
     stacks: list[str],
+    *,
     idle: Mask,
     ran: Mask,
-    *,
-    alone: bool,
-    single: bool = False,
-) -> tuple[NDArray[np.int64], Mask, Mask]:
-    """Kind of every sample, whether its thread was waiting in a call, and whether it slept while
-    the interpreter's lock was taken. A native operator leaves that lock free and keeps its thread
-    busy; on a CPU that is the work itself.
+) -> tuple[I64, Mask, Mask]:
+    """Return the kind of every sample, whether its thread waited in a call, and whether it slept
+    while the GIL was taken. A native operator releases the GIL and keeps its thread busy.
 
-    Args:
-        samples: by time, with the stacks of what they speak for.
-        read: when each sample was taken, ns.
-        stacks: as text; the last one is of samples of which none is known.
-        idle: samples at a thread that was hardly ever awake until the next one.
-        ran: samples that found Python running.
-        alone: operators never sleep.
-        single: they wait for nothing but their own threads.
+    Samples are by time, with the stacks of the moments that they represent; ``read`` is when they
+    were taken, ns. The last of ``stacks`` is unknown. ``idle`` samples found a thread that was
+    hardly awake until the next one, ``ran`` samples found Python running.
     """
     numbers = samples["stack"]
     leaf = [stack.split(";", 1)[0] for stack in stacks]
-    native = match_frames(_GENERATED, leaf)[numbers]
+    frames = LeafFrames.match_lines(timeline.vocabulary, leaf)
+    native = match_role(timeline.vocabulary, Role.GENERATED_FRAME, leaf)[numbers]
     held = (samples["waited_us"] >= LONG_WAIT_US) & ~native
-    stuck, blocked = find_sleepers(samples, read, leaf, held, idle)
-    waits = match_frames(_WAITS, leaf)[numbers] & ~held & ~stuck
+    stuck, blocked = find_sleepers(samples, read, frames, held, idle)
+    system_waits = _match_lines(_WAITS, leaf)[numbers] & ~held & ~stuck
     python = ran & ~native
-    blocked = blocked & ~samples["awake"]  # such a thread slept later, before the next look
+    blocked = blocked & ~samples["awake"]  # such a thread slept later, before the next sample
     slept = sum_sleep(samples, read)
-    if alone:
-        works = is_operator(leaf)[numbers]
-        if is_asleep_locked(slept, python, ~python & ~works):
+    if runs_operators_alone(timeline):
+        operators = frames.operator[numbers]
+        if is_asleep_locked(slept, python, ~python & ~operators):
             stuck = stuck | python
-        blocked = blocked & ~works & ~stuck
-    elif single:
-        blocked = blocked & ~match_frames(_OPERATOR, leaf)[numbers]
-    others = blocked & ~waits
-    if slept - waits.sum() - stuck.sum() < HALF * others.sum():
-        blocked = blocked & waits  # what it slept is found elsewhere
-    blocked = blocked | waits
-    blocked = blocked | (_find_waiting_calls(numbers, stacks, blocked) & ~stuck)
-    work = ~python & ~blocked & ~match_frames(_NATIVE, leaf)[numbers]
+        blocked = blocked & ~operators & ~stuck
+    elif is_single_process(timeline):
+        blocked &= ~match_role(timeline.vocabulary, Role.COMPUTE_FRAME, leaf)[numbers]
+    other_waits = blocked & ~system_waits
+    if slept - system_waits.sum() - stuck.sum() < HALF * other_waits.sum():
+        blocked = blocked & system_waits  # other samples account for its sleep
+    blocked = blocked | system_waits
+    blocked = blocked | (_find_waiting_calls(timeline, numbers, stacks, blocked) & ~stuck)
+    work = ~python & ~blocked & ~_match_lines(_NATIVE, leaf)[numbers]
     return np.where(work, HostKind.OP, HostKind.PYTHON).astype(np.int64), blocked, stuck
 
 
-def _find_waiting_calls(numbers: NDArray[np.int64], stacks: list[str], blocked: Mask) -> Mask:
-    """Samples inside calls of libraries that mostly wait: whoever makes such a call less often is
-    spared the Python in it, too. It waits for at least half of its samples, and the framework has
-    no part in it: that would be the training itself. Of the user's own functions each line
-    counts."""
+def _match_lines(pattern: re.Pattern[str], leaf: list[str]) -> Mask:
+    return np.array([bool(pattern.search(text)) for text in leaf], dtype=bool)
+
+
+def _find_waiting_calls(timeline: Timeline, numbers: I64, stacks: list[str], blocked: Mask) -> Mask:
+    """Samples inside library calls that wait at half of their samples or more, and never enter the
+    framework: without the call its Python would disappear, too."""
     if not blocked.any():
         return blocked
-    paths, foreign = _number_calls(stacks, np.unique(numbers).tolist())
-    every: defaultdict[int, int] = defaultdict(int)
+    paths, foreign = _number_calls(timeline, stacks, np.unique(numbers).tolist())
+    totals: defaultdict[int, int] = defaultdict(int)
     waiting: defaultdict[int, int] = defaultdict(int)
     for number, waits in zip(numbers.tolist(), blocked.tolist(), strict=True):
         for node in paths[number]:
-            every[node] += 1
+            totals[node] += 1
             waiting[node] += waits
     calls = {
-        node for node, count in waiting.items() if node in foreign and count >= HALF * every[node]
+        node for node, count in waiting.items() if node in foreign and count >= HALF * totals[node]
     }
     inside = np.zeros(len(stacks), dtype=bool)
     inside[[number for number, path in paths.items() if not calls.isdisjoint(path)]] = True
-    found: Mask = inside[numbers]
-    return found
+    waiting_samples: Mask = inside[numbers]
+    return waiting_samples
 
 
-def _number_calls(stacks: list[str], numbers: list[int]) -> tuple[dict[int, list[int]], set[int]]:
-    """For some stacks the calls they lie in, outermost first, each with a number; and which of
-    these are of libraries and never reach the framework."""
+def _number_calls(
+    timeline: Timeline, stacks: list[str], numbers: list[int]
+) -> tuple[dict[int, list[int]], set[int]]:
+    """Numbered calls of each stack, and library calls that never enter the framework."""
     known: dict[tuple[int, str], int] = {}
     paths: dict[int, list[int]] = {}
     libraries: set[int] = set()
-    trains: set[int] = set()
+    entering_framework: set[int] = set()
     for number in numbers:
         parent, path = -1, []
         for text in filter(None, stacks[number].split(";")[::-1]):
@@ -143,7 +132,7 @@ def _number_calls(stacks: list[str], numbers: list[int]) -> tuple[dict[int, list
             path.append(parent)
             if _LIBRARY.search(text):
                 libraries.add(parent)
-            if _FRAMEWORK.search(text):
-                trains.update(path)
+            if timeline.vocabulary.plays(Role.FRAMEWORK_CODE, text):
+                entering_framework.update(path)
         paths[number] = path
-    return paths, libraries - trains
+    return paths, libraries - entering_framework

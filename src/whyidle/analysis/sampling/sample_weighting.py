@@ -1,12 +1,9 @@
-"""For which time each stack sample speaks.
-
-A sample inside a recorded call speaks for the rest of that call at most. One between calls speaks
-for its own stretch between them, and for stretches without a sample that lie between calls of the
-same two names: those are the same phase of other steps. So what happens between calls gets the
-share of the time that it really had, even where steps are shorter than the time between two
-samples. The call before alone does not tell the phase: after a batch comes a forward pass, of
-training or, where the next batch follows it, of an evaluation.
-"""
+"""The time that each stack sample represents. A sample inside a recorded call represents at most
+the rest of that call. One between calls represents its own interval between them, and intervals
+without a sample between calls of the same two names: the same phase of other steps. So the time
+between calls is attributed in proportion, even if steps are shorter than the sampling interval. The
+call before is not sufficient: after a batch comes a forward pass of training or, if the next batch
+follows, of an evaluation."""
 
 from __future__ import annotations
 
@@ -15,14 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.sampling.gil_waits import SampledPython, is_random
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostEvents, StackSampleWeights
 
-I64 = NDArray[np.int64]
-
 LONGEST_NS = 500_000_000
-"""a sample speaks for at most this long"""
+"""longest time that a sample represents"""
 PHASES = (
     Role.BATCH_REQUEST,
     Role.BACKWARD,
@@ -36,76 +32,67 @@ PHASES = (
 
 
 def weigh_samples(calls: HostEvents, samples: NDArray[Any]) -> tuple[I64, I64, I64]:
-    """Samples (rows, some of them several times) with begin and end of what they speak for, ns;
-    ``calls`` are those of ``PHASES``, here and below."""
-    found = [(np.empty(0, np.int64),) * 3]
+    """Return samples (rows, some repeated) with begin and end of their time, ns. ``calls`` are of
+    ``PHASES``."""
+    parts = [(np.empty(0, np.int64),) * 3]
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
         begin, end, name = _merge_calls(calls.take_rows(calls.thread == thread))
         time = samples["time"][rows]
         row, start, stop = _weigh_thread(time, begin, end, _number_stretches(name))
-        found.append((rows[row], start, stop))
-    rows, start, stop = (np.concatenate(part) for part in zip(*found, strict=True))
+        parts.append((rows[row], start, stop))
+    rows, start, stop = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(start, kind="stable")
     return rows[order], start[order], stop[order]
 
 
-def date_samples(
-    calls: HostEvents, samples: NDArray[Any], unknown: int, ran: NDArray[np.bool_]
-) -> NDArray[Any]:
-    """Samples with the stack of the moment that they speak for.
+def date_samples(calls: HostEvents, samples: NDArray[Any], unknown: int, ran: Mask) -> NDArray[Any]:
+    """Return samples with the stack of the moment that they represent.
 
-    A sample that had to wait for the interpreter's lock shows what ran when it got it. Where that
-    is in another call, or between other calls, than where the lock was asked for, Python ran there,
-    but not that line: such a sample says what the nearest one of the same phase says that found
-    Python there, or nothing (the stack ``unknown``). To drop these would be to see too little
-    of Python, for most of what runs shorter than the interpreter's switch interval (5 ms) is
-    seen so only; to date them when the lock was had, too much of what lets go of it. A sample
-    that found no Python (``ran``) is dated when it was taken.
+    A sample that waited for the GIL while a call began or ended shows a later line: it takes the
+    stack of the nearest sample of its phase with Python, or ``unknown``. Dropping it would miss
+    most Python shorter than the switch interval (5 ms), and dating it by the end of the wait would
+    count what releases the GIL. A sample without Python (``ran``) is dated when it was taken.
     """
     moved = samples.copy()
-    asked = samples["time"]
-    got = asked + samples["waited_us"] * 1000
+    requested = samples["time"]
+    acquired = requested + samples["waited_us"] * 1000
     phases = find_phases(calls, samples)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
         begin, end, _ = _merge_calls(calls.take_rows(calls.thread == thread))
         edges = np.sort(np.concatenate([begin, end]))
-        over = np.searchsorted(edges, asked[rows]) != np.searchsorted(edges, got[rows])
-        held = ran[rows]
-        late, told = rows[over & held], rows[~over & held]
-        moved["stack"][late] = _borrow_stacks(samples, phases, late, told, unknown)
-        crossed = rows[over & ~held]
-        moved["time"][crossed], moved["waited_us"][crossed] = got[crossed], 0
+        crosses = np.searchsorted(edges, requested[rows]) != np.searchsorted(edges, acquired[rows])
+        with_python = ran[rows]
+        late, timely = rows[crosses & with_python], rows[~crosses & with_python]
+        moved["stack"][late] = _borrow_stacks(samples, phases, late, timely, unknown)
+        crossed = rows[crosses & ~with_python]
+        moved["time"][crossed], moved["waited_us"][crossed] = acquired[crossed], 0
     return moved
 
 
-def _borrow_stacks(
-    samples: NDArray[Any], phases: I64, late: I64, told: I64, unknown: int
-) -> NDArray[np.int64]:
-    """For each late sample the stack of the nearest one of its phase that is not."""
-    found = np.full(len(late), unknown, np.int64)
+def _borrow_stacks(samples: NDArray[Any], phases: I64, late: I64, timely: I64, unknown: int) -> I64:
+    stacks = np.full(len(late), unknown, np.int64)
     for phase in np.unique(phases[late]):
-        donors, mine = told[phases[told] == phase], phases[late] == phase
+        donors, same = timely[phases[timely] == phase], phases[late] == phase
         if len(donors):
-            near = _find_nearest(samples["time"][donors], samples["time"][late[mine]])
-            found[mine] = samples["stack"][donors[near]]
-    return found
+            near = _find_nearest(samples["time"][donors], samples["time"][late[same]])
+            stacks[same] = samples["stack"][donors[near]]
+    return stacks
 
 
 def _find_nearest(times: I64, moments: I64) -> I64:
-    """Index into sorted times of the one nearest to each moment."""
-    at = np.searchsorted(times, moments)
-    left, right = np.maximum(at - 1, 0), np.minimum(at, len(times) - 1)
-    nearer = np.abs(times[right] - moments) < np.abs(times[left] - moments)
-    found: I64 = np.where(nearer, right, left)
-    return found
+    index = np.searchsorted(times, moments)
+    left, right = np.maximum(index - 1, 0), np.minimum(index, len(times) - 1)
+    nearest: I64 = np.where(
+        np.abs(times[right] - moments) < np.abs(times[left] - moments), right, left
+    )
+    return nearest
 
 
 def find_phases(calls: HostEvents, samples: NDArray[Any]) -> I64:
-    """A number per sample that is the same for all inside calls of one name (odd), and for all
-    between calls of the same two names (even)."""
-    found = np.zeros(len(samples), np.int64)
+    """Return a number per sample: odd per name of the call around, even per pair of calls."""
+    phases = np.zeros(len(samples), np.int64)
     for thread in np.unique(samples["thread"]):
         rows = np.flatnonzero(samples["thread"] == thread)
         begin, end, name = _merge_calls(calls.take_rows(calls.thread == thread))
@@ -113,13 +100,12 @@ def find_phases(calls: HostEvents, samples: NDArray[Any]) -> I64:
         gap = np.searchsorted(begin, time, side="right")
         inside = (gap > 0) & (time < np.append(0, end)[gap])
         called = np.append(-1, name)[gap] + 1
-        found[rows] = np.where(inside, 2 * called + 1, 2 * _number_stretches(name)[gap])
-    return found
+        phases[rows] = np.where(inside, 2 * called + 1, 2 * _number_stretches(name)[gap])
+    return phases
 
 
 def _number_stretches(name: I64) -> I64:
-    """A number for each stretch between calls, told by the names of those it lies between; before
-    the first and after the last call of all is nothing."""
+    """A number for each interval between calls, by the names around it."""
     before, after = np.append(-1, name), np.append(name, -1)
     return (before + 1) * (int(name.max(initial=0)) + 2) + after + 1
 
@@ -130,25 +116,19 @@ def make_looks(
     *,
     spoken: tuple[I64, I64],
     found: SampledPython,
-    own: NDArray[np.bool_],
+    own: Mask,
 ) -> StackSampleWeights:
-    """Samples as looks at random moments: not the stacks that were noted at calls. ``spoken`` are
-    rows of them, and for how long each of these speaks, ns; ``own`` ones say what they themselves
-    saw."""
+    """Return the weights of samples at random moments. ``spoken`` are rows and represented times,
+    ns; ``own`` marks samples with a stack of their own."""
     phases, weight = find_phases(calls, samples), np.zeros(len(samples))
     np.add.at(weight, *spoken)
     random = is_random(samples)
-    return StackSampleWeights(
-        samples["time"][random],
-        phases[random],
-        weight[random],
-        (found.unsure & (phases % 2 == 0))[random],
-        own[random],
-    )
+    unsure = found.unsure & (phases % 2 == 0)
+    columns: tuple[Any, ...] = (samples["time"], phases, weight, unsure, own)
+    return StackSampleWeights(*(column[random] for column in columns))
 
 
 def _merge_calls(calls: HostEvents) -> tuple[I64, I64, I64]:
-    """Disjoint calls: begin, end, and the name of the one that ends each."""
     if not len(calls):
         return (np.empty(0, np.int64),) * 3
     calls = calls.take_rows(np.lexsort((calls.end, calls.start)))
@@ -185,18 +165,17 @@ def _weigh_thread(time: I64, begin: I64, end: I64, phase: I64) -> tuple[I64, I64
 
 
 def _weigh_unsampled(
-    time: I64, gap: I64, inside: NDArray[np.bool_], stretches: tuple[I64, I64], phase: I64
+    time: I64, gap: I64, inside: Mask, stretches: tuple[I64, I64], phase: I64
 ) -> tuple[I64, I64, I64]:
-    """Stretches without a sample, each given to the nearest sample of the same phase."""
     opens, closes = stretches
-    seen = np.zeros(len(opens), dtype=bool)
-    seen[gap[~inside]] = True
-    empty = np.flatnonzero(~seen & (closes > opens) & (closes - opens < LONGEST_NS))
+    sampled = np.zeros(len(opens), dtype=bool)
+    sampled[gap[~inside]] = True
+    empty = np.flatnonzero(~sampled & (closes > opens) & (closes - opens < LONGEST_NS))
     rows = np.full(len(empty), -1, np.int64)
-    for each in np.unique(phase[empty]):
-        donors = np.flatnonzero(~inside & (phase[gap] == each))
-        wanted = phase[empty] == each
+    for number in np.unique(phase[empty]):
+        donors = np.flatnonzero(~inside & (phase[gap] == number))
+        same = phase[empty] == number
         if len(donors):
-            rows[wanted] = donors[_find_nearest(time[donors], opens[empty[wanted]])]
-    told = rows >= 0
-    return rows[told], opens[empty[told]], closes[empty[told]]
+            rows[same] = donors[_find_nearest(time[donors], opens[empty[same]])]
+    known = rows >= 0
+    return rows[known], opens[empty[known]], closes[empty[known]]

@@ -1,19 +1,22 @@
-"""The functions around what stack samples show, as events."""
+"""Outer functions of stack samples as host events."""
 
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64
+
 _LINE = re.compile(r"\(\d+\)")
 
 
 class StackFrames:
-    """Turns samples into events of the functions around them, as a recording of calls has them:
-    a function lasts as long as it is on the stack of one sample after the other."""
+    """Converts samples to events of the functions around them, each lasting while it is on the
+    stack of successive samples."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -22,42 +25,31 @@ class StackFrames:
         self._numbers: dict[str, int] = {}
 
     def number_of(self, text: str) -> int:
-        """Of a name, which is added where it is new."""
-        found = self._numbers.get(text)
-        if found is None:
-            found = self._numbers[text] = len(self.names)
+        """Return the number of a name, which is added if new."""
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self.names)
             self.names.append(text)
-        return found
+        return number
 
-    def add_samples(
-        self,
-        samples: NDArray[Any],
-        start: NDArray[np.int64],
-        end: NDArray[np.int64],
-        stacks: list[str],
-    ) -> None:
-        """Take samples in, with begin and end (ns) of what each speaks for."""
+    def add_samples(self, samples: NDArray[Any], start: I64, end: I64, stacks: list[str]) -> None:
+        """Add samples, with begin and end (ns) of the time that each represents."""
         for thread in np.unique(samples["thread"]):
             rows = np.flatnonzero(samples["thread"] == thread)
-            self._add_thread(int(thread), samples["stack"][rows], start[rows], end[rows], stacks)
+            columns = samples["stack"][rows], start[rows], end[rows]
+            self._add_thread(int(thread), columns, stacks)
 
     def _add_thread(
-        self,
-        thread: int,
-        numbers: NDArray[Any],
-        start: NDArray[np.int64],
-        end: NDArray[np.int64],
-        stacks: list[str],
+        self, thread: int, columns: tuple[NDArray[Any], I64, I64], stacks: list[str]
     ) -> None:
         calls: dict[int, list[tuple[str, str]]] = {}
         open_: list[tuple[str, int, int]] = []  # function, begin, name
         before, last = -1, 0
-        for number, begin, until in zip(
-            numbers.tolist(), start.tolist(), end.tolist(), strict=True
-        ):
+        for number, begin, until in zip(*(column.tolist() for column in columns), strict=True):
             if number != before or begin != last:
                 if number not in calls:
-                    calls[number] = _split_calls(stacks[number])
+                    texts = stacks[number].split(";")[:0:-1]  # outermost first, no innermost one
+                    calls[number] = [(_LINE.sub("", text, count=1), text) for text in texts]
                 frames = calls[number]
                 depth = _common_depth(open_, frames) if begin == last else 0
                 self._close_frames(open_, depth, last, thread)
@@ -73,15 +65,6 @@ class StackFrames:
         del open_[depth:]
 
 
-def _split_calls(stack: str) -> list[tuple[str, str]]:
-    """The functions around the innermost one, outermost first: (what it is, text)."""
-    return [(_LINE.sub("", text, count=1), text) for text in stack.split(";")[:0:-1]]
-
-
 def _common_depth(open_: list[tuple[str, int, int]], frames: list[tuple[str, str]]) -> int:
-    depth = 0
-    for (name, _, _), (other, _) in zip(open_, frames, strict=False):
-        if name != other:
-            break
-        depth += 1
-    return depth
+    pairs = zip(open_, frames, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0][0] == pair[1][0], pairs))

@@ -1,47 +1,44 @@
-"""What stack samples of loader workers say: the lines that make batches, and workers held still."""
+"""Stack samples of loader workers: the lines that prepare batches, and workers blocked by the
+GIL."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
-from whyidle.analysis.sampling.gil_waits import find_locked_workers
-from whyidle.model.loading import SAMPLE, Loading
-
-_ENTRY = re.compile(r"torch/utils/data/_utils/worker\.py\(\d+\): _worker_loop$")
-"""where a loader worker begins"""
+from whyidle.analysis.sampling.gil_waits import LeafFrames, find_locked_workers
+from whyidle.model.loader_tables import SAMPLE, Loading
+from whyidle.model.roles import Role, Vocabulary
 
 
-def interpret_workers(loading: Loading) -> Loading:
-    """The same with the samples of its workers interpreted: those inside a batch, with their
-    stacks, and the share of them that found the worker asleep while its lock was taken."""
+def interpret_workers(loading: Loading, vocabulary: Vocabulary) -> Loading:
+    """Return the loading with the samples and stacks of its workers inside batches."""
     stacks: list[str] = []
-    tables, still = [np.empty(0, SAMPLE)], [np.empty(0, bool)]
+    tables, locked = [np.empty(0, SAMPLE)], [np.empty(0, bool)]
     for worker in loading.worker_samples:
-        own = [_cut_inherited(stack) for stack in worker.samples.stacks]
+        own = [_cut_inherited(stack, vocabulary) for stack in worker.samples.stacks]
         rows = worker.samples.rows
         leaf = [stack.split(";", 1)[0] for stack in own]
-        still.append(find_locked_workers(rows, leaf)[worker.inside])
+        frames = LeafFrames.match_lines(vocabulary, leaf)
+        locked.append(find_locked_workers(rows, frames)[worker.inside])
         table = np.empty(int(worker.inside.sum()), SAMPLE)
         table["time"] = rows["time"][worker.inside]
         table["stack"] = rows["stack"][worker.inside] + len(stacks)
         tables.append(table)
         stacks += own
-    asleep = np.concatenate(still)
+    all_locked = np.concatenate(locked)
     return replace(
         loading,
         samples=np.concatenate(tables),
         stacks=tuple(stacks),
-        still=float(asleep.mean()) if len(asleep) else 0.0,
+        still=float(all_locked.mean()) if len(all_locked) else 0.0,
         worker_samples=(),
     )
 
 
-def _cut_inherited(stack: str) -> str:
-    """The stack without what a forked worker inherits: the loop in which its parent stood when it
-    started the worker, which never runs in it."""
+def _cut_inherited(stack: str, vocabulary: Vocabulary) -> str:
     frames = stack.split(";")
-    entries = (at for at, frame in enumerate(frames) if _ENTRY.search(frame))
-    return ";".join(frames[: next(entries, len(frames))])
+    own = takewhile(lambda frame: not vocabulary.plays(Role.WORKER_ENTRY, frame), frames)
+    return ";".join(own)

@@ -1,8 +1,8 @@
-"""The job has too few cores to feed its device."""
+"""The job has too few CPU cores to feed its device."""
 
 from __future__ import annotations
 
-from whyidle.analysis.core_capacity import kept_waiting, on_cores, usable_cores
+from whyidle.analysis.core_capacity import gain_on_cores, kept_waiting, usable_cores
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, predict_removal
@@ -13,19 +13,19 @@ from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import AllocationFacts
 
 FEW = 2.0
-"""cores for a training process with which preparing data and training fight for them; GPU nodes
-give eight and more to a GPU"""
+"""cores per training process at which data preparation and training compete; GPU nodes have eight
+or more per GPU"""
 FULL = 0.85
-"""use of the granted cores from which on there is nothing left to prepare data with"""
+"""use of the granted cores above which none are left for data preparation"""
 CROWDED = 1.25
-"""processes that run or wait for a core, per granted core; a neighbour on the same cores may keep
-the job's own use of them low"""
-HELD = 0.05
-"""share of the time held back by a quota that is felt"""
+"""running or runnable processes per granted core; a neighbour on the same cores may keep the job's
+own use of them low"""
+THROTTLED = 0.05
+"""least share of the time lost to a quota"""
 RESTRICTED = 1.5
-"""a machine with so many times the cores has more that could be granted"""
+"""ratio of the machine's cores to the granted cores above which more could be granted"""
 LEAST_SHARE = 0.05
-"""share of the step waiting for data (where peers begin to warn)"""
+"""least share of the step waiting for data (where peers begin to warn)"""
 
 
 @cause(
@@ -37,142 +37,138 @@ LEAST_SHARE = 0.05
 def cpu_starved_allocation(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The job may use one or two cores per training process, by its affinity or by a quota of its
-    control group, it uses them up, and the device waits for data.
+    CPU affinity or a control group quota grants the job one or two cores per training process. The
+    job uses all of them, and the device waits for data.
 
     Why it costs
     ------------
     Loader workers, decoding and the training process take turns on the same cores. More workers
-    only add more turns.
+    only compete for the same cores.
 
     How it is detected
     ------------------
-    Cores granted against CPU time used by all processes of the job, how many of them want to run at
-    once, and the time in which the quota held the job back, over the steps in scope; together with
-    an exposed wait for the next batch of at least 5 % of the step. With enough cores loading hides
-    behind computing (P1): carefully nothing is won, as something else may turn out to be the next
-    limit. Where the workers and the CPU time of the processes were seen, expected is the step that
-    twice the cores would have room for: no shorter than the training process or its workers need
-    when nobody waits for a core, and so short only as cores that share their arithmetic units
-    allow. Else half of that wait is expected. Where the device is the CPU, computing waits for a
-    core, too: where it does so for longer than for data, that is what the missing cores cost.
+    Over the steps in scope, the wait for the next batch takes at least 5 % of the step, and the
+    processes of the job use up the granted cores, crowd on them, or are throttled by the quota.
+    With enough cores, loading hides behind computing (P1). At the low end nothing is gained, as
+    another limit may follow. Where workers and the CPU time of processes were recorded, the
+    expected step is the one that twice the cores allow: at least what the training process or its
+    workers need without waiting for a core, adjusted for cores that share arithmetic units.
+    Otherwise half of the wait is the expected gain. On the CPU, computing waits for a core too;
+    if that wait is longer than the wait for data, it is the cost of the missing cores.
 
-    Without loader workers one thread loads, which has no use for a second core: then what counts is
-    how long it waits for a core meanwhile, and that is all that more of them bring. What other
-    threads of the process burn beside it is not counted as use: those of an operator spin for some
-    time after it.
+    Without loader workers, one thread loads and cannot use a second core, so only its wait for a
+    core during loading counts. CPU time of the process's other threads does not count as use,
+    because operator threads spin for some time after each operator.
 
-    A machine that has more cores than were granted makes it sure. Of a command without steps, only
-    the time in which a quota held it back counts.
+    A machine with more cores than the job was granted raises the confidence. For a command without
+    steps, only the time lost to the quota counts.
 
     What looks alike
     ----------------
-    Workers that wait for storage leave cores idle: then nothing is said. Workers of several threads
-    each, more than the cores, or far more workers than cores, use them up by themselves
-    (``cpu-oversubscription``): what the job needs is known once there are as many as cores, of one
-    thread each. A thread that loads all by itself on a core of its own is
-    ``dataloader-no-workers``. Neighbours that take the
-    cores have the same effect where only one or two were granted: with more cores the scheduler
-    would have had others to offer.
+    Workers that wait for storage leave cores idle, and nothing is reported. Workers with more
+    threads than cores, or far more workers than cores, exhaust the cores by themselves
+    (``cpu-oversubscription``); the job's needs show only with one single-threaded worker per core.
+    One thread that loads on a core of its own is ``dataloader-no-workers``. Neighbours on the same
+    cores have the same effect where one or two cores were granted: with more cores the scheduler
+    could use others.
 
     What to do
     ----------
-    Ask for more cores per GPU; until then fewer operator threads, cheaper or cached preparation,
-    or decoding on the GPU.
+    Request more cores per GPU. Until then, use fewer operator threads, cheaper or cached
+    preparation, or decode on the GPU.
 
     References
     ----------
     Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021 (cores per GPU
     that hide preparation); Linux, cgroup v2 ``cpu.max`` and ``cpu.stat``.
     """
-    outside, waited = facts.telemetry, facts.bucket_share("input")
-    if outside is not None and facts.has_no_steps:
-        return _prove_throttling(facts, outside)
-    if outside is None or waited < LEAST_SHARE or facts.workers.wait_kind == "crowd":
+    telemetry, waiting = facts.telemetry, facts.bucket_share("input")
+    if telemetry is not None and facts.has_no_steps:
+        return _prove_throttling(facts, telemetry)
+    if telemetry is None or waiting < LEAST_SHARE or facts.workers.wait_kind == "crowd":
         return None
-    cores, used, held = _core_usage(facts, outside)
+    cores, used, throttled = _core_usage(facts, telemetry)
     processes = max(facts.timeline.world_size or 1, 1)
     if cores is None or cores > FEW * processes:
         return None
-    kept = kept_waiting(facts)
-    alone = loading_alone(facts, waited) if held < HELD else None
-    missed = waited if alone is None else alone.lacking
-    if max(missed, kept) < LEAST_SHARE:
+    core_wait = kept_waiting(facts)
+    inline = loading_alone(facts, waiting) if throttled < THROTTLED else None
+    lost = waiting if inline is None else inline.lacking
+    if max(lost, core_wait) < LEAST_SHARE:
         return None
-    crowd = outside.mean_value("job_running") or 0.0
-    spun = alone.beside * processes if alone else 0.0
-    used_up = used is not None and used - spun >= FULL * cores
-    restricted = crowd >= CROWDED * cores and (_machine_cores(outside) or 0.0) >= RESTRICTED * cores
-    if not (used_up or held >= HELD or crowd >= CROWDED * cores):
+    running = telemetry.mean_value("job_running") or 0.0
+    spinning = inline.beside * processes if inline else 0.0
+    full = used is not None and used - spinning >= FULL * cores
+    crowded = running >= CROWDED * cores
+    kinds = ("user", "system", "idle", "stolen")  # idle includes waiting for storage
+    machine_cores = telemetry.summed_rate(*(f"machine_cpu_{kind}_s" for kind in kinds)) or 0.0
+    restricted = crowded and machine_cores >= RESTRICTED * cores
+    if not (full or throttled >= THROTTLED or crowded):
         return None
-    computing = kept > missed
+    computing = core_wait > lost
+    evidence = [
+        *_core_evidence(cores, used, throttled),
+        make_evidence("running or runnable processes of the job", running, None, source="/proc"),
+        make_evidence("waiting for the next batch, share of step", waiting, "ratio"),
+    ]
+    if inline:
+        evidence.append(
+            make_evidence("waiting for a core while loading, share of step", lost, "ratio")
+        )
+    if core_wait:
+        evidence.append(make_evidence("training thread waiting for a core", core_wait, "ratio"))
     return Proof(
-        headline=f"The job uses up the {cores:g} CPU core{'s' if cores != 1 else ''} that it may "
-        f"use, and waits for {'them' if computing or alone else 'data'}",
+        headline=f"The job uses up its {cores:g} CPU core{'s' if cores != 1 else ''}, and "
+        f"waits for {'cores' if computing or inline else 'data'}",
         low=0.0,
-        high=max(missed, kept),
-        predicted=_predict_more_cores(facts, cores, missed),
-        evidence=(
-            *_core_evidence(cores, used, held),
-            make_evidence("its processes that run or wait for a core", crowd, None, source="/proc"),
-            make_evidence("waiting for the next batch, share of step", waited, "ratio"),
-            *([make_evidence("of it waiting for a core", missed, "ratio")] if alone else []),
-            *([make_evidence("training thread waits for a core", kept, "ratio")] if kept else []),
+        high=max(lost, core_wait),
+        predicted=_predict_more_cores(facts, cores, lost),
+        evidence=tuple(evidence),
+        confidence=0.95 if restricted else 0.85 if full or throttled >= THROTTLED else 0.7,
+        facts=AllocationFacts(
+            threads=max((worker.threads for worker in facts.timeline.loading.workers), default=1)
         ),
-        confidence=0.95 if restricted else 0.85 if used_up or held >= HELD else 0.7,
-        facts=AllocationFacts(threads=_worker_threads(facts)),
         bucket="compute" if computing else "input",
     )
 
 
-def _worker_threads(facts: Facts) -> int:
-    """Threads of a loader worker, of the one with most of them; 1 where there are no workers."""
-    return max((worker.threads for worker in facts.timeline.loading.workers), default=1)
-
-
-def _predict_more_cores(facts: Facts, cores: float, waited: float) -> Predicted:
-    """What twice the cores bring."""
+def _predict_more_cores(facts: Facts, cores: float, waiting: float) -> Predicted:
+    """The gain with twice the cores."""
     method, granted = "P1: loading hidden behind computing", 2.0 * cores
-    gains = on_cores(facts, granted, waited)
+    gains = gain_on_cores(facts, granted, waiting)
     if gains is None:
-        return predict_removal(0.0, waited, f"{method}, given the cores")
+        return predict_removal(0.0, waiting, f"{method}, given the cores")
     return from_gains((0.0, *gains[1:]), f"{method}, on {granted:g} cores")
 
 
-def _machine_cores(outside: TelemetryWindow) -> float | None:
-    """How many cores the machine has: time of all kinds per second. Waiting for storage is a part
-    of having nothing to do."""
-    kinds = ("user", "system", "idle", "stolen")
-    return outside.summed_rate(*(f"machine_cpu_{kind}_s" for kind in kinds))
-
-
-def _prove_throttling(facts: Facts, outside: TelemetryWindow) -> Proof | None:
-    """A command without steps: its quota holds it back. At best all of that time comes back."""
-    cores, used, held = _core_usage(facts, outside)
-    high = min(held, facts.bucket_share("unknown"))
-    if cores is None or high < HELD:
+def _prove_throttling(facts: Facts, telemetry: TelemetryWindow) -> Proof | None:
+    """Prove that a quota throttles a command without steps; at best all of that time is saved."""
+    cores, used, throttled = _core_usage(facts, telemetry)
+    high = min(throttled, facts.bucket_share("unknown"))
+    if cores is None or high < THROTTLED:
         return None
     return Proof(
-        headline=f"A quota of {cores:g} cores holds the command back {held:.0%} of the time",
+        headline=f"A quota of {cores:g} cores throttles the command {throttled:.0%} of the time",
         low=0.0,
         high=high,
-        predicted=predict_removal(0.0, high, "the time held back by the quota"),
-        evidence=_core_evidence(cores, used, held),
+        predicted=predict_removal(0.0, high, "the time lost to the quota"),
+        evidence=_core_evidence(cores, used, throttled),
         confidence=0.8,
         bucket="unknown",
     )
 
 
-def _core_usage(facts: Facts, outside: TelemetryWindow) -> tuple[float | None, float | None, float]:
-    """Granted, used, and the share of the time that the quota held the job back."""
-    granted = usable_cores(facts)
-    used = outside.summed_rate("job_cpu_user_s", "job_cpu_system_s")
-    return granted, used, min(1.0, outside.counter_rate("throttled_s") or 0.0)
+def _core_usage(
+    facts: Facts, telemetry: TelemetryWindow
+) -> tuple[float | None, float | None, float]:
+    """Cores granted, cores used, and the share of the time lost to the quota."""
+    used = telemetry.summed_rate("job_cpu_user_s", "job_cpu_system_s")
+    return usable_cores(facts), used, min(1.0, telemetry.counter_rate("throttled_s") or 0.0)
 
 
-def _core_evidence(cores: float, used: float | None, held: float) -> tuple[Evidence, ...]:
+def _core_evidence(cores: float, used: float | None, throttled: float) -> tuple[Evidence, ...]:
     return (
-        make_evidence("cores that the job may use", cores, None, source="affinity and quota"),
-        make_evidence("cores' worth of CPU time used", used or 0.0, None, source="its processes"),
-        make_evidence("time held back by the quota, per second", held, "ratio", source="cpu.stat"),
+        make_evidence("cores granted to the job", cores, None, source="affinity and quota"),
+        make_evidence("cores used by the job's processes", used or 0.0, None, source="/proc"),
+        make_evidence("time throttled by the quota", throttled, "ratio", source="cpu.stat"),
     )

@@ -10,7 +10,7 @@ from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.05
-"""share of the time that others' kernels run; below it they are a display or a monitor"""
+"""share of the time with kernels of other processes; a display or a monitor stays below"""
 
 
 @cause(
@@ -22,40 +22,40 @@ LEAST_SHARE = 0.05
 def gpu_contention(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Processes that are not of this job run kernels on its GPU.
+    Processes outside this job run kernels on its GPU.
 
     Why it costs
     ------------
-    Without MPS or MIG kernels of several processes take turns; with them they share units, caches
-    and bandwidth. Either way the job's own kernels take longer.
+    Without MPS or MIG, kernels of several processes take turns. With them they share execution
+    units, caches and bandwidth. In both cases the job's own kernels take longer.
 
     How it is detected
     ------------------
-    NVML tells how much of the time each process's kernels ran. Ids that were never in this job's
-    process tree, with together at least 5 % of the time. At best all of that time comes back;
-    carefully a fifth of it, as kernels that run side by side cost each other less.
+    NVML reports the share of the time for which each process's kernels ran. Processes that were
+    never in this job's process tree together have at least 5 %. At best all of that time is saved;
+    the low estimate is a fifth, since concurrent kernels cost each other less.
 
     What looks alike
     ----------------
-    In a container the driver's process ids are others than the job's: where none of the ids on the
-    GPU is one of ours, nothing is said. Processes that only hold memory are counted with none.
+    In a container, the driver's process ids differ from the job's. If none of the ids on the GPU
+    belongs to the job, nothing is reported. Processes that only hold memory do not count.
 
     What to do
     ----------
-    Run alone on the GPU (exclusive process mode, another placement), or divide it by MIG.
+    Use the GPU exclusively (exclusive process mode, another placement), or divide it with MIG.
 
     References
     ----------
     NVIDIA, "Multi-Process Service"; NVML, ``nvmlDeviceGetProcessUtilization``.
     """
-    outside = facts.telemetry
-    if outside is None:
+    telemetry = facts.telemetry
+    if telemetry is None:
         return None
-    found = {gpu: find_other_processes(outside, gpu) for gpu in outside.own_gpus}
-    gpu = max(found, key=lambda name: found[name][1], default="")
-    if not gpu or found[gpu][1] < LEAST_SHARE:
+    others = {gpu: _measure_other_processes(telemetry, gpu) for gpu in telemetry.own_gpus}
+    gpu = max(others, key=lambda name: others[name][1], default="")
+    if not gpu or others[gpu][1] < LEAST_SHARE:
         return None
-    count, share = found[gpu]
+    count, share = others[gpu]
     work = work_of(facts, gpu)
     high = min(share, work.share)
     low = high / 5
@@ -64,11 +64,9 @@ def gpu_contention(facts: Facts) -> Proof | None:
         f"GPU {share:.0%} of the time",
         low=low,
         high=high,
-        predicted=predict_removal(low, high, "the time that others' kernels run"),
+        predicted=predict_removal(low, high, "the time in which other processes' kernels run"),
         evidence=(
-            make_evidence(
-                "time that kernels of other processes run", share, "ratio", source="NVML"
-            ),
+            make_evidence("time with kernels of other processes", share, "ratio", source="NVML"),
             make_evidence("other processes with kernels", count, None, source="NVML"),
         ),
         confidence=0.7,
@@ -76,16 +74,16 @@ def gpu_contention(facts: Facts) -> Proof | None:
     )
 
 
-def find_other_processes(outside: TelemetryWindow, gpu: str) -> tuple[int, float]:
-    """Processes that are not the job's, and the share of the time that their kernels ran; none
-    where the job's own cannot be told from them."""
-    pids = outside.memory_by_process(gpu)
-    if not outside.job_processes & set(pids):
+def _measure_other_processes(telemetry: TelemetryWindow, gpu: str) -> tuple[int, float]:
+    """Number of processes outside the job, and the share of the time of their kernels; zero where
+    the job's own processes cannot be identified."""
+    pids = telemetry.memory_by_process(gpu)
+    if not telemetry.job_processes & set(pids):
         return 0, 0.0
     busy = [
-        outside.mean_value("process_busy_ratio", f"{gpu}.pid{pid}") or 0.0
+        telemetry.mean_value("process_busy_ratio", f"{gpu}.pid{pid}") or 0.0
         for pid in pids
-        if pid not in outside.job_processes
+        if pid not in telemetry.job_processes
     ]
     running = [share for share in busy if share > 0]
     return len(running), min(1.0, sum(running))

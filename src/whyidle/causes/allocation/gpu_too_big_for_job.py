@@ -10,10 +10,10 @@ from whyidle.model.diagnosis import Predicted
 
 ACTIVE = 0.20
 FULL = 0.20
-"""share of the multiprocessors, and of the memory, below which a seventh of the card (the smallest
-MIG slice) or two of them would do"""
+"""shares of the multiprocessors and of the memory below which one or two sevenths of the card (MIG
+slices) are enough"""
 WELL_FED = 0.80
-"""share of useful compute from which on nothing else holds the GPU back"""
+"""share of useful compute above which nothing else limits the GPU"""
 
 
 @cause(
@@ -25,60 +25,58 @@ WELL_FED = 0.80
 def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Kernels run nearly all of the time, yet on a fifth of the multiprocessors and in a fifth of the
-    memory or less.
+    Kernels run nearly all of the time, but use a fifth or less of the multiprocessors and of the
+    memory.
 
     Why it costs
     ------------
-    Nothing for this job; the rest of the card is idle for as long as it runs.
+    It costs this job nothing; the rest of the card is idle while it runs.
 
     How it is detected
     ------------------
-    GPM counters over the steps in scope: mean share of active multiprocessors, and peak memory
-    against the card's; and at least 80 % of the step is useful compute (kernels run, as NVML tells
-    it, where none were recorded), so that it is not idleness that keeps them low. It is a remark:
-    no step becomes faster.
+    GPM counters over the steps in scope give the mean share of active multiprocessors, and NVML the
+    peak memory as a share of the card's. At least 80 % of the step is useful compute (or NVML
+    reports running kernels, where none were recorded), so idleness does not explain the low use.
+    The finding is a remark: no step becomes faster.
 
     What looks alike
     ----------------
-    A starved GPU shows low activity too: then its cause is reported instead. A larger batch may
-    fill the card: ``batch-too-small`` says so where the recording shows it.
+    A starved GPU has low activity too; its cause is reported instead. If the recording shows that a
+    larger batch would fill the card, ``batch-too-small`` is reported.
 
     What to do
     ----------
-    A MIG slice or a smaller GPU, several runs on one card (a search over hyperparameters as one
-    batch of models), or a larger batch if learning allows.
+    Use a MIG slice or a smaller GPU, several runs on one card (a hyperparameter search as one batch
+    of models), or a larger batch if convergence allows.
 
     References
     ----------
     Strati et al., "Orion: Interference-aware, Fine-grained GPU Sharing for ML Applications",
     EuroSys 2024; NVIDIA, "Multi-Instance GPU User Guide".
     """
-    outside = facts.telemetry
-    if outside is None or len(outside.own_gpus) != 1:
+    telemetry = facts.telemetry
+    if telemetry is None or len(telemetry.own_gpus) != 1:
         return None
-    gpu = outside.own_gpus[0]
+    gpu = telemetry.own_gpus[0]
     work = work_of(facts, gpu)
-    if work.share < WELL_FED:
+    active = telemetry.mean_value("sm_active_ratio", gpu)
+    used = telemetry.highest_value("memory_used_bytes", gpu)
+    total = telemetry.mean_value("memory_total_bytes", gpu)
+    if work.share < WELL_FED or active is None or used is None or not total:
         return None
-    active = outside.mean_value("sm_active_ratio", gpu)
-    used, whole = (
-        outside.highest_value("memory_used_bytes", gpu),
-        outside.mean_value("memory_total_bytes", gpu),
-    )
-    if active is None or used is None or not whole or active >= ACTIVE or used >= FULL * whole:
+    if active >= ACTIVE or used >= FULL * total:
         return None
     return Proof(
-        headline=f"The job keeps {active:.0%} of the GPU's multiprocessors and {used / whole:.0%} "
-        "of its memory in use",
+        headline=f"The job uses {active:.0%} of the GPU's multiprocessors and {used / total:.0%} "
+        "of its memory",
         low=0.0,
         high=0.0,
         predicted=Predicted(speedup=1.0, low=1.0, high=1.0, method="frees hardware, same speed"),
         evidence=(
-            make_evidence("multiprocessors active", active, "ratio", source="GPM"),
-            make_evidence("memory in use at most", used / whole, "ratio", source="NVML"),
+            make_evidence("active multiprocessors", active, "ratio", source="GPM"),
+            make_evidence("peak memory in use", used / total, "ratio", source="NVML"),
             make_evidence("kernels running, share of step", work.share, "ratio"),
         ),
-        confidence=0.6 if work.told else 0.5,
+        confidence=0.6 if work.is_from_kernels else 0.5,
         bucket=work.bucket,
     )

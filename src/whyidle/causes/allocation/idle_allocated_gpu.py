@@ -1,4 +1,4 @@
-"""The job sees more GPUs than it has processes for."""
+"""The job leaves visible GPUs unused."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import AllocationFacts
 
 SCALING = 0.9
-"""expected efficiency of spreading a job over all devices of one host"""
+"""expected parallel efficiency over all devices of one host"""
 
 
 @cause(
-    "Visible GPUs that the job does not use",
+    "The job leaves visible GPUs unused",
     bucket="unknown",
     needs=("device_use",),
     scope="job",
@@ -24,64 +24,79 @@ SCALING = 0.9
 def idle_allocated_gpu(job: Job) -> Proof | None:
     """What it means
     ----------------
-    The process could see more GPUs than the whole job has processes, and its work ran on fewer.
+    The process sees more GPUs than the job uses.
 
     Why it costs
     ------------
-    The other GPUs idle for as long as the job runs, if nobody else uses them.
+    The other GPUs are idle while the job runs, unless another job uses them.
 
     How it is detected
     ------------------
-    The recording lists the visible devices and how many processes the job has. Devices with work
-    in a process, times processes, are fewer than the devices listed on one host. Where the job was
-    watched, NVML tells more directly: visible GPUs on which no kernel ran and no process computes,
-    beside others that worked. It costs no time of the GPU that was recorded, so it takes no share
-    of the step and is a remark, not a verdict. Of a command without any step, GPUs none of which
-    did anything are idle for all of its time: that is what could be given back.
+    The recording lists the visible devices and the number of processes. Devices with work per
+    process, times processes, are fewer than the devices listed on one host. In a watched job, NVML
+    reports visible GPUs without kernels and processes, while others work. The finding costs no time
+    of the recorded GPU, so it has no share of the step and is a remark. In a command without steps
+    whose GPUs all do nothing, they are idle all of the time, and all of it could be freed.
 
     What looks alike
     ----------------
-    One rank of a job that spans all devices sees them all too: there the number of processes
-    covers them. Without that number the recording proves nothing. Another job may use the rest:
-    only the scheduler or a look at all devices can tell.
+    One rank of a job that spans all devices sees them all too, but then the number of processes
+    covers them. Without this number a recording proves nothing. Another job may use the remaining
+    GPUs, which only the scheduler or telemetry of all devices shows.
 
     What to do
     ----------
-    Start one process per GPU, or ask for fewer GPUs.
+    Start one process per GPU, or request fewer GPUs.
 
     References
     ----------
     Gao et al., "An Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE 2024;
     PyTorch, ``torchrun --nproc-per-node``.
     """
-    outside = job.lead_rank.telemetry
+    telemetry = job.lead_rank.telemetry
     stepless = job.lead_rank.has_no_steps
-    if outside is not None and len(outside.gpus) > (0 if stepless else 1):
-        return _prove_from_telemetry(outside, stepless=stepless)
+    if telemetry is not None and len(telemetry.gpus) > (0 if stepless else 1):
+        return _prove_from_telemetry(telemetry, stepless=stepless)
     return _prove_from_recordings(job)
 
 
 def _prove_from_recordings(job: Job) -> Proof | None:
-    """From what recordings say of devices and processes."""
     listed = min(facts.timeline.info.count for facts in job.ranks)
     world = max(facts.timeline.world_size or 0 for facts in job.ranks)
-    each = max(len(facts.devices) for facts in job.ranks)
-    used = world * max(each, 1)
+    per_process = max(len(facts.devices) for facts in job.ranks)
+    used = world * max(per_process, 1)
     if not 0 < used < listed:
         return None
     evidence = (
         make_evidence("visible devices", listed, None, source="deviceProperties"),
         make_evidence("processes of the job", world, None, source="distributedInfo"),
-        make_evidence("devices with work in a recorded process", each, None, source="kernels"),
+        make_evidence("devices used by a recorded process", per_process, None, source="kernels"),
     )
     return _make_proof(used, listed, evidence)
 
 
-def _none_used(count: int, evidence: tuple[Evidence, ...]) -> Proof:
-    """A command without steps, all of whose GPUs did nothing while it ran."""
-    each = "The GPU" if count == 1 else f"None of the {count} GPUs"
+def _prove_from_telemetry(telemetry: TelemetryWindow, *, stepless: bool) -> Proof | None:
+    """Prove it from NVML's account of every GPU that the job sees."""
+    count = len(telemetry.gpus)
+    used = sum(
+        telemetry.mean_value("busy_ratio", gpu) != 0.0
+        or bool(telemetry.highest_value("processes", gpu))
+        for gpu in telemetry.gpus
+    )
+    idle = count - used
+    if not idle:
+        return None
+    evidence = (
+        make_evidence("visible devices", count, None, source="NVML"),
+        make_evidence("devices without kernels or processes", idle, None, source="NVML"),
+    )
+    if used:
+        return _make_proof(used, count, evidence)
+    if not stepless:
+        return None
+    gpus = "The visible GPU ran no" if count == 1 else f"None of the {count} visible GPUs ran a"
     return Proof(
-        headline=f"{each} that the command can see {'ran no' if count == 1 else 'ran a'} kernel",
+        headline=f"{gpus} kernel",
         low=0.0,
         high=1.0,
         predicted=predict_removal(0.0, 1.0, "the time for which the GPUs would be free"),
@@ -91,27 +106,10 @@ def _none_used(count: int, evidence: tuple[Evidence, ...]) -> Proof:
     )
 
 
-def _prove_from_telemetry(outside: TelemetryWindow, *, stepless: bool) -> Proof | None:
-    """From what NVML told of every GPU that the job sees."""
-    busy = {gpu: outside.mean_value("busy_ratio", gpu) for gpu in outside.gpus}
-    most = {gpu: outside.highest_value("processes", gpu) for gpu in outside.gpus}
-    idle = [gpu for gpu in outside.gpus if busy[gpu] == 0.0 and not (most[gpu] or 0)]
-    used = len(outside.gpus) - len(idle)
-    if not idle:
-        return None
-    evidence = (
-        make_evidence("visible devices", len(outside.gpus), None, source="NVML"),
-        make_evidence("of them without any kernel or process", len(idle), None, source="NVML"),
-    )
-    if not used:
-        return _none_used(len(idle), evidence) if stepless else None
-    return _make_proof(used, len(outside.gpus), evidence)
-
-
 def _make_proof(used: int, listed: int, evidence: tuple[Evidence, ...]) -> Proof:
     most = listed / used
     return Proof(
-        headline=f"The job runs on {used} of {listed} GPUs that it can see",
+        headline=f"The job uses {used} of {listed} visible GPUs",
         low=0.0,
         high=0.0,
         predicted=Predicted(

@@ -1,4 +1,4 @@
-"""The process holds its device, and nobody trains on it."""
+"""The process holds its device without training."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.03
-"""share of the time below which it is not worth a word"""
+"""share of the time below which nothing is reported"""
 LEAST_NS = 3_000_000_000
-"""what nobody waits for is not told of a process that never trained"""
+"""least waiting time that is reported of a process that never trained"""
 MOSTLY = 0.5
-"""a process without any step waits for somebody if it waits for most of its life"""
+"""share of its life that a process without steps waits, above which it is idle"""
 SURE = 0.8
-"""of a process whose framework is used in ways that no step shows, waiting may be its work"""
+"""low estimate: share of the waiting that is idle; a process whose work has no steps may wait by
+design"""
 
 
 @cause(
@@ -32,31 +33,30 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     The process is alive and the framework is loaded, but for a long time it only waits: at a
-    prompt, in a notebook's idle kernel, in a debugger, in a sleep after the last step.
+    prompt, in an idle notebook kernel, in a debugger, or in a sleep after the last step.
 
     Why it costs
     ------------
-    Its device, and its cores and memory, are taken for as long as it lives.
+    Its device, cores and memory are allocated while it lives.
 
     How it is detected
     ------------------
-    After the last recorded call of the training loop, four fifths and more of the looks at the
-    training thread found it waiting; or it waited in the code of a debugger, a prompt or a
-    notebook; or it never trained and waited for most of its life. Where the wait after the last
-    step is more than half of what was recorded, shares are of the whole recording; where it is
-    less, it is a remark. The prediction is the time for which the device would be free: no step
-    becomes faster.
+    After the last recorded call of the training loop, the training thread waits in at least four
+    fifths of its stack samples; or it waits in the code of a debugger, a prompt or a notebook; or
+    the process never trained and waited for most of its life. If the wait after the last step is
+    more than half of the recording, shares refer to the whole recording; otherwise the finding is a
+    remark. The prediction is the time for which the device would be free: no step becomes faster.
 
     What looks alike
     ----------------
-    Evaluating, saving and exporting after training are work. Waiting in the loop for a network or a
-    file is ``blocking-logging-upload``, for data it is the loader. A server waits for requests by
-    design.
+    Evaluating, saving and exporting after training are work. Waiting for a network or a file in the
+    loop is ``blocking-logging-upload``; waiting for data has causes of its own. A server waits for
+    requests by design.
 
     What to do
     ----------
-    End the process after the last save; shut idle kernels down after some minutes; explore and
-    debug on a machine without the GPU.
+    End the process after the last save, shut down idle notebook kernels after some minutes, and
+    explore and debug on a machine without a GPU.
 
     References
     ----------
@@ -65,36 +65,36 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     if facts.has_no_steps:
         return _prove_never_trained(facts)
     phases = facts.timeline.phases
-    asking = prompt_waits(facts) & facts.time_of("blocked")
-    asked = facts.share_of(asking)
+    prompts = prompt_waits(facts) & facts.time_of("blocked")
+    prompted = facts.share_of(prompts)
     after, share = phases.after_s or 0.0, facts.bucket_share("after")
-    if asked > max(share, LEAST_SHARE):
-        return _make_proof(facts, "It waits at a prompt or a debugger", asking, asked, ())
+    if prompted > max(share, LEAST_SHARE):
+        return _make_proof(facts, "The process waits at a prompt or debugger", prompts, prompted)
     if not after or after < LEAST_SHARE * (phases.life_s or after):
         return None
     headline = (
-        f"The process waits for {format_duration(after)} after its last step, and holds its device"
+        f"The process waits for {format_duration(after)} after its last step and holds its device"
     )
-    evidence = (make_evidence("after the last step", after, "s", source="clock"),)
+    evidence = (make_evidence("time after the last step", after, "s", source="clock"),)
     return _make_proof(facts, headline, facts.partition.parts["after"], share, evidence)
 
 
 def _prove_never_trained(facts: Facts) -> Proof | None:
-    """A process that never trained."""
-    waited = _waiting_time(facts)
-    share = facts.share_of(waited)
-    if share < MOSTLY or waited.total < LEAST_NS:
+    host = facts.timeline.host
+    rows = facts.timeline.rows_of(Role.BLOCKED)
+    waiting = union_of(host.start[rows], host.end[rows])
+    share = facts.share_of(waiting)
+    if share < MOSTLY or waiting.total < LEAST_NS:
         return None
-    return _make_proof(
-        facts, f"The process never trains, and waits {share:.0%} of the time", waited, share, ()
-    )
+    headline = f"The process never trains, and waits {share:.0%} of the time"
+    return _make_proof(facts, headline, waiting, share)
 
 
 def _make_proof(
-    facts: Facts, headline: str, spans: Intervals, share: float, more: tuple[Evidence, ...]
+    facts: Facts, headline: str, spans: Intervals, share: float, more: tuple[Evidence, ...] = ()
 ) -> Proof:
-    found = lines_with_share(facts, spans)
-    at = f", {describe_place(found[0][0])}" if found else ""
+    lines = lines_with_share(facts, spans)
+    at = f", {describe_place(lines[0][0])}" if lines else ""
     return Proof(
         headline=f"{headline}{at}",
         low=SURE * share,
@@ -108,13 +108,7 @@ def _make_proof(
             ),
             *more,
         ),
-        confidence=0.9 if found else 0.6,
-        where=tuple(place for place, _ in found[:3]),
+        confidence=0.9 if lines else 0.6,
+        where=tuple(place for place, _ in lines[:3]),
         bucket="unknown" if facts.has_no_steps else None,
     )
-
-
-def _waiting_time(facts: Facts) -> Intervals:
-    host = facts.timeline.host
-    rows = facts.timeline.rows_of(Role.BLOCKED)
-    return union_of(host.start[rows], host.end[rows])

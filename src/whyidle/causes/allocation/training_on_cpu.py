@@ -1,4 +1,4 @@
-"""There is a GPU, but the work runs on the CPU."""
+"""The model runs on the CPU although a GPU is available."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.sampled_lines import lines_with_share
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Place
 from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
+METHOD = "class figure: operators 2 to 20 times faster on a GPU"
 LEAST_SHARE = 0.10
-"""share of the step that must be seen inside such operators"""
+"""least share of the step in operators that exist on the CPU only"""
 
 
 @cause(
-    "The model runs on the CPU although a GPU is there",
+    "The model runs on the CPU although a GPU is available",
     bucket="unknown",
     needs=("gpu_model", "host_ops"),
     watched=("own_settings", "gpus_beside", "steps"),
@@ -27,28 +27,28 @@ LEAST_SHARE = 0.10
 def training_on_cpu(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The recording lists a GPU, but no work was launched on it: the operators ran on the CPU.
+    The recording lists a GPU, but the operators ran on the CPU.
 
     Why it costs
     ------------
-    A GPU of the last ten years multiplies matrices several to a hundred times faster.
+    A GPU of the last ten years multiplies matrices several times to a hundred times faster.
 
     How it is detected
     ------------------
-    A device is listed, there is neither work on it nor a launch call, and at least a tenth of the
-    step lies in operators that exist on the CPU only (oneDNN convolutions, CPU attention). A
-    process that is watched says itself where its parameters are, and the driver or NVML which GPUs
-    there are. The gain is a rough class figure: half to 95 % of the time in operators.
+    A device is listed, but there is neither work on it nor a launch call, and at least a tenth of
+    the step is in operators that exist on the CPU only (oneDNN convolutions, CPU attention). A
+    watched process reports where its parameters are, and the driver or NVML which GPUs exist. The
+    gain is a rough class figure: half to 95 % of the time in operators.
 
     What looks alike
     ----------------
-    A recording without ``ProfilerActivity.CUDA`` has no device work either, but its operators are
-    not CPU-only ones: then nothing is said. Data loading on the CPU uses no such operators.
+    A recording without ``ProfilerActivity.CUDA`` has no device work either, but also no CPU-only
+    operators, and nothing is reported. Data loading on the CPU does not use such operators.
 
     What to do
     ----------
-    Move model and batches to the device; check ``CUDA_VISIBLE_DEVICES`` and that the installed
-    PyTorch is built for the GPU.
+    Move the model and the batches to the device. Check ``CUDA_VISIBLE_DEVICES``, and that the
+    installed PyTorch is built for the GPU.
 
     References
     ----------
@@ -65,62 +65,50 @@ def training_on_cpu(facts: Facts) -> Proof | None:
         return None
     ops = facts.ops[0]
     work = facts.share_of(union_of(host.start[ops], host.end[ops]))
+    place = facts.places.place_of(int(rows[0]))
     return Proof(
-        headline=f"The work runs on the CPU, and {facts.timeline.info.name} has nothing to do",
+        headline=f"The work runs on the CPU while {facts.timeline.info.name} is idle",
         low=0.5 * work,
         high=0.95 * work,
-        predicted=predict_removal(
-            0.5 * work, 0.95 * work, "class of devices: operators 2 to 20 x faster"
-        ),
+        predicted=predict_removal(0.5 * work, 0.95 * work, METHOD),
         evidence=(
-            make_evidence(
-                "time in operators that exist only on the CPU", share, "ratio", source="ops"
-            ),
+            make_evidence("time in CPU-only operators", share, "ratio", source="ops"),
             make_evidence("time in operators", work, "ratio", source="ops"),
             make_evidence("device events", 0, None, source="kernels"),
         ),
         confidence=0.8,
-        where=tuple(place for place in [facts.places.place_of(int(rows[0]))] if place),
+        where=(place,) if place else (),
     )
 
 
 def _prove_from_facts(facts: Facts) -> Proof | None:
-    """A watched process that says that its parameters are on the CPU."""
-    process, outside, work = facts.timeline.process, facts.telemetry, facts.bucket_share("compute")
-    gpus = max(len(process.gpus), len(outside.gpus) if outside else 0)
+    """Prove it from a watched process's own report that its parameters are on the CPU."""
+    process, work = facts.timeline.process, facts.bucket_share("compute")
+    gpus = max(len(process.gpus), len(facts.telemetry.gpus) if facts.telemetry else 0)
     if process.device != "cpu" or not facts.on_cpu or not gpus or work < LEAST_SHARE:
         return None
+    lines = lines_with_share(facts, facts.time_of("compute"), HostKind.OP)
     return Proof(
-        headline=f"The model trains on the CPU, beside {gpus} GPU{'s' if gpus > 1 else ''}: "
-        f"{_explain_device_choice(process)}",
+        headline=f"The model trains on the CPU although the host has {gpus} "
+        f"GPU{'s' if gpus > 1 else ''}: {_explain_device_choice(process)}",
         low=0.5 * work,
         high=0.95 * work,
-        predicted=predict_removal(
-            0.5 * work, 0.95 * work, "class of devices: operators 2 to 20 x faster"
-        ),
+        predicted=predict_removal(0.5 * work, 0.95 * work, METHOD),
         evidence=(
             make_evidence("GPUs of the host", gpus, None, source="driver, NVML"),
             make_evidence("device of the parameters", "cpu", None, source="optimizer"),
             make_evidence("time in operators", work, "ratio", source="samples"),
         ),
         confidence=0.8,
-        where=_busiest_places(facts),
+        where=tuple(place for place, _ in lines[:1]),
         bucket="compute",
     )
 
 
 def _explain_device_choice(process: ProcessFacts) -> str:
-    """What keeps the process from its GPU, as far as it says."""
     visible = process.environment.get("CUDA_VISIBLE_DEVICES")
     if process.cuda_built == "":
         return "this PyTorch is built without CUDA"
     if visible is not None and visible.strip() in ("", "-1"):
         return f"CUDA_VISIBLE_DEVICES={visible!r} hides them"
-    return "nothing was moved to them"
-
-
-def _busiest_places(facts: Facts) -> tuple[Place, ...]:
-    """Where the operators are called that take most of the step."""
-    return tuple(
-        place for place, _ in lines_with_share(facts, facts.time_of("compute"), HostKind.OP)[:1]
-    )
+    return "the script does not move the model to them"

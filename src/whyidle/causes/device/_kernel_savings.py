@@ -1,4 +1,4 @@
-"""What the causes of dear device work share: which kernels, on what hardware, worth what."""
+"""Shared by causes of slow kernels: select kernels, predict faster ones, make the proof."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import re
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import F64, I64
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import no_faster, predict_substitution
-from whyidle.analysis.rank_pacing import far_ahead, pace_s
+from whyidle.analysis.flops import shapes_of
+from whyidle.analysis.forecast import limit_speedup, predict_substitution
+from whyidle.analysis.host_step_time import is_far_ahead, pace_s
 from whyidle.analysis.step_replay import Saved, no_change
-from whyidle.model.cause import Proof
+from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import ProofFacts
 
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-LEAST_SHARE: Final = 0.01
-"""share of the step below which a finding is not worth a word"""
+Factors = tuple[F64, F64, F64]
+Ratios = tuple[float | F64, float | F64, float | F64]
 
 _BY_NAME: Final = (
     ((9, 0), re.compile(r"sm90_|nvjet|hopper_", re.I)),
@@ -32,90 +30,57 @@ _BY_NAME: Final = (
 
 
 def cuda_capability(facts: Facts) -> tuple[int, int] | None:
-    """The compute capability, recorded or told by kernel names; None on other devices."""
+    """The compute capability, recorded or inferred from kernel names; None on other devices."""
     info = facts.timeline.info
     if info.kind != "cuda":
         return None
     if info.capability:
         return info.capability
     names = [facts.timeline.names[i] for i in facts.kernel_classes]
-    return next(
-        (found for found, mark in _BY_NAME if any(mark.search(name) for name in names)), None
-    )
+    return next((level for level, mark in _BY_NAME if any(map(mark.search, names))), None)
 
 
 def matrix_kernels(facts: Facts) -> I64:
     """Kernels in scope that do matrix work themselves."""
-    does = [i for i, kind in facts.kernel_classes.items() if kind.tensor is not None]
-    return facts.kernels[np.isin(facts.device.name[facts.kernels], does)]
+    names = [i for i, kind in facts.kernel_classes.items() if kind.tensor is not None]
+    return facts.kernels[np.isin(facts.device.name[facts.kernels], names)]
 
 
 def kernels_named(facts: Facts, pattern: str) -> I64:
-    """Kernels in scope by name."""
+    """Kernels in scope whose names match a pattern, ignoring case."""
     compiled = re.compile(pattern, re.I)
-    wanted = [i for i in facts.kernel_classes if compiled.search(facts.timeline.names[i])]
-    return facts.kernels[np.isin(facts.device.name[facts.kernels], wanted)]
+    names = [i for i in facts.kernel_classes if compiled.search(facts.timeline.names[i])]
+    return facts.kernels[np.isin(facts.device.name[facts.kernels], names)]
 
 
-def launcher_names(facts: Facts, rows: I64) -> list[str]:
-    """Names of the operators that launched some kernels ("" unknown)."""
-    operators = facts.launching_op[rows]
-    host = facts.timeline.host
-    return [facts.timeline.names[host.name[op]] if op >= 0 else "" for op in operators]
+def longest_input_shapes(facts: Facts, rows: I64) -> list[list[int]]:
+    """Shapes of the inputs of the operator that launched the longest of some kernels; empty where
+    they are not recorded."""
+    operator = int(facts.launching_op[rows[np.argmax(facts.durations_s(rows))]])
+    detail = int(facts.timeline.host.detail[operator]) if operator >= 0 else -1
+    return shapes_of(facts.timeline, detail)
 
 
 def busy_share(facts: Facts, rows: I64) -> float:
     """Share of all kernel time (0-1)."""
-    whole = float(facts.durations_s(facts.kernels).sum())
-    return float(facts.durations_s(rows).sum()) / whole if whole > 0 else 0.0
+    total = float(facts.durations_s(facts.kernels).sum())
+    return float(facts.durations_s(rows).sum()) / total if total > 0 else 0.0
 
 
-def unit_factors(facts: Facts) -> tuple[F64, F64, F64]:
-    """Factors of 1 for every device event, three times: careful, expected, hopeful."""
-    return (np.ones(len(facts.device)), np.ones(len(facts.device)), np.ones(len(facts.device)))
-
-
-def scale_times(
-    factors: tuple[F64, F64, F64], rows: I64, values: tuple[float | F64, float | F64, float | F64]
-) -> None:
-    """Give some device events other times in a set of factors."""
-    for factor, value in zip(factors, values, strict=True):
-        factor[rows] = value
-
-
-def launch_places(facts: Facts, rows: I64) -> tuple[Place, ...]:
-    """Where the longest of some kernels was launched from, as far as the recording tells."""
-    operators = facts.launching_op[rows]
-    known = rows[operators >= 0]
-    if not len(known):
-        return ()
-    longest = int(known[np.argmax(facts.durations_s(known))])
-    place = facts.places.place_of(int(facts.launching_op[longest]))
-    return (place,) if place else ()
+def scale_kernels(facts: Facts, *changes: tuple[I64, Ratios]) -> Factors:
+    """Time factors of all device events (low, expected, high gain), 1 except for the rows given
+    with their ratios."""
+    count = len(facts.device)
+    factors = np.ones(count), np.ones(count), np.ones(count)
+    for rows, ratios in changes:
+        for factor, ratio in zip(factors, ratios, strict=True):
+            factor[rows] = ratio
+    return factors
 
 
 def share_evidence(quantity: str, value: float, rows: I64, source: str = "kernels") -> Evidence:
     """A share of the device's busy time, as evidence."""
-    return Evidence(
-        quantity=quantity,
-        value=round(value, 4),
-        unit="ratio",
-        window="steps in scope",
-        samples=len(rows),
-        source=source,
-    )
-
-
-def count_evidence(quantity: str, value: float, samples: int) -> Evidence:
-    """A mean count, as evidence."""
-    return Evidence(
-        quantity=quantity,
-        value=round(value, 2),
-        unit="1",
-        window="steps in scope",
-        samples=samples,
-        source="kernels",
-    )
+    return make_evidence(quantity, round(value, 4), "ratio", samples=len(rows), source=source)
 
 
 def memory_used(facts: Facts) -> float | None:
@@ -129,18 +94,19 @@ def memory_used(facts: Facts) -> float | None:
 def make_proof(
     facts: Facts,
     rows: I64,
-    factors: tuple[F64, F64, F64],
+    factors: Factors,
     *,
     headline: str,
     method: str,
     evidence: tuple[Evidence, ...],
     confidence: float,
-    told: ProofFacts | None = None,
-    besides: tuple[Saved, Saved, Saved] = (no_change, no_change, no_change),
+    fix_facts: ProofFacts | None = None,
+    host_changes: tuple[Saved, Saved, Saved] = (no_change, no_change, no_change),
 ) -> Proof | None:
-    """A proof that these kernels are dearer than they need be; None where cheaper ones would win
-    nothing, because the host is the bottleneck, or where the start-up is the story. ``besides``:
-    host time that the cheaper ones take less, or more."""
+    """Prove that faster kernels would shorten the step. ``host_changes``: host time that they
+    also save or add.
+
+    None during start-up, and where the host is the bottleneck, so that nothing is gained."""
     length = facts.device.end - facts.device.start
     most = float((length * (1.0 - factors[2]))[facts.device_rows].sum()) / facts.scope.total
     if facts.cold_start or most < LEAST_SHARE:
@@ -149,12 +115,12 @@ def make_proof(
         facts.replay,
         factors,
         method,
-        unrecorded=facts.launching.without_recording(1.0),
-        timed=facts.launching.is_cost_measured,
-        besides=besides,
+        unrecorded=facts.kernel_launching.without_recording(1.0),
+        timed=facts.kernel_launching.is_cost_measured,
+        besides=host_changes,
     )
-    if far_ahead(facts):  # whose launches are in no replay
-        low, high, predicted = no_faster(low, high, predicted, pace_s(facts) / facts.step_s)
+    if is_far_ahead(facts):  # no replay includes the launches of this rank
+        low, high, predicted = limit_speedup(low, high, predicted, pace_s(facts) / facts.step_s)
     if high < LEAST_SHARE:
         return None
     return Proof(
@@ -164,6 +130,17 @@ def make_proof(
         predicted=predicted,
         evidence=evidence,
         confidence=confidence,
-        where=launch_places(facts, rows),
-        facts=told or ProofFacts(),
+        where=_launch_places(facts, rows),
+        facts=fix_facts or ProofFacts(),
     )
+
+
+def _launch_places(facts: Facts, rows: I64) -> tuple[Place, ...]:
+    """Where the longest of the kernels with a known operator was launched."""
+    operators = facts.launching_op[rows]
+    known = rows[operators >= 0]
+    if not len(known):
+        return ()
+    longest = int(known[np.argmax(facts.durations_s(known))])
+    place = facts.places.place_of(int(facts.launching_op[longest]))
+    return (place,) if place else ()

@@ -1,4 +1,4 @@
-"""Attention written out: a softmax between two batched matrix products, kernel by kernel."""
+"""Kernels of unfused attention: a softmax between two batched matrix products."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device._fused_softmaxes import of_framework
-from whyidle.causes.device._kernel_savings import I64, Mask, kernels_named
+from whyidle.causes.device._fused_softmaxes import framework_softmaxes
+from whyidle.causes.device._kernel_savings import kernels_named
 from whyidle.model.roles import Role
 
 REACH = 8
-"""how many small kernels (scale, mask, dropout, casts) may stand between softmax and product"""
+"""most small kernels (scale, mask, dropout, casts) between softmax and product"""
 SMALL = ("elementwise", "copy", "reduction", "layout")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnfusedAttention:
-    """Kernels of written-out attention, as rows of the device events: the ``products``, the
-    ``softmax`` kernels, and everything ``between`` them (softmax included)."""
+    """Kernels of unfused attention, as rows of the device events."""
 
     products: I64
     softmax: I64
-    between: I64
+    between: I64  # all kernels between the products, softmax included
 
     @property
     def all_rows(self) -> I64:
@@ -31,19 +31,19 @@ class UnfusedAttention:
         return np.union1d(self.products, self.between)
 
 
-def written_out(facts: Facts) -> UnfusedAttention:
-    """Find attention that is written out. Where operators are recorded both products must be
-    batched ones, so that a classifier's softmax is not taken for attention, and the softmax is none
-    of PyTorch's own attention."""
+def find_unfused_attention(facts: Facts) -> UnfusedAttention:
+    """Find unfused attention.
+
+    Where operators are recorded, both products must be batched, so that a classifier's softmax does
+    not count, and the softmax must not be part of PyTorch's own attention."""
     softmax = kernels_named(facts, r"softmax")
-    softmax = softmax[~np.isin(facts.launching_op[softmax], of_framework(facts))]
+    softmax = softmax[~np.isin(facts.launching_op[softmax], framework_softmaxes(facts))]
     products: list[int] = []
     between: list[int] = []
-    found: list[int] = []
+    inner: list[int] = []
     for stream in np.unique(facts.device.stream[softmax]) if len(softmax) else []:
         rows = facts.kernels[facts.device.stream[facts.kernels] == stream]
-        is_product = facts.group[rows] == "matrix_product"
-        is_product &= _is_batched(facts, rows)
+        is_product = (facts.group[rows] == "matrix_product") & _is_batched(facts, rows)
         small = np.isin(facts.group[rows], SMALL)
         for index in np.searchsorted(rows, softmax[facts.device.stream[softmax] == stream]):
             before = _nearest_kernel(is_product, small, int(index), -1)
@@ -51,22 +51,20 @@ def written_out(facts: Facts) -> UnfusedAttention:
             if before >= 0 and after >= 0:
                 products += [int(rows[before]), int(rows[after])]
                 between += rows[before + 1 : after].tolist()
-                found.append(int(rows[index]))
-    return UnfusedAttention(_kernel_rows(products), _kernel_rows(found), _kernel_rows(between))
-
-
-def _kernel_rows(found: list[int]) -> I64:
-    return np.unique(np.array(found, dtype=np.int64))
+                inner.append(int(rows[index]))
+    return UnfusedAttention(
+        *(np.unique(np.array(found, dtype=np.int64)) for found in (products, inner, between))
+    )
 
 
 def _is_batched(facts: Facts, rows: I64) -> Mask:
     operators = facts.launching_op[rows]
-    told = np.isin(operators, facts.timeline.rows_of(Role.BATCHED_PRODUCT_CALL))
-    return np.where(operators >= 0, told, True)
+    batched = np.isin(operators, facts.timeline.rows_of(Role.BATCHED_PRODUCT_CALL))
+    return np.where(operators >= 0, batched, True)
 
 
 def _nearest_kernel(wanted: Mask, passable: Mask, index: int, step: int) -> int:
-    """The nearest wanted kernel in one direction, past small ones only; -1 where there is none."""
+    """The nearest wanted kernel in one direction, with only small ones between; -1 if none."""
     for i in range(index + step, index + step * (REACH + 1), step):
         if not 0 <= i < len(wanted):
             return -1

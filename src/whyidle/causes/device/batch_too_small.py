@@ -12,29 +12,30 @@ from whyidle.analysis.batch_size import (
     find_batch_size,
     predict_larger_batch,
 )
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device import _kernel_savings
+from whyidle.causes.device._kernel_savings import memory_used, share_evidence
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DeviceFacts
 
 STEPS: Final = (2, 4, 8)
-"""the factors that are tried; more than eightfold is not predicted from one size"""
+"""batch factors to try; factors above eight are not predicted from one size"""
 LEAST_GAIN: Final = 1.25
-"""twice the batch must at least be worth a quarter more samples per second, at the careful end"""
+"""least ratio of samples per second at twice the batch, at the low end of the estimate"""
 NEARLY_FLAT: Final = 1.25
-"""the batch is raised as long as the step gets at most this much longer"""
+"""the batch is raised while the step grows by no more than this factor"""
 MEMORY: Final = 0.5
-"""peak memory from which the batch is not called small (with at most 50 % of utilisation and of
-memory: the rule of the ICSE 2024 study of 400 jobs)"""
+"""peak memory use above which the batch is not small (the ICSE 2024 study of 400 jobs: at most 50 %
+of utilisation and of memory)"""
 ROOM: Final = 0.9
-"""a larger batch may fill the memory this far"""
+"""largest share of the memory that a larger batch may fill"""
 BUSY: Final = 0.5
-"""the same rule's utilisation: a device busier than this is not called unfilled"""
+"""utilisation above which the device counts as filled, by the same rule"""
 HOST: Final = 0.15
-"""share of the step in launches and Python from which the host holds the device up (peers: 15 %)"""
+"""share of the step in launches and Python above which the host limits the device (peers: 15 %)"""
 ELSEWHERE: Final = 0.1
-"""with more of the step in loading or copying, which grow with the batch, nothing is predicted"""
+"""share of loading and copying, which grow with the batch, above which nothing is predicted"""
 
 
 @cause(
@@ -45,57 +46,53 @@ ELSEWHERE: Final = 0.1
 def batch_too_small(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    A step launches the same kernels whatever the batch; with few samples each is over before the
-    host has launched the next, or has too few blocks for all multiprocessors.
+    A step launches the same kernels for every batch size. With few samples each kernel ends before
+    the host has launched the next one, or has too few blocks for all multiprocessors.
 
     Why it costs
     ------------
-    The step takes as long as launching it. More samples in the same launches are nearly free.
+    The step takes as long as its launches. More samples in the same launches are nearly free.
 
     How it is detected
     ------------------
-    From shapes and the device's peaks: which part of each kernel's time grows with the batch. The
-    step is replayed with such times (P6 from one size). Reported where twice the batch is worth at
-    least 25 % more samples per second even at the careful end, at most half the memory is in use
-    where that is recorded, and loading, copies and communication are not the story.
+    Shapes and the device's peaks tell which part of each kernel's time grows with the batch. The
+    step is replayed with these times (P6 from one size). The cause is reported if twice the batch
+    processes at least 25 % more samples per second even at the low end of the estimate, peak memory
+    use, where recorded, is at most one half, and loading, copies and communication are at most a
+    tenth of the step.
 
     What looks alike
     ----------------
-    ``launch-bound-small-kernels`` is the same gap seen from the other side: fewer launches instead
-    of more work in each. A busy device is not helped by a larger batch.
+    ``launch-bound-small-kernels`` describes the same gaps; its remedy is fewer launches instead of
+    more work per launch. A busy device gains nothing from a larger batch.
 
     What to do
     ----------
-    Exchange accumulation steps for a larger micro-batch first: the same mathematics. A larger
-    global batch needs another learning rate and may learn differently.
+    First replace gradient accumulation steps by a larger micro-batch, which is the same
+    mathematics. A larger global batch needs another learning rate and may learn differently.
 
     References
     ----------
     Gao et al., An Empirical Study on Low GPU Utilization of Deep Learning Jobs (ICSE 2024).
     """
-    used = _kernel_savings.memory_used(facts)
-    grows = (
-        facts.bucket_share("input")
-        + facts.bucket_share("transfer")
-        + facts.bucket_share("communication")
-    )
+    used, host = memory_used(facts), facts.bucket_share("host")
+    grows = sum(map(facts.bucket_share, ("input", "transfer", "communication")))
     if grows > ELSEWHERE or facts.cold_start or (used is not None and used > MEMORY):
         return None
-    if (facts.busy_ratio or 0.0) > BUSY or facts.bucket_share("host") < HOST:
+    if (facts.busy_ratio or 0.0) > BUSY or host < HOST:
         return None
     twice = predict_larger_batch(facts, 2.0)
     if twice is None or twice.relative_throughput(twice.worst_s) < LEAST_GAIN:
         return None
     best = _largest_useful_batch(facts, twice, used)
-    low, high = best.relative_throughput(best.worst_s), best.relative_throughput(best.best_s)
-    host = facts.bucket_share("host")
+    longer, predicted = best.step_s / best.now_s - 1.0, _predict_gain(best)
+    change = f"take only {longer:.0%} longer" if longer >= 0.01 else "take no longer"
     return Proof(
-        headline=f"A batch {best.times:.3g} times as large would "
-        f"{_describe_longer_step(best)}: the device is "
-        "not filled",
-        low=min(host, 1 - 1 / low) * 0.5,
-        high=min(host, 1 - 1 / high),
-        predicted=_predict_gain(best),
+        headline=f"The batch is too small to fill the device: with {best.times:.3g} times the "
+        f"batch a step would {change}",
+        low=min(host, 1 - 1 / predicted.low) * 0.5,
+        high=min(host, 1 - 1 / predicted.high),
+        predicted=predicted,
         evidence=_batch_evidence(facts, best, used),
         confidence=0.55 if used is None else 0.65,
         facts=DeviceFacts(
@@ -109,31 +106,26 @@ def batch_too_small(facts: Facts) -> Proof | None:
     )
 
 
-def _predict_gain(found: LargerBatch) -> Predicted:
+def _predict_gain(batch: LargerBatch) -> Predicted:
     return Predicted(
-        speedup=found.relative_throughput(found.step_s),
-        low=found.relative_throughput(found.worst_s),
-        high=found.relative_throughput(found.best_s),
-        method=f"P6 from one size: samples per second at {found.times:.3g} times the batch",
+        speedup=batch.relative_throughput(batch.step_s),
+        low=batch.relative_throughput(batch.worst_s),
+        high=batch.relative_throughput(batch.best_s),
+        method=f"P6 from one size: samples per second at {batch.times:.3g} times the batch",
     )
 
 
 def _larger_microbatch(facts: Facts, best: LargerBatch) -> tuple[int, Predicted] | None:
-    """So many of a step's passes can be made one, within what is predicted; None without several
-    that are alike."""
+    """How many passes of a step can be joined within the predicted range, and the gain; None
+    without several equal passes."""
     count = backward_passes(facts) or 1
     times = max(n for n in range(1, int(best.times) + 1) if count % n == 0)
     joined = predict_larger_batch(facts, float(times)) if times > 1 else None
     return None if joined is None else (times, _predict_gain(joined))
 
 
-def _describe_longer_step(best: LargerBatch) -> str:
-    more = best.step_s / best.now_s - 1.0
-    return f"take only {more:.0%} longer" if more >= 0.01 else "take no longer"
-
-
 def _largest_useful_batch(facts: Facts, twice: LargerBatch, used: float | None) -> LargerBatch:
-    """The largest batch for which the step is still nearly as long as now, and memory is there."""
+    """The largest batch that fits into memory with a step nearly as long as now."""
     best = twice
     for times in STEPS[1:]:
         more = predict_larger_batch(facts, float(times))
@@ -149,23 +141,16 @@ def _batch_evidence(facts: Facts, best: LargerBatch, used: float | None) -> tupl
     rows = facts.kernels
     occupancy = facts.device.occupancy[rows]
     known = ~np.isnan(occupancy)
-    seconds = facts.durations_s(rows)
-    found = [
-        Evidence(
-            quantity="step predicted at the larger batch",
-            value=round(best.step_s, 9),
-            unit="s",
-            window=f"{best.times:.3g} times the batch",
-            samples=facts.step_count,
-            source="replay",
-        ),
-        _kernel_savings.share_evidence("device busy", facts.busy_ratio or 0.0, rows, "attribution"),
+    name, step_s = "predicted step at the larger batch", round(best.step_s, 9)
+    window = f"{best.times:.3g} times the batch"
+    evidence = [
+        make_evidence(name, step_s, "s", samples=facts.step_count, source="replay", window=window),
+        share_evidence("device busy", facts.busy_ratio or 0.0, rows, "attribution"),
     ]
     if known.any():
-        mean = float(np.average(occupancy[known], weights=np.maximum(seconds[known], 1e-12)))
-        found.append(
-            _kernel_savings.share_evidence("estimated occupancy", mean, rows[known], "profiler")
-        )
+        weights = np.maximum(facts.durations_s(rows)[known], 1e-12)
+        mean = float(np.average(occupancy[known], weights=weights))
+        evidence.append(share_evidence("estimated occupancy", mean, rows[known], "profiler"))
     if used is not None:
-        found.append(_kernel_savings.share_evidence("peak memory in use", used, rows, "allocator"))
-    return tuple(found)
+        evidence.append(share_evidence("peak memory in use", used, rows, "allocator"))
+    return tuple(evidence)

@@ -1,73 +1,69 @@
-"""Convolutions whose algorithms are searched for again and again, or never."""
+"""cuDNN searches for convolution algorithms in step after step, or never."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.causes.device import _kernel_savings
-from whyidle.model.cause import Proof, cause
+from whyidle.causes.device import _kernel_savings as savings
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.process_facts import Switches
 from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
 
-I64 = NDArray[np.int64]
-
-LEAST_SHARE = 0.01
-"""share of the step below which searching is not worth a word"""
 LEAST_STEPS = 2
-"""a search in one step may be the last of the warm-up; in two it is a habit"""
-KEPT = (0.3, 0.0, 0.0)
-"""what stays of the searches (careful, expected, hopeful): without them a slower algorithm may be
-chosen"""
-MANY = 0.1
-"""share of the busy time from which on convolutions are worth a search"""
-FOUND = (1.0, 1.0, 12.0 / 17.0)
-"""time of a convolution whose algorithm was searched for by that of the library's own choice:
-nothing may be won, and nobody can tell before it is tried; at best as in speechbrain#294"""
+"""one search after the warm-up may be its last; two show that it does not end"""
+REMAINING = (0.3, 0.0, 0.0)
+"""share of the searches that stays (low, expected, high gain): without them cuDNN may choose a
+slower algorithm"""
+LEAST_BUSY = 0.1
+"""least share of the busy time in convolutions for which a search is suggested"""
+SEARCHED = (1.0, 1.0, 12.0 / 17.0)
+"""time of a convolution with a searched algorithm / time with cuDNN's own choice. The gain is
+unknown before a trial and may be zero; at best as in speechbrain#294"""
 
 
 @cause(
-    "The search for the fastest convolutions does not fit the job",
+    "The cuDNN algorithm search does not fit the job",
     bucket="compute",
     needs=("device_events", "host_ops", "runtime_calls", "steps"),
 )
 def cudnn_autotune_mismatch(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    With ``torch.backends.cudnn.benchmark`` PyTorch times all algorithms of a convolution when it
-    meets a new shape, and keeps the fastest. Here shapes are new in step after step, so that it
-    never ends; or they are always the same, and nothing was ever timed.
+    With ``torch.backends.cudnn.benchmark = True``, PyTorch times all algorithms of a convolution at
+    each new shape and caches the fastest. Here either shapes change in step after step, so that the
+    search never ends; or shapes are constant and the search is off.
 
     Why it costs
     ------------
-    A search runs each algorithm and waits for it, many times what the convolution takes. Without
-    one the library goes by rules of thumb, which may miss the fastest algorithm.
+    A search runs each algorithm and waits for it, which takes many times as long as the
+    convolution. Without a search cuDNN chooses by heuristics, which may miss the fastest algorithm.
 
     How it is detected
     ------------------
-    Searching: the host waits for the device inside of convolutions, which they never do otherwise,
-    in at least two steps behind the warm-up. The gain is the replay of the recorded steps without
-    the kernels, the calls and the waits up to the last wait of each such call.
+    Repeated searches: the host waits for the device inside convolutions, which never happens
+    otherwise, in at least two steps after the warm-up. The gain is a replay of the recorded steps
+    without the kernels, the calls and the waits up to the last wait of each such call.
 
-    Never searched: a watched process tells that the switch is off, convolutions are at least a
-    tenth of the busy time, and every recorded step has the same shapes. What a search would find
-    cannot be foretold: nothing is expected, and a trial tells.
+    No search: a watched process reports that the switch is off, convolutions are at least a tenth
+    of the busy time, and every recorded step has the same shapes. The result of a search cannot be
+    predicted: the expected gain is zero, and a trial measures it.
 
     What looks alike
     ----------------
-    Searches of the first steps are warm-up. Allocations that a convolution's work space needs are
-    ``allocator-thrash``. Deterministic algorithms leave little to choose from: of a job that asks
-    for them it is not said that nothing was searched.
+    Searches in the first steps are warm-up. Allocations of a convolution's workspace are
+    ``allocator-thrash``. Deterministic algorithms leave little choice, so a missing search is not
+    reported for jobs that require them.
 
     What to do
     ----------
-    New shapes all the time: ``torch.backends.cudnn.benchmark = False``, or a few sizes of images
-    for all of them, and ``drop_last=True``. Always the same shapes: switch it on.
+    Changing shapes: set ``torch.backends.cudnn.benchmark = False``, or resize images to a few fixed
+    sizes and use ``drop_last=True``. Constant shapes: set it to ``True``.
 
     References
     ----------
@@ -79,100 +75,89 @@ def cudnn_autotune_mismatch(facts: Facts) -> Proof | None:
 
 
 def _prove_repeated_search(facts: Facts) -> Proof | None:
-    """Shapes that are new in step after step."""
+    """Prove that shapes change in step after step, so that searches never end."""
     host, waits = facts.timeline.host, facts.waits.search_waits
     if facts.cold_start or not len(waits):
         return None
-    begin = host.start[[facts.waits.operator_row(int(row)) for row in waits]]
-    steps, recorded = _searching_steps(facts)
-    spent = union_of(begin, host.end[waits])
-    gains = _search_gains(facts, waits, spent)
+    operators = [facts.waits.operator_row(int(row)) for row in waits]
+    steps, recorded = _count_searching_steps(facts)
+    searching = union_of(host.start[operators], host.end[waits])
+    gains = _search_gains(facts, waits, searching)
     if steps < LEAST_STEPS or gains[1] < LEAST_SHARE:
         return None
+    place = facts.places.place_of(operators[0])
     return Proof(
-        headline=f"In {steps} of {recorded} steps the fastest algorithms are searched for "
-        "anew, as convolutions have new shapes",
+        headline=f"The search for the fastest algorithms repeats in {steps} of {recorded} steps, "
+        "because the shapes of convolutions change",
         low=gains[0],
         high=max(gains),
         predicted=from_gains(gains, "recorded steps replayed without the searches"),
         evidence=(
-            make_evidence("steps that search", steps, None, samples=recorded),
-            make_evidence("time in searches, share of step", facts.share_of(spent), "ratio"),
+            make_evidence("steps with a search", steps, None, samples=recorded),
+            make_evidence("time in searches, share of step", facts.share_of(searching), "ratio"),
             make_evidence(
-                "waits inside of convolutions, per step", len(waits) / facts.step_count, None
+                "waits inside convolutions per step", len(waits) / facts.step_count, None
             ),
         ),
         confidence=0.85,
-        where=tuple(
-            p for p in [facts.places.place_of(facts.waits.operator_row(int(waits[0])))] if p
-        ),
+        where=(place,) if place else (),
         facts=DeviceFacts(benchmark=True),
     )
 
 
-def _searching_steps(facts: Facts) -> tuple[int, int]:
-    """In how many steps of how many something is searched for. Of a burst all count: it was taken
-    behind the warm-up, and only its figures leave out steps that recording may have made longer."""
-    host, whole = facts.timeline.host, facts.timeline.burst is not None
-    waits = facts.waits.search_waits
-    if whole:
+def _count_searching_steps(facts: Facts) -> tuple[int, int]:
+    """Steps with a search, and all steps. In a burst all steps count: it follows the warm-up, and
+    only its times exclude steps that recording may have lengthened."""
+    waits, count = facts.waits.search_waits, facts.step_count
+    if facts.timeline.burst is not None:
         waits = facts.waits.in_convolutions(facts.host.rows_of(Role.SYNC))
-    found = np.unique(np.searchsorted(facts.steps.on_host[0], host.start[waits], side="right"))
-    return len(found), len(facts.steps) if whole else facts.step_count
+        count = len(facts.steps)
+    begins = facts.timeline.host.start[waits]
+    return len(np.unique(np.searchsorted(facts.steps.on_host[0], begins, side="right"))), count
 
 
-def _search_gains(facts: Facts, waits: I64, spent: Intervals) -> tuple[float, float, float]:
-    """Careful, expected, hopeful: without what is launched and waited for in the searches."""
+def _search_gains(facts: Facts, waits: I64, searching: Intervals) -> tuple[float, float, float]:
+    """Share of the step gained without the launches and waits of searches: low, expected, high."""
     host, calls, replay = facts.timeline.host, facts.launches.call, facts.replay
     rows = np.flatnonzero(calls >= 0)
-    rows = rows[spent.contains_times(host.start[calls[rows]])]
-    careful, expected, hopeful = _kernel_savings.unit_factors(facts)
-    _kernel_savings.scale_times((careful, expected, hopeful), rows, KEPT)
-    found = []
-    for kept, factor in zip(KEPT, (careful, expected, hopeful), strict=True):
-        less = replay.reduce_host_time(spent, 1.0 - kept)
-        then = replay.replayed_length(less, without=waits, factor=factor, fewer=True)
-        found.append(max(0.0, 1.0 - then / replay.base_ns))
-    return found[0], found[1], found[2]
+    rows = rows[searching.contains_times(host.start[calls[rows]])]
+    factors, gains = savings.scale_kernels(facts, (rows, REMAINING)), []
+    for share, factor in zip(REMAINING, factors, strict=True):
+        saved = replay.reduce_host_time(searching, 1.0 - share)
+        length = replay.replayed_length(saved, without=waits, factor=factor, fewer=True)
+        gains.append(max(0.0, 1.0 - length / replay.base_ns))
+    return gains[0], gains[1], gains[2]
 
 
 def _prove_switched_off(facts: Facts) -> Proof | None:
-    """The same shapes in every step, and the switch is off."""
+    """Prove that every step has the same shapes, and the search is off."""
     switches = facts.timeline.process.switches or Switches()
-    off = switches.cudnn_benchmark is False
     strict = switches.cudnn_deterministic or switches.deterministic
+    if switches.cudnn_benchmark is not False or strict or facts.timeline.info.kind != "cuda":
+        return None
     rows = facts.kernels[facts.group[facts.kernels] == "convolution"]
-    if (
-        not off
-        or strict
-        or facts.timeline.info.kind != "cuda"
-        or not _has_constant_shapes(facts, rows)
-    ):
+    share = savings.busy_share(facts, rows)
+    if share < LEAST_BUSY or not _has_constant_shapes(facts, rows):
         return None
-    share = _kernel_savings.busy_share(facts, rows)
-    if share < MANY:
-        return None
-    factors = _kernel_savings.unit_factors(facts)
-    _kernel_savings.scale_times(factors, rows, FOUND)
-    return _kernel_savings.make_proof(
+    return savings.make_proof(
         facts,
         rows,
-        factors,
-        headline=f"{share:.0%} of the busy time is convolutions of the same shapes in every step, "
-        "whose fastest algorithms nobody has searched for",
-        method="class figure: what a search has found at best; a trial tells",
-        evidence=(_kernel_savings.share_evidence("convolutions, share of busy time", share, rows),),
+        savings.scale_kernels(facts, (rows, SEARCHED)),
+        headline=f"{share:.0%} of the busy time is convolutions with the same shapes in every "
+        "step, and cuDNN's search for the fastest algorithms is off",
+        method="class figure: best gain of a search in reports; a trial measures it",
+        evidence=(savings.share_evidence("convolutions, share of busy time", share, rows),),
         confidence=0.5,
-        told=DeviceFacts(benchmark=False),
+        fix_facts=DeviceFacts(benchmark=False),
     )
 
 
 def _has_constant_shapes(facts: Facts, rows: I64) -> bool:
-    """Whether convolutions have the same shapes in every recorded step, as far as these tell."""
+    """Whether convolutions have the same recorded shapes in every recorded step."""
     host = facts.timeline.host
     ops = np.unique(facts.launching_op[rows])
     ops = ops[ops >= 0]
     shapes = host.detail[ops]
     steps = np.searchsorted(facts.steps.on_host[0], host.start[ops], side="right")
-    each = [frozenset(shapes[steps == step].tolist()) for step in np.unique(steps)]
-    return len(each) >= LEAST_STEPS and -1 not in each[0] and len(set(each)) == 1
+    sets = [frozenset(shapes[steps == step].tolist()) for step in np.unique(steps)]
+    return len(sets) >= LEAST_STEPS and -1 not in sets[0] and len(set(sets)) == 1

@@ -1,29 +1,30 @@
-"""Attention computes and stores its whole matrix of weights."""
+"""Attention computes and stores its whole weight matrix."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.flops import shapes_of
-from whyidle.causes.device import _kernel_savings
+from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._attention_source import attention_libraries
-from whyidle.causes.device._unfused_attention import UnfusedAttention, written_out
-from whyidle.causes.device._unfused_attention_cpu import written_out_on_cpu
+from whyidle.causes.device._kernel_savings import Factors
+from whyidle.causes.device._unfused_attention import UnfusedAttention, find_unfused_attention
+from whyidle.causes.device._unfused_attention_cpu import prove_unfused_attention
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.proof_facts import DeviceFacts
 
 REACHED = (0.15, 0.3, 0.5)
-"""share of the peak that fused attention reaches, forward and backward: FlashAttention-2 reports 50
-to 73 % on A100, less on H100 and for short sequences; careful, expected, hopeful"""
+"""share of the peak that fused attention reaches, forward and backward (low, expected, high):
+FlashAttention-2 reports 50 to 73 % on A100, less on H100 and for short sequences"""
 PRODUCTS = (1.0, 0.9, 0.6)
 BETWEEN = (0.5, 0.15, 0.0)
-"""where shapes or the peak are unknown: what stays of the products and of the other kernels"""
+"""remaining time of the products and of the kernels between them, without shapes or the peak"""
 
 
 @cause(
-    "Attention is written out instead of fused",
+    "Attention is not fused",
     bucket="compute",
     needs=("device_events",),
     watched=("device_time", "every_operator", "steps"),
@@ -31,119 +32,105 @@ BETWEEN = (0.5, 0.15, 0.0)
 def naive_attention(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Attention runs as product, softmax, product, with the matrix of weights (sequence by sequence,
-    per head) written to memory and read again between them.
+    Attention runs as product, softmax, product: the weight matrix (sequence by sequence, per head)
+    is written to memory and read again between them.
 
     Why it costs
     ------------
-    The matrix grows with the square of the sequence; softmax, mask and dropout stream it from and
-    to memory, several times, while the tensor cores wait.
+    The matrix grows with the square of the sequence length. Softmax, mask and dropout stream it
+    from and to memory several times while the tensor cores wait.
 
     How it is detected
     ------------------
-    Between two batched matrix products stand a softmax and nothing but small kernels. Where shapes
-    and the device are known, the fused time is the products' FLOPs at the share of the peak that
-    fused kernels reach; else products keep their time and what lies between mostly goes (P5). Both
-    are replayed against the recorded launches.
+    A softmax and only small kernels lie between two batched matrix products. Where shapes and the
+    device are known, the fused time is the products' FLOPs at the share of the peak that fused
+    kernels reach; otherwise the products keep their time and most of the time between them is
+    saved (P5). Both are replayed against the recorded launches.
 
-    Where the device is the CPU, operators stand for kernels: a softmax, or its gradient, between
-    two batched products, and no other product between them. What lies between goes by half, mostly,
-    or all, and with it none, a little or some of the products' time: a fused operator keeps the
-    weights in the cache, and leaves out what a causal mask hides. A watched run is judged by its
-    burst, which holds every operator of some steps; without one it is not judged. Its lines are
-    those at which the run was looked at during these operators of the forward pass, if it was;
-    else, where no other softmax is called, those at which it was looked at in one.
+    On a CPU, operators take the place of kernels: a softmax, or its gradient, between two batched
+    products with no other product between them. Half, most or all of the time between the products
+    is saved, and none, a little or some of the products' time: a fused operator keeps the weights
+    in the cache and skips masked positions. A watched run is judged by its burst, which records
+    every operator of some steps; without a burst it is not judged. The reported lines are those of
+    stack samples during these operators in the forward pass; without such samples, and if no other
+    softmax is called, those of samples inside a softmax.
 
     What looks alike
     ----------------
-    A classifier's softmax has no batched product behind it. Attention whose weights somebody looks
-    at cannot be fused; ``nn.MultiheadAttention`` returns them unless it is told not to, and most
-    callers throw them away. ``scaled_dot_product_attention`` calls product, softmax, product itself
-    where no fused kernel takes its inputs (on a CPU: with dropout): what lies within it, and its
-    gradients, is not counted, for asking for it once more changes nothing.
+    A classifier's softmax is not followed by a batched product. Attention whose weights are used
+    elsewhere cannot be fused; ``nn.MultiheadAttention`` returns them by default, and most callers
+    discard them. ``scaled_dot_product_attention`` itself runs product, softmax, product where no
+    fused kernel takes its inputs (on a CPU: with dropout). Operators inside it, and their
+    gradients, do not count, since calling it instead would change nothing.
 
     What to do
     ----------
-    ``F.scaled_dot_product_attention`` with a mask and type that a fused kernel takes; with
-    ``nn.MultiheadAttention`` ``need_weights=False``; with transformers
-    ``attn_implementation="sdpa"``. Who wrote it out is told by frames that were recorded, or found
-    by looks: the two libraries can be told while a job runs, a script's own code cannot.
+    Use ``F.scaled_dot_product_attention`` with a mask and data type that a fused kernel accepts;
+    pass ``need_weights=False`` to ``nn.MultiheadAttention``; with transformers set
+    ``attn_implementation="sdpa"``. Recorded frames and stack samples tell whose code computes the
+    attention: that of the two libraries can be switched while a job runs, a script's own cannot.
 
     References
     ----------
     Dao, FlashAttention-2 (2023); PyTorch, ``scaled_dot_product_attention``.
     """
     if facts.on_cpu:
-        return written_out_on_cpu(facts)
-    found = written_out(facts)
-    if not len(found.softmax):
+        return prove_unfused_attention(facts)
+    attention = find_unfused_attention(facts)
+    rows = attention.all_rows
+    if not len(attention.softmax):
         return None
-    factors = _kernel_savings.unit_factors(facts)
-    fused = _fused_time(facts, found)
-    if fused is None:
-        _kernel_savings.scale_times(factors, found.products, PRODUCTS)
-        _kernel_savings.scale_times(factors, found.between, BETWEEN)
-    else:
-        now = float(facts.durations_s(found.all_rows).sum())
-        left = [min(1.0, fused / reached / now) for reached in REACHED]
-        _kernel_savings.scale_times(factors, found.all_rows, (left[0], left[1], left[2]))
-    share = _kernel_savings.busy_share(facts, found.all_rows)
-    softmax = _kernel_savings.busy_share(facts, found.between)
-    return _kernel_savings.make_proof(
+    fused = _fused_time(facts, attention)
+    share, softmax = savings.busy_share(facts, rows), savings.busy_share(facts, attention.between)
+    return savings.make_proof(
         facts,
-        found.softmax,
-        factors,
-        headline=f"{share:.0%} of the busy time is attention written out, product by product",
+        attention.softmax,
+        _fused_factors(facts, attention, fused),
+        headline=f"Unfused attention takes {share:.0%} of the busy time",
         method="P5: fused attention at 15 to 50 % of the peak, replayed"
         if fused is not None
         else "P5: kernels between the products removed, replayed",
         evidence=(
-            _kernel_savings.share_evidence(
-                "written-out attention, share of busy time", share, found.all_rows
+            savings.share_evidence("unfused attention, share of busy time", share, rows),
+            savings.share_evidence(
+                "softmax and mask alone, share of busy time", softmax, attention.between
             ),
-            _kernel_savings.share_evidence(
-                "softmax and mask alone, share of busy time", softmax, found.between
-            ),
-            *_sequence_evidence(facts, found),
+            *_sequence_evidence(facts, attention),
         ),
         confidence=0.85 if fused is not None else 0.65,
-        told=DeviceFacts(attention=True, libraries=attention_libraries(facts)),
+        fix_facts=DeviceFacts(attention=True, libraries=attention_libraries(facts)),
     )
 
 
-def _fused_time(facts: Facts, found: UnfusedAttention) -> float | None:
-    """Seconds that the products' FLOPs take at the device's peak for their precision; None where
-    shapes or the device are unknown."""
-    flops = facts.work.flops[found.products]
+def _fused_factors(facts: Facts, attention: UnfusedAttention, fused: float | None) -> Factors:
+    products, between = attention.products, attention.between
+    if fused is None:
+        return savings.scale_kernels(facts, (products, PRODUCTS), (between, BETWEEN))
+    present = float(facts.durations_s(attention.all_rows).sum())
+    low, expected, high = (min(1.0, fused / part / present) for part in REACHED)
+    return savings.scale_kernels(facts, (attention.all_rows, (low, expected, high)))
+
+
+def _fused_time(facts: Facts, attention: UnfusedAttention) -> float | None:
+    """Seconds for the products' FLOPs at the device's peak for their precision; None where shapes
+    or the device are unknown."""
+    rows = attention.products
+    flops = facts.work.flops[rows]
     if facts.peak is None or np.isnan(flops).any():
         return None
+    kinds = zip(facts.precision[rows], facts.uses_tensor_cores[rows], strict=True)
     peaks = [
-        facts.peak.peak_flops(str(precision) or None, tensor=bool(tensor))
-        for precision, tensor in zip(
-            facts.precision[found.products], facts.uses_tensor_cores[found.products], strict=True
-        )
+        facts.peak.peak_flops(str(kind) or None, tensor=bool(tensor)) for kind, tensor in kinds
     ]
-    if any(peak is None for peak in peaks):
+    if None in peaks:
         return None
     return float(np.sum(flops / np.array(peaks, dtype=np.float64)))
 
 
-def _sequence_evidence(facts: Facts, found: UnfusedAttention) -> tuple[Evidence, ...]:
-    operator = facts.launching_op[found.softmax[np.argmax(facts.durations_s(found.softmax))]]
-    shapes = (
-        shapes_of(facts.timeline, int(facts.timeline.host.detail[operator]))
-        if operator >= 0
-        else []
-    )
+def _sequence_evidence(facts: Facts, attention: UnfusedAttention) -> tuple[Evidence, ...]:
+    shapes = savings.longest_input_shapes(facts, attention.softmax)
     if not shapes or not isinstance(shapes[0], list) or len(shapes[0]) < 2:
         return ()
-    return (
-        Evidence(
-            quantity="shape of the weights",
-            value=" x ".join(str(n) for n in shapes[0]),
-            unit=None,
-            window="largest softmax",
-            samples=len(found.softmax),
-            source="operator shapes",
-        ),
-    )
+    text, count = " x ".join(str(size) for size in shapes[0]), len(attention.softmax)
+    name, source, window = "shape of the attention weights", "operator shapes", "largest softmax"
+    return (make_evidence(name, text, None, samples=count, source=source, window=window),)

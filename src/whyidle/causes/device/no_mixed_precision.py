@@ -1,38 +1,35 @@
-"""Matrix work in 32 bits where 16 would do."""
+"""Matrix work runs in 32 bits on a device with faster 16-bit units."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.step_replay import no_change
-from whyidle.causes.device import _kernel_savings
-from whyidle.causes.device._lower_precision import (
-    cast_time,
-    launched_casts,
-    lower_precision_factors,
-)
+from whyidle.causes.device import _kernel_savings as savings
+from whyidle.causes.device._kernel_savings import Factors
+from whyidle.causes.device._lower_precision import cast_launches, cast_time, lower_precision_factors
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import DeviceFacts
 
 MOSTLY = 0.5
-"""share of matrix time in 32 bits from which the model runs in 32 bits"""
+"""share of matrix time in 32 bits above which the model runs in 32 bits"""
 SOME = 0.2
-"""share of matrix time in 16 bits from which mixed precision is already on"""
+"""share of matrix time in 16 bits above which mixed precision is already on"""
 FROM_FP32 = (1 / 1.5, 1 / 2.5, 1 / 4)
 LIKELY = 0.7
-"""share of the ratio of the two peaks, from TF32, that is expected"""
+"""expected share of the ratio of the two peaks, from TF32"""
 MEMORY_BOUND = (1.0, 1 / 1.4, 1 / 2)
-"""time in 16 bits per time now: careful, expected, hopeful. Daydream (USENIX ATC 2020) replays
+"""time in 16 bits / present time: low, expected, high gain. Daydream (USENIX ATC 2020) replays
 mixed precision with 1/3 for matrix work and 1/2 for memory-bound kernels; peaks differ by 8 (V100,
 A100 vector), which real shapes do not reach"""
-BOOKKEPT = (5.0, 2.5)
-"""times the launch of a cast, what autocast takes of the host for each (careful, expected): it
-looks at every operator, and casts have a backward pass. 2.5 times on the emulated device, one job,
-whose device waited for the host: autocast alone made that slower; twice as much at the careful
-end"""
+AUTOCAST_COST = (5.0, 2.5)
+"""host time of autocast per cast / launch of a cast (low, expected gain): autocast inspects every
+operator, and casts have a backward pass. 2.5 was measured on the emulated device in one job that
+the host limits and that autocast alone makes slower; the low end doubles it"""
 TF32_RATIO = 2.0
-"""peak in 16 bits per peak in TF32, of every device in the vendors' data sheets"""
+"""peak in 16 bits / peak in TF32, of every device in the vendors' data sheets"""
 
 
 @cause("Matrix work runs in 32 bits", bucket="compute", needs=("device_events",))
@@ -49,101 +46,98 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     At least half of the time in matrix kernels is in kernels named for 32 bits, less than a fifth
-    in kernels named for 16 or 8, and the device has tensor or matrix cores. The gain is replayed
-    against the recorded launches (P5): where the host is the bottleneck, it is small, and said so.
-    Where shapes are recorded, what FLOPs and bytes take at the device's present peaks is expected
-    to take what half the bytes and 16-bit peaks do, and the rest of a kernel to stay; casts of the
-    weights and of their gradients are added, and what launching them takes of the host, two and a
-    half times, as autocast looks at every operator: at the careful end twice that, which may make a
-    step longer whose device waits for its host.
+    in kernels named for 16 or 8 bits, and the device has tensor or matrix cores. The gain is
+    replayed against the recorded launches (P5), so it is small where the host is the bottleneck.
+    Where shapes are recorded, the time for FLOPs and bytes at the present peaks is replaced by that
+    for half the bytes at 16-bit peaks, and the rest of each kernel stays. Casts of the weights and
+    of their gradients are added. So is the host time to launch them, times two and a half because
+    autocast inspects every operator. The low end of the estimate doubles it, and may then predict a
+    longer step for a job that the host limits.
 
     What looks alike
     ----------------
     Work that must stay in FP32 (solvers, physics, metric learning) looks the same. Matrix products
-    without TF32 on Ampere and later are also ``tf32-disabled``, the cheaper step.
+    without TF32 on Ampere and later are also ``tf32-disabled``, which is the smaller change.
 
     What to do
     ----------
-    ``torch.autocast`` in bfloat16 (Ampere and later, AMD Instinct), or in float16 with a gradient
-    scaler (Volta, Turing). Watch the loss: this changes the numbers.
+    Use ``torch.autocast`` in bfloat16 (Ampere and later, AMD Instinct), or in float16 with a
+    gradient scaler (Volta, Turing). This changes the numbers: compare the loss.
 
     References
     ----------
     PyTorch, Automatic Mixed Precision package; Zhu et al., Daydream, USENIX ATC 2020.
     """
     dtype = _sixteen_bits(facts)
-    rows = _kernel_savings.matrix_kernels(facts)
+    rows = savings.matrix_kernels(facts)
     if dtype is None or not len(rows):
         return None
     time, precision = facts.durations_s(rows), facts.precision[rows]
-    whole = float(time.sum()) or 1.0
+    total = float(time.sum()) or 1.0
     wide = np.isin(precision, ("fp32", "tf32"))
-    share = float(time[wide].sum()) / whole
-    narrow = float(time[np.isin(precision, ("fp16", "bf16", "fp8", "int8"))].sum()) / whole
+    share, busy = float(time[wide].sum()) / total, savings.busy_share(facts, rows)
+    narrow = float(time[np.isin(precision, ("fp16", "bf16", "fp8", "int8"))].sum()) / total
     if share < MOSTLY or narrow > SOME:
         return None
-    factors = _kernel_savings.unit_factors(facts)
-    for kind, usual in (("fp32", FROM_FP32), ("tf32", _from_tf32(facts))):
-        these = rows[precision == kind]
-        _kernel_savings.scale_times(
-            factors, these, _half_precision_factors(facts, these, dtype, usual)
-        )
-    _kernel_savings.scale_times(factors, _memory_bound(facts), MEMORY_BOUND)
-    added = cast_time(facts) / whole
-    careful, expected = (launched_casts(facts, times) for times in BOOKKEPT)
+    fp32, tf32 = (rows[precision == kind] for kind in ("fp32", "tf32"))
+    factors = savings.scale_kernels(
+        facts,
+        (fp32, _half_precision_factors(facts, fp32, dtype, FROM_FP32)),
+        (tf32, _half_precision_factors(facts, tf32, dtype, _tf32_ratios(facts))),
+        (_memory_bound(facts), MEMORY_BOUND),
+    )
     for factor in factors[:2]:
-        factor[rows] += added
-    return _kernel_savings.make_proof(
+        factor[rows] += cast_time(facts) / total
+    low, expected = (cast_launches(facts, times) for times in AUTOCAST_COST)
+    return savings.make_proof(
         facts,
         rows[wide],
         factors,
         headline=f"Matrix work runs in 32 bits ({share:.0%} of its time)",
         method="P5: 16-bit kernel times, replayed against the recorded launches",
         evidence=(
-            _kernel_savings.share_evidence("32-bit share of matrix time", share, rows[wide]),
-            _kernel_savings.share_evidence(
-                "matrix share of busy time", _kernel_savings.busy_share(facts, rows), rows
-            ),
+            savings.share_evidence("32-bit share of matrix time", share, rows[wide]),
+            savings.share_evidence("matrix share of busy time", busy, rows),
         ),
         confidence=0.7,
-        told=DeviceFacts(dtype=dtype),
-        besides=(careful, expected, no_change),
+        fix_facts=DeviceFacts(dtype=dtype),
+        host_changes=(low, expected, no_change),
     )
 
 
 def _sixteen_bits(facts: Facts) -> str | None:
-    """The 16-bit type that the device multiplies fast; None: it has none, or is unknown."""
+    """The 16-bit type with fast multiplication; None if the device has none or is unknown."""
     info = facts.timeline.info
     if info.kind == "rocm":
         return "bfloat16" if facts.peak and facts.peak.bf16 else None
-    capability = _kernel_savings.cuda_capability(facts)
+    capability = savings.cuda_capability(facts)
     if capability is None or capability < (7, 0):
         return None
     return "bfloat16" if capability >= (8, 0) else "float16"
 
 
-def _from_tf32(facts: Facts) -> tuple[float, float, float]:
-    """Time in 16 bits per time in TF32, by the device's peaks."""
+def _tf32_ratios(facts: Facts) -> tuple[float, float, float]:
+    """Time in 16 bits / time in TF32, by the device's peaks."""
     peak = facts.peak
     ratio = peak.bf16 / peak.tf32 if peak and peak.bf16 and peak.tf32 else TF32_RATIO
     return 1.0, 1.0 / max(LIKELY * ratio, 1.0), 1.0 / max(ratio, 1.0)
 
 
 def _half_precision_factors(
-    facts: Facts, rows: _kernel_savings.I64, dtype: str, usual: tuple[float, float, float]
-) -> tuple[_kernel_savings.F64, _kernel_savings.F64, _kernel_savings.F64]:
-    """Time in 16 bits per time now of every kernel (careful, expected, hopeful); the ``usual``
-    ones where its work is not known."""
+    facts: Facts, rows: I64, dtype: str, usual: tuple[float, float, float]
+) -> Factors:
+    """Time in 16 bits / present time of every kernel (low, expected, high gain); the ``usual``
+    ratios where its work is unknown."""
     peak = facts.peak
     rate = (peak.bf16 if dtype == "bfloat16" else peak.fp16) if peak else None
-    likely = (
-        lower_precision_factors(facts, rows, rate, size=0.5) if rate else np.full(len(rows), np.nan)
-    )
+    likely = np.full(len(rows), np.nan)
+    if rate:
+        likely = lower_precision_factors(facts, rows, rate, size=0.5)
     likely = np.where(np.isnan(likely), usual[1], likely)
     return np.maximum(likely, usual[0]), likely, np.minimum(likely, usual[2])
 
 
-def _memory_bound(facts: Facts) -> _kernel_savings.I64:
+def _memory_bound(facts: Facts) -> I64:
     rows = facts.kernels
     groups = ("elementwise", "reduction", "normalisation", "copy", "layout")
     return rows[np.isin(facts.group[rows], groups) & (facts.precision[rows] == "fp32")]

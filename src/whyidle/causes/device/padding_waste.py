@@ -1,4 +1,4 @@
-"""Much of what is computed is padding."""
+"""The model computes on padding."""
 
 from __future__ import annotations
 
@@ -6,36 +6,32 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.padding import Padding, find_padding
-from whyidle.analysis.source_places import frame_place, in_library
-from whyidle.model.cause import Proof, cause
+from whyidle.analysis.source_lines import frame_place, in_library
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import DeviceFacts
 
 LEAST_PADDING = 0.05
-"""share of padding that batches of similar lengths have anyway"""
-LEAST_SHARE = 0.01
-"""share of the step below which padding is not worth a word"""
+"""share of padding that also batches of similar lengths have"""
 UNKNOWN = (0.0, 1.0)
-"""share of the work on padded positions that is done, where batches of one length do not tell:
-careful, none (the model skips them); expected, all of it: a batch is padded so that layers can
-compute on all of it"""
+"""share of padded positions that the model computes on, where batches of one length do not show it.
+Low: none (the model skips them); expected: all, since batches are padded for layers that compute
+on every position"""
 LENGTHS = (2, (0.0, 0.5))
-"""the same where it is lengths that tell of padding: recurrent layers take them to skip it"""
+"""the same where lengths reveal the padding: recurrent layers use them to skip it"""
 DEPENDS = 0.5
-"""share of the work outside the optimizer that depends on how many positions there are, at the
-careful end"""
+"""low estimate: share of the work outside the optimizer that depends on the number of positions"""
 SQUARED = (0.2, 0.5)
-"""share of the work that grows with the square of a length, expected and hopeful: attention is
-``n / (n + 6 d)`` of a transformer's work, for ``n`` positions and a width of ``d``, so 18 % where
-these are 1024 and 768; careful is none"""
+"""share of the work that grows with the square of a length, expected and high: attention is
+``n / (n + 6 d)`` of a transformer's work for ``n`` positions and a width of ``d``, so 18 % for 1024
+and 768; the low estimate is zero"""
 UNFITTED = (0.0, 0.0, 1.0)
-"""share of the work on padding that is wasted, where a longer run would tell: careful, expected and
-hopeful"""
-FEWEST = 3
+"""share of the work on padding that is wasted, where only a longer run would show it"""
+LEAST_BATCHES = 3
 STEPS = "steps fitted against real and padded positions"
-TOLD_BY = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in",
+SOURCES = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in",
            5: "an embedding's padding_idx"}  # fmt: skip
-SURE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7, 5: 0.85}
+CONFIDENCE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7, 5: 0.85}
 
 
 @cause(
@@ -46,115 +42,112 @@ SURE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7, 5: 0.85}
 def padding_waste(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Samples of different lengths are padded to a common one: to a fixed maximum, or to the longest
-    of a batch whose lengths differ much.
+    Samples of different lengths are padded to a common length: to a fixed maximum, or to the
+    longest sample of a batch whose lengths differ much.
 
     Why it costs
     ------------
-    The model computes on padding as on anything else, and throws the result away.
+    The model computes on padding as on real positions, and discards the result.
 
     How it is detected
     ------------------
-    In some batches real and padded positions are counted, from a mask, lengths, vectors of zeros or
-    the number that rows end in; where no DataLoader hands batches over, from what an embedding of
-    the model looked up and calls padding (on a CPU only). Where lengths change from batch to batch,
-    the step's work is fitted against both, ``T = a + b real + c padding``: ``c`` is what padding
-    costs, with its standard error; nothing is expected where it may be noise. Where all batches
-    have one length, steps that take no longer when more of the batch is real pay for padding as for
-    anything else: expected is its share of the work outside the optimizer, of which a fifth, at the
-    hopeful end half, grows with the square of lengths; careful half of what the error of that fit
-    leaves of its share: some work may not depend on lengths at all. Small kernels of a device other
-    than the CPU do not, and there the careful end is nothing, as it is where steps do not tell.
-    What rounds a batch's length up to a multiple of 8 is not counted.
+    whyidle counts real and padded positions in some batches, from a mask, lengths, vectors of zeros
+    or the number that rows end in. Without a DataLoader it counts the padding indices that an
+    embedding of the model looks up (on a CPU only). Where lengths change from batch to batch, the
+    step's work is fitted against both, ``T = a + b real + c padding``: ``c`` is the cost of
+    padding, with its standard error; if it may be noise, the expected gain is zero.
+
+    Where all batches have one length, and steps take no longer when more of the batch is real,
+    padding costs as much as real positions. The expected cost is its share of the work outside the
+    optimizer, of which a fifth (at the high end half) grows with the square of lengths. The low end
+    is half of the share that the error of that fit leaves, because some work may not depend on
+    lengths. It is zero where steps do not show the cost, and on devices other than the CPU, whose
+    small kernels do not depend on lengths. Padding that rounds a batch's length up to a multiple of
+    8 does not count.
 
     What looks alike
     ----------------
-    A model that skips padding (packed sequences, attention over variable lengths) takes the longer,
-    the more of a batch is real: it is not blamed. Nor is a step that does not depend on the
-    padding. Steps of several batches are not told apart.
+    A model that skips padding (packed sequences, attention over variable lengths) takes longer the
+    more of a batch is real. It is not reported, nor is a step whose time does not depend on
+    padding. The batches of one step are not distinguished.
 
     What to do
     ----------
-    Pad to the longest of each batch, not to a maximum; put samples of similar length into one
-    batch; or pack sequences without padding.
+    Pad to the longest sample of each batch instead of a maximum; put samples of similar lengths
+    into one batch; or pack sequences without padding.
 
     References
     ----------
     allenai/open-instruct#1445 (padding to the maximum took 2.5 times as long);
     Lightning-AI/lit-llama#103; Hugging Face, "Padding and truncation".
     """
-    found = find_padding(facts)
-    if found is None or found.skipped or found.share < LEAST_PADDING or found.batches < FEWEST:
+    padding = find_padding(facts)
+    if padding is None or padding.skipped:
         return None
-    careful, expected, hopeful = found.cost or _of_share(facts, found)
-    if hopeful < LEAST_SHARE:
+    if padding.share < LEAST_PADDING or padding.batches < LEAST_BATCHES:
         return None
-    fitted = found.cost is not None or found.paid is not None
-    method = "share of padding" if found.cost is None else STEPS
+    low, expected, high = padding.cost or _cost_by_share(facts, padding)
+    if high < LEAST_SHARE:
+        return None
+    fitted = padding.cost is not None or padding.paid is not None
+    method = "share of padding" if padding.cost is None else STEPS
     return Proof(
-        headline=f"{found.share:.0%} of each batch is padding{_describe_cost(found)}",
-        low=careful,
-        high=hopeful,
-        predicted=from_gains((careful, expected, hopeful), f"{method}, without the padding"),
-        evidence=_padding_evidence(found),
-        confidence=SURE[found.told_by] if fitted else 0.5,
+        headline=f"{padding.share:.0%} of each batch is padding{_describe_cost(padding)}",
+        low=low,
+        high=high,
+        predicted=from_gains((low, expected, high), f"{method}, without the padding"),
+        evidence=_padding_evidence(padding),
+        confidence=CONFIDENCE[padding.told_by] if fitted else 0.5,
         where=_padding_places(facts),
-        facts=DeviceFacts(beyond_longest=found.beyond_longest / found.share, expected=expected),
+        facts=DeviceFacts(beyond_longest=padding.beyond_longest / padding.share, expected=expected),
     )
 
 
-def _of_share(facts: Facts, found: Padding) -> tuple[float, float, float]:
-    """Share of the step that padding costs by its share of positions alone."""
+def _cost_by_share(facts: Facts, padding: Padding) -> tuple[float, float, float]:
+    """Share of the step that padding costs, from its share of positions alone."""
     work = facts.bucket_share("compute")
-    if not found.constant:
-        careful, expected, hopeful = (part * found.share * work for part in UNFITTED)
-        return careful, expected, hopeful
+    if not padding.constant:
+        low, expected, high = (part * padding.share * work for part in UNFITTED)
+        return low, expected, high
     if facts.on_cpu:
-        work -= facts.share_of(facts.launching.optimizer & facts.time_of("compute"))
-    least, likely = found.paid or (LENGTHS[1] if found.told_by == LENGTHS[0] else UNKNOWN)
-    squared = 1.0 - (1.0 - found.share) ** 2
-    expected, hopeful = (part * squared + (1.0 - part) * found.share for part in SQUARED)
-    return (
-        DEPENDS * least * found.share * work if facts.on_cpu else 0.0,
-        likely * expected * work,
-        hopeful * work,
-    )
+        work -= facts.share_of(facts.kernel_launching.optimizer & facts.time_of("compute"))
+    least, likely = padding.paid or (LENGTHS[1] if padding.told_by == LENGTHS[0] else UNKNOWN)
+    squared = 1.0 - (1.0 - padding.share) ** 2
+    expected, high = (part * squared + (1.0 - part) * padding.share for part in SQUARED)
+    low = DEPENDS * least * padding.share * work if facts.on_cpu else 0.0
+    return low, likely * expected * work, high * work
 
 
-def _describe_cost(found: Padding) -> str:
-    if found.cost is None:
+def _describe_cost(padding: Padding) -> str:
+    if padding.cost is None:
         return ""
-    if not found.cost[1]:
-        return ", which the steps do not show to cost anything"
-    return f", on which {found.cost[1]:.0%} of the step is spent"
+    if not padding.cost[1]:
+        return ", at no measurable cost per step"
+    return f" and costs {padding.cost[1]:.0%} of the step"
 
 
-def _padding_evidence(found: Padding) -> tuple[Evidence, ...]:
-    source = TOLD_BY[found.told_by]
-    rows = [
-        make_evidence(
-            "padding, share of positions", found.share, "ratio", samples=found.batches,
-            source=source,
-        ),
-        make_evidence(
-            "of it beyond the longest of each batch", found.beyond_longest / found.share, "ratio",
-            samples=found.batches, source=source,
-        ),
-    ]  # fmt: skip
-    if found.cost is not None:
-        low, middle, high = found.cost
-        rows += [
-            make_evidence("what padding costs, share of step", middle, "ratio", source="fit"),
-            make_evidence("its standard error", (high - low) / 4, "ratio", source="fit"),
+def _padding_evidence(padding: Padding) -> tuple[Evidence, ...]:
+    beyond = padding.beyond_longest / padding.share
+    listed = (
+        ("padding, share of positions", padding.share),
+        ("padding beyond the longest sample, share of padding", beyond),
+    )
+    source, samples = SOURCES[padding.told_by], padding.batches
+    evidence = [make_evidence(*row, "ratio", samples=samples, source=source) for row in listed]
+    if padding.cost is not None:
+        low, middle, high = padding.cost
+        evidence += [
+            make_evidence("cost of padding, share of step", middle, "ratio", source="fit"),
+            make_evidence("standard error of this cost", (high - low) / 4, "ratio", source="fit"),
         ]
-    return tuple(rows)
+    return tuple(evidence)
 
 
 def _padding_places(facts: Facts) -> tuple[Place, ...]:
     """Where batches are padded: the user's collate function, else the dataset, else the loop."""
     loaders = facts.timeline.loading.loaders
-    told = [one.collating for one in loaders] + [one.making for one in loaders]
-    for text in told + [one.asked for one in loaders]:
+    frames = [loader.collating for loader in loaders] + [loader.making for loader in loaders]
+    for text in frames + [loader.asked for loader in loaders]:
         place = frame_place(text or "", facts.rank)
         if place is not None and not in_library(place):
             return (place,)

@@ -1,4 +1,4 @@
-"""What causes of waiting between ranks tell in common."""
+"""Evidence and predictions that causes of waiting between ranks share."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.job import Job
 from whyidle.analysis.rank_imbalance import MOSTLY, LateRank, RankImbalance
-from whyidle.model.cause import Proof
+from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.timeline import HostKind
 
-LEAST_SHARE = 0.01
-"""share of the step that ranks wait for each other below which it is not worth a word"""
 RUNS = ("compute", "host")
-"""buckets in which a rank that is held up keeps its core busy"""
+"""buckets in which a delayed rank keeps its core busy"""
 DOING = {
     "input": "loading data",
     "transfer": "copying to and from its device",
     "host": "Python or launching work",
-    "sync": "its host thread, after it has waited for its device",
+    "sync": "its host thread after waits for its device",
     "interruption": "interruptions of its loop",
     "compute": "computing",
-    "unknown": "something the recording does not show",
+    "unknown": "something that the recording does not show",
 }
 
 
 def find_late_rank(job: Job) -> LateRank | None:
-    """The rank that others wait for, where they wait long enough to speak of it, and not mostly
-    because it waits for a core, or somebody stops one."""
+    """The rank that others wait for, if they wait long enough, and not mostly because it waits for
+    a core or its process is stopped."""
     late = job.imbalance.late_rank
     if float(job.imbalance.stopped_share.mean()) >= MOSTLY * job.attribution["communication"] > 0.0:
         return None
@@ -42,86 +40,87 @@ def find_late_rank(job: Job) -> LateRank | None:
     ):
         return None
     always = job.imbalance.loss_interval[0] * _own_share(late)
-    if by_chance(job, late) and always < LEAST_SHARE and predict_relief(job, late) is None:
+    if is_by_chance(job, late) and always < LEAST_SHARE and predict_relief(job, late) is None:
         return None
     return late
 
 
-def by_chance(job: Job, late: LateRank) -> bool:
-    """Whether nothing tells that ranks take turns for their work: it is told how long each ran, and
-    no rank's own steps differ by more than what ranks on shared cores do to each other. Then only
-    what falls on the same ranks in every step is won by dealing work differently."""
+def is_by_chance(job: Job, late: LateRank) -> bool:
+    """Whether ranks take turns by chance rather than because of their work: the recording has each
+    rank's run time, and no rank's own steps vary more than ranks on shared cores disturb each
+    other. Then only waiting for the same ranks in every step can be gained by distributing work
+    differently."""
     paces = job.imbalance.paces
     return late.reason in RUNS and paces is not None and not paces.has_varying_work
 
 
-def _beside_others(job: Job, worth: float) -> float:
-    """The part of an even deal's gain that is left where each core is worth less while all are
-    busy: on a CPU the late rank works while the others wait, and may have what its core shares with
-    theirs to itself; taken over, the same work runs at a shared core's pace.
+def _shared_core_factor(job: Job, worth: float) -> float:
+    """The part of the gain that remains where each core is worth less while all are busy: on a CPU
+    the late rank works while the others wait, and may have a shared core to itself; taken over by
+    others, the same work runs at the pace of a shared core.
 
-    With one rank's excess w (others idle) dealt over n ranks, each on a core worth s of one alone,
-    w (1 - 1 / (n s)) is won instead of w (1 - 1 / n). No recording tells whether cores are hardware
-    threads of one: machines that are rented hide it.
+    With one rank's excess w (others idle) distributed over n ranks, each on a core worth s of one
+    alone, w (1 - 1 / (n s)) is gained instead of w (1 - 1 / n). No recording shows whether cores
+    are hardware threads of one core: rented machines hide it.
     """
     count = len(job.ranks)
     return max(0.0, (count - 1.0 / worth) / (count - 1.0))
 
 
 def _own_share(late: LateRank) -> float:
-    """The share of the waiting that is the late rank's own doing: not that it waits for a core, and
-    where it is laid to computing or to Python, that it runs longer."""
+    """The share of the waiting that the late rank itself causes: not its waits for a core, and for
+    computing or Python only what it runs longer."""
     own = 1.0 - late.contended
     return min(own, late.worked) if late.reason in RUNS else own
 
 
 def predict_even_work(job: Job, late: LateRank) -> Predicted:
-    """P8: every rank does the mean of the work; what is late in every step is the careful end. On a
-    CPU work and the machine's own jitter look alike, so between the two ends nothing is likelier
-    where some rank's work varies; where none does, turns are chance, and stay. Work dealt evenly
-    runs on all cores at once, which may share their units."""
+    """P8: every rank does the mean of the work; waiting for the same rank in every step is the
+    careful end. On a CPU, varying work and jitter of the machine look alike, so the middle is
+    expected where some rank's work varies; otherwise turns are chance, and stay. Evenly distributed
+    work runs on all cores at once, which may share arithmetic units."""
     low, high = (share * _own_share(late) for share in job.imbalance.loss_interval)
     method, sure = "P8: every rank's work at the mean", low * 0.9
     if job.imbalance.paces is None:
         return predict_removal(sure, high, method, high * 0.9)
-    expected = (sure + (low if by_chance(job, late) else high)) / 2
-    careful, likely, _ = (_beside_others(job, worth) for worth in BUSY_CORE)
+    expected = (sure + (low if is_by_chance(job, late) else high)) / 2
+    careful, likely, _ = (_shared_core_factor(job, worth) for worth in BUSY_CORE)
     return predict_removal(sure * careful, high, method, expected * likely)
 
 
 def predict_as_fast(job: Job, late: LateRank) -> Predicted:
-    """P8 with one rank as fast as the slowest of the others; half of it is the careful end, as
-    only what holds the rank up can be removed; hopefully transfers are hidden again as well."""
+    """P8 with one rank as fast as the slowest of the others; half of it is the careful end, as only
+    what delays the rank can be removed; at the hopeful end transfers overlap again as well."""
     found, hopeful = job.imbalance.gain_if_as_fast(late.index)
-    found = max(found, job.imbalance.delayed)
+    found = max(found, job.imbalance.delay_share)
     won, most = found * _own_share(late), max(found, hopeful) * _own_share(late)
     return predict_removal(won * 0.5, most, "P8: that rank as fast as the slowest other", won * 0.9)
 
 
 def predict_relief(job: Job, late: LateRank) -> Predicted | None:
-    """P8 of a rank that runs Python which the others do not, on a CPU, where it is recorded how
-    long each ran: it comes earlier to the recorded meetings by what it runs longer. At those that
-    another rank comes late to by chance less is won; were there no such chance, all of it: chance
-    is in part what ranks that share cores do to each other, so between the two nothing is likelier.
-    None where it does not run longer."""
+    """P8 for a rank on a CPU that runs Python which the others do not, where run times are
+    recorded: it reaches the recorded meetings earlier by what it runs longer. At meetings where
+    another rank is late by chance less is gained; without chance, all of it. As chance is partly
+    caused by ranks sharing cores, the middle is expected. None where it does not run longer."""
     if late.reason not in RUNS or job.imbalance.paces is None:
         return None
     won, most = job.imbalance.gain_if_earlier(late.index)
     if won < LEAST_SHARE:
         return None
-    method = "P8: recorded meetings replayed without what that rank runs longer"
+    method = "P8: replay of meetings without that rank's longer run time"
     return predict_removal(won * 0.5, most, method, (won + most) / 2)
 
 
 def waited_s(job: Job, late: LateRank) -> float:
-    """How long the others wait for the late rank in each step, s."""
-    return max(late.lateness_s, job.imbalance.delayed * job.ranks[late.index].step_s)
+    """How long the others wait for the late rank per step (s)."""
+    return max(late.lateness_s, job.imbalance.delay_share * job.ranks[late.index].step_s)
 
 
 def make_proof(
     job: Job, late: LateRank, headline: str, *, predicted: Predicted, confidence: float
 ) -> Proof:
-    """The finding; lost is what ranks wait, at the careful end what they wait in every step."""
+    """The finding; its cost is the waiting of ranks, at the careful end the waiting in every
+    step."""
     low, high = (share * _own_share(late) for share in job.imbalance.loss_interval)
     return Proof(
         headline=headline,
@@ -142,7 +141,7 @@ def make_proof(
 
 
 def _sampled_place(job: Job, late: LateRank) -> Place | None:
-    """Where the late rank was seen longest in what holds it up; None without stack samples."""
+    """Where most samples show the late rank in what delays it; None without stack samples."""
     facts, host = job.ranks[late.index], job.ranks[late.index].timeline.host
     seen = (HostKind.PYTHON, HostKind.OP) if late.reason == "compute" else (HostKind.PYTHON,)
     rows = np.flatnonzero(np.isin(host.kind, seen) & (host.detail >= 0))
@@ -155,62 +154,31 @@ def _sampled_place(job: Job, late: LateRank) -> Place | None:
 
 
 def waiting_evidence(job: Job, late: LateRank) -> tuple[Evidence, ...]:
-    """Who waits how long for whom, and how well the clocks agree."""
-    matched = len(job.meetings)
-    source = "matched collectives"
-    return (
-        make_evidence(
-            f"the others wait for rank {late.rank}, per step",
-            waited_s(job, late),
-            "s",
-            samples=matched,
-            source=source,
+    """Which rank waits how long for which, and the clock error."""
+    rank, source, shares = late.rank, "matched collectives", job.imbalance.loss_interval
+    matched, decided = len(job.meetings), int(job.meetings.is_decided.sum())
+    rows: tuple[tuple[str, float | str, str | None, int | None, str], ...] = (
+        (f"the others wait for rank {rank}, per step", waited_s(job, late), "s", matched, source),
+        (f"collectives with rank {rank} last", late.last_ratio, "ratio", decided, source),
+        (f"steps with rank {rank} latest", late.steps_ratio, "ratio", None, source),
+        ("exposed waiting, mean share of step", shares[1], "ratio", None, source),
+        ("exposed waiting per rank", _format_shares(job.imbalance), None, None, source),
+        (
+            f"excess of rank {rank} per step, mostly {DOING[late.reason]}",
+            *(late.excess_s[late.reason], "s", None, "attribution"),
         ),
-        make_evidence(
-            f"collectives to which rank {late.rank} comes last",
-            late.last_ratio,
-            "ratio",
-            samples=int(job.meetings.is_decided.sum()),
-            source=source,
-        ),
-        make_evidence(
-            f"steps in which rank {late.rank} is waited for most",
-            late.steps_ratio,
-            "ratio",
-            source=source,
-        ),
-        make_evidence(
-            "exposed waiting, mean share of step",
-            job.imbalance.loss_interval[1],
-            "ratio",
-            source=source,
-        ),
-        make_evidence(
-            "exposed waiting of each rank, share of step",
-            _format_shares(job.imbalance),
-            None,
-            source=source,
-        ),
-        make_evidence(
-            f"what rank {late.rank} spends beyond the others per step, mostly {DOING[late.reason]}",
-            late.excess_s[late.reason],
-            "s",
-        ),
-        make_evidence(
-            "clock error between ranks",
-            job.meetings.clock_error_s or 0.0,
-            "s",
-            samples=matched,
-            source=job.meetings.clock,
-        ),
+        ("clock error", job.meetings.clock_error_s or 0.0, "s", matched, job.meetings.clock),
+    )
+    return tuple(
+        make_evidence(quantity, value, unit, samples=samples, source=source)
+        for quantity, value, unit, samples, source in rows
     )
 
 
 def _format_shares(imbalance: RankImbalance) -> str:
-    """Shares of all ranks, or of the extreme ones where there are many."""
     pairs = [
         (f"rank {facts.rank}: {share:.1%}", share)
-        for facts, share in zip(imbalance.ranks, imbalance.waiting, strict=True)
+        for facts, share in zip(imbalance.ranks, imbalance.waiting_s, strict=True)
     ]
     if len(pairs) > 16:
         pairs = sorted(pairs, key=lambda pair: pair[1])

@@ -12,18 +12,17 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.gradient_exchanges import copy_shares, rhythm_of
 from whyidle.analysis.job import Job
-from whyidle.analysis.source_places import in_library
-from whyidle.model.cause import Proof, cause
+from whyidle.analysis.source_lines import in_library
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 MOST_LOOKED = 200
+"""backward passes whose samples are examined"""
 HIDDEN_LESS = (0.5, 0.9, 1.0)
-"""part of the exposed exchange that is won, careful, expected and hopeful: the one that stays has
-all gradients to send, and less of a backward pass to hide behind"""
-LEAST_SHARE = 0.01
-"""exposed share of the step below which communication is not worth a word"""
+"""share of the exposed exchange that is gained (careful, expected, hopeful): the remaining one
+sends all gradients, with a shorter backward pass to overlap with"""
 
 
 @cause(
@@ -40,24 +39,24 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
 
     Why it costs
     ------------
-    Only the sum is needed: N - 1 of N exchanges are thrown away.
+    Only the sum is needed: N - 1 of N exchanges are wasted.
 
     How it is detected
     ------------------
-    Between two optimizer steps lie several forward passes of DistributedDataParallel (of a watched
-    run: backward passes), and each is followed by all-reduces, at least half as many as after any
-    other. Lost time is (N - 1) / N of the exposed communication behind which work was queued (P7),
-    mean over ranks. On a watched job of the CPU an exchange also keeps the training thread: all
-    gradients are copied into buckets and back, at what memory gives one core. That lies in the
-    bucket of computing: it is promised beside what the finding costs, which is waiting. What the
-    others wait for a rank that has more to do in every step is not lost by the number of exchanges:
-    they would wait as long at a single one.
+    Between two optimizer steps there are several forward passes of DistributedDataParallel (in a
+    watched run: backward passes), and each is followed by all-reduces, at least half as many as
+    after any other. Lost time is (N - 1) / N of the exposed communication behind which work was
+    queued (P7), mean over ranks. On a watched CPU job an exchange also occupies the training
+    thread: all gradients are copied into buckets and back, at the memory bandwidth of one core.
+    That time is in the compute bucket and predicted in addition to the finding's cost, which is
+    waiting. Waiting for a rank that has more work in every step does not depend on the number of
+    exchanges and does not count.
 
     What looks alike
     ----------------
     Two models that take turns (a GAN) have several forward passes and optimizer steps; exchanges
-    are counted per optimizer step, so they do not fire. Frameworks that accumulate by themselves
-    (Lightning, Accelerate) skip the exchange already.
+    are counted per optimizer step, so they do not match. Frameworks that accumulate by themselves
+    (Lightning, Accelerate) already skip the exchange.
 
     What to do
     ----------
@@ -69,36 +68,27 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
     DistributedDataParallel and gradient accumulation".
     """
     rhythm = rhythm_of(job.lead_rank)
-    exposed = max(0.0, _exposed_share(job) - job.imbalance.loss_interval[0])
+    held = float(np.mean([held_share(facts) for facts in job.ranks]))
+    exposed = max(0.0, held - job.imbalance.loss_interval[0])
     if rhythm is None or rhythm.per_update < 2 or exposed < LEAST_SHARE:
         return None
     needless = 1.0 - 1.0 / rhythm.per_update
     handling = np.mean([copy_shares(facts) for facts in job.ranks], axis=0).tolist()
     low, likely, high = (
-        needless * min(part * exposed + beside, 1.0)
-        for part, beside in zip(HIDDEN_LESS, handling, strict=True)
+        needless * min(part * exposed + copied, 1.0)
+        for part, copied in zip(HIDDEN_LESS, handling, strict=True)
     )
+    copies = " and of their copies of gradients, which are part of compute" if handling[1] else ""
     return Proof(
         headline=f"Gradients are exchanged {rhythm.per_update} times per optimizer step; once is "
         f"enough{_describe_side_gain(needless * handling[1])}",
         low=needless * exposed * HIDDEN_LESS[0],
         high=needless * exposed,
-        predicted=predict_removal(low, high, _prediction_method(handling[1]), likely),
+        predicted=predict_removal(low, high, f"P7: (N - 1) / N of the exchanges{copies}", likely),
         evidence=(
-            make_evidence(
-                "exchanges of gradients per optimizer step",
-                rhythm.per_update,
-                "1",
-                samples=rhythm.exchanges,
-                source="host spans",
-            ),
+            make_evidence("exchanges per update", rhythm.per_update, "1", source="host spans"),
             *_handling_evidence(handling[1]),
-            make_evidence(
-                "communication that holds up work, without waiting for a rank that is always late, "
-                "share of step",
-                exposed,
-                "ratio",
-            ),
+            make_evidence("communication that delays work, share of step", exposed, "ratio"),
             make_evidence("all-reduces per exchange", rhythm.calls, "1", source="host spans"),
         ),
         where=_backward_lines(job.lead_rank),
@@ -108,32 +98,22 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
 
 
 def _describe_side_gain(share: float) -> str:
-    """What fewer exchanges win beside the waiting that is this finding's cost: it lies in another
-    bucket, so a fix may bring more than the finding costs."""
+    """The gain besides the waiting that is this finding's cost; it is part of another bucket, so a
+    fix may gain more than the finding costs."""
     if share < LEAST_SHARE:
         return ""
-    return f", and saves copying gradients, too: about {share:.0%} of the step, told as computing"
-
-
-def _prediction_method(handling: float) -> str:
-    copies = ", and of copying gradients for them, which is told as computing" if handling else ""
-    return f"P7: (N - 1) / N of the exchanges{copies}"
+    return f", and also saves copies of gradients: about {share:.0%} of the step (in compute)"
 
 
 def _handling_evidence(share: float) -> tuple[Evidence, ...]:
     if not share:
         return ()
-    what = "copying gradients to exchange them, share of step"
-    return (make_evidence(what, share, "ratio", source="bytes, at memory speed"),)
-
-
-def _exposed_share(job: Job) -> float:
-    return float(np.mean([held_share(facts) for facts in job.ranks]))
+    quantity = "copying gradients for exchanges, share of step"
+    return (make_evidence(quantity, share, "ratio", source="bytes, at memory speed"),)
 
 
 def _backward_lines(facts: Facts) -> tuple[Place, ...]:
-    """The user's line that most stack samples in backward passes show; none without samples."""
     rows = facts.rows_of(Role.BACKWARD)[:MOST_LOOKED]
-    found = Counter(facts.places.place_of_samples(int(row)) for row in rows)
-    places = [place for place, _ in found.most_common() if place and not in_library(place)]
+    counts = Counter(facts.places.place_of_samples(int(row)) for row in rows)
+    places = [place for place, _ in counts.most_common() if place and not in_library(place)]
     return tuple(places[:1])

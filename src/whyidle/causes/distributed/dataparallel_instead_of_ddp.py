@@ -8,12 +8,9 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.intervals import union_of
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
-
-LEAST_SHARE = 0.01
-"""share of the step that must be won before it is worth a word"""
 
 
 @cause(
@@ -30,14 +27,15 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
     Why it costs
     ------------
     All replicas are launched by threads that share one interpreter lock, so they run one after the
-    other where the host is the bottleneck; parameters travel every step; the first GPU does more.
+    other where the host is the bottleneck; parameters are copied in every step; the first GPU does
+    more work.
 
     How it is detected
     ------------------
-    One recording holds kernels of several devices together with ``DataParallel.forward`` or its
-    functions (``Broadcast``, ``Scatter``, ``Gather``). A process per GPU would take what the
-    busiest GPU computes, plus everything that is neither computing nor launching; the difference to
-    the step is lost. Half of that is the careful end: each process still launches its own
+    One recording has kernels of several devices together with ``DataParallel.forward`` or its
+    functions (``Broadcast``, ``Scatter``, ``Gather``). A process per GPU would take the compute
+    time of the busiest GPU, plus everything that is neither computing nor launching; the difference
+    to the step is lost. Half of that is the careful end: each process still launches its own
     replica.
 
     What looks alike
@@ -57,40 +55,24 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
     busy = _busy_by_device(facts)
     if not len(rows) or len(busy) < 2:
         return None
-    kept = sum(
-        facts.bucket_share(b) for b in ("input", "transfer", "interruption", "communication")
-    )
-    lost = min(1.0 - max(busy.values()) - kept, facts.bucket_share("host"))
+    highest, lowest = max(busy.values()), min(busy.values())
+    others = sum(map(facts.bucket_share, ("input", "transfer", "interruption", "communication")))
+    lost = min(1.0 - highest - others, facts.bucket_share("host"))
     if lost < LEAST_SHARE:
         return None
     return Proof(
         headline=f"DataParallel launches {len(busy)} GPUs from one process; the busiest computes "
-        f"{max(busy.values()):.0%} of the step",
+        f"{highest:.0%} of the step",
         low=lost * 0.5,
         high=lost,
-        predicted=predict_removal(lost * 0.5, lost, "ideal step of one replica, all else kept"),
+        predicted=predict_removal(
+            lost * 0.5, lost, "ideal step of one replica, all else unchanged"
+        ),
         evidence=(
-            make_evidence(
-                "devices with kernels in one process", len(busy), "1", source="device events"
-            ),
-            make_evidence(
-                "useful time of the busiest device, share of step",
-                max(busy.values()),
-                "ratio",
-                source="device events",
-            ),
-            make_evidence(
-                "useful time of the idlest device, share of step",
-                min(busy.values()),
-                "ratio",
-                source="device events",
-            ),
-            make_evidence(
-                "scatter, broadcast and gather calls per step",
-                len(rows) / facts.step_count,
-                "1",
-                source="host spans",
-            ),
+            make_evidence("devices of the process", len(busy), "1", source="device events"),
+            make_evidence("busiest device, share of step", highest, "ratio", source="device"),
+            make_evidence("idlest device, share of step", lowest, "ratio", source="device"),
+            make_evidence("scatter and gather calls per step", len(rows) / facts.step_count, "1"),
         ),
         where=tuple(place for place in [facts.places.place_of(int(rows[0]))] if place),
         confidence=0.85,
@@ -99,11 +81,10 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
 
 
 def _busy_by_device(facts: Facts) -> dict[int, float]:
-    """Share of the step with useful kernels, per device."""
     rows = facts.kernels[facts.group[facts.kernels] != "communication"]
     device = facts.device
-    found = {}
+    shares = {}
     for number in np.unique(device.device[rows]):
         mine = rows[device.device[rows] == number]
-        found[int(number)] = facts.share_of(union_of(device.start[mine], device.end[mine]))
-    return found
+        shares[int(number)] = facts.share_of(union_of(device.start[mine], device.end[mine]))
+    return shares

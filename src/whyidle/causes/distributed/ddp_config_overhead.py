@@ -1,4 +1,4 @@
-"""DistributedDataParallel walks graphs and copies gradients that it need not."""
+"""DistributedDataParallel searches graphs and copies gradients needlessly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.idle_gaps import pick_rows
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.source_places import frame_place, in_library
+from whyidle.analysis.source_lines import frame_place, in_library
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place, Predicted
 from whyidle.model.process_facts import ExchangeFacts
@@ -19,26 +19,24 @@ from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.005
-"""share of the step below which the settings are not worth a word"""
+"""least share of the step that counts"""
 QUICK = 0.1
-"""share of the exchanges that are quicker than what one costs where nobody waits for others: beside
-the walks and notes that the probe times, a search cost 0.3 to 1.5 ms per step in jobs of two ranks
-on two cores with 20 to 600 parameters (PyTorch 2.13), where a tenth took less than 0.3 to 0.6 ms
-and half of them more than 2 to 7 ms"""
+"""quantile of the exchanges that stands for one without waiting: besides the search and the notes
+that the probe measures, a search cost 0.3 to 1.5 ms per step in jobs of two ranks on two cores with
+20 to 600 parameters (PyTorch 2.13), where a tenth of the exchanges took less than 0.3 to 0.6 ms and
+half of them more than 2 to 7 ms"""
 
 
 class Shares(NamedTuple):
-    """Parts of the step: careful, expected, hopeful."""
+    """Shares of the step: careful, expected, hopeful."""
 
     low: float
     likely: float
     high: float
 
     def predict_removal(self) -> Predicted:
-        """What leaving it out makes of the step."""
-        return predict_removal(
-            self.low, self.high, "P4: host time of what is left out", self.likely
-        )
+        """The gain of removing them."""
+        return predict_removal(self.low, self.high, "P4: host time that is saved", self.likely)
 
 
 @cause(
@@ -56,7 +54,7 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     Why it costs
     ------------
     Both are work of the host between the backward pass and the optimizer. Where the device waits
-    for the host, it waits for that too.
+    for the host, it waits for this work too.
 
     How it is detected
     ------------------
@@ -64,17 +62,17 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     ``search_unused_parameters`` once per step. Lost time is the device's idle time during them; the
     careful end is half of it, as recording itself lengthens small operators. The hopeful prediction
     adds the device's own time in these copies. Where the device is the CPU itself, all of it
-    counts. Of a watched run only the walk is timed. A search also writes down every parameter that
-    it meets and reads that again after the exchange (two accesses to a small tensor per parameter,
-    in C++ in the backward pass): that is the number of parameters times what such a pair costs in
-    that very process, measured there once. And it exchanges which parameters were used, in an
-    exchange of its own that nobody times: by the prediction that costs as much as the quickest
-    tenth of the job's own exchanges, or as much as half of them do at the hopeful end.
+    counts. In a watched run only the search is timed. A search also notes every parameter that it
+    meets and reads the notes after the exchange (two accesses to a small tensor per parameter, in
+    C++ in the backward pass): the number of parameters times the cost of such a pair, measured once
+    in that process. It also exchanges which parameters were used, in a separate exchange that is
+    not timed: the prediction assumes the quickest tenth of the job's own exchanges, or the median
+    at the hopeful end.
 
     What looks alike
     ----------------
-    ``mul_out`` (scaling a gradient into its bucket) stays with any settings and is not counted.
-    Parameters that differ in use from step to step need the walk: ``static_graph`` would raise.
+    ``mul_out`` (scaling a gradient into its bucket) remains with any settings and does not count.
+    Parameters whose use differs from step to step need the search: ``static_graph`` would raise.
 
     What to do
     ----------
@@ -91,53 +89,35 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     walked, copied = facts.share_of(walk & idle), facts.share_of(copy & idle)
     marked = _marking_s(facts) / facts.step_s if facts.on_cpu and walked else 0.0
     lost = min(facts.share_of((walk | copy) & idle) + marked, 1.0)
-    if lost < LEAST_SHARE or _has_unused_parameters(facts):
+    if lost < LEAST_SHARE or _ddp_settings(facts).unused_parameter_size:
         return None
+    roles = (Role.GRADIENT_COPY, Role.GRADIENT_SEARCH, Role.GRADIENT_SCALE)
+    copies, searches, scaled = (len(facts.rows_of(role)) for role in roles)
     steps, marking = facts.step_count, lost - min(facts.share_of((walk | copy) & idle), lost)
     searching = _search_shares(facts, min(walked + marking, 1.0), bool(walked))
     copying = Shares(copied * 0.5, copied * 0.75, copied + _copying_share(facts, copy))
     both = Shares(lost * 0.5, copying.likely + searching.likely, copying.high + searching.high)
+    costs = "takes" if facts.on_cpu else f"keeps the {facts.device_noun} waiting"
     return Proof(
         headline=f"DistributedDataParallel's {_describe_overhead(walked, copied)} "
-        f"{_describe_costs(facts)} "
-        f"{lost:.1%} of the step",
+        f"{costs} {lost:.1%} of the step",
         low=lost * 0.5,
         high=lost,
         predicted=both.predict_removal(),
         evidence=(
-            make_evidence(
-                "gradients copied out of their bucket per step",
-                len(facts.rows_of(Role.GRADIENT_COPY)) / steps,
-                "1",
-                source="host spans",
-            ),
-            make_evidence("device idle meanwhile, share of step", copied, "ratio"),
-            make_evidence(
-                "walks of the graph for unused parameters per step",
-                len(facts.rows_of(Role.GRADIENT_SEARCH)) / steps,
-                "1",
-                source="host spans",
-            ),
-            make_evidence("device idle during the walks, share of step", walked, "ratio"),
-            make_evidence(
-                "noting which parameters were used, share of step",
-                marked,
-                "ratio",
-                source="parameters x cost of one note in this process",
-            ),
-            make_evidence(
-                "gradients scaled into their bucket per step",
-                len(facts.rows_of(Role.GRADIENT_SCALE)) / steps,
-                "1",
-                source="host spans",
-            ),
+            make_evidence("gradient copies per step", copies / steps, "1", source="host spans"),
+            make_evidence("device idle during copies, share of step", copied, "ratio"),
+            make_evidence("searches per step", searches / steps, "1", source="host spans"),
+            make_evidence("device idle during searches, share of step", walked, "ratio"),
+            make_evidence("noting used parameters, share of step", marked, "ratio", source="probe"),
+            make_evidence("scaled gradients per step", scaled / steps, "1", source="host spans"),
         ),
         where=_wrapping_places(facts),
         bucket="compute" if facts.on_cpu else None,
         confidence=0.85,
         facts=DistributedFacts(
-            walks=bool(len(facts.rows_of(Role.GRADIENT_SEARCH))),
-            copies=bool(len(facts.rows_of(Role.GRADIENT_COPY))),
+            walks=bool(searches),
+            copies=bool(copies),
             all_used=_ddp_settings(facts).unused_parameter_size == 0,
             predicted_walks=searching.predict_removal(),
             predicted_copies=copying.predict_removal(),
@@ -146,7 +126,6 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
 
 
 def _search_shares(facts: Facts, lost: float, searches: bool) -> Shares:
-    """What a search takes, with the exchange that goes with it where the device is the CPU."""
     host, rows = facts.timeline.host, facts.rows_of(Role.HOST_ALL_REDUCE)
     if not (searches and facts.on_cpu and len(rows)):
         return Shares(lost * 0.5, lost * 0.75, lost)
@@ -155,28 +134,22 @@ def _search_shares(facts: Facts, lost: float, searches: bool) -> Shares:
     return Shares(lost * 0.5, min(lost + quick, 1.0), min(lost + half, 1.0))
 
 
-def _has_unused_parameters(facts: Facts) -> bool:
-    """Whether a watched run says that parameters stay unused, so that somebody must look."""
-    return bool(_ddp_settings(facts).unused_parameter_size)
-
-
 def _ddp_settings(facts: Facts) -> ExchangeFacts:
     return facts.timeline.process.ddp or ExchangeFacts()
 
 
 def _marking_s(facts: Facts) -> float:
-    """What noting the use of every parameter takes per step, s; 0 where it is not known."""
-    told = _ddp_settings(facts)
+    """Time of noting the use of every parameter per step (s); 0 where it is unknown."""
+    ddp = _ddp_settings(facts)
     walks = len(facts.rows_of(Role.GRADIENT_SEARCH)) / max(facts.step_count, 1)
-    return told.mark_ns * told.num_parameter_tensors * walks / 1e9
+    return ddp.mark_ns * ddp.num_parameter_tensors * walks / 1e9
 
 
 def _wrapping_places(facts: Facts) -> tuple[Place, ...]:
-    """Where the model was wrapped, where a watched run noted it."""
     places = [frame_place(text, facts.rank) for text in _ddp_settings(facts).made.split(";")]
-    found = [place for place in places if place is not None]
-    own = [place for place in found if not in_library(place)]
-    return tuple((own or found)[:1])
+    known = [place for place in places if place is not None]
+    own = [place for place in known if not in_library(place)]
+    return tuple((own or known)[:1])
 
 
 def _describe_overhead(walked: float, copied: float) -> str:
@@ -185,12 +158,8 @@ def _describe_overhead(walked: float, copied: float) -> str:
     return "search for unused parameters" if walked else "copying of gradients out of buckets"
 
 
-def _describe_costs(facts: Facts) -> str:
-    return "takes" if facts.on_cpu else f"keeps the {facts.device_noun} waiting"
-
-
 def _copying_share(facts: Facts, spans: Intervals) -> float:
-    """Share of the step in which the device works on what was launched in some spans."""
+    """Share of the step in which the device runs kernels launched in these spans."""
     device, call = facts.device, facts.launches.call
     launched = spans.contains_times(pick_rows(facts.timeline.host.start, call, 0)) & (call >= 0)
     return facts.share_of(union_of(device.start[launched], device.end[launched]))

@@ -1,4 +1,4 @@
-"""A rank comes late to the collectives, but not because it computes longer."""
+"""A rank is late for collectives, but not because it computes longer."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from whyidle.model.proof_facts import DistributedFacts
 def late_rank(job: Job) -> Proof | None:
     """What it means
     ----------------
-    One rank comes late to the collectives because its loader, its host thread, a copy or an
-    interruption holds it up. The others wait for it.
+    One rank is late for collectives because its loader, its host thread, a copy or an interruption
+    delays it. The others wait for it.
 
     Why it costs
     ------------
-    One rank's stall is everyone's: each rank's random delays add up over the job, as the slowest of
-    them counts in every step.
+    One rank's stall delays all: random delays of ranks add up over the job, because the slowest
+    rank determines every step.
 
     How it is detected
     ------------------
-    As for ``rank-workload-imbalance``: the rank with the shortest collectives is late, the others'
-    exposed waiting is what it costs. The late rank does not compute longer; what it spends more
-    time in than the others is named. On a watched CPU, where looks miss the ends of Python, as much
-    again as they saw may be what it computes longer outside of its backward passes. The gain is P8:
-    with one rank always late, that rank as fast as the slowest other one; with turns, every rank at
-    the mean. Where Python holds it up, and ranks on a CPU tell how long they ran, only what the
-    late one ran longer counts: the recorded meetings are replayed with it earlier by that much, and
-    who came late by chance still does; turns that no rank's own steps explain are not reported.
+    As for ``rank-workload-imbalance``: the rank with the shortest collectives is late, and the
+    others' exposed waiting is its cost. The late rank does not compute longer; the finding names
+    what takes it more time. On a watched CPU, where samples miss the ends of Python, up to twice
+    the sampled time may explain what it computes longer outside of its backward passes. The gain is
+    P8: with one rank always late, that rank as fast as the slowest other one; with turns, every
+    rank at the mean. Where Python delays it, and ranks on a CPU record their run time, only what
+    the late one runs longer counts: the recorded meetings are replayed with it earlier by that
+    much, and ranks that were late by chance still are; turns that no rank's own steps explain are
+    not reported.
 
     What looks alike
     ----------------
@@ -46,9 +47,9 @@ def late_rank(job: Job) -> Proof | None:
 
     What to do
     ----------
-    Explain that rank's recording by itself and fix what holds it up. Where ranks take turns:
-    collect Python's garbage at the same step everywhere, keep logging and checkpoints off single
-    ranks, and let loaders prefetch more.
+    Diagnose that rank's recording by itself and fix what delays it. Where ranks take turns: collect
+    Python's garbage at the same step everywhere, keep logging and checkpoints off single ranks, and
+    let loaders prefetch more.
 
     References
     ----------
@@ -63,8 +64,7 @@ def late_rank(job: Job) -> Proof | None:
     if late.is_constant:
         headline = (
             f"Rank {late.rank} makes the others wait "
-            f"{format_duration(_rank_waiting.waited_s(job, late))} per "
-            f"step, held up by {doing}"
+            f"{format_duration(_rank_waiting.waited_s(job, late))} per step, held up by {doing}"
         )
     elif relieved is not None:
         headline = f"Rank {late.rank} is late most often, held up by {doing}"

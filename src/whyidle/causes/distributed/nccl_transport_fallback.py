@@ -7,7 +7,7 @@ import numpy as np
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.job import Job
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
@@ -15,12 +15,10 @@ LARGE_BYTES = 16 << 20
 """from this size on a collective is bound by bandwidth, not latency"""
 SLOW_BYTES_PER_S = 5e9
 """bus bandwidth inside one machine below which something is wrong: half of PCIe 3.0 x16, and what
-was seen over sockets (areal-project/AReaL#639: 5 GB/s against 25 GB/s)"""
+was measured over sockets (areal-project/AReaL#639: 5 GB/s against 25 GB/s)"""
 EXPECTED_BYTES_PER_S = 10e9
-"""what peers on PCIe 3.0 x16 reach, the slowest proper path"""
+"""the rate of peers on PCIe 3.0 x16, the slowest regular path"""
 LEAST_SAMPLES = 5
-LEAST_SHARE = 0.01
-"""share of the step below which it is not worth a word"""
 _FACTOR = {"all_reduce": 2.0, "reduce_scatter": 1.0}
 """bytes over each link for one byte of message, times (n - 1) / n (nccl-tests, PERFORMANCE.md)"""
 
@@ -34,8 +32,8 @@ _FACTOR = {"all_reduce": 2.0, "reduce_scatter": 1.0}
 def nccl_transport_fallback(job: Job) -> Proof | None:
     """What it means
     ----------------
-    Data between GPUs goes through sockets or host memory although a faster path exists, or GPU
-    tensors are exchanged by gloo, which copies them to the host and back.
+    Data between GPUs goes through sockets or host memory although a faster path exists, or gloo
+    exchanges GPU tensors, which it copies to the host and back.
 
     Why it costs
     ------------
@@ -43,16 +41,16 @@ def nccl_transport_fallback(job: Job) -> Proof | None:
 
     How it is detected
     ------------------
-    Gloo: the recording holds both device work and ``gloo:`` collectives of at least a megabyte.
-    NCCL: all ranks were recorded on one machine, sizes are known, and the median bus bandwidth of
+    Gloo: the recording has both device work and ``gloo:`` collectives of at least a megabyte. NCCL:
+    all ranks were recorded on one machine, sizes are known, and the median bus bandwidth of
     collectives of at least 16 MB, by the *shortest* of each over all ranks (so without waiting), is
     under 5 GB/s. Lost is the exposed transfer beyond what 10 GB/s would take.
 
     What looks alike
     ----------------
     Small messages never reach the bandwidth of a link. Waiting for a late rank makes a collective
-    long on all ranks but one, and is left out. Between machines the class of the network is not in
-    a recording: nothing is said.
+    long on all ranks but one, and does not count. The recording does not show the class of a
+    network between machines, so this cause is silent there.
 
     What to do
     ----------
@@ -78,21 +76,15 @@ def _prove_gloo(job: Job) -> Proof | None:
         return None
     took = float((host.end[rows] - host.start[rows]).sum()) / 1e9 / facts.step_count
     return Proof(
-        headline="GPU tensors are exchanged by gloo, over the host, not by NCCL",
+        headline="Gloo exchanges GPU tensors over the host, instead of NCCL",
         low=blocked * 0.5,
         high=blocked,
         predicted=predict_removal(
             blocked * 0.5, blocked, "P7 with NCCL's bandwidth", blocked * 0.8
         ),
         evidence=(
-            make_evidence(
-                "time in gloo collectives per step",
-                took,
-                "s",
-                samples=len(rows),
-                source="host spans",
-            ),
-            make_evidence("device idle meanwhile, share of step", blocked, "ratio"),
+            make_evidence("gloo time per step", took, "s", samples=len(rows), source="host spans"),
+            make_evidence("device idle during it, share of step", blocked, "ratio"),
         ),
         confidence=0.85,
         facts=DistributedFacts(backend="gloo"),
@@ -103,7 +95,13 @@ def _slow_bus(job: Job) -> Proof | None:
     seen, meetings, ranks = job.exposure, job.meetings, len(job.ranks)
     hosts = {facts.timeline.hostname for facts in job.ranks}
     worlds = {facts.timeline.world_size for facts in job.ranks}
-    if seen is None or not seen.told or worlds != {ranks} or len(hosts) != 1 or None in hosts:
+    if (
+        seen is None
+        or not seen.is_waiting_known
+        or worlds != {ranks}
+        or len(hosts) != 1
+        or None in hosts
+    ):
         return None
     factor = np.array([_FACTOR.get(str(kind), 0.0) for kind in meetings.kind])
     large = (meetings.bytes >= LARGE_BYTES) & (factor > 0) & meetings.present.all(axis=1)
@@ -124,13 +122,7 @@ def _slow_bus(job: Job) -> Proof | None:
         high=lost,
         predicted=predict_removal(lost * 0.7, lost, "P7 at the bandwidth of PCIe 3.0", lost * 0.9),
         evidence=(
-            make_evidence(
-                "median bus bandwidth of large collectives",
-                reached,
-                "bytes/s",
-                samples=int(large.sum()),
-                source="matched collectives",
-            ),
+            make_evidence("median bus bandwidth", reached, "bytes/s", samples=int(large.sum())),
             make_evidence("exposed transfer, share of step", seen.transfer, "ratio"),
         ),
         confidence=0.8,

@@ -1,4 +1,4 @@
-"""Some ranks compute more than others."""
+"""Some ranks compute longer than others."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from whyidle.model.number_text import format_duration
 def rank_workload_imbalance(job: Job) -> Proof | None:
     """What it means
     ----------------
-    Some ranks compute longer than others before they come to a collective, and the others wait.
+    Some ranks compute longer than others before they reach a collective, and the others wait.
 
     Why it costs
     ------------
     Every step is as long as the slowest rank's. The time that the others spend spinning in the
-    collective shows as communication, on the ranks that are *not* at fault.
+    collective appears as communication, on the ranks that are *not* at fault.
 
     How it is detected
     ------------------
     Collectives are matched across ranks and the clocks aligned by their ends. The late rank is the
-    one with the shortest collectives; what others have beyond it, and nothing useful beside, is
-    waiting. It is laid to unequal work where the late rank computes longer than the others, unless
-    its kernels are provably the same ones. More work takes longer in the backward pass, too: of a
-    watched job on a CPU that runs more Python as well, what is longer outside of it alone is taken
-    for Python, up to as much again as was seen. The gain is P8, every rank at the mean: all waiting
-    is the hopeful end, the part that falls on the same ranks in every step the careful one. Where
-    ranks on a CPU tell how long they ran, and no rank's own steps differ by more than sharing cores
-    makes the same work differ, turns are chance: only that part is expected, and without it nothing
-    is reported. Work that others take over runs beside theirs then, on cores that may be halves of
-    one, which lowers what is expected, and the careful end more.
+    one with the shortest collectives; the excess of the others, without concurrent useful work, is
+    waiting. Unequal work is the cause where the late rank computes longer than the others, unless
+    its kernels are provably the same ones. More work also lengthens the backward pass: for a
+    watched CPU job that runs more Python as well, time outside of it counts as Python, up to twice
+    the sampled time. The gain is P8, every rank at the mean: all waiting is the hopeful end, the
+    part that falls on the same ranks in every step the careful one. Where ranks on a CPU record
+    their run time, and no rank's own steps vary more than shared cores explain, turns are chance:
+    only that part is expected, and without it nothing is reported. Work that others take over then
+    runs concurrently, on cores that may share arithmetic units, which lowers the expected and even
+    more the careful gain.
 
     What looks alike
     ----------------
     The same kernels on the same shapes, only slower, or on a CPU the same CPU time with less of a
-    core: ``fail-slow-device``. (A CPU core that is slower by itself makes the same work take more
-    CPU time: that cannot be told from more work, and is reported here.) A rank held up by its
-    loader, its host or an interruption: ``late-rank``.
+    core: ``fail-slow-device``. (A slower CPU core makes the same work take more CPU time: this
+    cannot be distinguished from more work, and is reported here.) A rank delayed by its loader, its
+    host or an interruption: ``late-rank``.
 
     What to do
     ----------
-    Late rank changes with the data: deal samples by length (sum of squared lengths for attention).
-    Always the same: move layers between pipeline stages, split embedding tables evenly, give every
-    rank equally many batches.
+    If the late rank changes with the data, deal samples by length (sum of squared lengths for
+    attention). If it is always the same, move layers between pipeline stages, split embedding
+    tables evenly, give every rank the same number of batches.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""How far, for how long and why the clocks of a process's GPUs were lowered while it worked."""
+"""How much, how long and why the clocks of a process's GPUs were lowered under load."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from whyidle.analysis.telemetry_window import TelemetryWindow
 
 @dataclass(frozen=True, slots=True)
 class LoweredClocks:
-    """One GPU. ``share`` of reads under load with any of the reasons; ``slower`` is what a clock at
-    its maximum would save of a kernel bound by it, mean over these reads (0-1)."""
+    """Lowered clocks of one GPU."""
 
     gpu: str
-    share: float
-    slower: float
+    share: float  # of the reads under load with one of the reasons
+    slower: float  # mean time that the maximum clock would save in kernels bound by it (0-1)
     reads: int
 
 
 BUSY = 0.5
-"""an idle GPU lowers its clocks by design: the load must be at least this"""
+"""least load: an idle GPU lowers its clocks by design"""
 
 
 def find_lowered(
     outside: TelemetryWindow, gpu: str, reasons: int, unless: int = 0
 ) -> LoweredClocks | None:
-    """None without reads of clocks, maximum and reasons, or without load."""
+    """The GPU's lowered clocks; None without reads of clocks, maximum and reasons, or without
+    load."""
     bits = outside.values_read("clock_reasons", gpu)
     clock, top = (
         outside.values_read("clock_sm_mhz", gpu),
@@ -36,27 +36,21 @@ def find_lowered(
     busy = outside.mean_value("busy_ratio", gpu)
     if not len(bits) or len(bits) != len(clock) or not top or busy is None or busy < BUSY:
         return None
-    told = bits.astype(np.int64)
-    held = (told & reasons != 0) & (told & unless == 0)
-    slower = float(np.mean(np.clip(1.0 - clock[held] / top, 0.0, 1.0))) if held.any() else 0.0
-    return LoweredClocks(gpu, float(held.mean()), slower, len(bits))
+    flags = bits.astype(np.int64)
+    lowered = (flags & reasons != 0) & (flags & unless == 0)
+    slower = np.clip(1.0 - clock[lowered] / top, 0.0, 1.0).mean() if lowered.any() else 0.0
+    return LoweredClocks(gpu, float(lowered.mean()), float(slower), len(bits))
 
 
 def find_worst(outside: TelemetryWindow, reasons: int, unless: int = 0) -> LoweredClocks | None:
     """The GPU of the process that loses most."""
-    found = [
-        one for gpu in outside.own_gpus if (one := find_lowered(outside, gpu, reasons, unless))
-    ]
-    return max(found, key=lambda one: one.share * one.slower, default=None)
+    lowered = (find_lowered(outside, gpu, reasons, unless) for gpu in outside.own_gpus)
+    return max(filter(None, lowered), key=lambda gpu: gpu.share * gpu.slower, default=None)
 
 
 def bound_by_clock(outside: TelemetryWindow, gpu: str, otherwise: float) -> float:
-    """Share of a GPU's work that is as fast as its clock, most probably: all but the time that its
-    memory needs for what it moves, whose clock is its own. ``otherwise`` where no driver tells."""
-    moving, busy = (
-        outside.mean_value("dram_active_ratio", gpu),
-        outside.mean_value("busy_ratio", gpu),
-    )
-    if moving is None or not busy:
-        return otherwise
-    return 1.0 - min(moving / busy, 1.0)
+    """Expected share of a GPU's work that scales with its clock: all but the time that its memory,
+    which has its own clock, is active. ``otherwise`` where this is not measured."""
+    moving = outside.mean_value("dram_active_ratio", gpu)
+    busy = outside.mean_value("busy_ratio", gpu)
+    return 1.0 - min(moving / busy, 1.0) if moving is not None and busy else otherwise

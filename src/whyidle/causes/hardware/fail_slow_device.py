@@ -7,15 +7,13 @@ from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.job import Job
 from whyidle.analysis.process_stops import ProcessStops
 from whyidle.analysis.rank_imbalance import LateRank
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HardwareFacts
 
-LEAST_SHARE = 0.01
-"""share of the step that ranks wait below which it is not worth a word"""
 SHOWN = 16
-"""so many quantities of single ranks are shown"""
+"""quantities of single ranks in the evidence"""
 
 
 @cause(
@@ -29,37 +27,37 @@ def fail_slow_device(job: Job) -> Proof | None:
     ----------------
     One rank launches the same kernels, as often and with the same grids as the others, but they
     take longer on its device: lower clocks, heat, a power limit, memory faults, a neighbour. Where
-    the device is the CPU: one rank gets less of a core than the others, as something else runs
-    there, it has a lower priority or a quota, or somebody stops its process again and again.
+    the device is the CPU: one rank gets less of a core than the others, because something else runs
+    there, it has a lower priority or a quota, or its process is stopped again and again.
 
     Why it costs
     ------------
-    In synchronous training the slowest device sets the pace of all.
+    In synchronous training the slowest device determines the pace of all.
 
     How it is detected
     ------------------
     The others wait for this rank at the collectives (see ``rank-workload-imbalance``), it computes
     longer, and kernels that make up nine tenths of its time have the same names, numbers and grid
-    sizes as on every other rank but take at least 5 % longer in sum. On a CPU, of a watched run: it
-    is always the late one, and at least half of what the others wait for it is explained by what
-    its training thread waited for a core beyond theirs, as the kernel counts it (run-queue delay).
-    The gain is P8 with that device at the speed of the slowest other one. Or the kernel shows the
-    process stopped at several reads, more often than any other rank's, while ranks wait for each
-    other: then the gain is that share, with the error of so many reads, but no more than what the
-    others spend in exposed communication. Two such reads do, and the share is exact, where the
-    thread was also still for as much of its time outside of exchanges, and no other rank's was.
+    sizes as on every other rank but take at least 5 % longer in sum. On a CPU, in a watched run: it
+    is always the late one, and its training thread's wait for a core beyond that of the others, by
+    the kernel's run-queue delay, explains at least half of the waiting. The gain is P8 with that
+    device as fast as the slowest other one. Or the kernel shows the process as stopped at several
+    reads, more often than any other rank's, while ranks wait for each other: then the gain is that
+    share, with the sampling error of the reads, but no more than the exposed communication of the
+    others. Two such reads are enough, and the share is exact, where the thread was also idle for as
+    much of its time outside of exchanges, and no other rank's was.
 
     What looks alike
     ----------------
-    More work gives other grids or more launches: ``rank-workload-imbalance``. Where grids were not
-    recorded it cannot be told apart, and that cause is reported. So it is on a CPU where the late
-    rank's thread runs longer: it has more work, or a core that is slower by itself.
+    More work means other grids or more launches: ``rank-workload-imbalance``. Where grids were not
+    recorded the two cannot be distinguished, and that cause is reported; so it is on a CPU where
+    the late rank's thread runs longer: it has more work, or a slower core.
 
     What to do
     ----------
     Compare clocks, temperature and power of the devices (``nvidia-smi -q``), drain the node,
-    replace the device. On a CPU: see what else runs on that rank's cores, and give every rank cores
-    of its own.
+    replace the device. On a CPU: see what else runs on that rank's cores, and give every rank its
+    own cores.
 
     References
     ----------
@@ -77,34 +75,17 @@ def fail_slow_device(job: Job) -> Proof | None:
     if high < LEAST_SHARE:
         return None
     freed, most = (share * part for share in imbalance.gain_if_as_fast(late.index))
+    meetings, source = job.meetings, "matched collectives"
     return Proof(
         headline=_make_headline(job, late),
         low=low * 0.9,
         high=high,
-        predicted=predict_removal(
-            freed * 0.8, most, "P8: that device as fast as the slowest other", freed
-        ),
+        predicted=predict_removal(freed * 0.8, most, "P8: as fast as the slowest other", freed),
         evidence=(
             *(_core_evidence(job) if short else _kernel_evidence(job, late)),
-            make_evidence(
-                f"the others wait for rank {late.rank}, per step",
-                late.lateness_s,
-                "s",
-                samples=len(job.meetings),
-                source="matched collectives",
-            ),
-            make_evidence(
-                "steps in which it is the late one",
-                late.steps_ratio,
-                "ratio",
-                source="matched collectives",
-            ),
-            make_evidence(
-                "clock error between ranks",
-                job.meetings.clock_error_s or 0.0,
-                "s",
-                source=job.meetings.clock,
-            ),
+            make_evidence(f"wait for rank {late.rank}", late.lateness_s, "s", source=source),
+            make_evidence("steps in which it is late", late.steps_ratio, "ratio", source=source),
+            make_evidence("clock error", meetings.clock_error_s or 0.0, "s", source=meetings.clock),
         ),
         confidence=0.85,
         where=(Place(file=None, line=None, function=None, rank=late.rank),),
@@ -113,13 +94,12 @@ def fail_slow_device(job: Job) -> Proof | None:
 
 
 def _prove_stopped_rank(job: Job) -> Proof | None:
-    """A rank whose process does not run for part of the time, and does not want to either."""
-    held = job.imbalance.stopped_rank
-    if held is None:
+    stopped = job.imbalance.stopped_rank
+    if stopped is None:
         return None
-    rank, stops = job.ranks[held.index].rank, held.stops
-    others = (f.bucket_share("communication") for i, f in enumerate(job.ranks) if i != held.index)
-    most, beyond = min(others, default=0.0), held.beyond - stops.share
+    rank, stops = job.ranks[stopped.index].rank, stopped.stops
+    others = (f.bucket_share("communication") for f in job.ranks if f.rank != rank)
+    most, beyond = min(others, default=0.0), stopped.beyond - stops.share
     low, likely, high = (
         min(max(0.0, each + beyond), most) for each in (stops.low, stops.share, stops.high)
     )
@@ -128,10 +108,10 @@ def _prove_stopped_rank(job: Job) -> Proof | None:
         "others wait for it",
         low=low,
         high=high,
-        predicted=predict_removal(low / 2, high, "P8: that process never stopped", likely),
+        predicted=predict_removal(low / 2, high, "P8: that process is never stopped", likely),
         evidence=(
             *_stop_evidence(rank, stops),
-            make_evidence("the others' exposed communication, at least", most, "ratio"),
+            make_evidence("least exposed communication of the others", most, "ratio"),
         ),
         confidence=0.85,
         where=(Place(file=None, line=None, function=None, rank=rank),),
@@ -140,13 +120,12 @@ def _prove_stopped_rank(job: Job) -> Proof | None:
 
 
 def _stop_evidence(rank: int | None, stops: ProcessStops) -> tuple[Evidence, ...]:
-    """How often it was found stopped, and how long its thread stood still where that is known."""
-    found = f"reads that find rank {rank} stopped"
-    told = [make_evidence(found, stops.found, "ratio", samples=stops.reads, source="/proc")]
+    name = f"reads that show rank {rank} as stopped"
+    evidence = [make_evidence(name, stops.found, "ratio", samples=stops.reads, source="/proc")]
     if stops.slept is not None:
-        still = f"rank {rank}'s thread stood still outside of exchanges, beyond the others, share"
-        told.append(make_evidence(still, stops.slept, "ratio", source="schedstat"))
-    return tuple(told)
+        name = f"excess idle share of rank {rank}'s thread outside of exchanges"
+        evidence.append(make_evidence(name, stops.slept, "ratio", source="schedstat"))
+    return tuple(evidence)
 
 
 def _make_headline(job: Job, late: LateRank) -> str:
@@ -158,32 +137,25 @@ def _make_headline(job: Job, late: LateRank) -> str:
     _, queued = job.imbalance.paces.pace_of(late.index)
     return (
         f"Rank {late.rank} waits {format_duration(queued)} of each step for a CPU core, and the "
-        "others "
-        "wait for it"
+        "others wait for it"
     )
 
 
 def _kernel_evidence(job: Job, late: LateRank) -> tuple[Evidence, ...]:
+    name = "kernel time relative to the other ranks"
+    steps = job.ranks[late.index].step_count
     return (
-        make_evidence(
-            "time of the same kernels against the other ranks",
-            late.slower or 1.0,
-            "ratio",
-            samples=job.ranks[late.index].step_count,
-            source="device events",
-        ),
+        make_evidence(name, late.slower or 1.0, "ratio", samples=steps, source="device events"),
     )
 
 
 def _core_evidence(job: Job) -> tuple[Evidence, ...]:
-    """How long each rank's training thread ran, and waited for a core."""
     paces = job.imbalance.paces
     if paces is None:
         return ()
-    told = []
-    for index, facts in enumerate(job.ranks):
-        for what, spent in zip(("runs", "waits for a core"), paces.pace_of(index), strict=True):
-            told.append(
-                make_evidence(f"rank {facts.rank} {what}, per step", spent, "s", source="schedstat")
-            )
-    return tuple(told[:SHOWN])
+    evidence = [
+        make_evidence(f"rank {facts.rank} {what}, per step", seconds, "s", source="schedstat")
+        for index, facts in enumerate(job.ranks)
+        for what, seconds in zip(("runs", "waits for a core"), paces.pace_of(index), strict=True)
+    ]
+    return tuple(evidence[:SHOWN])

@@ -7,14 +7,12 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.gpu_work import work_of
 from whyidle.causes.hardware._lowered_clocks import bound_by_clock, find_worst
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 
 HEAT = 0x020 | 0x040
 """software and hardware thermal slowdown, as nvml.h names the bits"""
-LEAST_SHARE = 0.01
-"""share of the step below which it is not worth a word"""
 CAREFUL, USUAL = 0.25, 0.625
-"""share of the work that is as fast as the clock: at least, and where memory was not read"""
+"""share of the work that scales with the clock: at least, and where memory was not measured"""
 
 
 @cause(
@@ -35,10 +33,10 @@ def thermal_throttle(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Reads in which NVML gives a thermal reason while kernels run, and the clock in them against its
-    maximum (P11), times the share of the step in which the GPU computes (as NVML tells it, where
-    no kernels were recorded). Kernels bound by memory do not gain, so the careful end is a quarter
-    of it; expected is what is left without the time that the memory needs, where that was read.
+    Reads in which NVML gives a thermal reason while kernels run, and the clock in them relative to
+    its maximum (P11), times the share of the step in which the GPU computes (as NVML measures it,
+    where no kernels were recorded). Kernels bound by memory do not gain, so the careful end is a
+    quarter of it; expected is the time without memory activity, where that was measured.
 
     What looks alike
     ----------------
@@ -47,38 +45,34 @@ def thermal_throttle(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Look after cooling, dust and neighbours; a somewhat lower power limit avoids swinging between
-    full speed and slowdown; move the job, report the node.
+    Check cooling, dust and neighbours; a slightly lower power limit avoids swings between full
+    speed and slowdown; move the job, report the node.
 
     References
     ----------
     NVIDIA, NVML, "nvmlClocksEventReasons".
     """
     outside = facts.telemetry
-    found = find_worst(outside, HEAT) if outside else None
-    if outside is None or found is None:
+    lowered = find_worst(outside, HEAT) if outside else None
+    if outside is None or lowered is None:
         return None
-    work = work_of(facts, found.gpu)
-    high = found.share * found.slower * work.share
+    work = work_of(facts, lowered.gpu)
+    high = lowered.share * lowered.slower * work.share
     if high < LEAST_SHARE:
         return None
-    likely = max(CAREFUL, bound_by_clock(outside, found.gpu, USUAL))
-    hottest = outside.highest_value("temperature_c", found.gpu)
+    likely = max(CAREFUL, bound_by_clock(outside, lowered.gpu, USUAL))
+    hottest = outside.highest_value("temperature_c", lowered.gpu)
     return Proof(
-        headline=f"The GPU is slowed down by heat {found.share:.0%} of the time, to "
-        f"{1 - found.slower:.0%} of its clock",
+        headline=f"Heat slows the GPU down to {1 - lowered.slower:.0%} of its clock "
+        f"{lowered.share:.0%} of the time",
         low=high * CAREFUL,
         high=high,
         predicted=predict_removal(
             high * CAREFUL, high, "P11: clocks at their maximum", high * likely
         ),
         evidence=(
-            make_evidence(
-                "time slowed down by heat", found.share, "ratio", samples=found.reads, source="NVML"
-            ),
-            make_evidence(
-                "clock then, against its maximum", 1 - found.slower, "ratio", source="NVML"
-            ),
+            make_evidence("time with heat slowdown", lowered.share, "ratio", source="NVML"),
+            make_evidence("share of the clock", 1 - lowered.slower, "ratio", source="NVML"),
             make_evidence("highest temperature read", hottest or 0.0, "°C", source="NVML"),
         ),
         confidence=0.8,

@@ -1,4 +1,4 @@
-"""Graph breaks of a watched job whose device is the CPU, from what Dynamo said and from samples."""
+"""Graph breaks of watched jobs on the CPU, from Dynamo's reports and stack samples."""
 
 from __future__ import annotations
 
@@ -12,91 +12,78 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import EMPTY
 from whyidle.analysis.sampled_lines import sampled_stacks
-from whyidle.analysis.source_places import frame_place, in_library
+from whyidle.analysis.source_lines import frame_place, in_library
 from whyidle.model.buckets import Bucket
-from whyidle.model.cause import Proof
+from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the step below which broken code is not worth a word"""
 BETWEEN = (0.3, 0.7, 1.0)
-"""share of the eager code between pieces that is saved (careful, expected, hopeful): some breaks
-are there for a reason"""
-AGAIN = (0.6, 0.9, 1.0)
-"""share of compiling again that is saved, where it is for numbers that a break hands on"""
+"""share saved of the eager code between pieces (low, expected, high): some breaks are necessary"""
+RECOMPILED = (0.6, 0.9, 1.0)
+"""share saved of recompilations for numbers that a break passes on"""
 FUSED = (0.0, 0.1, 0.4)
-"""share of the pieces' own work that one graph instead of several saves"""
+"""share saved of the pieces' own work by one graph instead of several"""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of the step: eager code between the pieces of broken functions, the pieces
-    themselves with their backward passes, and compiling them again for what breaks hand on."""
+    """Shares of the step."""
 
-    between: float
-    pieces: float
-    again: float
+    between: float  # eager code between the pieces of broken functions
+    pieces: float  # the compiled pieces, with their backward passes
+    recompiled: float  # recompilations for numbers that breaks pass on
 
 
 def graph_breaks(facts: Facts) -> Proof | None:
-    """Breaks that Dynamo noted, with their lines; the cost from samples of the broken functions."""
+    """Prove breaks that Dynamo reported; their cost is from samples of the broken functions."""
     breaks = _list_breaks(facts)
     if not breaks:
         return None
     shares = _sample_shares(facts, {(place.file, place.function) for place, _, _ in breaks})
-    costs = tuple(zip(BETWEEN, FUSED, AGAIN, strict=True))
-    careful, expected, high = (
-        b * shares.between + f * shares.pieces + a * shares.again for b, f, a in costs
+    low, expected, high = (
+        b * shares.between + f * shares.pieces + r * shares.recompiled
+        for b, f, r in zip(BETWEEN, FUSED, RECOMPILED, strict=True)
     )
     if high < LEAST_SHARE:
         return None
     count = len(breaks)
+    bucket: Bucket = "compute" if facts.bucket_share("compute") >= shares.between else "host"
     return Proof(
-        headline=f"The compiled model is broken into pieces at {count} "
-        f"place{'s' if count > 1 else ''}: {breaks[0][1]}",
-        low=careful,
+        headline=f"Graph breaks at {count} place{'s' if count > 1 else ''} split the compiled "
+        f"model: {breaks[0][1]}",
+        low=low,
         high=high,
-        predicted=from_gains((careful, expected, high), "P4: one graph instead of pieces"),
+        predicted=from_gains((low, expected, high), "P4: one graph instead of pieces"),
         evidence=_break_evidence(breaks, shares),
         confidence=0.7,
         where=tuple(place for place, _, _ in breaks[:3]),
-        bucket=_choose_bucket(facts, shares),
+        bucket="interruption" if shares.recompiled > shares.between else bucket,
     )
-
-
-def _choose_bucket(facts: Facts, shares: Shares) -> Bucket:
-    if shares.again > shares.between:
-        return "interruption"
-    return "compute" if facts.bucket_share("compute") >= shares.between else "host"
 
 
 def _break_evidence(breaks: list[tuple[Place, str, int]], shares: Shares) -> tuple[Evidence, ...]:
     total = sum(count for _, _, count in breaks)
     eager = "eager code between the pieces, share of step"
     pieces = "compiled pieces of broken functions, share of step"
+    again, dynamo = "recompilations for numbers from breaks, share of step", "torch._dynamo"
     return (
-        make_evidence("graph breaks while compiling", total, None, source="torch._dynamo"),
+        make_evidence("graph breaks while compiling", total, None, source=dynamo),
         make_evidence(eager, shares.between, "ratio", source="samples"),
         make_evidence(pieces, shares.pieces, "ratio", source="samples"),
-        make_evidence(
-            "compiling again for numbers that breaks hand on, share of step",
-            shares.again,
-            "ratio",
-            source="torch._dynamo",
-        ),
-        *(make_evidence("reason", text, None, source="torch._dynamo") for _, text, _ in breaks[:3]),
+        make_evidence(again, shares.recompiled, "ratio", source=dynamo),
+        *(make_evidence("reason", text, None, source=dynamo) for _, text, _ in breaks[:3]),
     )
 
 
 def _list_breaks(facts: Facts) -> list[tuple[Place, str, int]]:
-    """Place of the user's, reason and count of each break, the most frequent first. Breaks that
-    PyTorch's own optimizers make on purpose are nobody's fault."""
+    """The user's place, the reason and the count of each break, the most frequent first, without
+    deliberate breaks in PyTorch's own optimizers."""
     vocabulary = facts.timeline.vocabulary
-    found: dict[tuple[str | None, int | None], tuple[Place, str, int]] = {}
-    told = compilation.compiler_facts(facts)
-    for one in told.graph_breaks if told else ():
-        frames = [frame_place(text, facts.rank) for text in one.stack.split(";")]
+    breaks: dict[tuple[str | None, int | None], tuple[Place, str, int]] = {}
+    compiler = compilation.compiler_facts(facts)
+    for graph_break in compiler.graph_breaks if compiler else ():
+        frames = [frame_place(text, facts.rank) for text in graph_break.stack.split(";")]
         places = [place for place in frames if place is not None]
         own = next((place for place in places if not in_library(place)), None)
         if own is None or vocabulary.plays(Role.OPTIMIZER_FRAME, places[0].file or ""):
@@ -105,13 +92,13 @@ def _list_breaks(facts: Facts) -> list[tuple[Place, str, int]]:
         if resumed:
             own = Place(file=own.file, line=own.line, function=resumed["function"], rank=own.rank)
         key = (own.file, own.line)
-        count = one.count + (found[key][2] if key in found else 0)
-        found[key] = own, compilation.first_line(one.reason), count
-    return sorted(found.values(), key=lambda item: -item[2])
+        count = graph_break.count + (breaks[key][2] if key in breaks else 0)
+        breaks[key] = own, compilation.first_line(graph_break.reason), count
+    return sorted(breaks.values(), key=lambda item: -item[2])
 
 
 def _sample_shares(facts: Facts, broken: set[tuple[str | None, str | None]]) -> Shares:
-    """From all samples in scope that are not of compiling."""
+    """Shares from all samples in scope outside compilation."""
     total: Counter[str] = Counter()
     for stack, time in sampled_stacks(facts, facts.scope - facts.time_of("interruption")).items():
         total[_sample_kind(stack, broken, facts.timeline.vocabulary.plays)] += time
@@ -126,8 +113,8 @@ def _sample_shares(facts: Facts, broken: set[tuple[str | None, str | None]]) -> 
 def _sample_kind(
     stack: str, broken: set[tuple[str | None, str | None]], plays: Callable[[Role, str], bool]
 ) -> str:
-    """What a sample shows: a compiled piece of a broken function, eager code between two, another
-    compiled function, a compiled backward pass, or none of them."""
+    """Classify a sample: a compiled "piece" of a broken function, eager code "between" two,
+    another ("whole") compiled function, a compiled "backward" pass, or "other"."""
     compiled = plays(Role.COMPILED_FRAME, stack)
     if compiled and plays(Role.BACKWARD_FRAME, stack):
         return "backward"

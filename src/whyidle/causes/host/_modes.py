@@ -1,4 +1,4 @@
-"""Debugging modes that a watched process tells of, and how often each was seen on."""
+"""Debugging modes that a watched process reports, and how often each is on."""
 
 from __future__ import annotations
 
@@ -13,97 +13,94 @@ from whyidle.model.roles import Role
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A mode that slows steps down. ``costs`` is a class figure: the share of work and Python that
-    goes into it (careful, expected, hopeful); ``frames`` are what samples show of it, and
-    ``whole`` how many times as much all of it takes. One that a ``variable`` of the environment
-    switches on, with such ``values``, is on all the time; ``within`` is the bucket that it slows
-    down, if not work and Python."""
+    """A mode that slows steps down."""
 
     id: str
     headline: str
-    costs: tuple[float, float, float]
-    frames: Role | None = None
-    whole: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    variable: str = ""
-    values: re.Pattern[str] = re.compile(".")
-    within: Bucket | None = None
+    costs: tuple[float, float, float]  # class figure: share of work and Python (low to high)
+    frames: Role | None = None  # of the mode's own code in samples
+    whole: tuple[float, float, float] = (1.0, 1.0, 1.0)  # total cost / time of these samples
+    variable: str = ""  # environment variable that switches it on for the whole run
+    values: re.Pattern[str] = re.compile(".")  # of the variable that switch it on
+    within: Bucket | None = None  # what it slows down, if not work and Python
 
 
 ANOMALY = Mode(
     "anomaly_mode",
-    "Autograd's anomaly mode is on: it records where every operator is called and searches every "
+    "Autograd's anomaly mode is on: it records the call stack of every operator and searches every "
     "gradient for NaN",
-    (0.1, 0.4, 0.7),  # reports say 1.1 to 3 times slower
+    (0.1, 0.4, 0.7),  # reports: 1.1 to 3 times slower
     Role.STACK_RECORDING,
-    # what it noted of calls took 56 to 91 us an operator; the mode 1.3, 1.35, 1.55, 1.8 and 1.8
-    # times as much, as every gradient is searched (perceptrons, a convolutional network, a
-    # transformer; PyTorch 2.13, CPU)
+    # recording a call stack took 56 to 91 us per operator; the mode took 1.3, 1.35, 1.55, 1.8 and
+    # 1.8 times as much, as it also searches every gradient (perceptrons, a convolutional network,
+    # a transformer; PyTorch 2.13, CPU)
     whole=(1.0, 1.55, 1.85),
 )
 PROFILER = Mode(
     "torch_profiler",
-    "A profiler of PyTorch is on in every step",
+    "The PyTorch profiler records every step",
     (0.02, 0.15, 0.46),  # facebookresearch/dlrm#197: 23 ms steps became 43 ms; 5 us per operator
 )
 TRACER = Mode(
     "tracing",
     "A debugger or coverage tool traces every line of Python",
-    (0.0, 0.02, 0.5),  # nothing where the time is in operators
+    (0.0, 0.02, 0.5),  # no cost where the time is in operators
     Role.TRACER_FRAME,
 )
 HOOKED = Mode(
     "profiling",
-    "A profiler of Python is called at every function",
+    "A Python profiler is called at every function",
     (0.0, 0.02, 0.5),
     Role.PYTHON_PROFILER_FRAME,
 )
 DETERMINISTIC = Mode(
     "deterministic",
-    "Deterministic algorithms are asked for, which also fills memory before its use",
-    (0.0, 0.01, 0.2),  # on a CPU hardly anything has another algorithm
+    "Deterministic algorithms are enabled, which also fills memory before use",
+    (0.0, 0.01, 0.2),  # on a CPU few operators have another algorithm
 )
 MALLOC = Mode(
     "PYTHONMALLOC",
     "Python's allocator is in debug mode (PYTHONMALLOC): it fills and checks every block of memory",
-    (0.0, 0.02, 0.35),  # loops that make objects took 1.5 times as long, operators 1.0 to 1.08
+    (0.0, 0.02, 0.35),  # loops that create objects took 1.5 times as long, operators 1.0 to 1.08
     variable="PYTHONMALLOC",
     values=re.compile("debug"),
 )
 DEVMODE = Mode(
     "PYTHONDEVMODE",
     "Python runs in development mode (PYTHONDEVMODE): it fills and checks every block of memory",
-    (0.0, 0.02, 0.35),  # as its allocator is in debug mode, too
+    (0.0, 0.02, 0.35),  # its allocator is in debug mode, too
     variable="PYTHONDEVMODE",
 )
 EXCHANGES = Mode(
     "TORCH_DISTRIBUTED_DEBUG",
-    "Every exchange is checked on all ranks before it is made (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
-    (0.0, 0.02, 0.5),  # another exchange each; its time is hardly known
+    "Every collective is checked on all ranks before it runs (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
+    (0.0, 0.02, 0.5),  # one more collective each, of unknown duration
     variable="TORCH_DISTRIBUTED_DEBUG",
     values=re.compile("^DETAIL$", re.IGNORECASE),
     within="communication",
 )
 WAITS = Mode(
     "sync_debug",
-    "CUDA reports every wait for the device (torch.cuda.set_sync_debug_mode)",
-    (0.0, 0.01, 0.2),  # a warning each, with its line
+    "PyTorch warns at every wait for the device (torch.cuda.set_sync_debug_mode)",
+    (0.0, 0.01, 0.2),  # one warning each, with its line
     within="host",
 )
 SWITCHED = (MALLOC, DEVMODE, EXCHANGES, WAITS)
-"""those that a process tells of whatever its device is"""
+"""modes that a process reports on every kind of device"""
 MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC, *SWITCHED)
 
 
-def seen_on(facts: Facts, mode: Mode) -> float:
-    """In what share of the looks a mode was on. Modes of the training thread count only where they
-    were on in its first step and in all: profilers are meant to be on for a few steps."""
+def active_share(facts: Facts, mode: Mode) -> float:
+    """Share of the samples of the settings in which a mode is on. Profilers and tracers of the
+    training thread count only if they are on in all samples, since they are meant for a few
+    steps."""
     process = facts.timeline.process
     if mode.variable:
         return float(bool(mode.values.search(process.environment.get(mode.variable, ""))))
     if mode in (PROFILER, TRACER, HOOKED):
-        looks = process.own.get("looks")
-        return float(bool(looks) and process.own.get(mode.id) == looks)
+        samples = process.own.get("looks")
+        return float(bool(samples) and process.own.get(mode.id) == samples)
     switches = process.switches or Switches()
-    if looks := switches.seen.get("looks"):
-        return min(switches.seen.get(mode.id, 0) / looks, 1.0)
+    if samples := switches.seen.get("looks"):
+        return min(switches.seen.get(mode.id, 0) / samples, 1.0)
     return float(bool(getattr(switches, mode.id)))

@@ -1,27 +1,25 @@
-"""The compiled model falls back to Python again and again."""
+"""Graph breaks make the compiled model return to eager Python."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.causes.host import _graph_breaks_cpu
-from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the step below which the breaks are not worth a word"""
 REMOVED = (0.3, 0.7, 1.0)
-"""careful, expected, hopeful: some breaks are there for a reason"""
+"""share of the host time that is saved (low, expected, high): some breaks are necessary"""
 
 
 @cause(
-    "Graph breaks cut the compiled model into pieces",
+    "Graph breaks split the compiled model",
     bucket="host",
     needs=("device_events", "host_ops", "launch_links", "steps"),
     watched=("device_time", "own_settings", "steady_steps"),
@@ -34,31 +32,31 @@ def graph_breaks(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    Between regions nothing is fused, every operator is dispatched one by one, and every region
-    checks its guards anew.
+    Between regions nothing is fused, operators are dispatched one by one, and every region checks
+    its guards again.
 
     How it is detected
     ------------------
-    Two or more *different* frames (``Torch-Compiled Region: FRAME/VARIANT``) run in a step.
-    Lost time is device-idle time of the host between the first and the last of them, outside any
-    region. The gain is the replay of the recorded steps with a part of that host time gone (P4 on
-    the broken part).
+    Two or more *different* frames (``Torch-Compiled Region: FRAME/VARIANT``) run in a step. The
+    loss is the time between the first and the last of them, outside any region, in which the device
+    waits for the host. The gain is a replay of the recorded steps with less of that host time (P4
+    on the broken part).
 
-    On a watched job whose device is the CPU, Dynamo itself tells where it broke a graph, and why;
-    stack samples tell how long the broken functions run eager code between their compiled pieces
-    (all of it at most is saved), and the pieces (a tenth of their work, up to four tenths, is what
-    one graph instead of several is taken to save). Breaks in PyTorch's own optimizers do not count.
+    On a watched job on the CPU, Dynamo reports where and why it broke a graph. Stack samples show
+    how long the broken functions run eager code between their compiled pieces, of which at most all
+    is saved. Of the pieces' own work, one graph instead of several is expected to save a tenth, at
+    most four tenths. Breaks in PyTorch's own optimizers do not count.
 
     What looks alike
     ----------------
     One frame called many times is a repeated block compiled on purpose. Variants of one frame are
-    recompilations. Recordings of PyTorch before 2.4 do not name frames, and are not judged.
+    recompilations. Recordings of PyTorch before 2.4 do not name frames and are not judged.
 
     What to do
     ----------
-    ``TORCH_LOGS=graph_breaks`` names the lines. Move prints and ``.item()`` out of the model,
-    set ``torch._dynamo.config.capture_scalar_outputs``, use ``torch.cond``, or compile the
-    repeated block alone.
+    ``TORCH_LOGS=graph_breaks`` shows the lines. Move prints and ``.item()`` out of the model, set
+    ``torch._dynamo.config.capture_scalar_outputs``, use ``torch.cond``, or compile only the
+    repeated block.
 
     References
     ----------
@@ -66,59 +64,40 @@ def graph_breaks(facts: Facts) -> Proof | None:
     """
     if facts.on_cpu:
         return _graph_breaks_cpu.graph_breaks(facts)
-    rows, frames = _compiled_regions(facts)
-    if len(np.unique(frames)) < 2:
+    rows = facts.rows_of(Role.COMPILED_REGION)
+    timeline, names = facts.timeline, facts.timeline.host.name[rows]
+    count = len({timeline.label(Role.COMPILED_REGION, int(name)) for name in names})
+    if count < 2:
         return None
     between = _time_between_regions(facts, rows)
-    exposed = facts.launching.exposed_share(between)
+    exposed = facts.kernel_launching.exposed_share(between)
     if exposed < LEAST_SHARE:
         return None
     replay = facts.replay
     runs = [replay.replayed_length(replay.reduce_host_time(between, ratio)) for ratio in REMOVED]
     gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
-    count = len(np.unique(frames))
+    frames, idle = "compiled frames per step", "device idle between the frames, share of step"
     return Proof(
-        headline=f"{count} compiled pieces per step, with eager code between them that keeps the "
-        f"GPU waiting {format_duration(exposed * facts.step_s)}",
+        headline=f"Eager code between {count} compiled pieces keeps the GPU waiting "
+        f"{format_duration(exposed * facts.step_s)} per step",
         low=min(gains[0], exposed),
         high=exposed,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P4 between compiled regions"),
         evidence=(
-            Evidence(
-                quantity="compiled frames per step",
-                value=float(count),
-                unit=None,
-                window="steps in scope",
-                samples=len(rows),
-                source="operators",
-            ),
-            Evidence(
-                quantity="device idle between them, share of step",
-                value=exposed,
-                unit="ratio",
-                window="steps in scope",
-                samples=facts.step_count,
-                source="attribution",
-            ),
+            make_evidence(frames, count, None, samples=len(rows), source="operators"),
+            make_evidence(idle, exposed, "ratio", samples=facts.step_count),
         ),
         confidence=0.7,
     )
 
 
-def _compiled_regions(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    rows, timeline = facts.rows_of(Role.COMPILED_REGION), facts.timeline
-    numbers = [timeline.label(Role.COMPILED_REGION, int(name)) for name in timeline.host.name[rows]]
-    return rows, np.array([int(number) for number in numbers], dtype=np.int64)
-
-
 def _time_between_regions(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
     """From the first to the last region of each step, outside the regions."""
-    host, steps = facts.timeline.host, facts.steps
-    step = np.searchsorted(steps.start, host.start[rows], side="right")
-    starts, ends = [], []
-    for number in np.unique(step):
-        mine = rows[step == number]
-        starts.append(host.start[mine].min())
-        ends.append(host.start[mine].max())
-    spans = union_of(np.array(starts), np.array(ends))
-    return spans - union_of(host.start[rows], host.end[rows])
+    host, begins = facts.timeline.host, facts.timeline.host.start[rows]
+    step = np.searchsorted(facts.steps.start, begins, side="right")
+    regions = [begins[step == number] for number in np.unique(step)]
+    spans = union_of(
+        np.array([starts.min() for starts in regions]),
+        np.array([starts.max() for starts in regions]),
+    )
+    return spans - union_of(begins, host.end[rows])

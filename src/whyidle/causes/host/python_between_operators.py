@@ -1,4 +1,4 @@
-"""On a job of the CPU, Python between operators takes the place of the model's work."""
+"""Python between operators delays the model's work, in jobs on the CPU."""
 
 from __future__ import annotations
 
@@ -12,25 +12,22 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.source_places import called_at, package_of
-from whyidle.causes.host._debugging import debugging
-from whyidle.model.cause import Proof, cause
+from whyidle.analysis.source_lines import called_at, package_of
+from whyidle.causes.host._cpu_jobs import REMOVED
+from whyidle.causes.host._debug_modes import debugging_time
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the step below which pauses are not worth a word"""
 PAUSE_NS = 200_000
-"""a pause, as in ``python-overhead-in-step``: far longer than the way from operator to operator"""
-REMOVED = (0.5, 0.9, 1.0)
-"""careful: half can go; expected: it runs in every tenth step only; hopeful: not at all"""
+"""shortest pause, as in ``python-overhead-in-step``: far longer than dispatch between operators"""
 MOST_PLACES, MOST_TRIED = 3, 50
 
 
 @cause(
-    "Python between operators holds up a job of the CPU",
+    "Python between operators delays a job on the CPU",
     bucket="host",
     needs=("device_time", "host_ops", "steps", "python_stacks"),
     common=True,
@@ -43,27 +40,27 @@ def python_between_operators(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    Operators run when they are called, so the step is longer by all of it.
+    Operators run when they are called, so this Python lengthens the step by its whole time.
 
     How it is detected
     ------------------
-    On jobs without a GPU, stretches of at least 0.2 ms in which the training thread shows Python
-    frames but no operator. Shorter ones are the usual way from one operator to the next, which
-    recording itself makes longer; and as many looks at operators as are known to be taken for
-    Python are taken off. Of ranks that meet in every step only what all of them have counts: what
-    one does beyond the others makes it late (``late-rank``). The gain is the time of these
-    stretches halved, in every tenth step only, or gone.
+    On jobs without a GPU, whyidle finds stretches of at least 0.2 ms in which the training thread
+    shows Python frames but no operator. Shorter stretches are the usual dispatch from one operator
+    to the next, which recording itself lengthens. The known share of samples that mistake operators
+    for Python is subtracted. For ranks that meet in every step, only the time that all of them have
+    counts; the additional time of one rank makes it late (``late-rank``). The gain is the time of
+    these stretches if halved, run in every tenth step only, or removed.
 
     What looks alike
     ----------------
     Loading, preprocessing, checkpoints, logging and garbage collection have causes of their own.
-    Where a GPU computes, only what keeps it waiting counts, and of a watched job looks tell, with
-    their error: both are ``python-overhead-in-step``.
+    On a GPU only the time that keeps it waiting counts, and in watched jobs stack samples, with
+    their error, show the time: both are ``python-overhead-in-step``.
 
     What to do
     ----------
-    What only logs or measures: do it every k-th step. What training needs: vectorise it, move it
-    to another process, or make it ahead.
+    Run code that only logs or measures every k-th step. Vectorise code that training needs, move it
+    to another process, or run it ahead of the step.
 
     References
     ----------
@@ -71,24 +68,23 @@ def python_between_operators(facts: Facts) -> Proof | None:
     """
     if not facts.on_cpu or facts.timeline.looks is not None:
         return None
-    spent = facts.time_of("python") - debugging(facts) - unused_parameter_searches(facts)
-    long = spent.length >= PAUSE_NS
-    pauses = Intervals(spent.start[long], spent.end[long])
-    share = facts.share_of(pauses) * (1.0 - freeing_share(facts, spent))
+    python = facts.time_of("python") - debugging_time(facts) - unused_parameter_searches(facts)
+    long = python.length >= PAUSE_NS
+    pauses = Intervals(python.start[long], python.end[long])
+    share = facts.share_of(pauses) * (1.0 - freeing_share(facts, python))
     if share < LEAST_SHARE:
         return None
     where, library = _costliest_places(facts, pauses)
     low, expected, high = (share * removed for removed in REMOVED)
-    at = called_at(where, library)
     return Proof(
-        headline=f"Python{at} takes {format_duration(share * facts.step_s)} per step between "
-        "operators",
+        headline=f"Python{called_at(where, library)} takes "
+        f"{format_duration(share * facts.step_s)} per step between operators",
         low=low,
         high=high,
         predicted=predict_removal(low, high, "the step without these stretches", expected),
         evidence=(
             make_evidence(
-                "Python without an operator, share of step", share, "ratio", source="stacks"
+                "Python outside operators, share of step", share, "ratio", source="stacks"
             ),
             *_longest_stretch(facts, pauses),
         ),
@@ -99,24 +95,22 @@ def python_between_operators(facts: Facts) -> Proof | None:
 
 
 def _longest_stretch(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
-    """The longest stretch, and what ran in it, a built-in function too. A line of the framework is
-    the call of an operator, at which a look may have come late: such a stretch is no example."""
+    """The longest stretch and the function in it. A stretch in a frame of the framework may be the
+    call of an operator that the sample reached late, so it does not serve as an example."""
     for row in np.argsort(-pauses.length, kind="stable")[:MOST_TRIED].tolist():
         middle = int(pauses.start[row] + pauses.end[row]) // 2
         names = (facts.places.function_at(int(thread), middle) for thread in facts.host.drivers)
         name = next((name for name in names if name), "")
         if not facts.timeline.vocabulary.plays(Role.FRAMEWORK_FRAME, name):
             length = float(pauses.length[row]) / 1e9
-            found = make_evidence("longest stretch", length, "s", samples=len(pauses))
-            return (found, make_evidence("which is in", name, None, source="stacks"))[
-                : 1 + bool(name)
-            ]
+            longest = make_evidence("longest stretch", length, "s", samples=len(pauses))
+            function = make_evidence("function in the longest stretch", name, None, source="stacks")
+            return (longest, function) if name else (longest,)
     return ()
 
 
 def _costliest_places(facts: Facts, pauses: Intervals) -> tuple[tuple[Place, ...], str]:
-    """Where most of the time was spent, the user's own code first; and the library that is called
-    at the first place, if it is in there mostly."""
+    """The places with most of the time, and the library that the first one mostly runs in."""
     spent: Counter[Place] = Counter()
     within: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for start, end in zip(pauses.start.tolist(), pauses.end.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""The model is compiled anew in step after step."""
+"""The model is recompiled in step after step."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, predict_interruptions
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
-from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Place
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the steps below which compiling is not worth a word"""
 LEAST_STEPS = 2
-"""compiling in one steady step may be the last of the warm-up; in two it is a habit"""
+"""compilation in one steady step may end the warm-up; in two it repeats"""
 RESIDUAL = (0.4, 0.1, 0.0)
-"""what stays of it (careful, expected, hopeful): buckets of lengths still compile once each"""
+"""share of compilation that stays (low, expected, high gain): each length bucket compiles once"""
 DYNAMIC = (0.4, 0.0, 0.0)
-"""the same where one compiled model serves every length: it compiles once, in the first step. Some
-dimensions the compiler fixes all the same"""
+"""the same with one compiled model for every length, which compiles in the first step; the compiler
+may still specialise some dimensions"""
 
 
 @cause(
-    "The model is compiled again and again",
+    "The model is recompiled repeatedly",
     bucket="interruption",
     needs=("device_events", "steady_steps"),
     watched=("device_time", "own_settings", "steady_steps"),
@@ -36,33 +33,33 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     ``torch.compile`` specialised the model to a value (a length, a batch size, a Python number)
-    that changes from step to step, so it compiles again for each new one, until it gives up and
-    runs eagerly.
+    that changes from step to step. It compiles again for each new value, until it gives up and runs
+    eagerly.
 
     Why it costs
     ------------
-    Compiling takes seconds in which the GPU idles.
+    Compilation takes seconds in which the GPU is idle.
 
     How it is detected
     ------------------
-    Compiler activity (Dynamo, Inductor, Triton) inside at least two steady steps, and the device
-    idle during it. P9: ``speed-up = 1 / (1 - f (1 - r))`` with the share f of that time.
+    At least two steady steps contain compiler activity (Dynamo, Inductor, Triton) in which the
+    device is idle. P9: ``speed-up = 1 / (1 - f (1 - r))`` with the share f of that time.
 
-    A watched process notes each compilation, with the guard that did not hold: only functions
-    compiled before count, in at least two steps behind the first, wherever in the run they are.
+    A watched process records each compilation with the guard that failed. Only functions that were
+    compiled before count, in at least two steps after the first, anywhere in the run.
 
     What looks alike
     ----------------
-    Compiling in the first steps only is ``compile-autotune-warmup``. Steps that are long for
-    another reason show no compiler activity. Where most of it is for numbers that a graph break
-    hands on to the code behind it (an ``.item()`` in the model), that break is to blame:
-    ``graph-breaks``. Compiling that left no events is not judged.
+    Compilation in the first steps only is ``compile-autotune-warmup``. Steps that are long for
+    another reason show no compiler activity. If most recompilations are for numbers that a graph
+    break passes to the code after it (an ``.item()`` in the model), the cause is ``graph-breaks``.
+    Compilation without recorded events is not judged.
 
     What to do
     ----------
-    ``TORCH_LOGS=recompiles`` names the guard. Mark the dimension dynamic, bucket lengths to a few
-    sizes, drop the ragged last batch. Do not pad everything to the maximum: that cost more than
-    the recompilations it avoided in one report.
+    ``TORCH_LOGS=recompiles`` shows the guard. Mark the dimension as dynamic, bucket lengths to a
+    few sizes, and drop the incomplete last batch. Do not pad everything to the maximum: in one
+    report that cost more than the recompilations it avoided.
 
     References
     ----------
@@ -72,31 +69,34 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     lost = facts.share_of(facts.time_of("interruption") & spent)
     if steps < LEAST_STEPS or lost < LEAST_SHARE or compilation.handed_on(facts):
         return None
-    gains = [predict_interruptions(lost, residual) for residual in RESIDUAL]
-    careful, expected, hopeful = (predict_interruptions(lost, residual) for residual in DYNAMIC)
+    low, expected, high = (predict_interruptions(lost, residual) for residual in DYNAMIC)
+    dynamic = from_gains((low, expected, high), "P9: compiled once for all lengths")
+    low, expected, high = (predict_interruptions(lost, residual) for residual in RESIDUAL)
+    if compilation.compiler_facts(facts):
+        where = compilation.compiled_functions(facts, again=True)
+    else:
+        place = facts.places.place_of(int(facts.rows_of(Role.COMPILER_CALL)[0]))
+        where = (place,) if place else ()
+    idle = "device idle during compilation, share of step"
     return Proof(
-        headline=f"The model was compiled anew in {steps} of {facts.step_count} "
+        headline=f"The model was recompiled in {steps} of {facts.step_count} "
         f"{'' if facts.cold_start else 'steady '}steps",
-        low=gains[0],
+        low=low,
         high=lost,
-        predicted=from_gains((gains[0], gains[1], gains[2]), "P9: share of compiling"),
+        predicted=from_gains((low, expected, high), "P9: share of compilation"),
         evidence=(
             *compilation.recompile_reasons(facts),
-            make_evidence("steps that compile anew", steps, None, samples=facts.step_count),
-            make_evidence(
-                "device idle while compiling, share of step", lost, "ratio", samples=calls
-            ),
+            make_evidence("steps with recompilation", steps, None, samples=facts.step_count),
+            make_evidence(idle, lost, "ratio", samples=calls),
         ),
         confidence=0.9 if compilation.compiler_facts(facts) else 0.85,
-        where=_compile_places(facts),
-        facts=HostFacts(
-            dynamic=from_gains((careful, expected, hopeful), "P9: compiled once for all lengths")
-        ),
+        where=where,
+        facts=HostFacts(dynamic=dynamic),
     )
 
 
 def _compile_time(facts: Facts) -> tuple[Intervals, int, int]:
-    """When it compiled anew, in how many steps, in how many recorded calls."""
+    """When the model was recompiled, in how many steps, in how many recorded calls."""
     if compilation.compiler_facts(facts):
         spent, steps = compilation.recompilations(facts)
         return spent, steps, len(spent)
@@ -106,10 +106,3 @@ def _compile_time(facts: Facts) -> tuple[Intervals, int, int]:
     host = facts.timeline.host
     steps = len(np.unique(np.searchsorted(facts.steps.start, host.start[rows], side="right")))
     return union_of(host.start[rows], host.end[rows]), steps, len(rows)
-
-
-def _compile_places(facts: Facts) -> tuple[Place, ...]:
-    if compilation.compiler_facts(facts):
-        return compilation.compiled_functions(facts, again=True)
-    place = facts.places.place_of(int(facts.rows_of(Role.COMPILER_CALL)[0]))
-    return (place,) if place else ()

@@ -15,7 +15,7 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 
 FACTORS = (2, 4, 8)
-"""how much deeper the queue is made, at least and at most"""
+"""factors by which the queue is deepened: careful, expected, hopeful"""
 
 
 @cause(
@@ -28,23 +28,23 @@ FACTORS = (2, 4, 8)
 def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    On average the loader's workers are faster than training, but some batches take much longer
-    than others, and too few finished ones lie ready to bridge them.
+    On average the loader's workers are faster than training, but some batches take much longer than
+    others, and the queue of finished batches is too short to bridge them.
 
     Why it costs
     ------------
-    Batches are returned in their order, so a slow one holds up those behind it, and with a full
-    queue the other workers stand still.
+    Batches are returned in order, so a slow one holds up those behind it, and with a full queue the
+    other workers are idle.
 
     How it is detected
     ------------------
-    The mean cost of a batch divided by the workers is shorter than the step without waiting, and
-    yet the step waits. The measured costs, passed through a queue as deep as now, wait too, and
-    through one four times as deep at most half as long. That replay for twice, four and eight
-    times the depth gives the careful, expected and hopeful prediction. Waiting that the replay does
-    not account for is the hand-off of batches that were ready; only the hopeful end takes it for
-    more of the same. The first batches of an epoch wait in the replay as they do: workers begin
-    none before the epoch does, however deep the queue.
+    The mean cost of a batch divided by the number of workers is shorter than the step without
+    waiting, and yet the step waits. A replay of the measured costs through a queue of the current
+    depth waits too; through one four times as deep it waits at most half as long. The replays with
+    twice, four and eight times the depth give the careful, expected and hopeful predictions.
+    Waiting that the replay does not explain is the hand-off of ready batches; only the hopeful end
+    counts it. The first batches of an epoch wait in the replay as well: workers start none before
+    the epoch starts.
 
     What looks alike
     ----------------
@@ -52,8 +52,8 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Raise ``prefetch_factor`` to 4 or 8; group samples of like length, or split the longest ones.
-    ``in_order=False`` returns whatever is ready, in another order.
+    Raise ``prefetch_factor`` to 4 or 8; group samples of similar length, or split the longest ones.
+    ``in_order=False`` returns batches as they become ready, in another order.
 
     References
     ----------
@@ -64,16 +64,18 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
         return None
     low, expected, high = _queue_gains(facts, workers)
     costs = (workers.batches_made["end"] - workers.batches_made["start"]) / 1e9
+    longest, median = float(costs.max()), float(np.median(costs))
+    room = most_waiting(facts, workers.depth)
     return Proof(
-        headline=f"A few slow batches (up to {format_duration(costs.max())} against "
-        f"{format_duration(np.median(costs))}) empty a queue of {workers.depth}",
+        headline=f"A few slow batches (up to {format_duration(longest)}, median "
+        f"{format_duration(median)}) empty a queue of {workers.depth}",
         low=low,
         high=high,
         predicted=predict_removal(low, high, "P2: replay through a deeper queue", expected),
         evidence=(
             *wait_evidence(workers, "cpu"),
-            make_evidence("longest batch", float(costs.max()), "s", source=SOURCE),
-            make_evidence("median batch", float(np.median(costs)), "s", source=SOURCE),
+            make_evidence("longest batch", longest, "s", source=SOURCE),
+            make_evidence("median batch", median, "s", source=SOURCE),
             make_evidence("queue depth", workers.depth, None, source="DataLoader"),
         ),
         confidence=0.85,
@@ -81,25 +83,18 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
         facts=InputFacts(
             prefetch=4 * workers.batches_ahead,
             was=workers.batches_ahead,
-            most_prefetch=_deepest_queue(facts, workers),
+            most_prefetch=None if room is None else room // workers.count,
         ),
     )
 
 
-def _deepest_queue(facts: Facts, workers: LoaderWorkers) -> int | None:
-    """The deepest queue of each worker that fits."""
-    batches = most_waiting(facts, workers.depth)
-    return None if batches is None else batches // workers.count
-
-
 def _queue_gains(facts: Facts, workers: LoaderWorkers) -> tuple[float, float, float]:
-    """Shares of the step that a deeper queue wins: careful, expected, hopeful."""
     now = workers.simulate_queue(workers.depth)
-    said = now.total_s * workers.per_step / facts.step_s
-    won = sorted(
+    explained = now.total_s * workers.per_step / facts.step_s
+    gains = sorted(
         max(0.0, now.others - workers.simulate_queue(factor * workers.depth).others) / now.total_s
         for factor in FACTORS
     )
-    known = min(said, workers.waiting_share)
-    low, expected = max(0.0, won[0] * known - STALL_ERROR), won[1] * known
-    return low, expected, max(expected, won[2] * workers.waiting_share)
+    known = min(explained, workers.waiting_share)
+    low, expected = max(0.0, gains[0] * known - STALL_ERROR), gains[1] * known
+    return low, expected, max(expected, gains[2] * workers.waiting_share)

@@ -12,16 +12,14 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import STALL_ERROR, WORKERS, predict_removal
 from whyidle.analysis.worker_capacity import most_workers
 from whyidle.causes.input._worker_evidence import wait_evidence, workers_of
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the step below which the loader is not worth a word"""
 ONE_OFF = 0.8
-"""when one call holds more of the waiting than this, it is a start or an accident, not a rate"""
+"""a call with a larger share of the waiting is a start or an accident, not a rate"""
 
 
 @cause(
@@ -35,7 +33,7 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     The DataLoader has worker processes, but together they make batches more slowly than the GPU
-    uses them up.
+    consumes them.
 
     Why it costs
     ------------
@@ -43,38 +41,37 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Calls of ``_MultiProcessingDataLoaderIter.__next__`` last longer than taking over a batch of so
-    many bytes ever did, or three times as long as the quick calls of the same recording, in several
-    steps, while the device is idle. Where the waits recur every n-th
-    step, n is the number of workers: each delivers one batch per round. The careful prediction is
-    one more worker (``1/(n+1)`` of the step, n = 8 where it is not seen), less the error of such
-    predictions; the hopeful one is no
-    wait at all.
+    Calls of ``_MultiProcessingDataLoaderIter.__next__`` last longer than taking over a batch of
+    that size ever did, or three times as long as the quick calls of the same recording, in several
+    steps, while the device is idle. Where the waits recur every n-th step, n is the number of
+    workers: each delivers one batch per round. The careful prediction is one more worker
+    (``1/(n+1)`` of the step, n = 8 where it is unknown), less the error of such predictions; the
+    hopeful one is no wait.
 
-    Where the workers were watched from within, their own figures decide: the wait is theirs if
-    they mostly work, and the prediction is ``T^(n) = max(T - W, s/n, (s_cpu + host) / cores)`` with
-    the measured time ``s`` and CPU time ``s_cpu`` of a batch: careful for one more worker, hopeful
-    for the best number that the cores allow; what they do not allow is not promised. Expected is
-    that number, on cores that are worth something between a whole one and a thread of a shared one
-    while all are busy. No finding where more workers would find no core.
+    Where the workers were recorded, their own figures decide: the cause applies if they mostly
+    work, and the prediction is ``T^(n) = max(T - W, s/n, (s_cpu + host) / cores)`` with the
+    measured time ``s`` and CPU time ``s_cpu`` of a batch: careful for one more worker, hopeful for
+    the best number that the cores allow. Expected is that number, with each busy core worth between
+    a whole core and one hardware thread of a shared core. No finding where further workers would
+    find no core.
 
     What looks alike
     ----------------
     A short wait in every step is the hand-off of a ready batch; more workers do not help. One long
-    wait is the start of the workers. Workers that wait for storage, or that all share too few
-    cores, look the same from the training process.
+    wait is the start of the workers. Workers that wait for storage, or that share too few cores,
+    appear the same from the training process.
 
     What to do
     ----------
-    Raise ``num_workers`` step by step until the wait is gone or the cores of this process are used
-    up; never beyond them.
+    Raise ``num_workers`` step by step until the wait is gone or the cores of this process are in
+    use; never beyond them.
 
     References
     ----------
     PyTorch Lightning, "Speed up model training: DataLoaders"; Mohan et al., VLDB 2021.
     """
     if facts.workers.is_known:
-        return _from_within(facts)
+        return _prove_by_workers(facts)
     calls = find_batch_waits(facts, Role.BATCH_FROM_WORKERS)
     if not len(calls):
         return None
@@ -88,20 +85,18 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     high = float(calls.exposed.sum()) / facts.scope_s
     return Proof(
         headline="The DataLoader's workers do not keep up: "
-        f"{format_duration(blocked * facts.step_s)} "
-        "of waiting per step",
+        f"{format_duration(blocked * facts.step_s)} of waiting per step",
         low=low,
         high=high,
         predicted=predict_removal(low, high, "P1: one more worker up to no wait"),
-        evidence=_worker_evidence(facts, calls, waits, blocked, workers),
+        evidence=_worker_evidence(calls, waits, blocked, workers),
         confidence=0.85,
         where=tuple(place for place in [facts.places.place_of(int(calls.rows[0]))] if place),
         facts=InputFacts(workers=_sufficient_workers(blocked, workers), was=workers),
     )
 
 
-def _from_within(facts: Facts) -> Proof | None:
-    """The same from what the workers recorded."""
+def _prove_by_workers(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "work")
     if workers is None or workers.best_workers <= workers.count:
         return None
@@ -131,15 +126,14 @@ def _from_within(facts: Facts) -> Proof | None:
 
 
 def _sufficient_workers(blocked: float, workers: int | None) -> int | None:
-    """Workers that would keep up: each makes ``1/n`` of a batch per step now."""
     if workers is None:
         return None
     return max(workers + 1, int(np.ceil(workers / max(1.0 - blocked, 1e-3))))
 
 
 def round_length(waits: NDArray[np.float64]) -> int | None:
-    """The period of a saw-tooth of waits (one long wait every n-th call), seen at least twice
-    and regular; None where there is none. ``waits`` in seconds, one per call in order."""
+    """The period of regular long waits (one every n-th call, at least three), or None. ``waits``
+    in seconds, one per call in order."""
     peaks = np.flatnonzero(waits > 0.5 * waits.max(initial=0.0))
     distance = np.diff(peaks)
     if len(distance) < 2 or distance.min() != distance.max() or distance[0] < 2:
@@ -148,20 +142,14 @@ def round_length(waits: NDArray[np.float64]) -> int | None:
 
 
 def _worker_evidence(
-    facts: Facts, calls: BatchWaits, waits: NDArray[np.float64], blocked: float, workers: int | None
+    calls: BatchWaits, waits: NDArray[np.float64], blocked: float, workers: int | None
 ) -> tuple[Evidence, ...]:
-    found = [
-        make_evidence(
-            "device idle while a worker was awaited, share of step",
-            blocked,
-            "ratio",
-            samples=facts.step_count,
-        ),
-        make_evidence(
-            "batches that were not ready", int((waits > 0).sum()), None, samples=len(calls)
-        ),
+    late = int((waits > 0).sum())
+    evidence = [
+        make_evidence("waiting for workers, share of step", blocked, "ratio"),
+        make_evidence("batches that were not ready", late, None, samples=len(calls)),
         make_evidence("longest wait", float(calls.durations_s.max()), "s", source="annotation"),
     ]
     if workers:
-        found.append(make_evidence("steps between long waits, hence workers", workers, None))
-    return tuple(found)
+        evidence.append(make_evidence("steps between long waits, hence workers", workers, None))
+    return tuple(evidence)

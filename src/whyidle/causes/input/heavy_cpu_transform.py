@@ -1,4 +1,4 @@
-"""Preparing data takes more of the CPU than the training loop has to spare."""
+"""Preprocessing takes more CPU time than the training loop can hide."""
 
 from __future__ import annotations
 
@@ -20,19 +20,16 @@ from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.causes.input._worker_evidence import (
     CHEAPER,
-    leading_once,
-    leading_once_by_workers,
-    prepared_once,
+    predict_cached_prefix,
+    predict_cached_prefix_by_workers,
+    predict_cached_samples,
     wait_evidence,
 )
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
-
-LEAST_SHARE = 0.01
-"""share of the step below which preprocessing is not worth a word"""
 
 
 @cause(
@@ -44,7 +41,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     Decoding, resizing, augmenting or tokenising runs in the training process between the GPU's
-    work, or is so much that even eight loader workers could not hide it.
+    work, or takes so long that even eight loader workers could not hide it.
 
     Why it costs
     ------------
@@ -52,28 +49,27 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    The device is idle while the launching thread is inside functions of image, video, audio or
-    text libraries, or inside a function whose name says that it prepares data, and which launches
-    no kernel. Inside a DataLoader without workers only what eight workers could not hide counts;
-    the rest is ``dataloader-no-workers``. The expected gain is what workers would hide; where stack
-    samples of a watched process tell the share, the interval holds their error.
+    The device is idle while the launching thread is inside functions of image, video, audio or text
+    libraries, or inside a function whose name says that it prepares data, and which launches no
+    kernel. Inside a DataLoader without workers only what eight workers could not hide counts; the
+    rest is ``dataloader-no-workers``. The expected gain is what workers would hide; where stack
+    samples of a watched process measure the share, the interval includes their error.
 
-    Where loader workers were watched from within: they mostly work, and the wait that is left with
-    as many of them as the cores allow counts. Careful is a third of their CPU time less, expected
-    half of it.
+    Where loader workers were recorded: they mostly work, and the wait that remains with as many of
+    them as the cores allow counts. Careful is a third of their CPU time less, expected half of it.
 
     What looks alike
     ----------------
     Augmentation on the GPU launches kernels and is not counted. Time inside the DataLoader that
-    workers can hide belongs to ``dataloader-no-workers``. Transforms in worker processes are
-    not in a profiler's recording of the training process. The same result in every epoch is
+    workers can hide belongs to ``dataloader-no-workers``. A profiler's recording of the training
+    process does not show transforms in worker processes. The same result in every epoch is
     ``repeated-deterministic-preprocessing``.
 
     What to do
     ----------
-    Move the work into the Dataset, so that workers do it ahead of time; then make it cheaper
-    (decode at reduced size, crop before resizing, faster libraries) or, where the GPU has time to
-    spare, do it there.
+    Move the work into the dataset, so that workers do it ahead of time; then make it cheaper
+    (decode at reduced size, crop before resizing, faster libraries) or, where the GPU is idle for
+    long, do it there.
 
     References
     ----------
@@ -81,10 +77,10 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     2022.
     """
     if facts.workers.wait_kind == "work":
-        return _from_within(facts)
+        return _prove_by_workers(facts)
     outside = facts.time_of("preprocess")
     spent = facts.share_of(outside)
-    left = _left_to_workers(facts)
+    left = _unhidden_share(facts)
     if max(spent, left) < LEAST_SHARE:
         return None
     hot = hot_function(facts, _transform_windows(facts, spent, left))
@@ -95,7 +91,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     share = min(spent + left, 1.0)
     expected = min(expected + left / 2, share)
     predicted = predict_removal(
-        low, max(high + left, expected), "P1: prepared ahead by workers", expected
+        low, max(high + left, expected), "P1: preprocessed ahead by workers", expected
     )
     return Proof(
         headline=_make_headline(facts, (spent, left), hot),
@@ -103,12 +99,10 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         high=share,
         predicted=predicted,
         evidence=(
-            make_evidence("device idle while data is prepared, share of step", spent, "ratio"),
-            make_evidence(
-                "loading that eight workers could not hide, share of step", left, "ratio"
-            ),
+            make_evidence("device idle during preprocessing, share of step", spent, "ratio"),
+            make_evidence("loading beyond eight workers, share of step", left, "ratio"),
             *(
-                [make_evidence("most of it happens in", hot.name, None, source="stacks")]
+                [make_evidence("costliest function", hot.name, None, source="stacks")]
                 if hot
                 else []
             ),
@@ -122,14 +116,13 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
             storage=storage_library(facts, _transform_windows(facts, spent, left)),
             chained=_has_transform_list(facts),
             same_again=facts.workers.same_again and left >= LEAST_SHARE,
-            cached=prepared_once(left),
-            leading=leading_once(facts, left) if left >= LEAST_SHARE else None,
+            cached=predict_cached_samples(left),
+            leading=predict_cached_prefix(facts, left) if left >= LEAST_SHARE else None,
         ),
     )
 
 
-def _from_within(facts: Facts) -> Proof | None:
-    """Transforms in loader workers."""
+def _prove_by_workers(facts: Facts) -> Proof | None:
     workers = facts.workers
     left = workers.remaining_share(workers.predict_stall(workers.best_workers))
     if left < LEAST_SHARE or workers.same_again:
@@ -139,19 +132,15 @@ def _from_within(facts: Facts) -> Proof | None:
         saved = share * workers.mean_of("cpu")
         made = workers.batch_time + workers.pickle_time - saved
         work = max(0.0, workers.mean_of("process_cpu") - saved)
-        gains.append(
-            max(
-                0.0,
-                left
-                - workers.remaining_share(workers.predict_stall(workers.best_workers, made, work)),
-            )
-        )
+        stall = workers.predict_stall(workers.best_workers, made, work)
+        gains.append(max(0.0, left - workers.remaining_share(stall)))
     place = f", most of it in {workers.hottest_line[0].function}" if workers.hottest_line else ""
     return Proof(
-        headline=f"Preparing a batch takes {format_duration(workers.mean_of('cpu'))} of CPU{place}",
+        headline=f"Preprocessing a batch takes {format_duration(workers.mean_of('cpu'))} of "
+        f"CPU{place}",
         low=gains[0],
         high=left,
-        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: cheaper preparation"),
+        predicted=from_gains((gains[0], gains[1], gains[2]), "P1: cheaper preprocessing"),
         evidence=wait_evidence(workers, "cpu", "delay", "collate"),
         confidence=0.85,
         where=workers.costliest_places,
@@ -162,19 +151,18 @@ def _from_within(facts: Facts) -> Proof | None:
             media=decoded_by_workers(facts),
             storage=stored_by_workers(facts),
             chained=_has_transform_list(facts),
-            leading=leading_once_by_workers(workers),
+            leading=predict_cached_prefix_by_workers(workers),
         ),
     )
 
 
 def _has_transform_list(facts: Facts) -> bool:
-    """Whether a dataset holds a list of transforms, which could come in another order."""
     return any(loader.chained for loader in facts.timeline.loading.loaders)
 
 
-def _left_to_workers(facts: Facts) -> float:
-    """Share of the step that a DataLoader without workers would still cost with eight. One that
-    mostly waits transforms little, and more than eight can wait at once."""
+def _unhidden_share(facts: Facts) -> float:
+    """Share of the step that a loader without workers would still cost with eight. A loader that
+    mostly waits transforms little, and more than eight workers can wait at once."""
     if mostly_waits(facts):
         return 0.0
     calls = find_batch_waits(facts, Role.BATCH_INLINE)
@@ -197,12 +185,11 @@ def _make_headline(facts: Facts, shares: tuple[float, float], hot: HottestFuncti
         calls = find_batch_waits(facts, Role.BATCH_INLINE)
         loads_s = float(calls.durations_s.sum()) / facts.step_count
         return (
-            f"Loading takes {format_duration(loads_s)} a step, more than eight workers hide{place}"
+            f"Loading takes {format_duration(loads_s)} per step, more than eight workers "
+            f"hide{place}"
         )
     share = min(spent + left, 1.0)
-    return (
-        f"Data is prepared on the CPU for {format_duration(share * facts.step_s)} per step{place}"
-    )
+    return f"Preprocessing on the CPU takes {format_duration(share * facts.step_s)} per step{place}"
 
 
 def _user_place(facts: Facts) -> Place | None:

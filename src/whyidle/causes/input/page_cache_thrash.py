@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.causes.input._worker_evidence import SOURCE, for_storage, wait_evidence, workers_of
+from whyidle.causes.input._worker_evidence import (
+    SOURCE,
+    prove_storage_wait,
+    wait_evidence,
+    workers_of,
+)
 from whyidle.model.cause import Proof, cause
 
 REMOVED = (0.2, 0.6, 1.0)
-"""share of the waiting that data kept in memory removes: how much of it fits is not known"""
+"""share of the waiting that caching data in memory removes; how much of the data fits is unknown"""
 
 
 @cause(
@@ -20,18 +25,18 @@ REMOVED = (0.2, 0.6, 1.0)
 def page_cache_thrash(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The kernel keeps what was read in memory, but by the next epoch it is gone: the data is larger
-    than the memory that is left for it, or something drops it.
+    The kernel caches what was read, but by the next epoch it has evicted it: the data is larger
+    than the memory available for it, or something drops the cache.
 
     Why it costs
     ------------
-    Every epoch is as slow as the first. With samples in random order the least recently used ones
-    are thrown away just before they are needed.
+    Every epoch is as slow as the first. With samples in random order, the least recently used ones
+    are evicted just before they are needed.
 
     How it is detected
     ------------------
-    Workers mostly wait for storage, and of what they read in the second and later epochs at least
-    half came from a disk of this machine although the first epoch had read it.
+    Workers mostly wait for storage, and of the data that they read in the second and later epochs
+    at least half came from a disk of this machine although the first epoch had read it.
 
     What looks alike
     ----------------
@@ -40,8 +45,8 @@ def page_cache_thrash(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Keep a fixed part of the data in memory (in the dataset, or in ``/dev/shm``), store it smaller,
-    give the job more memory, and do not drop caches or read past them (``O_DIRECT``).
+    Keep a fixed part of the data in memory (in the dataset, or in ``/dev/shm``), store it in fewer
+    bytes, give the job more memory, and do not drop or bypass caches (``O_DIRECT``).
 
     References
     ----------
@@ -50,16 +55,14 @@ def page_cache_thrash(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "cache")
     if workers is None:
         return None
-    return for_storage(
+    return prove_storage_wait(
         workers,
         f"{workers.reread_share:.0%} of what workers read in later epochs comes from disk again",
         removed=REMOVED,
-        method="P1: what fits is kept in memory",
+        method="P1: data cached in memory as far as it fits",
         evidence=(
             *wait_evidence(workers, "cpu", "chars", "read"),
-            make_evidence("of it waiting, not working", workers.storage_wait, "s", source=SOURCE),
-            make_evidence(
-                "read from disk again in later epochs", workers.reread_share, "ratio", source=SOURCE
-            ),
+            make_evidence("of it, waiting for storage", workers.storage_wait, "s", source=SOURCE),
+            make_evidence("read again from disk", workers.reread_share, "ratio", source=SOURCE),
         ),
     )

@@ -6,18 +6,18 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.causes.input._worker_evidence import (
     SOURCE,
-    at_hand,
-    for_storage,
+    local_read_shares,
+    prove_storage_wait,
     wait_evidence,
     workers_of,
 )
 from whyidle.model.cause import Proof, cause
 
 CAREFUL = 0.5
-"""share of the waiting that a copy on a local disk or in memory removes at least"""
+"""least share of the waiting that a copy on a local disk or in memory removes"""
 LOCAL = 1e9
 """bytes per second of such a copy, for all workers together: between a SATA disk (0.5e9) and an
-NVMe one (2e9 and more), and less than memory gives"""
+NVMe disk (2e9 and more), and less than memory"""
 
 
 @cause(
@@ -29,32 +29,32 @@ NVMe one (2e9 and more), and less than memory gives"""
 def remote_storage_fetch_stall(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Workers spend most of the time of a batch neither computing nor waiting for a core: they wait
-    for a read, a request or a sleep to end.
+    Workers spend most of the time per batch neither computing nor waiting for a core: they wait for
+    a read, a request or a sleep to end.
 
     Why it costs
     ------------
-    Each worker has one request under way at a time, so that many samples per second as workers
-    divided by the latency is all there is.
+    Each worker has one request in flight at a time, so throughput is limited to the number of
+    workers divided by the latency.
 
     How it is detected
     ------------------
-    Of the time of a batch, the thread's CPU time, the time it waited for a core (the kernel's
-    run-queue delay) and the CPU of other threads are taken away; at least half is left. Expected
-    of data at hand is that no request waits any more, and the bytes take what a local disk needs
-    for them (1 GB/s for all workers together). More workers wait for more at a time: what they
-    bring is told beside it, and is nothing where the storage is at its limit.
+    From the time per batch, the thread's CPU time, the time it waited for a core (the kernel's
+    run-queue delay) and the CPU time of other threads are subtracted; at least half remains. With
+    local data, no request is expected to wait, and the bytes take what a local disk needs for them
+    (1 GB/s for all workers together). The gain of more workers, whose waits overlap, is predicted
+    separately; it is zero where the storage is at its limit.
 
     What looks alike
     ----------------
-    Many small files (``small-file-random-io``); data that is read again in every epoch because it
-    does not stay in memory (``page-cache-thrash``); a lock that workers wait for. Other jobs on
-    the machine make workers wait for cores, which is not counted.
+    Many small files are ``small-file-random-io``; data that is read again in every epoch because it
+    does not stay in memory is ``page-cache-thrash``; workers may also wait for a lock. Other jobs
+    on the machine make workers wait for cores, which is not counted.
 
     What to do
     ----------
-    Copy the data to a local disk before or during training, read ahead, ask for several samples
-    at once, or have more workers: those that only wait need no core.
+    Copy the data to a local disk before or during training, read ahead, request several samples at
+    once, or use more workers: those that only wait need no core.
 
     References
     ----------
@@ -63,15 +63,14 @@ def remote_storage_fetch_stall(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "storage")
     if workers is None:
         return None
-    return for_storage(
+    return prove_storage_wait(
         workers,
-        f"Loader workers spend {workers.storage_wait / workers.batch_time:.0%} of their time "
-        "waiting "
-        "for storage or the network",
-        removed=at_hand(workers, LOCAL, CAREFUL),
-        method="P1: samples at hand",
+        f"Loader workers wait {workers.storage_wait / workers.batch_time:.0%} of their time for "
+        "storage or the network",
+        removed=local_read_shares(workers, LOCAL, CAREFUL),
+        method="P1: local samples",
         evidence=(
             *wait_evidence(workers, "cpu", "delay", "chars", "read"),
-            make_evidence("of it waiting, not working", workers.storage_wait, "s", source=SOURCE),
+            make_evidence("of it, waiting for storage", workers.storage_wait, "s", source=SOURCE),
         ),
     )

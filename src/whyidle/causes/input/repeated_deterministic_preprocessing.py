@@ -1,11 +1,11 @@
-"""The same samples are prepared in the same way in every epoch."""
+"""The same samples are preprocessed identically in every epoch."""
 
 from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_stalls
-from whyidle.causes.input._worker_evidence import KEPT, SOURCE, wait_evidence, workers_of
+from whyidle.analysis.forecast import predict_stalls
+from whyidle.causes.input._worker_evidence import CACHED_COST, SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 
@@ -19,30 +19,29 @@ from whyidle.model.number_text import format_duration
 def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Loader workers decode, resize, parse or tokenise the same samples in every epoch, with the
-    same result each time.
+    Loader workers decode, resize, parse or tokenise the same samples in every epoch, with the same
+    result each time.
 
     Why it costs
     ------------
-    Work that could be done once is paid for in every epoch, and the workers do not keep up.
+    Every epoch pays for work that is needed once, and the workers do not keep up.
 
     How it is detected
     ------------------
-    The step waits for workers that work (not for storage, not for hand-off), and of some samples
-    a checksum of what the loader made was taken: every one of at least eight samples that were
-    made in several epochs came out the same each time. Expected is that a cached form costs a
-    tenth of the CPU time, careful half of it.
+    The step waits for workers that work (not for storage or hand-off), and whyidle took checksums
+    of some samples: each of at least eight samples that were made in several epochs was the same
+    every time. Expected is that a cached sample costs a tenth of the CPU time, careful half of it.
 
     What looks alike
     ----------------
-    Random augmentation makes something else of a sample every time: then only the part before it
-    could be cached, and this is silent. With too few epochs, or batches whose rows cannot be told
-    apart, nothing is said.
+    Random augmentation changes a sample every time: then only the part before it could be cached,
+    and this cause is silent. It is also silent with too few epochs, or batches whose rows cannot be
+    told apart.
 
     What to do
     ----------
-    Keep the result: in memory, as a memory-mapped array, or as a prepared copy of the dataset.
-    Mind that prepared data can be larger, hence slower to read.
+    Cache the result: in memory, as a memory-mapped array, or as a preprocessed copy of the dataset.
+    Preprocessed data can be larger, and so slower to read.
 
     References
     ----------
@@ -54,25 +53,22 @@ def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
         return None
     same, again = workers.repeated_samples
     gains = []
-    for kept in KEPT:
+    for kept in CACHED_COST:
         saved = (1.0 - kept) * workers.mean_of("cpu")
         made = max(workers.batch_time + workers.pickle_time - saved, 0.0)
         work = max(workers.mean_of("process_cpu") - saved, 0.0)
-        gains.append(
-            workers.waiting_share
-            - workers.remaining_share(workers.predict_stall(workers.count, made, work))
-        )
+        stall = workers.predict_stall(workers.count, made, work)
+        gains.append(workers.waiting_share - workers.remaining_share(stall))
     return Proof(
-        headline=f"Workers spend {format_duration(workers.mean_of('cpu'))} of CPU on every "
-        "batch to make "
-        "what they made in the epoch before",
+        headline=f"Workers spend {format_duration(workers.mean_of('cpu'))} of CPU per batch to "
+        "repeat the work of the previous epoch",
         low=min(gains),
         high=workers.waiting_share,
-        predicted=from_stalls((gains[0], gains[1], gains[2]), "P1: prepared once"),
+        predicted=predict_stalls((gains[0], gains[1], gains[2]), "P1: cached samples"),
         evidence=(
             *wait_evidence(workers, "cpu", "delay"),
             make_evidence("samples made again", again, None, source=SOURCE),
-            make_evidence("of them with the same result", same, None, source=SOURCE),
+            make_evidence("of them, with the same result", same, None, source=SOURCE),
         ),
         confidence=0.9,
         where=workers.costliest_places,

@@ -1,4 +1,4 @@
-"""The training loop waits for a producer that the job runs beside it."""
+"""The training loop waits for a producer of the job."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.sampled_lines import busiest_lines
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
-from whyidle.analysis.source_places import at_place
+from whyidle.analysis.source_lines import at_place
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.03
-"""a thread that waits for less than this may just have lost its processor"""
+"""least share of the step that counts"""
 
 
 @cause(
@@ -23,37 +23,35 @@ LEAST_SHARE = 0.03
 def slow_producer(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The job makes batches, or plays an environment, in processes or threads that it starts itself,
-    and the training loop takes what they make from a queue, a pipe or a pool. They make it more
-    slowly than the loop uses it up, or are asked for it only when it is needed.
+    The job makes batches, or runs an environment, in processes or threads that it starts itself,
+    and the training loop takes the results from a queue, a pipe or a pool. The producers are slower
+    than the loop, or get their requests only when the result is needed.
 
     Why it costs
     ------------
-    The loop stands still until the next item is there, however fast the device is.
+    The loop waits until the next item arrives, however fast the device is.
 
     How it is detected
     ------------------
-    On a watched process: the training thread was not runnable between the recorded calls, and
-    stack samples show the user's code in ``get``, ``recv``, ``result`` or the like of
-    ``queue``, ``multiprocessing`` or ``concurrent.futures``. The loop cannot lose more than this
-    wait, which is the hopeful end, with the sampling error of its share. Expected is twice as many
-    producers, or ones twice as fast (P1: ``max(T - W, T / 2)``); careful is nothing,
-    because the producers are seen from the loop alone: how many there are, and what they wait for
-    themselves, is not known.
+    On a watched process: the training thread was not runnable between the recorded calls, and stack
+    samples show the user's code in ``get``, ``recv``, ``result`` or similar functions of ``queue``,
+    ``multiprocessing`` or ``concurrent.futures``. The loop cannot lose more than this wait, which
+    is the hopeful end, with the sampling error of its share. Expected is twice as many producers,
+    or producers twice as fast (P1: ``max(T - W, T / 2)``); careful is nothing, because the
+    recording shows neither the number of producers nor what they wait for.
 
     What looks alike
     ----------------
-    Workers of a DataLoader have causes of their own. A wait inside a tracker's or another library's
-    call is ``blocking-logging-upload``.
+    Workers of a DataLoader have causes of their own. A wait inside a call of a tracker or another
+    library is ``blocking-logging-upload``.
 
     What to do
     ----------
-    Ask for the next item, or several, before the present one is used: whoever submits to a pool and
-    asks for the result at once only moves the waiting. Then start more producers, as many as there
-    are cores; make an item cheaper; send arrays or tensors
-    in shared memory instead of lists, which are pickled element by element; let the queue hold a
-    few items, so that irregular ones do not hold up the loop. Where it fits, a DataLoader with
-    workers does all of this.
+    Request the next item, or several, before the current one is used: submitting to a pool and
+    asking for the result at once only moves the wait. Then start more producers, up to the number
+    of cores; make items cheaper; send arrays or tensors in shared memory instead of lists, which
+    are pickled element by element; let the queue hold a few items to smooth irregular ones. A
+    DataLoader with workers does all of this.
 
     References
     ----------
@@ -68,20 +66,20 @@ def slow_producer(facts: Facts) -> Proof | None:
     idle = idle_cores(facts)
     gains = (0.0, min(share, 0.5), most)
     return Proof(
-        headline=f"The training loop waits{at_place(where)} for another process or thread of the "
-        f"job: {share * facts.step_s * 1e3:.3g} ms of each step",
+        headline=f"The training loop waits{at_place(where)} for a producer of the job: "
+        f"{share * facts.step_s * 1e3:.3g} ms per step",
         low=0.0,
         high=most,
         predicted=from_gains(gains, "P1: nothing, twice as many producers, no wait"),
         evidence=(
             make_evidence(
-                "waiting for another process or thread of the job, share of step",
+                "waiting for a producer, share of step",
                 share,
                 "ratio",
                 samples=sample_count(facts),
                 source="samples",
             ),
-            *([] if idle is None else [make_evidence("cores that nobody used", idle, None)]),
+            *([] if idle is None else [make_evidence("idle cores", idle, None)]),
         ),
         confidence=0.85 if where else 0.5,
         where=where,

@@ -6,8 +6,8 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.causes.input._worker_evidence import (
     SOURCE,
-    at_hand,
-    for_storage,
+    local_read_shares,
+    prove_storage_wait,
     wait_evidence,
     workers_of,
 )
@@ -15,11 +15,11 @@ from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 
 REMOVED = (0.3, 0.8, 1.0)
-"""share of the waiting that reading shards in sequence removes: careful, hopeful, and expected
-where nobody counted bytes. On a fast local disk it may be little, so the careful end is low"""
+"""share of the waiting that sequential reads of shards remove: careful, hopeful, and expected where
+bytes were not counted; careful is low because fast local disks gain little"""
 SEQUENTIAL = 100e6
-"""bytes per second that a gigabit network or a hard disk gives in sequence, to all workers
-together: so long the same bytes take in a shard, as expected"""
+"""bytes per second of sequential reads over a gigabit network or from a hard disk, for all workers
+together"""
 
 
 @cause(
@@ -31,30 +31,29 @@ together: so long the same bytes take in a shard, as expected"""
 def small_file_random_io(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Every sample is a file of its own, small enough that opening and finding it costs more than
-    reading its bytes.
+    Every sample is a separate file, so small that finding and opening it costs more than reading
+    its bytes.
 
     Why it costs
     ------------
-    Each file pays the storage's latency, several times: to look it up, to open it and to read it.
+    Each file pays the storage's latency several times: to look it up, to open it and to read it.
 
     How it is detected
     ------------------
     Workers mostly wait for storage (as in ``remote-storage-fetch-stall``), open at least one file
-    for every second sample, and read at most 256 KiB per file opened.
+    for every second sample, and read at most 256 KiB per opened file.
 
-    Expected of sequential reads is that the bytes take what a gigabit network takes for them, and
-    no file is waited for, or opened, besides.
+    With sequential reads, the bytes are expected to take what a gigabit network takes for them,
+    with no further waiting for files or opening of them.
 
     What looks alike
     ----------------
-    Large files on slow storage. On a fast local disk small files hardly wait, and are not
-    reported.
+    Large files on slow storage. On a fast local disk small files hardly wait, and are not reported.
 
     What to do
     ----------
-    Pack samples into shards (tar, Arrow, RecordIO) and read them in sequence with a shuffle
-    buffer; or copy the files to a local disk, or have more workers.
+    Pack samples into shards (tar, Arrow, RecordIO) and read them sequentially with a shuffle
+    buffer; or copy the files to a local disk, or use more workers.
 
     References
     ----------
@@ -63,14 +62,16 @@ def small_file_random_io(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "small files")
     if workers is None:
         return None
-    return for_storage(
+    return prove_storage_wait(
         workers,
         f"Loader workers wait {format_duration(workers.storage_wait)} per batch for small files",
-        removed=at_hand(workers, SEQUENTIAL, REMOVED[0]) if workers.mean_of("chars") else REMOVED,
+        removed=local_read_shares(workers, SEQUENTIAL, REMOVED[0])
+        if workers.mean_of("chars")
+        else REMOVED,
         opens=workers.mean_of("opens"),
         method="P1: sequential reads",
         evidence=(
             *wait_evidence(workers, "cpu", "delay", "opens", "chars"),
-            make_evidence("of it waiting, not working", workers.storage_wait, "s", source=SOURCE),
+            make_evidence("of it, waiting for storage", workers.storage_wait, "s", source=SOURCE),
         ),
     )

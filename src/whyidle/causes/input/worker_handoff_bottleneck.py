@@ -1,4 +1,4 @@
-"""Handing batches over costs more than making them."""
+"""Passing batches to the training process costs more than making them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 
 LEFT = (0.5, 0.1, 0.0)
-"""share of packing and unpacking that is left: careful, expected, hopeful"""
+"""share of packing and unpacking that remains: careful, expected, hopeful"""
 FETCHED = (1.0, 1.0, 0.0)
-"""share of taking a ready batch, beyond unpacking it, that is left: the same. A tensor's memory is
-asked of the worker by a few messages (PyTorch's ``file_descriptor`` strategy), which a thread there
-answers when the interpreter lock is free; of few tensors it costs what it costs of many objects"""
+"""share of taking a ready batch, beyond unpacking it, that remains. The training process requests a
+tensor's memory from the worker in a few messages (PyTorch's ``file_descriptor`` strategy), which a
+thread there answers when it gets the interpreter lock; this costs the same for few tensors as for
+many objects"""
 
 
 @cause(
-    "Batches are waited for while workers hand them over",
+    "Passing batches from workers takes too long",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
     watched=("device_marks", "loader_marks", "worker_batches", "steps"),
@@ -28,28 +29,28 @@ answers when the interpreter lock is free; of few tensors it costs what it costs
 def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Loader workers have their batches ready, but packing them (pickle, shared memory) and
-    unpacking them in the training process takes longer than making them.
+    Loader workers have their batches ready, but packing them (pickle, shared memory) and unpacking
+    them in the training process takes longer than making them.
 
     Why it costs
     ------------
-    Unpacking happens in the training process, one batch after the other, and packing holds up the
+    Unpacking happens in the training process, one batch after the other, and packing blocks the
     worker: more workers do not help.
 
     How it is detected
     ------------------
     Time inside pickling, measured in the workers, and inside unpickling, measured in the training
-    process, account for at least half of the waiting that the workers' figures explain, and for
-    half of what a batch costs. Expected is packing and unpacking at a tenth of its cost, as a few
-    contiguous tensors take; careful is half of it. What taking a ready batch takes beyond that
-    is the exchange with the worker about its memory, and is expected to stay. The step is then as
+    process, accounts for at least half of the waiting that the workers' figures explain, and for
+    half of the cost of a batch. Expected is packing and unpacking at a tenth of its cost, as for a
+    few contiguous tensors; careful is half of it. What taking a ready batch takes beyond that is
+    the exchange with the worker about its memory, and is expected to remain. The step is then as
     long as the workers take to make its batches, or as all the work takes on the cores, if that is
     longer than the rest of the step and that exchange.
 
-    Or the batch was ready whenever it was asked for, and taking it over still holds the loop for at
-    least 15 % of the step, beyond what workers that are slower than the loop need for making it,
-    and it is more than a few tensors, or unpacking takes most of that: then half of that is
-    expected, and nothing at the careful end, as how lean the batches are already is not known.
+    Or the batch was ready at every request, and taking it still blocks the loop for at least 15 %
+    of the step, beyond what workers that are slower than the loop need to make it, and it is more
+    than a few tensors, or unpacking takes most of that time: then half of it is expected, and
+    nothing at the careful end, because the batches may be lean already.
 
     What looks alike
     ----------------
@@ -58,7 +59,7 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     What to do
     ----------
     Return few contiguous tensors instead of many Python objects: collate in the worker, convert
-    lists and dictionaries to arrays, keep images as uint8.
+    lists and dictionaries to arrays, store images as uint8.
 
     References
     ----------
@@ -69,27 +70,23 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     if workers is None:
         return None
     own = max(workers.batch_time - workers.other_threads_cpu, workers.mean_of("cpu"))
-    gains, method = _predict_smaller_batches(workers, own), "P1: a leaner hand-off"
+    gains, method = _predict_smaller_batches(workers, own), "P1: leaner batches"
     taking = workers.ready_share * facts.step_s / max(workers.per_step, 1e-9)
     handing = workers.pickle_time + max(workers.unpickle_time, taking)
     if not workers.costly_handoff:
         gains = [0.0, workers.ready_share / 2, workers.ready_share]
-        method = "half of the time in which ready batches are taken"
+        method = "half of the time to take ready batches"
     return Proof(
-        headline=f"Handing a batch over takes {format_duration(handing)}, making it "
+        headline=f"Passing on a batch takes {format_duration(handing)}, making it "
         f"{format_duration(own)}",
         low=min(gains),
         high=workers.waiting_share,
         predicted=from_gains((min(gains), sorted(gains)[1], max(gains)), method),
         evidence=(
             *wait_evidence(workers, "cpu", "collate"),
-            make_evidence("packing a batch in the worker", workers.pickle_time, "s", source=SOURCE),
-            make_evidence(
-                "unpacking it in the training process", workers.unpickle_time, "s", source=SOURCE
-            ),
-            make_evidence(
-                "taking batches that were ready, share of step", workers.ready_share, "ratio"
-            ),
+            make_evidence("packing a batch", workers.pickle_time, "s", source=SOURCE),
+            make_evidence("unpacking a batch", workers.unpickle_time, "s", source=SOURCE),
+            make_evidence("taking ready batches, share of step", workers.ready_share, "ratio"),
         ),
         confidence=0.85,
         where=workers.places_of("collating", "making"),
@@ -97,8 +94,8 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
 
 
 def _predict_smaller_batches(workers: LoaderWorkers, own: float) -> list[float]:
-    """What the step wins where half, a tenth or nothing of packing and unpacking is left: workers
-    then make batches, and the cores do all the work, as fast as they can."""
+    """Gains with half, a tenth or nothing of packing and unpacking: workers then make batches, and
+    the cores do all the work, as fast as they can."""
     exchange = max(
         0.0, workers.ready_share * workers.facts.step_s - workers.unpickle_time * workers.per_step
     )

@@ -1,4 +1,4 @@
-"""Loader workers are started anew for every epoch."""
+"""Loader workers restart in every epoch."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_interruptions, predict_removal
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.worker_restarts import held_up, worker_starts
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the step below which starting workers is not worth a word"""
 LEFT = 0.1
-"""residual: kept workers still get the new epoch's indices and fill their queues"""
+"""share that remains: persistent workers still get the new epoch's indices and fill their queues"""
 
 
 @cause(
-    "Loader workers are started anew for every epoch",
+    "Loader workers restart in every epoch",
     bucket="input",
     needs=("device_time", "python_stacks", "steps"),
     watched=("device_marks", "loader_marks", "python_stacks", "steps"),
@@ -28,40 +26,39 @@ LEFT = 0.1
 def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Each epoch makes a new iterator of the DataLoader, which starts worker processes that import
-    the program and copy the dataset again.
+    Each epoch makes a new iterator of the DataLoader, which starts worker processes that import the
+    program and copy the dataset again.
 
     Why it costs
     ------------
-    The GPU waits until they deliver. With short epochs or slow starts (spawn) that comes often.
+    The GPU waits until they deliver. With short epochs or slow starts (spawn) this happens often.
 
     How it is detected
     ------------------
-    The device is idle while the training thread is inside ``DataLoader.__iter__``, and that starts
-    processes. Seen in one step only, it does not tell the length of an epoch, and the careful
-    prediction is nothing. The first batch's own delay is not counted: it cannot be told from slow
-    loading.
+    The device is idle while the training thread is inside ``DataLoader.__iter__``, and that call
+    starts processes. Seen in one step only, it does not show the length of an epoch, and the
+    careful prediction is nothing. The first batch's own delay is not counted: it cannot be
+    distinguished from slow loading.
 
-    Where the loader was watched from within: from the making of each iterator with new workers to
-    its first batch, less the time that a worker takes for a batch once it has begun, as far as the
-    device does not work on meanwhile.
+    Where the loader was recorded: from the creation of each iterator with new workers to its first
+    batch, less the time that a worker takes for a batch, as far as the device is idle meanwhile.
 
     What looks alike
     ----------------
-    Making an iterator without workers costs nothing. The very first start has to be paid anyway;
-    it lies in the warm-up, which is left out.
+    Creating an iterator without workers costs nothing. The very first start is unavoidable; it is
+    part of the warm-up, which is excluded.
 
     What to do
     ----------
-    ``persistent_workers=True``. On Linux, where workers are forked, it often changes nothing:
-    only a start that was seen to cost is reported.
+    ``persistent_workers=True``. On Linux, where workers are forked, it often changes nothing: only
+    a start with a measured cost is reported.
 
     References
     ----------
     PyTorch, ``torch.utils.data.DataLoader``; boreshkinai/delta-interpolator issue 3.
     """
     if len(facts.workers.restart_time):
-        return _from_within(facts)
+        return _prove_by_workers(facts)
     host = facts.timeline.host
     made = facts.rows_of(Role.LOADER_START)
     made = made[np.isin(host.thread[made], facts.host.drivers)]
@@ -80,7 +77,7 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
         low=low,
         high=share,
         predicted=predict_removal(
-            low, share, "P9: workers kept between epochs", expected if low else expected / 2
+            low, share, "P9: persistent workers", expected if low else expected / 2
         ),
         evidence=(
             make_evidence("device idle while workers start, share of step", share, "ratio"),
@@ -91,8 +88,7 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     )
 
 
-def _from_within(facts: Facts) -> Proof | None:
-    """The same from what the loader recorded."""
+def _prove_by_workers(facts: Facts) -> Proof | None:
     workers = facts.workers
     made, idle = worker_starts(workers.loading, facts.scope), facts.time_of("loader")
     count, cost = max(len(made), 1), 1e9 * workers.usual_batch_time if workers.is_known else 0.0
@@ -102,24 +98,19 @@ def _from_within(facts: Facts) -> Proof | None:
     )
     if share < LEAST_SHARE or workers.loader.persistent:
         return None
-    took = [one.first - one.started for one in workers.loading.workers if one.started is not None]
+    took = [w.first - w.started for w in workers.loading.workers if w.started is not None]
+    start_s = float(np.median(took)) / 1e9 if took else 0.0
     low = predict_interruptions(share, 0.5) if count > 1 else 0.0
     return Proof(
         headline=f"Starting {workers.count} loader workers holds up every epoch for "
         f"{format_duration(share * facts.scope_s / count)}",
         low=low,
         high=share,
-        predicted=predict_removal(low, share, "P9: workers kept between epochs", expected),
+        predicted=predict_removal(low, share, "P9: persistent workers", expected),
         evidence=(
             make_evidence("device idle while workers start, share of step", share, "ratio"),
             make_evidence("starts of workers", count, None, source="DataLoader"),
-            make_evidence(
-                "from a worker's start to its first batch",
-                float(np.median(took)) / 1e9 if took else 0.0,
-                "s",
-                samples=len(took),
-                source="loader workers",
-            ),
+            make_evidence("first batch after", start_s, "s", samples=len(took), source="workers"),
         ),
         confidence=0.9,
         where=workers.places_of("asked"),

@@ -1,5 +1,5 @@
-"""What is left of garbage collection once the heap is frozen and young objects are looked through
-every now and then, where the recording tells what each collection looked through."""
+"""What garbage collection still costs once the heap is frozen and young objects are collected
+rarely, where the recording has the generation of each collection."""
 
 from __future__ import annotations
 
@@ -11,68 +11,64 @@ from whyidle.analysis.pauses import Pauses, pauses_of
 from whyidle.model.roles import Role
 
 WHOLE_STEPS = 1000
-"""steps from one collection of all that is not frozen to the next, as the fix makes them"""
+"""steps between full collections, as the fix schedules them"""
 THINNED_STEPS = 100
-"""steps of which one still has the program's own collection, once its calls are thinned out"""
+"""steps between the program's own collections, once its calls are thinned"""
 OLDEST = 2
-"""the generation whose collection looks through everything"""
+"""the generation of full collections"""
 
 
-def remaining_after_freeze(facts: Facts, found: Pauses) -> tuple[float, float, float] | None:
-    """Shares of the step that collections still take: careful, expected, hopeful. None where not
-    every collection tells its generation.
+def remaining_after_freeze(facts: Facts, pauses: Pauses) -> tuple[float, float, float] | None:
+    """Shares of the step that collections still take: careful, expected, hopeful. None where a
+    collection has no generation.
 
-    Now an object is looked through among the youngest, and again among those that outlived a few
-    such collections; afterwards once. Which of both tells how long that takes depends on how many
-    die early, so the longer one is expected, and both at worst.
+    Without a freeze an object is examined with the youngest generation, and again with those that
+    survived; after the freeze once. How many die early decides which of both determines the time,
+    so the longer one is expected, and both in the worst case.
     """
-    generation = _generation_of_rows(facts, found)
+    generation = _generation_of_rows(facts, pauses)
     if (generation < 0).any():
         return None
-    idle_s = _idle_s(facts, found)
+    host, rows = facts.timeline.host, pauses.rows
+    idle_s = facts.time_of("gc").length_inside(host.start[rows], host.end[rows]) / 1e9
     youngest, older = (float(idle_s[generation == number].sum()) for number in (0, 1))
-    growth = _growth_s(facts, found.rows[generation == OLDEST], idle_s[generation == OLDEST])
-    per_step = older / max(facts.step_count, 1)  # of what lives on, some dies later
+    growth = _growth_s(facts, pauses.rows[generation == OLDEST], idle_s[generation == OLDEST])
+    per_step = older / max(facts.step_count, 1)  # some survivors die later
     likely, worst = (0.0, per_step) if growth is None else (growth, growth)
-    again = [_again_s(facts.step_count, each) for each in (worst, likely)]
-    careful, expected = youngest + older + again[0], max(youngest, older) + again[1]
+    repeated = [_full_collections_s(facts.step_count, each) for each in (worst, likely)]
+    careful, expected = youngest + older + repeated[0], max(youngest, older) + repeated[1]
     hopeful, whole_s = min(youngest, older), facts.scope_s
     return careful / whole_s, expected / whole_s, hopeful / whole_s
 
 
-def full_collections(facts: Facts, found: Pauses) -> Pauses | None:
-    """The collections that sweep a cache: young objects were just made, and are in it. All, where
-    one does not tell its generation."""
-    generation = _generation_of_rows(facts, found)
+def full_collections(facts: Facts, pauses: Pauses) -> Pauses | None:
+    """The full collections, which evict caches; young objects are still cached. All collections,
+    where one has no generation."""
+    generation = _generation_of_rows(facts, pauses)
     if (generation < 0).any():
-        return found
-    rows = found.rows[generation == OLDEST]
+        return pauses
+    rows = pauses.rows[generation == OLDEST]
     return pauses_of(facts, Role.GC, rows) if len(rows) else None
 
 
-def _generation_of_rows(facts: Facts, found: Pauses) -> NDArray[np.int64]:
-    """Of each pause's rows; -1 where it is not told."""
-    label, rows = facts.timeline.label, facts.timeline.host.name[found.rows]
-    told = {name: label(Role.GC_GENERATION, int(name)) for name in np.unique(rows)}
-    return np.array([int(told[name] or -1) for name in rows], np.int64)
-
-
-def _idle_s(facts: Facts, found: Pauses) -> NDArray[np.float64]:
-    host = facts.timeline.host
-    return facts.time_of("gc").length_inside(host.start[found.rows], host.end[found.rows]) / 1e9
+def _generation_of_rows(facts: Facts, pauses: Pauses) -> NDArray[np.int64]:
+    """The generation of each row, -1 where it is unknown."""
+    label, rows = facts.timeline.label, facts.timeline.host.name[pauses.rows]
+    labels = {name: label(Role.GC_GENERATION, int(name)) for name in np.unique(rows)}
+    return np.array([int(labels[name] or -1) for name in rows], np.int64)
 
 
 def _growth_s(facts: Facts, rows: NDArray[np.int64], idle_s: NDArray[np.float64]) -> float | None:
-    """By how much full collections become longer, s a step; None where there are too few to tell.
-    That is what it takes to look through what a step adds to the heap."""
+    """By how much full collections become longer (s per step), which is the time to examine what a
+    step adds to the heap; None with too few collections."""
     at = facts.timeline.host.start[rows] / 1e9 / facts.step_s
     if len(np.unique(at)) < 2:
         return None
     return max(0.0, float(np.polyfit(at - at[0], idle_s, 1)[0]))
 
 
-def _again_s(steps: int, growth_s: float) -> float:
-    """Full collections in a run as long as this one, s: each looks through all that was added
+def _full_collections_s(steps: int, growth_s: float) -> float:
+    """Time of full collections (s) in a run as long as this one: each examines all that was added
     since the freeze."""
     times = steps / WHOLE_STEPS
     return growth_s * WHOLE_STEPS * times * (times + 1) / 2

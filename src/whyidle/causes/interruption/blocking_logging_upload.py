@@ -11,20 +11,18 @@ from whyidle.analysis.intervals import union_of
 from whyidle.analysis.pauses import Pauses, find_pauses
 from whyidle.analysis.sampled_lines import busiest_lines, prompt_waits
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
-from whyidle.analysis.source_places import at_place
-from whyidle.model.cause import Proof, cause
+from whyidle.analysis.source_lines import at_place
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the step below which logging is not worth a word"""
 LEAST_BLOCKED = 0.03
-"""a thread that waits for less than this may just have lost its processor"""
+"""a thread that waits less may just have lost its core"""
 EVERY_FIFTIETH = 0.02
-"""residual when what was reported in every step is reported in every fiftieth, which is what
-Lightning does if not told otherwise (``Trainer(log_every_n_steps=50)``)"""
+"""share that remains when every fiftieth step is reported instead of each, as in Lightning by
+default (``Trainer(log_every_n_steps=50)``)"""
 LEFT_AT_WORST = 0.5
-"""residual at the careful end: a background thread still competes for the interpreter"""
+"""share that remains at the careful end: a background thread still competes for the interpreter"""
 
 
 @cause(
@@ -45,15 +43,14 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The device is idle while the launching thread is inside a known tracker, writer, plotting
-    library or network client, outside the DataLoader. Reports in several steps can be thinned
-    (P9); a single one does not tell how often it comes, so its careful prediction is nothing.
+    library or network client, outside the DataLoader. Reports in several steps can be thinned (P9);
+    a single one does not show how often it occurs, so its careful prediction is nothing.
 
     On a watched process: the training thread was not runnable between the recorded calls, and the
-    kernel, asked at looks, did not find it awake; so it waited in a call for a network, a file or a
-    clock, and stack samples name the line. An operator of a CPU job of one process waits only for
-    threads of its own, and is none of these. Python inside a
-    library's call that mostly waits goes with it. The interval holds the sampling error of that
-    share.
+    kernel reported it as sleeping at samples; so it waited in a call for a network, a file or a
+    clock, and stack samples name the line. An operator of a single-process CPU job waits only for
+    its own threads, and does not count. Python inside a library's call that mostly waits is
+    included. The interval holds the sampling error of that share.
 
     What looks alike
     ----------------
@@ -72,77 +69,63 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     """
     if facts.bucket_share("blocked") > facts.bucket_share("logging"):
         return _prove_blocked(facts)
-    found = find_pauses(facts, Role.LOGGING)
-    if found is None or found.share < LEAST_SHARE:
+    pauses = find_pauses(facts, Role.LOGGING)
+    if pauses is None or pauses.share < LEAST_SHARE:
         return None
-    often = max(found.steps_hit, 1) / max(facts.step_count, 1)
-    high = predict_interruptions(found.share, min(EVERY_FIFTIETH / often, LEFT_AT_WORST))
-    low = predict_interruptions(found.least, LEFT_AT_WORST) if found.is_recurring else 0.0
+    frequency = max(pauses.steps_hit, 1) / max(facts.step_count, 1)
+    high = predict_interruptions(pauses.share, min(EVERY_FIFTIETH / frequency, LEFT_AT_WORST))
+    low = predict_interruptions(pauses.least, LEFT_AT_WORST) if pauses.is_recurring else 0.0
     return Proof(
-        headline=f"Logging holds the training loop for {found.share:.0%} of the step",
+        headline=f"Logging holds up the training loop for {pauses.share:.0%} of the step",
         low=low,
-        high=found.most,
-        predicted=predict_removal(
-            low, found.most, "P9: reports thinned or in the background", high
-        ),
+        high=pauses.most,
+        predicted=predict_removal(low, pauses.most, "P9: fewer reports or in the background", high),
         evidence=(
-            make_evidence("device idle while logging, share of step", found.share, "ratio"),
-            make_evidence("time spent logging", found.total_s, "s", samples=len(found.spans)),
-            make_evidence(_describe_count(found), found.steps_hit, None, samples=facts.step_count),
-            make_evidence("longest pause", found.longest_s, "s"),
+            make_evidence("device idle while logging, share of step", pauses.share, "ratio"),
+            make_evidence("time spent logging", pauses.total_s, "s", samples=len(pauses.spans)),
+            make_evidence(
+                "sampled steps with logging" if pauses.looked else "steps with logging",
+                pauses.steps_hit,
+                None,
+                samples=facts.step_count,
+            ),
+            make_evidence("longest pause", pauses.longest_s, "s"),
         ),
-        confidence=0.85 if found.is_recurring else 0.6,
-        where=(found.place,) if found.place else (),
+        confidence=0.85 if pauses.is_recurring else 0.6,
+        where=(pauses.place,) if pauses.place else (),
         facts=InterruptionFacts(
-            tracker=_known_tracker(facts, found),
-            mlflow=_is_mostly_in(facts, found, Role.TRACKER_SERVER),
-            plot=_makes_plots(facts, found),
-            histograms=_is_mostly_in(facts, found, Role.HISTOGRAM),
-            beside=predict_removal(low, found.most, "P9: encoded by a thread beside the training"),
+            tracker=bool(np.isin(pauses.rows, facts.timeline.rows_of(Role.TRACKER)).any()),
+            mlflow=_is_mostly_in(facts, pauses, Role.TRACKER_SERVER),
+            plot=bool(np.isin(pauses.rows, facts.timeline.rows_of(Role.PLOT)).all()),
+            histograms=_is_mostly_in(facts, pauses, Role.HISTOGRAM),
+            beside=predict_removal(low, pauses.most, "P9: encoded by a background thread"),
         ),
     )
 
 
-def _describe_count(found: Pauses) -> str:
-    """What the count of steps is of: looks see only some of those that log."""
-    return "steps seen to log, at least" if found.looked else "steps with logging"
-
-
-def _is_mostly_in(facts: Facts, found: Pauses, role: Role) -> bool:
-    """Whether most of it lies in calls of a role."""
+def _is_mostly_in(facts: Facts, pauses: Pauses, role: Role) -> bool:
     host = facts.timeline.host
-    rows = np.intersect1d(found.rows, facts.timeline.rows_of(role))
-    return union_of(host.start[rows], host.end[rows]).total > found.spans.total / 2
-
-
-def _known_tracker(facts: Facts, found: Pauses) -> bool:
-    """Whether it is one whose calls can be made beside the training."""
-    return bool(np.isin(found.rows, facts.timeline.rows_of(Role.TRACKER)).any())
-
-
-def _makes_plots(facts: Facts, found: Pauses) -> bool:
-    """Whether all of it makes pictures."""
-    return bool(np.isin(found.rows, facts.timeline.rows_of(Role.PLOT)).all())
+    rows = np.intersect1d(pauses.rows, facts.timeline.rows_of(role))
+    return union_of(host.start[rows], host.end[rows]).total > pauses.spans.total / 2
 
 
 def _prove_blocked(facts: Facts) -> Proof | None:
-    """Waits of a watched process in calls that no tracker is known for."""
-    waits = facts.time_of("blocked") - prompt_waits(facts)  # somebody's pause is no upload
+    waits = facts.time_of("blocked") - prompt_waits(facts)  # a pause in a debugger is no upload
     share = facts.share_of(waits)
     if share < LEAST_BLOCKED:
         return None
     where = busiest_lines(facts, waits)
     least, most = share_bounds(facts, waits)
     low = predict_interruptions(least, LEFT_AT_WORST)
-    at = at_place(where)
     return Proof(
-        headline=f"A blocking call{at} holds the training loop for {share:.0%} of the step",
+        headline=f"A blocking call{at_place(where)} holds up the training loop for {share:.0%} of "
+        "the step",
         low=low,
         high=most,
         predicted=predict_removal(
             low,
             most,
-            "P9: made rarer or in the background",
+            "P9: less often or in the background",
             predict_interruptions(share, EVERY_FIFTIETH),
         ),
         evidence=(

@@ -9,23 +9,21 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the recording below which set-up is not worth a word"""
 ONE_OFF = 0.8
-"""when the first step holds this share of all compiling, it is warm-up; otherwise it recurs"""
+"""with this share of all compiling in the first step it is warm-up; otherwise it recurs"""
 LOADED = (0.4, 0.2, 0.0)
-"""share of compiling that a start with a cache on disk still takes (careful, expected, hopeful):
-the model is traced again, and what was compiled is loaded. A small transformer took 19.3 s without
-and 3.7 s with (PyTorch 2.13, inductor for CPUs)"""
+"""share of compiling that a start with a cache on disk still takes (careful, expected, hopeful): it
+traces the model again and loads the compiled code. A small transformer took 19.3 s without and 3.7
+s with a cache (PyTorch 2.13, inductor for CPUs)"""
 EAGER = (3.0, 1.4, 1.0)
-"""how many times as long steps take uncompiled (careful, expected, hopeful): on average of 180
-models 1.41 (Ansel et al., "PyTorch 2", ASPLOS 2024)"""
+"""factor by which uncompiled steps are slower (careful, expected, hopeful): 1.41 on average of 180
+models (Ansel et al., "PyTorch 2", ASPLOS 2024)"""
 
 
 @cause(
@@ -37,8 +35,8 @@ models 1.41 (Ansel et al., "PyTorch 2", ASPLOS 2024)"""
 def compile_autotune_warmup(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Much of what was recorded happens once per start: kernels are compiled, loaded or tried out,
-    the device's context and memory pools are made.
+    Much of the recorded time is spent once per start: kernels are compiled, loaded or tuned, and
+    the device's context and memory pools are created.
 
     Why it costs
     ------------
@@ -47,14 +45,14 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Device idle during compilers' functions, module loading, launch calls that last milliseconds
-    on an idle device, and stalls of the leading steps that later steps do not have. Compiling
-    that recurs in later steps is not counted here. Where six or more steady steps follow, shares
-    are of these, and the start is a remark with its own numbers. Where fewer follow, the recording
-    is of the start, and the prediction is for the recorded window: it is worth it once per start,
-    and only a cache on disk saves it in the next one (P10), but for a fifth that loading takes, as
-    expected. A watched run that is over this soon need not compile at all: its steps are expected
-    to take 1.4 times as long then.
+    The device is idle during compiler functions, module loading, launch calls that last
+    milliseconds on an idle device, and stalls of the leading steps that later steps do not have.
+    Compiling that recurs in later steps does not count. Where six or more steady steps follow,
+    shares are of these, and the start is a remark with its own numbers. Where fewer follow, the
+    recording is of the start, and the prediction is for the recorded window: the fix gains once per
+    start, and only a cache on disk saves it in the next one (P10), except for the expected fifth
+    that loading takes. A watched run that ends this soon need not compile at all: its steps are
+    then expected to take 1.4 times as long.
 
     What looks alike
     ----------------
@@ -63,7 +61,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Judge steady steps from a recording that starts after warm-up. Where restarts are frequent,
+    Diagnose steady steps with a recording that starts after warm-up. Where restarts are frequent,
     keep the compilers' caches on a disk that survives them.
 
     References
@@ -71,14 +69,15 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     PyTorch, "Compile Time Caching in torch.compile"; torch.profiler, ``schedule(wait, warmup)``.
     """
     setup = _setup_time(facts)
-    seconds, recorded = setup.total / 1e9, _of_recording(facts, setup)
+    seconds, recorded = setup.total / 1e9, _share_of_recording(facts, setup)
     share = facts.share_of(setup)
     if max(share, recorded if facts.slow_start else 0.0) < LEAST_SHARE:
         return None
     known = facts.share_of(setup & facts.time_of("compile"))
     low = min(known, share)
     excess = _cold_start_excess(facts)
-    steady = _steady_s(facts)
+    lengths_s = facts.steps.seconds
+    steady = float(np.median(lengths_s)) if facts.slow_start and len(lengths_s) else None
     evidence = [
         make_evidence("one-off set-up, device idle", seconds, "s", samples=len(setup)),
         make_evidence("its share of the recording", recorded, "ratio"),
@@ -86,18 +85,17 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     if steady:
         evidence.append(make_evidence("a steady step", steady, "s", source="steps"))
         evidence.append(make_evidence("set-up in steady steps", seconds / steady, None))
-    if told := compilation.compiler_facts(facts):
-        functions = make_evidence(
-            "functions compiled", told.functions, None, source="torch._dynamo"
-        )
-        evidence.append(functions)
+    if compiler := compilation.compiler_facts(facts):
+        number = compiler.functions
+        evidence.append(make_evidence("functions compiled", number, None, source="torch._dynamo"))
+    compiling = _share_of_recording(facts, facts.partition.parts["compile"] & setup)
     return Proof(
         headline=f"The recording {'is of' if share else 'begins with'} a cold start: "
-        f"{format_duration(seconds)} of set-up happen once",
+        f"{format_duration(seconds)} of one-off set-up",
         low=low,
         high=share,
         predicted=predict_removal(
-            low, max(share, excess), "P10: this window without what happens once per start", share
+            low, max(share, excess), "P10: this window without one-off set-up", share
         ),
         evidence=tuple(evidence),
         confidence=0.9 if facts.steps.found_by else 0.7,
@@ -105,48 +103,39 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         facts=InterruptionFacts(
             compiler=len(facts.rows_of(Role.COMPILER)) > 0,
             cached=_predict_cached(share, known),
-            eager=_predict_eager(recorded, _compiling(facts, setup)) if told else None,
+            eager=_predict_eager(recorded, compiling) if compiler else None,
         ),
     )
 
 
 def _predict_cached(share: float, compiling: float) -> Predicted:
-    """With compiled code on a disk; what else is set up is as it was."""
+    """With compiled code on disk; other set-up stays."""
     careful, expected, hopeful = (compiling * (1.0 - left) for left in LOADED)
     return predict_removal(
-        careful, max(hopeful, share), "P10: a start that finds it on disk", expected
+        careful, max(hopeful, share), "P10: a start with the cache on disk", expected
     )
 
 
 def _predict_eager(share: float, compiling: float) -> Predicted:
-    """Without compiling anything: the rest of the window takes longer."""
+    """Without compiling: the rest of the window takes longer."""
     careful, expected, hopeful = (compiling - (slower - 1.0) * (1.0 - share) for slower in EAGER)
     return predict_removal(careful, hopeful, "P10: this window without compiling", expected)
 
 
-def _of_recording(facts: Facts, spans: Intervals) -> float:
-    """Share of all steps, the slow ones at the start included."""
+def _share_of_recording(facts: Facts, spans: Intervals) -> float:
     return spans.total / max(int((facts.steps.end - facts.steps.start).sum()), 1)
 
 
-def _compiling(facts: Facts, setup: Intervals) -> float:
-    """Share of all steps that compiling takes of the set-up."""
-    return _of_recording(facts, facts.partition.parts["compile"] & setup)
-
-
 def _setup_time(facts: Facts) -> Intervals:
-    """Set-up in scope: everything of the kind in leading steps of a cold start, else compiling
-    that the first step in scope holds almost alone."""
+    """Set-up in scope: all of it in the leading steps of a cold start, else compiling that lies
+    almost entirely in the first step in scope."""
     recurring, _ = compilation.recompilations(facts)
     if facts.slow_start:
         parts = facts.partition.parts
         return ((parts["compile"] | parts["allocator"]) & facts.warm_up) - recurring
     spent = facts.time_of("compile") - recurring
-    begin, end = (
-        facts.steps.start[facts.steps_in_scope][:1],
-        facts.steps.end[facts.steps_in_scope][:1],
-    )
-    leading = spent & union_of(begin, end)
+    scope = facts.steps_in_scope
+    leading = spent & union_of(facts.steps.start[scope][:1], facts.steps.end[scope][:1])
     return leading if leading.total >= ONE_OFF * max(spent.total, 1) else spent.clip_to(0, 0)
 
 
@@ -158,8 +147,3 @@ def _cold_start_excess(facts: Facts) -> float:
     first = len(facts.warm_up_s)
     extra = length[:first].sum() - first * length[facts.steps.steady].mean()
     return float(max(extra, 0.0) / max(facts.scope.total, 1))
-
-
-def _steady_s(facts: Facts) -> float | None:
-    seconds = facts.steps.seconds
-    return float(np.median(seconds)) if facts.slow_start and len(seconds) else None

@@ -1,4 +1,4 @@
-"""The job takes long before it trains."""
+"""The job takes long to reach its first step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 
 LEAST_SHARE = 0.03
-"""share of the process's life so far below which it is not worth a word"""
+"""least share of the process's life so far that counts"""
 
 
 @cause(
@@ -23,9 +23,9 @@ LEAST_SHARE = 0.03
 def slow_startup(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Between the framework's import and the first step lie seconds to minutes: further imports,
-    a scan of the data set, an index, tokens, a model that is read, a first batch that takes far
-    longer than the others.
+    Seconds to minutes pass between the framework's import and the first step: further imports, a
+    scan of the data set, an index, tokens, loading a model, a first batch that takes far longer
+    than the others.
 
     Why it costs
     ------------
@@ -34,25 +34,25 @@ def slow_startup(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    The process itself says when the framework was imported and when its first step ended; stack
-    samples in between name the lines. A first batch of more than a second and five times the
-    median of the others belongs to it. It is told from three seconds beside imports on: about
-    those hardly anything can be done. Where it is more than half of what was recorded, shares are
-    of the whole recording and it is counted (P9: the window without it; careful is nothing,
-    expected what the function takes with the line that takes most, hopeful all of it). Where it is
-    less it is a remark, and so is a start-up under 20 seconds of a run whose steps are slow
-    themselves: a short run is mostly a trial of a longer one, and a longer one repeats its steps.
+    The process records when the framework was imported and when its first step ended; stack samples
+    in between name the lines. A first batch of more than a second and five times the median of the
+    others is part of it. It is reported from three seconds without imports, which can hardly be
+    shortened. Where it is more than half of the recording, shares are of the whole recording and it
+    counts (P9: the window without it; careful is nothing, expected the function with the costliest
+    line, hopeful all of it). Where it is less it is a remark, and so is a start-up under 20 seconds
+    of a run whose steps themselves are slow: a short run is mostly a trial of a longer one, which
+    repeats its steps.
 
     What looks alike
     ----------------
-    Compiling and kernel loading in the first steps is ``compile-autotune-warmup``; workers that are
-    started anew in each epoch are ``worker-restart-per-epoch``.
+    Compiling and kernel loading in the first steps is ``compile-autotune-warmup``; workers that
+    restart in each epoch are ``worker-restart-per-epoch``.
 
     What to do
     ----------
-    Keep the result of the scan, the index or the tokens on disk; map large files instead of
-    reading them; import what is needed where it is needed; begin to load data before the model is
-    built; images with everything installed.
+    Store the result of the scan, the index or the tokens on disk; map large files instead of
+    reading them; import modules where they are needed; start loading data before the model is
+    built; use images with everything installed.
 
     References
     ----------
@@ -76,14 +76,10 @@ def slow_startup(facts: Facts) -> Proof | None:
         high=share,
         predicted=from_gains(gains, "P9: the recorded time without it")
         if share
-        else predict_removal(0.0, 0.0, "P9: a remark while steps take most of the time"),
+        else predict_removal(0.0, 0.0, "P9: a remark, as steps take most of the time"),
         evidence=(
-            make_evidence(
-                "before the first step, the framework imported", seconds, "s", source="clock"
-            ),
-            make_evidence(
-                "its share of the process's life", seconds / life, "ratio", source="clock"
-            ),
+            make_evidence("from import to first step", seconds, "s", source="clock"),
+            make_evidence("share of the process's life", seconds / life, "ratio", source="clock"),
             make_evidence("importing", phases.importing_s or 0.0, "s", source="samples"),
             *_startup_evidence(phases.import_s),
         ),
@@ -93,8 +89,8 @@ def slow_startup(facts: Facts) -> Proof | None:
 
 
 def _costliest_share(found: list[tuple[Place, float]]) -> float:
-    """Share of the samples that fall into the function with the line that takes most; of a module's
-    own code, which does one thing after the other, into that line alone."""
+    """Share of the samples in the function with the costliest line; in a module's own code, which
+    runs once, in that line alone."""
     if not found:
         return 0.0
     first, share = found[0]
@@ -107,6 +103,4 @@ def _costliest_share(found: list[tuple[Place, float]]) -> float:
 def _startup_evidence(seconds: float | None) -> tuple[Evidence, ...]:
     if seconds is None:
         return ()
-    return (
-        make_evidence("from the process's start to the framework", seconds, "s", source="/proc"),
-    )
+    return (make_evidence("from start to import", seconds, "s", source="/proc"),)

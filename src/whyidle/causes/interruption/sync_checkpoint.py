@@ -1,4 +1,4 @@
-"""Training stands still while a checkpoint is written."""
+"""Training waits while a checkpoint is written."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from whyidle.analysis.forecast import predict_interruptions, predict_removal
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.pauses import Pauses, find_pauses
 from whyidle.causes.interruption._checkpoint_fixes import predict_background_write, predict_rarer
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the step below which saving is not worth a word"""
 LEFT_AT_WORST = 0.5
-"""residual of an asynchronous save at the careful end: copying, starting and joining it; published
-stalls fall to between a twentieth and a quarter"""
+"""share of an asynchronous save that remains at the careful end: copying, starting and joining;
+published stalls fall to between a twentieth and a quarter"""
 
 
 @cause(
@@ -34,22 +32,22 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     The training process itself serialises the model and writes it to storage before the next step
-    may begin.
+    starts.
 
     Why it costs
     ------------
-    The GPU idles for the whole write, although only the copy of the state from the device has to
+    The GPU idles for the whole write, although only the copy of the state from the device must
     happen at that moment.
 
     How it is detected
     ------------------
     The device is idle while the launching thread is inside a function that saves (``torch.save``,
-    ``save_pretrained``, ``torch.distributed.checkpoint``). An asynchronous save leaves the
-    device-to-host copies seen meanwhile. On a watched process the waits of the function that saves
-    count too, as long as nothing else was called since: the file goes to the disk, gets its name.
-    A recording with one save does not tell how often it
-    happens, so its careful prediction is nothing. On a CPU job whoever writes beside the training
-    takes its cores, and copying the process costs time of its own.
+    ``save_pretrained``, ``torch.distributed.checkpoint``). An asynchronous save still needs the
+    device-to-host copies recorded meanwhile. On a watched process, waits of the saving function
+    count too, as long as it calls nothing else: the file is synced to disk and renamed. A recording
+    with one save does not show how often it happens, so its careful prediction is nothing. On a CPU
+    job a background thread or process takes cores from the training, and copying the state costs
+    time.
 
     What looks alike
     ----------------
@@ -65,53 +63,42 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     PyTorch, ``torch.distributed.checkpoint.async_save``; Mohan et al., "CheckFreq", FAST 2021;
     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974.
     """
-    found = find_pauses(facts, Role.CHECKPOINT)
-    if found is None or found.share < LEAST_SHARE:
+    pauses = find_pauses(facts, Role.CHECKPOINT)
+    if pauses is None or pauses.share < LEAST_SHARE:
         return None
-    residual = min(_copied_s(facts, found) / max(found.total_s, 1e-9), 1.0)
-    expected = predict_interruptions(found.share, residual) * (1.0 if found.is_recurring else 0.5)
-    high = predict_interruptions(found.most, residual)
-    low = (
-        predict_interruptions(found.least, max(residual, LEFT_AT_WORST))
-        if found.is_recurring
-        else 0.0
-    )
+    residual = min(_copied_s(facts, pauses) / max(pauses.total_s, 1e-9), 1.0)
+    expected = predict_interruptions(pauses.share, residual) * (1.0 if pauses.is_recurring else 0.5)
+    high = predict_interruptions(pauses.most, residual)
+    careful = predict_interruptions(pauses.least, max(residual, LEFT_AT_WORST))
+    low = careful if pauses.is_recurring else 0.0
     return Proof(
-        headline=f"Training stands still for up to {format_duration(found.longest_idle_s)} while a "
+        headline=f"Training waits up to {format_duration(pauses.longest_idle_s)} while a "
         "checkpoint is written",
         low=low,
         high=high,
-        predicted=predict_removal(
-            low, high, "P9: what is left is the copy from the device", expected
-        ),
+        predicted=predict_removal(low, high, "P9: only the copy from the device remains", expected),
         evidence=(
-            make_evidence("device idle while saving, share of the recording", found.share, "ratio"),
-            make_evidence("time spent saving", found.total_s, "s", samples=len(found.spans)),
-            make_evidence("steps with a save", found.steps_hit, None, samples=facts.step_count),
+            make_evidence("device idle while saving, share of time", pauses.share, "ratio"),
+            make_evidence("time spent saving", pauses.total_s, "s", samples=len(pauses.spans)),
+            make_evidence("steps with a save", pauses.steps_hit, None, samples=facts.step_count),
             make_evidence("share of a save that is the copy from the device", residual, "ratio"),
             *_size_evidence(facts),
         ),
-        confidence=0.9 if found.is_recurring else 0.7,
-        where=(found.place,) if found.place else (),
-        facts=replace(predict_rarer(facts, found), beside=predict_background_write(facts, found)),
+        confidence=0.9 if pauses.is_recurring else 0.7,
+        where=(pauses.place,) if pauses.place else (),
+        facts=replace(predict_rarer(facts, pauses), beside=predict_background_write(facts, pauses)),
     )
 
 
 def _size_evidence(facts: Facts) -> tuple[Evidence, ...]:
-    """The largest file that a watched job saved."""
-    sizes = [one.bytes for one in facts.timeline.process.saves if one.bytes]
+    sizes = [save.bytes for save in facts.timeline.process.saves if save.bytes]
     if not sizes:
         return ()
-    largest = max(sizes)
-    return (
-        make_evidence(
-            "size of a checkpoint", largest, "bytes", samples=len(sizes), source="torch.save"
-        ),
-    )
+    return (make_evidence("size of a checkpoint", max(sizes), "bytes", samples=len(sizes)),)
 
 
-def _copied_s(facts: Facts, found: Pauses) -> float:
+def _copied_s(facts: Facts, pauses: Pauses) -> float:
     device = facts.device
     rows = np.flatnonzero(facts.direction == "d2h")
     copies = union_of(device.start[rows], device.end[rows])
-    return (copies & found.spans).total / 1e9
+    return (copies & pauses.spans).total / 1e9

@@ -1,4 +1,4 @@
-"""Large tensors are copied back to the host in every step."""
+"""The host reads large tensors back from the device in every step."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.host_activity import interrupting_rows
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.step_replay import no_change
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_digits, format_duration
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.01
-"""share of the step below which reading back is not worth a word"""
-KEPT = (None, 0.02, 0.0)
-"""what stays of the copies (careful: all bytes, at the rate of pinned memory; expected: read at
-every fiftieth step, as often as Lightning reports by default, or as few bytes; hopeful: a number or
-two)"""
+REMAINING = (None, 0.02, 0.0)
+"""share of the copies that remains (careful, None: all bytes, at the rate of pinned memory;
+expected: reads at every fiftieth step, as Lightning reports by default, or equally fewer bytes;
+hopeful: a number or two)"""
 
 
 @cause(
@@ -42,22 +40,21 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Copies to the host of a megabyte and more, in at least two steps, with nothing useful beside
-    them, outside of checkpoints and evaluation. The gain is the replay of the recorded steps:
-    carefully with the copies at the rate of pinned memory and the wait kept, expected with a
-    fiftieth of the bytes and no wait, hopefully without them; the last two without the cost of
-    recording.
+    Copies to the host of at least a megabyte, in at least two steps, without useful concurrent
+    work, outside of checkpoints and evaluation. The gain is a replay of the recorded steps: careful
+    with the copies at the rate of pinned memory and the wait kept, expected with a fiftieth of the
+    bytes and no wait, hopeful without them; the last two without the cost of recording.
 
     What looks alike
     ----------------
     A scalar read back costs its wait, not its bytes: ``per-step-host-sync``. An operator that runs
-    on the host and sends its result back is ``cpu-fallback-op``. Offloading on a stream of its own
-    runs beside compute and is not exposed.
+    on the host and sends its result back is ``cpu-fallback-op``. Offloading on a separate stream
+    overlaps with compute and is not exposed.
 
     What to do
     ----------
     Reduce on the device and read the result (``argmax``, sums, metrics); read every k-th step; or
-    copy into pinned memory with ``non_blocking=True`` and read it a step later.
+    copy into pinned memory with ``non_blocking=True`` and read one step later.
 
     References
     ----------
@@ -65,28 +62,22 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     """
     rows = _large_copies(facts)
     exposed = facts.share_of(facts.time_of("copy", "copy_call") & _copy_spans(facts, rows))
-    if (
-        exposed < LEAST_SHARE
-        or facts.cold_start
-        or _steps_with_copies(facts, rows) < min(2, facts.step_count)
-    ):
+    steps = np.unique(np.searchsorted(facts.steps.start, facts.device.start[rows], side="right"))
+    if exposed < LEAST_SHARE or facts.cold_start or len(steps) < min(2, facts.step_count):
         return None
     gains = _copy_gains(facts, rows)
     size = float(facts.device.size[rows].sum()) / facts.step_count
     took = float(facts.durations_s(rows).sum()) / facts.step_count
     return Proof(
-        headline=f"{format_digits(size / 1e6)} MB per step are read back from the device, "
-        "which waits "
-        f"{format_duration(exposed * facts.step_s)} for it",
+        headline=f"The host reads {format_digits(size / 1e6)} MB per step back from the device, "
+        f"which waits {format_duration(exposed * facts.step_s)}",
         low=min(gains[0], exposed),
         high=exposed,
-        predicted=from_gains(gains, "recorded steps replayed with fewer bytes and no wait"),
+        predicted=from_gains(gains, "replay of the recorded steps with fewer bytes and no wait"),
         evidence=(
-            make_evidence(
-                "bytes read back per step", size, "bytes", samples=len(rows), source="copies"
-            ),
+            make_evidence("bytes read per step", size, "bytes", samples=len(rows), source="copies"),
             make_evidence("their rate", size / max(took, 1e-9), "B/s", source="copies"),
-            make_evidence("copies with nothing beside them, share of step", exposed, "ratio"),
+            make_evidence("exposed copies, share of step", exposed, "ratio"),
         ),
         confidence=0.85,
         where=tuple(place for place in [copy_place(facts, rows)] if place),
@@ -114,25 +105,20 @@ def _copy_spans(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
     return inside | union_of(facts.device.start[rows], facts.device.end[rows])
 
 
-def _steps_with_copies(facts: Facts, rows: NDArray[np.int64]) -> int:
-    begins = facts.device.start[rows]
-    return len(np.unique(np.searchsorted(facts.steps.start, begins, side="right")))
-
-
 def _copy_gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
     replay, waits = facts.replay, facts.waits.waits_in(facts.launches.call[rows])
     took = np.maximum(facts.durations_s(rows), 1e-9)
     pace = float(facts.device.size[rows].sum()) / max(float(took.sum()), 1e-9) / 1e9
     rate = pinned_gbs(facts, pace)[1] * 1e9
     gains = []
-    recording = facts.launching.without_recording(1.0)
-    for kept in KEPT:
-        unrecorded = no_change if kept is None else recording
+    recording = facts.kernel_launching.without_recording(1.0)
+    for remaining in REMAINING:
+        unrecorded = no_change if remaining is None else recording
         faster = np.minimum((COPY_S + facts.device.size[rows] / rate) / took, 1.0)
         factor = np.ones(len(facts.device))
-        factor[rows] = faster if kept is None else kept
+        factor[rows] = faster if remaining is None else remaining
         then = replay.replayed_length(
-            unrecorded, without=None if kept is None else waits, factor=factor
+            unrecorded, without=None if remaining is None else waits, factor=factor
         )
         gains.append(max(0.0, 1.0 - then / replay.replayed_length(unrecorded)))
     low, middle, high = sorted(gains)

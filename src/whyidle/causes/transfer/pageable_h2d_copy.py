@@ -1,4 +1,4 @@
-"""Batches are copied to the device from ordinary, pageable memory."""
+"""Batches are copied to the device from pageable memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.model.number_text import format_digits
 from whyidle.model.proof_facts import TransferFacts
 
 LEAST_SHARE = 0.005
-"""share of the step below which the copies are not worth a word"""
+"""least share of the step that counts"""
 
 
 @cause(
@@ -22,21 +22,21 @@ LEAST_SHARE = 0.005
 def pageable_h2d_copy(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The host's side of the copy is ordinary memory. The driver first copies it into a pinned buffer
-    of its own, piece by piece, and the calling thread waits.
+    The source of the copy is ordinary, pageable memory. The driver first copies it into a pinned
+    buffer, piece by piece, and the calling thread waits.
 
     Why it costs
     ------------
-    The copy is slower than the link, cannot run beside compute, and holds up the launching thread
+    The copy is slower than the link, cannot overlap with compute, and blocks the launching thread
     whatever ``non_blocking`` says.
 
     How it is detected
     ------------------
-    Copies named ``Pageable -> Device`` with nothing useful beside them. The prediction replaces
-    their measured rate by that of pinned copies (seen in this recording, or the class of the
+    Copies named ``Pageable -> Device`` without concurrent useful work. The prediction replaces
+    their measured rate by that of pinned copies (measured in this recording, or the class of the
     board, but no more than eight times the measured rate; at the careful end half of the class, or
-    twice the measured rate) on the exposed part, and takes the wait of the calls away. At best the
-    rest hides behind compute, too.
+    twice the measured rate) on the exposed part, and removes the wait of the calls. At best the
+    rest also overlaps with compute.
 
     What looks alike
     ----------------
@@ -53,44 +53,39 @@ def pageable_h2d_copy(facts: Facts) -> Proof | None:
     PyTorch, "A guide on good usage of non_blocking and pin_memory()"; Gao et al., ICSE 2024
     (27.9 % of issues; 1.15 x and 1.03 x measured).
     """
-    found = find_copies(facts, "pageable")
-    if not len(found) or found.total_share < LEAST_SHARE:
+    copies = find_copies(facts, "pageable")
+    if not len(copies) or copies.total_share < LEAST_SHARE:
         return None
-    likely, careful, source = pinned_gbs(facts, found.overall_rate)
-    calls = max(0.0, found.calls - len(found) * CALL_S / facts.scope_s)
-    rest = found.exposed * found.at_rate(likely) / max(float(found.seconds.sum()), 1e-12)
-    low = _faster_copy_share(found, careful)
-    expected = _faster_copy_share(found, likely) + calls + found.refill / 2
-    high = (
-        _faster_copy_share(found, likely)
-        + calls
-        + found.refill
-        + min(rest, facts.bucket_share("compute"))
-    )
-    high = min(max(high, expected), found.total_share)
-    per_step = float(found.sizes.sum()) / facts.step_count
+    likely, careful, source = pinned_gbs(facts, copies.overall_rate)
+    calls = max(0.0, copies.calls - len(copies) * CALL_S / facts.scope_s)
+    rest = copies.exposed * copies.at_rate(likely) / max(float(copies.seconds.sum()), 1e-12)
+    low = _faster_copy_share(copies, careful)
+    faster = _faster_copy_share(copies, likely)
+    expected = faster + calls + copies.refill / 2
+    high = faster + calls + copies.refill + min(rest, facts.bucket_share("compute"))
+    high = min(max(high, expected), copies.total_share)
+    per_step = float(copies.sizes.sum()) / facts.step_count
     return Proof(
         headline=f"{format_digits(per_step / 1e6)} MB per step are copied from pageable memory"
-        + (f" at {format_digits(rate)} GB/s" if (rate := found.median_rate()) else ""),
+        + (f" at {format_digits(rate)} GB/s" if (rate := copies.median_rate()) else ""),
         low=min(low, high),
         high=high,
         predicted=predict_removal(
             low, high, "P3 and bytes x (1/pageable - 1/pinned), exposed", expected
         ),
         evidence=(
-            make_evidence("bytes per step", per_step, "bytes", samples=len(found), source="copies"),
+            make_evidence("bytes per step", per_step, "bytes", source="copies"),
             *([make_evidence("their rate", rate * 1e9, "B/s", source="copies")] if rate else []),
             make_evidence("rate of pinned copies", likely * 1e9, "B/s", source=source),
-            make_evidence("copies with nothing beside them, share of step", found.exposed, "ratio"),
-            make_evidence("device idle in their calls, share of step", found.calls, "ratio"),
+            make_evidence("exposed copies, share of step", copies.exposed, "ratio"),
+            make_evidence("device idle in copy calls, share of step", copies.calls, "ratio"),
         ),
         confidence=0.9,
-        where=tuple(place for place in [copy_place(facts, found.rows)] if place),
-        facts=TransferFacts(without_overlap=min(expected, high), exposed=found.exposed),
+        where=tuple(place for place in [copy_place(facts, copies.rows)] if place),
+        facts=TransferFacts(without_overlap=min(expected, high), exposed=copies.exposed),
     )
 
 
-def _faster_copy_share(found: Copies, gbs: float) -> float:
-    """Exposed share that a faster rate saves."""
-    took = float(found.seconds.sum())
-    return found.exposed * (1.0 - found.at_rate(gbs) / took) if took else 0.0
+def _faster_copy_share(copies: Copies, gbs: float) -> float:
+    took = float(copies.seconds.sum())
+    return copies.exposed * (1.0 - copies.at_rate(gbs) / took) if took else 0.0

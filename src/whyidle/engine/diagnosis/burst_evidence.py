@@ -1,23 +1,24 @@
-"""Bursts, recordings of every operator of a few steps: read, and joined to their run's diagnosis.
+"""Reads profiler bursts and decides which causes are judged from them.
 
-The one place that joins them. What live signals have measured stays as it is: they saw the whole
-run, undisturbed. A burst answers for causes that need evidence which live signals lack (kernels,
-launches, shapes), and where only it has seen the device, for the device's shares too.
+Measurements of the whole run have priority, because they are undisturbed. A burst is used only for
+causes whose signals the run lacks (kernels, launches, shapes), and for the attribution where only
+the burst recorded the device.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.sampled_lines import lines_with_share
-from whyidle.analysis.step_detection import find_steps
+from whyidle.analysis.step_detection import StepWindows, find_steps
 from whyidle.analysis.sync_sites import waiting_lines
-from whyidle.engine.diagnosis.burst_steps import locate_burst
 from whyidle.errors import InputError
 from whyidle.importers import kineto
 from whyidle.model.cause import Cause, Proof
@@ -26,55 +27,53 @@ from whyidle.model.process_facts import BurstFacts, BurstInRun, BurstLog
 from whyidle.model.timeline import HostKind, Timeline
 
 _ORDINARY = ("as many", "closed")
-"""why bursts end that needs no word"""
-TOO_MANY = "a step has too many operators"
-"""as the probe says it"""
+"""beginnings of expected reasons for the last burst, which need no note"""
+TOO_MANY = "a step has too many operators"  # reason given by the probe
 NO_KERNELS = (
-    "no burst shows what the device did, so that causes which need its kernels were not judged: "
-    "PyTorch's profiler came away without any, or its file was cut short"
+    "no burst contains device activity, so causes that need kernels were not checked: PyTorch's "
+    "profiler recorded none, or its file is truncated"
 )
-MOSTLY = 0.5
-"""a line that has less than this share of the operators' time is not where they are called"""
-NAMED = 3
-"""so many operators are named in a note"""
+MOSTLY = 0.5  # least share of the operators' time for a line to be named as their call site
+NAMED = 3  # operators named in a note, at most
 
 
 def read_bursts(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
-    """The bursts of one process, as it told of them; those that cannot be read are left out."""
-    found = []
-    for one in timeline.process.bursts.bursts:
-        path = recording / one.file
-        if one.state != "recorded" or not path.is_file():
+    """Read the bursts that one process lists; unreadable ones are left out."""
+    bursts = []
+    for facts in timeline.process.bursts.bursts:
+        path = recording / facts.file
+        if facts.state != "recorded" or not path.is_file():
             continue
         try:
             burst = kineto.load(path)
         except InputError:
-            continue  # cut short: the process was killed
-        on_cpu = timeline.info.kind == "cpu"  # of a machine that has a GPU, perhaps
+            continue  # truncated: the process was killed
+        on_cpu = timeline.info.kind == "cpu"  # even if the machine has a GPU
         if not (on_cpu or len(burst.device)):
-            continue  # and so nothing is known of what it was to tell
-        window = f"burst of {locate_burst(one, find_steps(timeline), timeline.base_ns).step_range}"
-        found.append(
+            continue
+        steps = locate_burst(facts, find_steps(timeline), timeline.base_ns)
+        window = f"burst of {steps.step_range}"
+        bursts.append(
             replace(
                 burst,
                 info=timeline.info if on_cpu else burst.info,
                 process=timeline.process,
-                burst=BurstInRun(**asdict(one), window=window),
+                burst=BurstInRun(**asdict(facts), window=window),
                 rank=timeline.rank,
                 hostname=timeline.hostname,
             )
         )
-    return tuple(found)
+    return tuple(bursts)
 
 
 def job_of(job: Job) -> Job | None:
-    """The bursts of a job's ranks as a job of their own; None where there is none."""
-    found = tuple(facts.burst for facts in job.ranks if facts.burst is not None)
-    return Job(found) if found else None
+    """Combine the bursts of a job's ranks into a job; None without bursts."""
+    bursts = tuple(facts.burst for facts in job.ranks if facts.burst is not None)
+    return Job(bursts) if bursts else None
 
 
 def judge_of(cause: Cause, job: Job, bursts: Job | None) -> Job:
-    """Where a cause is judged: in the burst only if it alone has the evidence."""
+    """Choose the recording for a cause: the bursts only if the run itself lacks the signals."""
     if (
         bursts is None
         or not cause.missing_signals(job.signals)
@@ -85,8 +84,8 @@ def judge_of(cause: Cause, job: Job, bursts: Job | None) -> Job:
 
 
 def second_of(cause: Cause, job: Job, bursts: Job | None) -> Job | None:
-    """Where a cause is judged again if nothing was proven: what a watched process tells of itself
-    stands in for calls of the runtime, and the burst holds them."""
+    """The bursts as a second chance for a cause that the run's own substitute for runtime calls
+    did not prove; None if they lack signals too."""
     instead = "runtime_calls" in cause.needs and not job.signals.issuperset(cause.needs)
     if bursts is None or not instead or not bursts.signals.issuperset(cause.needs):
         return None
@@ -94,13 +93,13 @@ def second_of(cause: Cause, job: Job, bursts: Job | None) -> Job | None:
 
 
 def device_of(job: Job, bursts: Job | None) -> Job:
-    """Who tells the device's shares: live signals where they see the device at all."""
+    """Choose the recording for the device's shares: the run itself if it has device time."""
     blind = "device_time" not in job.signals
     return bursts if bursts is not None and blind and "device_time" in bursts.signals else job
 
 
 def mark_burst_evidence(proof: Proof, facts: Facts) -> Proof:
-    """A proof from a burst, whose evidence says so."""
+    """Name the burst as window and source of the proof's evidence."""
     evidence = tuple(
         msgspec.structs.replace(item, window=_burst_name(facts), source=f"burst: {item.source}")
         for item in proof.evidence
@@ -109,8 +108,7 @@ def mark_burst_evidence(proof: Proof, facts: Facts) -> Proof:
 
 
 def place_sync_proof(cause: Cause, proof: Proof, live: Facts) -> Proof:
-    """A proof that the host waits for the device; its burst holds operators and no lines, so they
-    are those at which the whole run waited."""
+    """Add the run's waiting lines to a proof of synchronisation, since bursts hold no lines."""
     if proof.where or cause.bucket != "sync":
         return proof
     return replace(proof, where=waiting_lines(live))
@@ -121,61 +119,83 @@ def _burst_name(burst: Facts) -> str:
 
 
 def notes_on(job: Job) -> list[str]:
-    """What bursts there were, what they cost, and whether the steps were as fast afterwards."""
+    """List the bursts: their steps, their cost, and step times before, during and after."""
     notes = []
     for facts in job.ranks:
-        told = facts.timeline.process.bursts
-        who = f"rank {facts.rank}: " if len(job.ranks) > 1 else ""
-        seen = [one for one in told.bursts if one.state != _CUT_OFF]
-        notes += [f"{who}{_describe_burst(facts, one)}" for one in seen]
-        if told.off and not told.off.startswith(_ORDINARY):
-            first = "no further burst" if seen else "no burst"
-            notes.append(f"{who}{first} was recorded: {told.off}{_count_operators(facts, told)}")
+        log = facts.timeline.process.bursts
+        prefix = f"rank {facts.rank}: " if len(job.ranks) > 1 else ""
+        shown = [item for item in log.bursts if item.state != _CUT_OFF]
+        notes += [f"{prefix}{_describe_burst(facts, item)}" for item in shown]
+        if log.off and not log.off.startswith(_ORDINARY):
+            first = "no further burst" if shown else "no burst"
+            notes.append(f"{prefix}{first} was recorded: {log.off}{_count_operators(facts, log)}")
         burst = facts.burst
-        if burst is None and not facts.on_cpu and any(one.state == "recorded" for one in seen):
-            notes.append(f"{who}{NO_KERNELS}")
+        if burst is None and not facts.on_cpu and any(item.state == "recorded" for item in shown):
+            notes.append(f"{prefix}{NO_KERNELS}")
         if burst is not None and facts.on_cpu and burst.operators:
-            notes.append(f"{who}{_dominant_operator(facts, burst)}")
+            notes.append(f"{prefix}{_dominant_operator(facts, burst)}")
     return notes
 
 
-def _count_operators(facts: Facts, told: BurstLog) -> str:
-    """How many operators there are where they are too many, how small, and who calls most."""
-    nodes, seconds = told.counted_s or (0, 0.0)
-    if told.off != TOO_MANY or not nodes:
+def _count_operators(facts: Facts, log: BurstLog) -> str:
+    nodes, seconds = log.counted_s or (0, 0.0)
+    if log.off != TOO_MANY or not nodes:
         return ""
-    said = (
-        f"; one had {nodes:,} nodes in its graph, and {format_duration(seconds / nodes)} for each"
-    )
-    found = lines_with_share(facts, facts.time_of("compute"), HostKind.OP) if facts.on_cpu else []
-    if found and found[0][1] >= MOSTLY and found[0][0].file:
-        place, share = found[0]
-        said += f"; {share:.0%} of their time is at {Path(str(place.file)).name}:{place.line}"
-    return f"{said}. Where the model is called many times a step, one call for all makes fewer"
+    text = f"; one step has {nodes:,} graph nodes of {format_duration(seconds / nodes)} each"
+    lines = lines_with_share(facts, facts.time_of("compute"), HostKind.OP) if facts.on_cpu else []
+    if lines and lines[0][1] >= MOSTLY and lines[0][0].file:
+        place, share = lines[0]
+        text += f"; {share:.0%} of their time is at {Path(str(place.file)).name}:{place.line}"
+    return f"{text}. If the model is called many times per step, batch the calls"
 
 
-def _describe_burst(facts: Facts, one: BurstFacts) -> str:
-    found = locate_burst(one, facts.steps, facts.timeline.base_ns)
-    if one.state != "recorded":
-        return f"a burst at step {found.first} came to nothing: {one.state}"
-    times = ((one.before_s, "before"), (one.during_s, "during"), (one.after_s, "after"))
-    took = ", ".join(f"{format_duration(seconds)} {word}" for seconds, word in times if seconds)
+def _describe_burst(facts: Facts, burst: BurstFacts) -> str:
+    steps = locate_burst(burst, facts.steps, facts.timeline.base_ns)
+    if burst.state != "recorded":
+        return f"the burst at step {steps.first} failed: {burst.state}"
+    times = ((burst.before_s, "before"), (burst.during_s, "during"), (burst.after_s, "after"))
+    durations = ", ".join(f"{format_duration(s)} {word}" for s, word in times if s)
     return (
-        f"burst of {found.step_range}: recorded operator by operator, and left out of all other "
-        "figures; "
-        f"{_LENGTHS[found.alike]} took {took}; recording cost {format_duration(one.cost_s)}"
+        f"burst of {steps.step_range}: every operator recorded, excluded from all other figures; "
+        f"{_LENGTHS[steps.alike]} took {durations}; recording cost {format_duration(burst.cost_s)}"
     )
 
 
-_CUT_OFF = "abandoned: closed"
-"""the job ended meanwhile: that is nothing to tell"""
-
-_LENGTHS = {True: "steps", False: "from one call of the first optimizer to the next it"}
+_CUT_OFF = "abandoned: closed"  # the job ended during the burst, which needs no note
+_LENGTHS = {True: "steps", False: "the time between calls of the first optimizer"}
 
 
 def _dominant_operator(facts: Facts, burst: Facts) -> str:
     compute = facts.attribution["compute"]
-    said = ", ".join(
-        f"{one.name} in {one.phase} {one.share * compute:.0%}" for one in burst.operators[:NAMED]
+    operators = ", ".join(
+        f"{operator.name} in {operator.phase} {operator.share * compute:.0%}"
+        for operator in burst.operators[:NAMED]
     )
-    return f"operators with the most time, share of step ({_burst_name(burst)}): {said}"
+    return f"operators with the most time, share of step ({_burst_name(burst)}): {operators}"
+
+
+class BurstSteps(NamedTuple):
+    """First and last step, counted from 1; ``alike``: the probe's steps are the run's steps."""
+
+    first: int
+    last: int
+    alike: bool
+
+    @property
+    def step_range(self) -> str:
+        """The steps in words: ``step 3`` or ``steps 3 to 5``."""
+        single = self.first == self.last
+        return f"step {self.first}" if single else f"steps {self.first} to {self.last}"
+
+
+def locate_burst(burst: BurstFacts, steps: StepWindows, base_ns: int) -> BurstSteps:
+    """Find a burst's steps by its times; without times or steps, use the probe's own count: calls
+    of one optimizer, which with several is not what the diagnosis counts as a step."""
+    if steps.found_by is None or not burst.begin or not burst.end:
+        return BurstSteps(burst.step, burst.step + max(burst.steps, 1) - 1, True)
+    ends = steps.on_host[1]
+    before, after = (
+        int(np.searchsorted(ends, moment - base_ns, side="right"))
+        for moment in (burst.begin, burst.end)
+    )
+    return BurstSteps(before + 1, max(after, before + 1), after - before == burst.steps)

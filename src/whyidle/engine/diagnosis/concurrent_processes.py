@@ -1,5 +1,5 @@
-"""Processes of one command that compute beside each other on one host: ranks, Hogwild, several jobs
-of one script. Each knows its own threads only; the cores have those of all of them."""
+"""Processes of one command that train at the same time on one host's CPU: ranks, Hogwild workers,
+several jobs of one script. Each process only knows its own threads, but they share the cores."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from whyidle.model.process_facts import Neighbours
 from whyidle.model.timeline import Timeline
 
 MOSTLY: Final = 0.5
-"""share of a process's training during which another one has to train to count as beside it"""
+"""least share of a process's training time during which a concurrent process trains too"""
 
 
 def note_concurrent(timelines: Sequence[Timeline]) -> list[Timeline]:
-    """The same, told (``neighbours``) how many others train on their CPU meanwhile, and
-    on how many threads of operators."""
+    """Set ``neighbours`` of each timeline: how many other processes train on the CPU at the same
+    time, and their number of operator threads."""
     return [
         _with_concurrent(each, [one for one in timelines if one is not each]) for each in timelines
     ]
@@ -38,6 +38,5 @@ def _overlaps(timeline: Timeline, other: Timeline) -> bool:
 
 
 def _active_span(timeline: Timeline) -> tuple[int, int]:
-    """From its first step to its last sign, on the clock that processes of a host share."""
     begin = timeline.process.first_step or timeline.base_ns
     return begin, timeline.base_ns + int(timeline.host.end.max(initial=0))

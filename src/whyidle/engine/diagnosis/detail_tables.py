@@ -1,4 +1,4 @@
-"""What pictures and tables need beyond the verdict."""
+"""Tables and the step picture of a report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.model_flops_utilization import flops_ratio
 from whyidle.analysis.operator_times import OperatorTime
 from whyidle.engine.diagnosis.rank_assignment import rank_rows
-from whyidle.engine.diagnosis.step_picture import draw_step
+from whyidle.engine.diagnosis.step_timeline import draw_step
 from whyidle.model.buckets import REASONS
 from whyidle.model.diagnosis import DetailTables, KernelRow, Reason
 
@@ -17,8 +17,8 @@ KERNEL_ROWS = 60
 
 
 def build_details(job: Job, seen: Job) -> DetailTables:
-    """Reasons, kernels, ranks and the picture of a typical step, from the recordings that have
-    ``seen`` the device; the times of the steps from the whole job."""
+    """Build tables of reasons, kernels and ranks and the step picture from ``seen``, the
+    recordings that contain the device; step times come from the whole job."""
     steps, lead = job.lead_rank.steps, seen.lead_rank
     reasons = {
         reason: float(np.mean([facts.reasons[reason] for facts in seen.ranks]))
@@ -69,13 +69,11 @@ def _kernel_rows(facts: Facts) -> list[KernelRow]:
 
 
 def _recorded_operators(facts: Facts) -> list[OperatorTime]:
-    """Every operator, where it was recorded: stack samples of a watched process name none."""
-    source = facts.burst or facts
+    source = facts.burst or facts  # stack samples of a watched process name no operators
     return source.operators if source.timeline.source.format != "probe" else []
 
 
 def _operator_rows(facts: Facts) -> list[KernelRow]:
-    """Of a job whose device is the CPU; shares of the step as the whole run has them."""
     return [
         KernelRow(
             name=f"{one.name} ({one.phase})",

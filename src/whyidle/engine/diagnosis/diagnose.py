@@ -1,4 +1,4 @@
-"""From recordings to a diagnosis: run every cause, abstain where evidence lacks, rank, decide."""
+"""From recordings to a diagnosis: check every cause, rank the findings, decide the verdict."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.model_flops_utilization import peak_flops
 from whyidle.analysis.step_detection import AFTER
-from whyidle.engine import _scaling
+from whyidle.engine import _gradient_scaling
 from whyidle.engine.diagnosis import (
     burst_evidence,
-    device_marks,
+    device_timestamps,
     low_evidence,
     other_programs,
     slow_start,
@@ -50,31 +50,31 @@ from whyidle.version import __version__
 
 Progress = Callable[[str], None]
 CONTAINED: tuple[type[Exception], ...] = (Exception,)
-"""mistakes of one cause that must not cost what the others know; causes may come from elsewhere"""
+"""errors of one cause that must not stop the others; causes may be plug-ins"""
 
 
 def diagnose_job(
     timelines: list[Timeline], *, run: RunInfo | None = None, progress: Progress | None = None
 ) -> Diagnosis:
-    """Diagnose one job from the recordings of its ranks. ``run`` says what was watched; without
-    it the recordings were made elsewhere."""
-    enrolled, notes = assign_ranks(timelines)
-    job = Job(tuple(Facts(timeline) for timeline in enrolled))
+    """Diagnose one job from a recording per rank. ``run`` is the watched command, None for traces;
+    ``progress`` is called with the title of each cause before it is checked."""
+    ranks, notes = assign_ranks(timelines)
+    job = Job(tuple(Facts(timeline) for timeline in ranks))
     bursts = burst_evidence.job_of(job)
-    seen = burst_evidence.device_of(job, bursts)
-    judged, abstentions, failed = _judge_causes(job, bursts, progress or (lambda _: None))
+    device_job = burst_evidence.device_of(job, bursts)
+    proven, abstentions, failed = _judge_causes(job, bursts, progress or (lambda _: None))
     few = low_evidence.too_few_steps(job)
-    findings = low_evidence.held_back(findings_of(seen, judged), few)
-    notes = [*notes, *(text for item in judged for text in item.decisions[1])]
+    findings = low_evidence.held_back(findings_of(device_job, proven), few)
+    notes = [*notes, *(text for item in proven for text in item.decisions[1])]
     findings = [word_fixes(one, job.lead_rank.timeline.framework) for one in findings]
     return Diagnosis(
         run=run or _run_info(job),
-        device=_device_info(seen),
+        device=_device_info(device_job),
         steps=_step_summary(job),
-        attribution=Attribution(**_normalize_shares(seen.attribution)),
-        utilization=summarize_utilization(job, seen),
+        attribution=Attribution(**_normalize_shares(device_job.attribution)),
+        utilization=summarize_utilization(job, device_job),
         verdict=decide_verdict(
-            seen,
+            device_job,
             findings,
             checks=len(catalog.load_causes()) - len(abstentions) - len(failed),
             few=few,
@@ -83,21 +83,22 @@ def diagnose_job(
         abstentions=abstentions,
         trials=[],
         coverage=_coverage_summary(job, bursts, [*failed, *notes]),
-        detail=build_details(job, seen),
+        detail=build_details(job, device_job),
     )
 
 
 def _judge_causes(
     live: Job, bursts: Job | None, progress: Progress
 ) -> tuple[list[ProvenCause], list[Abstention], list[str]]:
-    """What is proven, what cannot be judged, and which causes failed."""
     judged, abstentions, failed = [], [], []
     for cause in catalog.load_causes().values():
         progress(cause.title)
         job = burst_evidence.judge_of(cause, live, bursts)
         missing = cause.missing_signals(job.signals)
         if missing or job.lead_rank.step_count < cause.min_steps:
-            abstentions.append(_make_abstention(cause, missing or ["steady_steps"]))
+            missing = missing or ["steady_steps"]
+            how = "; ".join(SIGNALS[name].how for name in missing)
+            abstentions.append(Abstention(cause=cause.id, missing=missing, how=how))
             continue
         try:
             proven = _strongest_proof(cause, job, live)
@@ -110,59 +111,52 @@ def _judge_causes(
             raise
         except CONTAINED as error:
             text = f"{type(error).__name__}: {error}"
-            failed.append(f"{cause.id} failed and was not judged, by a mistake in it: {text}")
+            failed.append(f"{cause.id} was not checked because of an error in its code: {text}")
             continue
         judged += [proven] if proven else []
     return judged, abstentions, failed
 
 
 def _strongest_proof(cause: Cause, job: Job, live: Job) -> ProvenCause | None:
-    """The strongest proof of a cause, and on what share of the ranks there is one; the weakest, of
-    what all ranks must have in common; where one rank sets the pace, its proof, as far as the
-    others let it be won. ``job`` is the ``live`` one, or that of its bursts."""
+    """The strongest proof among the ranks, or the weakest if all ranks must have the cause. If one
+    rank sets the pace, its proof counts, limited to what the other ranks allow to gain."""
     if cause.scope == "job":
         proof = cause.test(job)
         if proof is not None and job is not live:
             proof = burst_evidence.mark_burst_evidence(proof, job.lead_rank)
         return _make_proven(cause, proof, job.lead_rank, 1.0) if proof else None
     proofs = [(facts, cause.test(facts)) for facts in job.ranks]
-    found = [(facts, proof) for facts, proof in proofs if proof is not None]
-    together = cause.common and live.meets_every_step
-    if not found or (together and len(found) < len(proofs)):
+    proven = [(facts, proof) for facts, proof in proofs if proof is not None]
+    common = cause.common and live.meets_every_step
+    if not proven or (common and len(proven) < len(proofs)):
         return None
-    facts, proof = (min if together else max)(found, key=lambda pair: pair[1].high)
+    facts, proof = (min if common else max)(proven, key=lambda pair: pair[1].high)
     room = None
     pace = slowest_rank.pace_setter(job, proof.bucket or cause.bucket) if job is live else None
-    if pace is not None and not together:
-        mine = [each for facts, each in found if facts is pace]
-        if not mine:
+    if pace is not None and not common:
+        own = [each for facts, each in proven if facts is pace]
+        if not own:
             return None
-        facts, room = pace, slowest_rank.gain_of_others(job, found, pace)
-        proof = replace(mine[0], predicted=slowest_rank.limit_prediction(mine[0].predicted, room))
+        facts, room = pace, slowest_rank.gain_of_others(job, proven, pace)
+        proof = replace(own[0], predicted=slowest_rank.limit_prediction(own[0].predicted, room))
     if job is not live:
-        whole = next(each for each in live.ranks if each.burst is facts)
+        live_facts = next(each for each in live.ranks if each.burst is facts)
         proof = burst_evidence.place_sync_proof(
-            cause, burst_evidence.mark_burst_evidence(proof, facts), whole
+            cause, burst_evidence.mark_burst_evidence(proof, facts), live_facts
         )
-    proof = device_marks.add_mark_evidence(cause, proof, facts)
-    judged = _make_proven(cause, proof, facts, len(found) / len(proofs))
+    proof = device_timestamps.add_mark_evidence(cause, proof, facts)
+    judged = _make_proven(cause, proof, facts, len(proven) / len(proofs))
     return replace(judged, rank=facts.rank, room=room)
 
 
 def _make_proven(cause: Cause, proof: Proof, facts: Facts, spread: float) -> ProvenCause:
-    """With what the steps say of how sure its predictions may be."""
     return ProvenCause(
         cause, proof, None, spread, bucket_spread(facts, proof.bucket or cause.bucket)
     )
 
 
-def _make_abstention(cause: Cause, missing: list[str]) -> Abstention:
-    how = "; ".join(SIGNALS[name].how for name in missing)
-    return Abstention(cause=cause.id, missing=missing, how=how)
-
-
 def _normalize_shares(shares: dict[str, float]) -> dict[str, float]:
-    """Shares that sum to exactly one in spite of rounding; the largest takes the difference."""
+    """Round the shares so that they sum to exactly one; the largest takes the difference."""
     rounded = {bucket: round(max(share, 0.0), 9) for bucket, share in shares.items()}
     largest = max(rounded, key=lambda bucket: rounded[bucket])
     rounded[largest] = round(rounded[largest] + 1.0 - sum(rounded.values()), 9)
@@ -213,15 +207,10 @@ def _step_summary(job: Job) -> Steps:
         p50_s=_optional_float(p50),
         p95_s=_optional_float(p95),
         p99_s=_optional_float(p99),
-        samples_per_s=_samples_per_s(lead),
+        samples_per_s=samples_per_s(lead) if (lead.timeline.world_size or 1) == 1 else None,
         detected_by=lead.steps.found_by,
         confidence=lead.steps.confidence,
     )
-
-
-def _samples_per_s(lead: Facts) -> float | None:
-    """Of the whole job, where it is one process; the share of several in a batch is not told."""
-    return samples_per_s(lead) if (lead.timeline.world_size or 1) == 1 else None
 
 
 def _optional_float(value: object) -> float | None:
@@ -229,8 +218,13 @@ def _optional_float(value: object) -> float | None:
 
 
 def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
-    notes = [*assumed, *notes_on(job), *burst_evidence.notes_on(job), *device_marks.notes_on(job)]
-    notes += [*other_programs.notes_on(job), *_scaling.notes_on(job)]
+    notes = [
+        *assumed,
+        *notes_on(job),
+        *burst_evidence.notes_on(job),
+        *device_timestamps.notes_on(job),
+    ]
+    notes += [*other_programs.notes_on(job), *_gradient_scaling.notes_on(job)]
     notes += notes_on_sources(job)
     for facts in job.ranks:
         source = facts.timeline.source
@@ -238,18 +232,17 @@ def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Cover
         if source.lost:
             notes.append(f"{source.display_path}: incomplete, {source.lost}")
     if job.lead_rank.steps.found_by is None and not job.lead_rank.has_no_steps:
-        notes.append("no step boundary was found; shares are of the whole recording")
+        notes.append("no step boundaries were found; shares refer to the whole recording")
     notes += slow_start.notes_on(job)
     if job.lead_rank.profiler_share > 0.02:
-        then = (
+        effect = (
             "the step is that much shorter"
             if job.lead_rank.on_cpu
-            else f"the {job.lead_rank.device_noun} waits up to that much less for launches"
+            else f"the {job.lead_rank.device_noun} waits up to that much less for kernel launches"
         )
         notes.append(
-            f"recording itself took about {job.lead_rank.profiler_share:.0%} of the step on the "
-            "host; "
-            f"without it {then}"
+            f"the profiler took about {job.lead_rank.profiler_share:.0%} of the step on the host; "
+            f"without it {effect}"
         )
     return Coverage(
         signals=sorted(job.signals | (bursts.signals if bursts else frozenset())),

@@ -1,4 +1,4 @@
-"""Proofs become findings: capped by their bucket, graded, and joined with their fixes."""
+"""Turns proofs into findings: limits each to its bucket, grades it and adds its fixes."""
 
 from __future__ import annotations
 
@@ -22,39 +22,36 @@ WORTH = 0.03
 RISKY = 0.90
 """a best fix whose stated interval reaches below this speed-up is ``info``: it may do harm"""
 FAR_MORE = 2.0
-"""times what a fix wins that needs nobody's hand, from which on one by hand comes before it"""
-CRITICAL = 0.20
-"""from this share of the step on a finding is ``critical`` (where peers agree)"""
+"""a manual fix is ranked before an automatic one if it gains more than this many times as much"""
+CRITICAL = 0.20  # least share of the step that a ``critical`` finding costs
 
 
 @dataclass(frozen=True)
 class ProvenCause:
-    """A proven cause: the strongest proof, or that of the rank which sets the pace; the rank it is
-    from, on what share of ranks, how the time that it lies in scatters from step to step, and how
-    much the other ranks let be won."""
+    """A proven cause with its decisive proof."""
 
     cause: Cause
     proof: Proof
-    rank: int | None
-    spread: float
-    scatter: BucketSpread = NONE
-    room: slowest_rank.Shares | None = None
+    rank: int | None  # the rank of the proof
+    spread: float  # share of the ranks with a proof
+    scatter: BucketSpread = NONE  # variation of the bucket's time from step to step
+    room: slowest_rank.Shares | None = None  # the gain that the other ranks allow
 
     @property
     def bucket(self) -> Bucket:
-        """Where its time lies."""
+        """The bucket of its time."""
         return self.proof.bucket or self.cause.bucket
 
     @cached_property
     def decisions(self) -> tuple[list[tuple[Fix, Proposal]], list[str]]:
-        """What its fixes propose, and what is to be said of those that failed."""
+        """Proposals of its fixes, and notes on fixes that raised an error."""
         proposed, failed = [], []
         for fix in catalog.load_fixes().values():
             try:
                 plan = fix.decide(self.proof) if self.cause.id in fix.causes else None
             except catalog.FAULTS as error:
                 text = f"{type(error).__name__}: {error}"
-                failed.append(f"{fix.id} failed and is not proposed, by a mistake in it: {text}")
+                failed.append(f"{fix.id} is not proposed because of an error in its code: {text}")
                 continue
             if plan is not None:
                 proposed.append((fix, plan))
@@ -62,32 +59,36 @@ class ProvenCause:
 
 
 def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
-    """Findings sorted by what they cost; those of one bucket never claim more than it holds. Where
-    two explain the same time, the one with a fix that needs no new training set-up claims it:
-    a launch-bound step can be compiled as it is, a larger batch changes what is learned. A fix by
-    hand goes before that only where it changes no numbers and is expected to win far more: a
-    hundred small copies are better made one than hidden. What a fix wins at best was lost, too, as
-    far as the bucket has time that none of them claims."""
+    """Build the findings, sorted by their cost.
+
+    The findings of one bucket never claim more time than the bucket holds. If two explain the same
+    time, the one with an automatic fix that leaves the training unchanged claims it first. A manual
+    fix precedes it only if it changes no numbers and gains far more. A finding also claims what its
+    best fix saves, as far as the bucket has unclaimed time.
+    """
     left = dict(job.attribution)
     best: dict[Bucket, float] = {}
     for item in judged:
         if (won := _automatic_gain(item)) is not None:
             best[item.bucket] = max(won, best.get(item.bucket, 0.0))
-    found = []
-    for item in sorted(judged, key=lambda item: (_claim_order(item, best), -_sort_weight(item))):
+    findings = []
+
+    def claim_key(item: ProvenCause) -> tuple[int, float]:
+        return _claim_order(item, best), -item.proof.high * item.spread * item.proof.confidence
+
+    for item in sorted(judged, key=claim_key):
         room = left[item.bucket]
         high = min(item.proof.high * item.spread, room)
         low = min(item.proof.low * item.spread, high)
         left[item.bucket] = max(0.0, room - high)
-        # else its bucket is spent; what the process itself says is true even where it is
+        # direct evidence is reported even if other findings have used up its bucket
         if high > 0.0 or item.proof.high == 0.0 or item.cause.direct:
-            found.append(_make_finding(item, low, high))
-    whole = [_claim_bucket(finding, left) for finding in found]
-    return sorted(whole, key=lambda finding: -finding.lost.high)
+            findings.append(_make_finding(item, low, high))
+    extended = [_claim_bucket(finding, left) for finding in findings]
+    return sorted(extended, key=lambda finding: -finding.lost.high)
 
 
 def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
-    """With what its fixes win at best, as far as it is ``left`` in its bucket."""
     high = finding.lost.high
     more = min(max(0.0, finding.best_saving - high), left[finding.bucket])
     left[finding.bucket] -= more
@@ -96,28 +97,21 @@ def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
 
 
 def _claim_order(item: ProvenCause, best: dict[Bucket, float]) -> int:
-    """When it claims its time, given what fixes win in each bucket that need nobody's hand: those
-    first, last what is done by hand, or may change what is learned."""
+    """Order of claims; ``best`` is the gain of automatic fixes per bucket."""
     if _automatic_gain(item) is not None:
         return 1
-    mine = _expected_share(item, [p for p in _propose_fixes(item) if p.consent == "none"])
+    own = _expected_share(item, [p for p in _propose_fixes(item) if p.consent == "none"])
     rival = best.get(item.bucket)
-    return 0 if rival is not None and mine is not None and mine > FAR_MORE * rival else 2
+    return 0 if rival is not None and own is not None and own > FAR_MORE * rival else 2
 
 
 def _automatic_gain(item: ProvenCause) -> float | None:
-    """What fixes win that need nobody's hand and leave what is learned alone."""
-    offered = _propose_fixes(item)
-    return _expected_share(item, [p for p in offered if p.automatic and p.consent != "convergence"])
+    fixes = _propose_fixes(item)
+    return _expected_share(item, [p for p in fixes if p.automatic and p.consent != "convergence"])
 
 
-def _expected_share(item: ProvenCause, offered: Sequence[ProposedFix]) -> float | None:
-    """Share of the step that the best of these fixes is expected to win; None without any."""
-    return _best_gain(item.proof.predicted, offered) if offered else None
-
-
-def _sort_weight(item: ProvenCause) -> float:
-    return item.proof.high * item.spread * item.proof.confidence
+def _expected_share(item: ProvenCause, fixes: Sequence[ProposedFix]) -> float | None:
+    return _best_gain(item.proof.predicted, fixes) if fixes else None
 
 
 def _make_finding(item: ProvenCause, low: float, high: float) -> Finding:
@@ -140,10 +134,8 @@ def _make_finding(item: ProvenCause, low: float, high: float) -> Finding:
 
 
 def grade_severity(item: ProvenCause, high: float, fixes: Sequence[ProposedFix]) -> Severity:
-    """By predicted gain of the best fix on offer, at most what the cause says is lost. A wait can
-    cost time that another bucket holds: a loader's, say, that without it would run beside the
-    device. ``critical`` asks for the cause's own bucket to hold as much, and a device that works,
-    if dearly, never is: peers keep that for waiting."""
+    """Grade by the predicted gain of the best fix, at most what the cause costs. A ``critical``
+    finding must also lie in a bucket of waiting that holds that much time."""
     gain = min(_best_gain(item.proof.predicted, fixes), item.proof.high * item.spread)
     if gain < WORTH or _is_risky(item.proof.predicted, fixes):
         return "info"
@@ -152,13 +144,11 @@ def grade_severity(item: ProvenCause, high: float, fixes: Sequence[ProposedFix])
 
 
 def _best_gain(predicted: Predicted, fixes: Sequence[ProposedFix]) -> float:
-    """Share of the step that the best fix is expected to win: what no fix reaches is no news."""
     offered = [p.predicted.speedup for p in fixes if p.predicted and not p.changes_batch]
     return 1.0 - 1.0 / max(max(offered, default=predicted.speedup), 1.0)
 
 
 def _is_risky(predicted: Predicted, fixes: Sequence[ProposedFix]) -> bool:
-    """Whether the best fix may well slow the job down."""
     offered = [p.predicted for p in fixes if p.predicted and not p.changes_batch]
     return max(offered or [predicted], key=lambda one: one.speedup).low < RISKY
 
@@ -190,13 +180,11 @@ def _predict_fix(plan: Proposal, item: ProvenCause) -> Predicted:
 
 
 def _within_run(predicted: Predicted, item: ProvenCause) -> Predicted:
-    """A prediction as far as this run's other ranks and its scatter allow it."""
+    """Limit a prediction by the other ranks, and widen it by the scatter of the steps."""
     return widen_prediction(slowest_rank.limit_prediction(predicted, item.room), item.scatter)
 
 
 def _removal(item: ProvenCause, fixes: Sequence[ProposedFix]) -> Removal:
-    """What the absence of the cause gains: no less than any of its fixes, of which one may also
-    win time that the cause itself does not claim."""
     gains = [fix.predicted for fix in fixes if fix.predicted and not fix.changes_batch]
     gains.append(_within_run(item.proof.predicted, item))
     return Removal(
@@ -207,13 +195,12 @@ def _removal(item: ProvenCause, fixes: Sequence[ProposedFix]) -> Removal:
 
 
 def _expected_saving(fix: ProposedFix) -> float:
-    """Share of the step that it is expected to win."""
     return 1.0 - 1.0 / fix.predicted.speedup if fix.predicted else 0.0
 
 
 def _rank_fix(fix: ProposedFix, most: float) -> tuple[bool, bool, float]:
-    """What may change learning comes last; else what promises most comes first, behind what is
-    applied by itself unless it promises far less: that costs nobody any work."""
+    """Sort key: fixes that affect convergence last; automatic fixes first unless they gain far
+    less than the best; then by expected gain."""
     won = _expected_saving(fix)
     by_itself = fix.automatic and won > 0.0 and won * FAR_MORE >= most
     return fix.consent == "convergence", not by_itself, -won

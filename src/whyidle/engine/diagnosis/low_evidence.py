@@ -1,4 +1,4 @@
-"""What is held back where hardly any steady step was seen, or hardly anybody looked."""
+"""Lowers the confidence of findings that rest on few steady steps or few stack samples."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from whyidle.analysis.step_scope import LEAST_STEADY
 from whyidle.model.diagnosis import Finding
 
 LEAST: Final = LEAST_STEADY
-"""steady steps of a watched job below which nothing is called critical and no verdict is given: of
-six, the shortest and the longest hold the median of all between them with 97 % (1 - 2 / 2^6), of
-five with less than 95 %"""
+"""steady steps of a watched job that a verdict needs: the shortest and the longest of six enclose
+the median with 97 % probability (1 - 2 / 2^6), of five with less than 95 %"""
 LOOKS: Final = 6
-"""looks at stacks below which nothing that they alone tell is critical: a share that all of six
-speak for is over half with 97 % (1 - 2 / 2^6), of five with less than 95 %"""
-DOUBTFUL: Final = 0.5
-"""confidence that is left"""
+"""stack samples that a critical finding needs if they are its only evidence: a share that all of
+six support exceeds one half with 97 % probability, of five with less than 95 %"""
+DOUBTFUL: Final = 0.5  # highest confidence with less evidence
 
 
 def too_few_steps(job: Job) -> int | None:
-    """How many steady steps of a watched job were seen, where that is too few. A profiler's
-    recording holds the steps that somebody chose, with all that happened in them."""
+    """Number of steady steps of a watched job if that is too few, else None. A profiler trace holds
+    the steps that the user selected, so it always has enough."""
     lead = job.lead_rank
     if lead.timeline.source.format != "probe" or lead.has_no_steps or not lead.steps.found_by:
         return None
@@ -33,16 +31,19 @@ def too_few_steps(job: Job) -> int | None:
 
 
 def needs_few_steps(finding: Finding) -> bool:
-    """Whether a few steps show it as well as many."""
+    """Whether a few steps are sufficient evidence for the finding."""
     cause = catalog.load_causes().get(finding.cause)
     return cause is not None and cause.direct
 
 
 def held_back(findings: list[Finding], count: int | None) -> list[Finding]:
-    """Findings with what ``count`` steady steps (None: enough) allow to say of each, and the looks
-    that tell of it."""
+    """Lower severity and confidence of findings that rest on too few steps or stack samples."""
     return [
-        _doubt_finding(one)
+        msgspec.structs.replace(
+            one,
+            severity="warning" if one.severity == "critical" else one.severity,
+            confidence=min(one.confidence, DOUBTFUL),
+        )
         if rests_on_few_samples(one) or (count is not None and not needs_few_steps(one))
         else one
         for one in findings
@@ -50,23 +51,15 @@ def held_back(findings: list[Finding], count: int | None) -> list[Finding]:
 
 
 def rests_on_few_samples(finding: Finding) -> bool:
-    """Whether a finding rests on a few looks: what counts them is what was proven by them."""
-    looks = [one.samples for one in finding.evidence if one.source == "samples" and one.samples]
-    return min(looks, default=LOOKS) < LOOKS
-
-
-def _doubt_finding(finding: Finding) -> Finding:
-    return msgspec.structs.replace(
-        finding,
-        severity="warning" if finding.severity == "critical" else finding.severity,
-        confidence=min(finding.confidence, DOUBTFUL),
-    )
+    """Whether a finding rests on too few stack samples."""
+    counts = [one.samples for one in finding.evidence if one.source == "samples" and one.samples]
+    return min(counts, default=LOOKS) < LOOKS
 
 
 def explain_low_evidence(count: int, serious: list[Finding]) -> str:
-    """Why there is no verdict, and what it might have been."""
+    """Explain why there is no verdict, and name the most likely finding."""
     steps = "No steady step was" if not count else f"Only {count} steady steps were"
     if count == 1:
         steps = "Only 1 steady step was"
-    sign = f"; a first sign: {serious[0].headline}" if serious else ""
-    return f"{steps} seen, too few to judge (at least {LEAST}){sign}"
+    sign = f"; first indication: {serious[0].headline}" if serious else ""
+    return f"{steps} recorded; a verdict needs at least {LEAST}{sign}"

@@ -1,8 +1,7 @@
-"""No prediction is surer than the steps allow from which it is made.
+"""Widens predictions by the variation between the recorded steps.
 
-What a fix wins is told as a share of the step, and the step of one stretch of a run is not that of
-the next: other programs come and go, batches differ. Each prediction is at least as wide as the
-share of the bucket that it shortens scatters between stretches of the recorded steps.
+Step times vary during a run, because other programs run and batches differ. The interval of a
+prediction is therefore at least as wide as the variation of the bucket that the fix shortens.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from whyidle.model.diagnosis import Predicted
 
 
 class BucketSpread(NamedTuple):
-    """Share of the step that a bucket holds, and half the interval of that."""
+    """A bucket's share of the step, and half the width of its interval."""
 
     share: float
     half: float
@@ -29,7 +28,7 @@ NONE = BucketSpread(0.0, 0.0)
 
 
 def bucket_spread(facts: Facts, bucket: Bucket) -> BucketSpread:
-    """Of a bucket, from step to step; none where the recording is no run of steps."""
+    """Measure the spread of a bucket from step to step; none without regular steps."""
     if facts.cold_start or facts.left_idle or facts.steps.found_by is None:
         return NONE
     spans = facts.time_of(bucket)
@@ -37,8 +36,8 @@ def bucket_spread(facts: Facts, bucket: Bucket) -> BucketSpread:
 
 
 def widen_prediction(predicted: Predicted, known: BucketSpread) -> Predicted:
-    """The prediction, as wide as the bucket's scatter at least: by as large a part of what it wins,
-    and of no more than the bucket may hold. That steps scatter makes no gain a loss."""
+    """Widen a prediction to the bucket's spread, in proportion to the part of the bucket that it
+    saves. Never turns a gain into a loss, nor exceeds what the bucket may hold."""
     won = 1.0 - 1.0 / max(predicted.speedup, 1.0)
     if won <= 0.0 or known.half <= 0.0:
         return predicted

@@ -1,4 +1,4 @@
-"""Which recordings are which ranks of one job, and what must be said about them together."""
+"""Assigns recordings to the ranks of a job, and notes gaps and inconsistencies between them."""
 
 from __future__ import annotations
 
@@ -14,45 +14,35 @@ from whyidle.analysis.job import Job
 from whyidle.model.diagnosis import Attribution, RankRow
 from whyidle.model.timeline import Timeline
 
-SHARED = 0.5
-"""a rank that shares less than this part of its kernel time by name with any other runs another
-program, or another stage of it"""
-WORTH = 0.01
-"""communication under this share of the step needs no words about who waits for whom"""
-NAMED = 8
-"""so many missing ranks are named one by one"""
-WHOLE = 0.5
-"""a window with fewer events than this part of the largest was cut short"""
+SHARED = 0.5  # least share of kernel time, by name, that ranks of one program have in common
+WORTH = 0.01  # least share of the step in communication for notes about waiting
+NAMED = 8  # missing ranks named individually, at most
+WHOLE = 0.5  # a window with fewer events than this share of the largest is incomplete
 
 
 def assign_ranks(timelines: Sequence[Timeline]) -> tuple[list[Timeline], list[str]]:
-    """Give every recording of one job a rank of its own, in order.
+    """Give every recording of one job its own rank. Return the recordings sorted by rank, and notes
+    on the assumptions.
 
-    Recordings that claim the same rank, or none, are ranks of one job only where they were made at
-    the same time; they are numbered in the order of their file names. Of windows that follow one
-    another, as a repeated schedule writes them, one is kept: no rank waits for its own past.
-
-    Returns:
-        The recordings sorted by rank, and what was assumed.
+    Recordings with the same rank, or none, are numbered by file name if they were made at the same
+    time. Of consecutive windows, such as a repeated profiler schedule writes, only one is used.
     """
     if _have_distinct_ranks(timelines):
         return sorted(timelines, key=lambda timeline: timeline.rank or 0), []
-    kept, left_out = _one_window(timelines)
-    if _have_distinct_ranks(kept):
-        return sorted(kept, key=lambda timeline: timeline.rank or 0), left_out
-    numbered, assumed = _number_ranks(kept)
+    window, left_out = _one_window(timelines)
+    if _have_distinct_ranks(window):
+        return sorted(window, key=lambda timeline: timeline.rank or 0), left_out
+    numbered, assumed = _number_ranks(window)
     return numbered, [*left_out, *assumed]
 
 
 def _have_distinct_ranks(timelines: Sequence[Timeline]) -> bool:
-    """Whether every recording tells a rank of its own, or is alone."""
     claims = Counter(timeline.rank for timeline in timelines)
     return len(timelines) < 2 or (None not in claims and max(claims.values()) == 1)
 
 
 def _one_window(timelines: Sequence[Timeline]) -> tuple[list[Timeline], list[str]]:
-    """Of recordings made one after the other, the last ones side by side; not one that holds less
-    than half as much as another, as the end of a training cuts its last window short."""
+    """The last complete window: the end of training may truncate the last one."""
     windows: list[list[Timeline]] = []
     until = None
     for start, end, timeline in sorted(map(_recorded_span, timelines), key=lambda span: span[:2]):
@@ -66,14 +56,13 @@ def _one_window(timelines: Sequence[Timeline]) -> tuple[list[Timeline], list[str
     index = max(i for i, size in enumerate(sizes) if size >= max(sizes) * WHOLE)
     names = ", ".join(timeline.source.display_path for timeline in windows[index][:NAMED])
     note = (
-        f"the recordings are of {len(windows)} windows, one after the other, not of ranks side by "
-        f"side: only {names} is judged; pass another by itself"
+        f"the recordings are {len(windows)} consecutive windows, not concurrent ranks: only "
+        f"{names} is diagnosed; to diagnose another, pass it alone"
     )
     return windows[index], [note]
 
 
 def _recorded_span(timeline: Timeline) -> tuple[int, int, Timeline]:
-    """When it was recorded, ns."""
     starts = [events.start.min() for events in (timeline.host, timeline.device) if len(events)]
     ends = [events.end.max() for events in (timeline.host, timeline.device) if len(events)]
     base = timeline.base_ns
@@ -83,33 +72,31 @@ def _recorded_span(timeline: Timeline) -> tuple[int, int, Timeline]:
 def _number_ranks(timelines: Sequence[Timeline]) -> tuple[list[Timeline], list[str]]:
     claims = Counter(timeline.rank for timeline in timelines)
     named = sorted(timelines, key=lambda timeline: _natural_key(timeline.source.path))
-    twice = [f"{n} recordings claim rank {r}" for r, n in claims.items() if n > 1 and r is not None]
-    why = twice or ["not every recording tells its rank"]
-    notes = [f"{'; '.join(why)}: they are numbered in the order of their file names"]
+    twice = [f"{n} recordings have rank {r}" for r, n in claims.items() if n > 1 and r is not None]
+    why = twice or ["not every recording contains its rank"]
+    notes = [f"{'; '.join(why)}: ranks are numbered by file name"]
     return [replace(timeline, rank=i) for i, timeline in enumerate(named)], notes
 
 
 def _natural_key(path: str) -> list[tuple[int, str]]:
-    """Sorts rank 10 after rank 2."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
 
 
 def notes_on(job: Job) -> list[str]:
-    """What the recordings together leave open: missing ranks, other jobs, clocks."""
+    """Note missing ranks, mixed jobs, unaligned clocks and a lack of CPU cores."""
     if len(job.ranks) < 2:
         return _note_single_rank(job.ranks[0])
-    told = [
+    return [
         *_note_world_sizes(job),
         *_note_unrelated_ranks(job),
         *_note_step_counts(job),
         *job.meetings.notes,
         *_note_clocks(job),
+        *_note_crowded_ranks(job),
     ]
-    return [*told, *_note_crowded_ranks(job)]
 
 
 def _note_crowded_ranks(job: Job) -> list[str]:
-    """Ranks that take turns waiting for a core: nobody's work, nobody's device."""
     late = job.imbalance.late_rank
     if late is None or late.slow_device:
         return []
@@ -117,21 +104,20 @@ def _note_crowded_ranks(job: Job) -> list[str]:
     if share < WORTH:
         return []
     return [
-        f"ranks wait {share:.0%} of the step for others that wait for a CPU core themselves: more "
-        "wants to run on this machine than it has cores"
+        f"ranks wait {share:.0%} of the step for other ranks that are waiting for a CPU core: this "
+        "machine has fewer cores than runnable threads"
     ]
 
 
 def _note_single_rank(facts: Facts) -> list[str]:
-    """One rank of several does not tell transfer from waiting."""
     world, share = facts.timeline.world_size or 1, facts.bucket_share("communication")
     if world < 2 or share < WORTH:
         return []
     which = f"rank {facts.rank}" if facts.rank is not None else "one rank"
     return [
-        f"only {which} of {world} was recorded: its {share:.0%} in collectives is transfer and "
-        "waiting for later ranks together, and one rank alone cannot tell them apart; record every "
-        "rank and pass the whole folder"
+        f"only {which} of {world} was recorded: its {share:.0%} in collectives contains both "
+        "transfer and waiting for slower ranks; to separate them, record every rank and pass the "
+        "whole folder"
     ]
 
 
@@ -139,25 +125,25 @@ def _note_world_sizes(job: Job) -> list[str]:
     worlds = {f.timeline.world_size for f in job.ranks if f.timeline.world_size is not None}
     if len(worlds) > 1:
         sizes = ", ".join(str(size) for size in sorted(worlds))
-        return [f"the recordings are of jobs of different world sizes ({sizes}): do not mix jobs"]
+        return [f"the recordings have different world sizes ({sizes}): pass one job only"]
     if not worlds:
         return []
     world = worlds.pop()
     if len(job.ranks) > world:
         return [
-            f"{len(job.ranks)} recordings of a job of {world}: several windows or jobs are mixed"
+            f"{len(job.ranks)} recordings of a job with {world} ranks: several windows or jobs are "
+            "mixed"
         ]
     missing = sorted(set(range(world)) - {f.rank for f in job.ranks if f.rank is not None})
     if not missing:
         return []
     return [
-        f"{len(missing)} of {world} ranks are missing ({_format_ranks(missing)}); waiting for them "
-        "counts as transfer"
+        f"{len(missing)} of {world} ranks are missing ({_format_ranks(missing)}); time spent "
+        "waiting for them is counted as transfer"
     ]
 
 
 def _format_ranks(ranks: list[int]) -> str:
-    """``3-6, 9``."""
     edges = [i for i, rank in enumerate(ranks) if i == 0 or rank != ranks[i - 1] + 1]
     runs = [ranks[a:b] for a, b in zip(edges, [*edges[1:], len(ranks)], strict=True)]
     words = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
@@ -165,7 +151,6 @@ def _format_ranks(ranks: list[int]) -> str:
 
 
 def _note_unrelated_ranks(job: Job) -> list[str]:
-    """Ranks whose kernels are not those of any other."""
     used = [_kernel_share(facts) for facts in job.ranks]
     notes = []
     for index, own in enumerate(used):
@@ -175,14 +160,13 @@ def _note_unrelated_ranks(job: Job) -> list[str]:
         shared = max(sum(min(own[n], each.get(n, 0.0)) for n in own) for each in others)
         if shared < SHARED:
             notes.append(
-                f"rank {job.ranks[index].rank} runs other kernels than the rest ({shared:.0%} of "
-                "its time in common): another job, or another pipeline stage"
+                f"rank {job.ranks[index].rank} runs different kernels from the other ranks "
+                f"({shared:.0%} of its time in common): another job or pipeline stage"
             )
     return notes
 
 
 def _kernel_share(facts: Facts) -> dict[str, float]:
-    """Share of the kernel time by name, without collectives."""
     rows = facts.kernels[facts.group[facts.kernels] != "communication"]
     names, index = np.unique(facts.device.name[rows], return_inverse=True)
     totals = np.bincount(index, weights=facts.durations_s(rows), minlength=len(names))
@@ -195,32 +179,31 @@ def _note_step_counts(job: Job) -> list[str]:
     if len(set(counts)) == 1:
         return []
     return [
-        f"ranks recorded different numbers of steps ({min(counts)} to {max(counts)}); collectives "
-        "of the common ones are compared"
+        f"ranks recorded different numbers of steps ({min(counts)} to {max(counts)}); only "
+        "collectives in common steps are compared"
     ]
 
 
 def _note_clocks(job: Job) -> list[str]:
-    """Whether it can be told who arrives when."""
     share = job.attribution["communication"]
     if share < WORTH:
         return []
-    met = job.meetings
-    if not len(met):
-        return ["no collective of one rank was found on another, so nobody can tell who waits"]
-    error = met.clock_error_s
+    meetings = job.meetings
+    if not len(meetings):
+        return ["no collective was found on more than one rank, so the late rank is unknown"]
+    error = meetings.clock_error_s
     if error is None:
         return ["too few collectives were recorded to align the clocks of the ranks"]
-    if not met.is_decided.any():
+    if not meetings.is_decided.any():
         return [
-            f"the clocks of the ranks agree to {error * 1e6:.3g} us, and ranks arrive at "
-            "collectives closer together than that: nobody can tell who is late"
+            f"the clocks of the ranks are aligned to {error * 1e6:.3g} us, and ranks arrive at "
+            "collectives closer together than that, so the late rank is unknown"
         ]
     return []
 
 
 def rank_rows(job: Job) -> list[RankRow]:
-    """A row for every rank."""
+    """The table of ranks."""
     several = len(job.ranks) > 1 and len(job.meetings) > 0
     late = job.imbalance.lateness_s if several else None
     rows = []
@@ -232,7 +215,7 @@ def rank_rows(job: Job) -> list[RankRow]:
                 step_s=facts.step_s if facts.steps.found_by else None,
                 attribution=Attribution(**facts.attribution),
                 lateness_s=None if late is None else float(late[index]),
-                waiting=float(job.imbalance.waiting[index]) if several else None,
+                waiting=float(job.imbalance.waiting_s[index]) if several else None,
                 last_ratio=None if late is None else float(job.imbalance.last_ratio[index]),
                 steps=[Attribution(**step) for step in facts.per_step()],
             )

@@ -1,4 +1,4 @@
-"""What is said of a start that took most of the time."""
+"""Notes a start-up that took much of the recorded time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from whyidle.analysis.job import Job
 from whyidle.model.buckets import REASONS, bucket_of
 from whyidle.model.number_text import format_duration
 
-MOSTLY = 0.5
-"""share of a start from which on what was done in it is named"""
+MOSTLY = 0.5  # least share of the start-up for its main activity to be named
 
 
 def notes_on(job: Job) -> list[str]:
-    """The cold start in numbers of its own: how long, what share of the recording, and on what it
-    was spent mostly. The length of a step never counts it; shares count it only where there is
-    hardly anything else."""
+    """Describe a slow start: its length, its share of the recording and its main activity. It never
+    counts as step time; the shares contain it only if there is little else."""
     lead = job.lead_rank
     first = len(lead.warm_up_s)
     if not (lead.slow_start and lead.steps.found_by):
@@ -22,21 +20,19 @@ def notes_on(job: Job) -> list[str]:
     slow = "the first step" if first == 1 else f"the first {first} steps"
     each = "" if first == 1 else " each on average"
     share = lead.warm_up.total / max(int((lead.steps.end - lead.steps.start).sum()), 1)
-    said = (
-        f"cold start: {slow} took {format_duration(float(lead.warm_up_s.mean()))}{each}, "
-        f"{share:.0%} of "
-        f"the recorded time{_spent(lead)}"
+    text = (
+        f"slow start: {slow} took {format_duration(float(lead.warm_up_s.mean()))}{each}, "
+        f"{share:.0%} of the recorded time{_main_activity(lead)}"
     )
     if lead.cold_start:
         return [
-            f"{said}; step time and rate leave that out, shares and findings are of all steps "
+            f"{text}; step time and throughput exclude it, shares and findings cover all steps "
             f"(mean {format_duration(lead.step_s)})"
         ]
-    return [f"{said}; shares, verdict and findings are of the {lead.step_count} steady steps"]
+    return [f"{text}; shares, verdict and findings cover the {lead.step_count} steady steps"]
 
 
-def _spent(lead: Facts) -> str:
-    """What most of the start went into; empty where that is no single thing."""
+def _main_activity(lead: Facts) -> str:
     whole = max(lead.warm_up.total, 1)
     spent = {name: (part & lead.warm_up).total for name, part in lead.partition.parts.items()}
     most = max(spent, key=lambda name: spent[name])

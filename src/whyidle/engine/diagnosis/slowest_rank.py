@@ -1,6 +1,8 @@
-"""What a cause costs several ranks that meet in every step: what it costs the one that sets the
-pace. The others wait for it, so what they are spared they wait longer; and beyond what they have
-ahead of it they set the pace themselves."""
+"""Limits gains in a job whose ranks meet in every step.
+
+Only a gain on the slowest rank shortens the step. Beyond its distance to the second slowest rank,
+that rank sets the pace.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,15 @@ from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 
 STEADY: frozenset[Bucket] = frozenset({"compute", "host", "input", "transfer", "sync"})
-"""where time lies that is spent in each step: what interrupts one of many holds up all in that
-step, whoever is the last in the others"""
+"""buckets of time spent in every step; an interruption of any rank delays all of them"""
 Found = tuple[Facts, Proof]
-Shares = tuple[float, float, float]
-"""of the step: careful, expected, hopeful"""
+Shares = tuple[float, float, float]  # shares of the step: low, expected, high
 NOTHING: Shares = (0.0, 0.0, 0.0)
 
 
 def pace_setter(job: Job, bucket: Bucket) -> Facts | None:
-    """The rank that the others wait for in nearly every step; None where there is none, or where
-    the time of ``bucket`` is not spent in each."""
+    """The rank that the others wait for in nearly every step; None if there is none, or if the
+    time of ``bucket`` is not spent in every step."""
     if bucket not in STEADY or not job.meets_every_step:
         return None
     late = job.imbalance.late_rank
@@ -34,7 +34,7 @@ def pace_setter(job: Job, bucket: Bucket) -> Facts | None:
 
 
 def gain_of_others(job: Job, found: Sequence[Found], pace: Facts) -> Shares:
-    """What the others let be won, when each of them is spared its own part."""
+    """The gain on ``pace`` until another rank, relieved of its own loss, is the slowest."""
     spared = {id(facts): share_won(proof.predicted) for facts, proof in found}
     left = [
         float(own) - np.array(spared.get(id(facts), NOTHING))
@@ -47,7 +47,7 @@ def gain_of_others(job: Job, found: Sequence[Found], pace: Facts) -> Shares:
 
 
 def share_won(predicted: Predicted) -> Shares:
-    """The share of the step that a speed-up is."""
+    """Convert a predicted speed-up to shares of the step."""
     low, expected, high = (
         1.0 - 1.0 / max(times, 1e-9) for times in (predicted.low, predicted.speedup, predicted.high)
     )
@@ -55,7 +55,7 @@ def share_won(predicted: Predicted) -> Shares:
 
 
 def limit_prediction(predicted: Predicted, most: Shares | None) -> Predicted:
-    """No more than the others let be won; a loss stays one."""
+    """Limit a prediction to the gain that the other ranks allow; a slow-down remains one."""
     if most is None:
         return predicted
     ends = zip((predicted.low, predicted.speedup, predicted.high), most, strict=True)

@@ -1,4 +1,4 @@
-"""What telemetry adds to a diagnosis: how well the GPUs were used, and what watching has cost."""
+"""What telemetry adds to a diagnosis: GPU utilization and the cost of watching."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.model_flops_utilization import model_flops_utilization
 from whyidle.analysis.telemetry_window import TelemetryWindow
 from whyidle.model.diagnosis import Utilization
-from whyidle.model.process_facts import SamplerFacts
-from whyidle.model.telemetry import Absent
 
 HOST_SOURCE, GPU_SOURCE = "cpu_user_s", "busy_ratio"
-"""signals whose absence stands for that of the whole source"""
+"""signals that represent their source: if they are missing, the source was not read"""
 SHORT_NS = 1_000_000_000
 
 
 def summarize_utilization(job: Job, seen: Job) -> Utilization:
-    """From the recordings that have ``seen`` the device, and from telemetry of the watched job."""
+    """Summarize utilization from ``seen``, the recordings of the device, and from telemetry."""
     busy = [facts.busy_ratio for facts in seen.ranks if facts.busy_ratio is not None]
     peaks = [
         int(f.timeline.memory.allocated.max()) for f in seen.ranks if len(f.timeline.memory.time)
@@ -44,8 +42,8 @@ def summarize_utilization(job: Job, seen: Job) -> Utilization:
 
 
 def _gpu_windows(job: Job) -> dict[str, TelemetryWindow]:
-    """Every GPU of a recorded rank, once, with the window of that rank. Ranks of other hosts have
-    other recordings, so a GPU is told apart by both."""
+    """The telemetry window of each GPU of a recorded rank. The key contains the recording, since
+    ranks on other hosts have GPUs of the same name."""
     found: dict[str, TelemetryWindow] = {}
     for facts in job.ranks:
         outside = facts.telemetry
@@ -58,13 +56,12 @@ def _gpu_windows(job: Job) -> dict[str, TelemetryWindow]:
 def _mean_value(
     gpus: dict[str, TelemetryWindow], value: Callable[[TelemetryWindow, str], float | None]
 ) -> float | None:
-    read = [value(outside, name.partition(":")[2]) for name, outside in gpus.items()]
-    known = [one for one in read if one is not None]
+    values = [value(outside, name.partition(":")[2]) for name, outside in gpus.items()]
+    known = [value_of_gpu for value_of_gpu in values if value_of_gpu is not None]
     return float(np.mean(known)) if known else None
 
 
 def _peak_memory(gpus: dict[str, TelemetryWindow]) -> int | None:
-    """Most memory in use on a device, by whomever."""
     most = [
         outside.highest_value("memory_used_bytes", n.partition(":")[2])
         for n, outside in gpus.items()
@@ -74,7 +71,7 @@ def _peak_memory(gpus: dict[str, TelemetryWindow]) -> int | None:
 
 
 def _energy_per_step(job: Job, gpus: dict[str, TelemetryWindow]) -> float | None:
-    """Joules of all GPUs per step. The rate stands for the part of the window that was not read."""
+    """Joules of all GPUs per step, extrapolated from the part of the window with readings."""
     each = _mean_value(gpus, lambda outside, gpu: outside.counter_rate("energy_j", gpu))
     if each is None or job.lead_rank.steps.found_by is None:
         return None
@@ -82,52 +79,39 @@ def _energy_per_step(job: Job, gpus: dict[str, TelemetryWindow]) -> float | None
 
 
 def own_cost(job: Job) -> float | None:
-    """Our own CPU time per second of the run, all that was counted: the sampler in each process,
-    and the monitor beside them. None where nobody counted."""
-    sampled = [_sampler_cost(facts.timeline.process.sampler) for facts in job.ranks]
+    """CPU time of the sampler and the monitor per second of the run; None if not measured."""
+    samplers = [facts.timeline.process.sampler for facts in job.ranks]
+    sampled = [s.cpu_s / s.elapsed_s for s in samplers if s.cpu_s is not None and s.elapsed_s]
     outside = job.lead_rank.telemetry
     watched = outside.counter_rate("monitor_cpu_s") if outside else None
-    each = max((cost for cost in sampled if cost is not None), default=None)
+    each = max(sampled, default=None)
     known = [cost for cost in (each, watched) if cost is not None]
     return round(float(sum(known)), 6) if known else None
 
 
-def _sampler_cost(told: SamplerFacts) -> float | None:
-    """CPU of the thread that looks and writes, per second."""
-    spent, elapsed = told.cpu_s, told.elapsed_s
-    return spent / elapsed if spent is not None and elapsed else None
-
-
 def notes_on_sources(job: Job) -> list[str]:
-    """What of the sources was not to be had, and why; short."""
+    """Note which telemetry is missing, and why."""
     outside = job.lead_rank.telemetry
     if outside is None:
         return []
     gone = outside.telemetry.missing
+    lead = job.lead_rank
+    is_short = lead.has_no_steps and lead.steps.window[1] - lead.steps.window[0] < SHORT_NS
     read = {
-        "the host": bool(outside.job_processes) or _is_too_short(job),
+        "the host": bool(outside.job_processes) or is_short,
         "GPUs": bool(outside.gpus) or not _wants_gpus(job),
     }
     signals = {"the host": HOST_SOURCE, "GPUs": GPU_SOURCE}
-    missing = [what for what, known in read.items() if not known and signals[what] in gone]
-    return [
-        f"{what} could not be read: {_explain_missing(gone[signals[what]])}" for what in missing
-    ]
-
-
-def _is_too_short(job: Job) -> bool:
-    """Whether a command ended before there was time to read anything of it."""
-    window = job.lead_rank.steps.window
-    return job.lead_rank.has_no_steps and window[1] - window[0] < SHORT_NS
+    notes = []
+    for what, known in read.items():
+        if not known and (absent := gone.get(signals[what])) is not None:
+            reason = absent.reason.rstrip(".")
+            how = f"; {absent.how}" if absent.how else ""
+            notes.append(f"{what} could not be read: {reason}{how}")
+    return notes
 
 
 def _wants_gpus(job: Job) -> bool:
-    """Whether anything speaks for GPUs that should have been read. A PyTorch that is built without
-    them runs on a machine without: that one cannot read what is not there is no news."""
-    told = job.lead_rank.timeline.process
-    return bool(told.cuda_built or told.gpus) or told.device == "cuda"
-
-
-def _explain_missing(absent: Absent) -> str:
-    reason = absent.reason.rstrip(".")
-    return f"{reason}; {absent.how}" if absent.how else reason
+    """Whether the job could use GPUs, so that missing GPU telemetry needs a note."""
+    process = job.lead_rank.timeline.process
+    return bool(process.cuda_built or process.gpus) or process.device == "cuda"

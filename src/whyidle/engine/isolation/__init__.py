@@ -1,4 +1,4 @@
-"""Isolation of a trial's command: it can overwrite nothing and publish nothing."""
+"""Isolation of trials: a command can neither overwrite nor publish anything."""
 
 from whyidle.engine.isolation.backend import LEVELS, Level
 from whyidle.engine.isolation.disk_space import RoomWatch

@@ -1,4 +1,4 @@
-"""What every isolation backend is asked for, and has in common."""
+"""The interface of isolation backends."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ from typing import Any, Literal, Protocol, get_args
 from whyidle.engine.isolation import network
 
 Level = Literal["namespaces", "landlock", "python"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-"""the best first"""
-GUEST = "WHYIDLE_ISOLATION"
-"""the variable that tells the guest's part what to watch for"""
+LEVELS: tuple[Level, ...] = get_args(Level)  # best first
+GUEST = "WHYIDLE_ISOLATION"  # environment variable: path of the guest request
 
 
 class UnavailableError(Exception):
-    """A backend is not available here; the message says what failed."""
+    """A backend is not available on this machine."""
 
 
-TRY_S = 20.0
-"""seconds in which a start around nothing must have ended"""
+TRY_S = 20.0  # time limit of a test start
 
 
 def try_start(words: Sequence[str]) -> bytes:
-    """What an isolated start prints that runs no command.
+    """Run an isolated start without a command, and return its output.
 
     Raises:
         UnavailableError: it failed, or took longer than ``TRY_S``.
@@ -45,16 +42,15 @@ def try_start(words: Sequence[str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class IsolationRequest:
-    """``scratch`` is a folder of ours for what is written; in ``real`` ones it is written for good;
-    with ``closed`` the command has no network. ``notes`` takes what the guest tells."""
+    """Settings of an isolation."""
 
-    scratch: Path
-    notes: Path
-    real: tuple[Path, ...]
-    closed: bool
+    scratch: Path  # temporary folder for redirected writes
+    notes: Path  # folder for notes of the guest, the part of the probe inside the isolation
+    real: tuple[Path, ...]  # folders in which writes are permanent
+    closed: bool  # whether the network is closed
 
     def guest_request(self) -> dict[str, Any]:
-        """What the guest's part is told, whatever the kind."""
+        """Settings of the guest that all backends have in common."""
         return {"folder": str(self.notes), "local": network.host_names()}
 
 
@@ -62,15 +58,14 @@ class Backend(Protocol):
     """One way to isolate a command."""
 
     made: list[Path]
-    sends: bool
-    """whether code that is no Python reaches a network that is to be closed"""
+    sends: bool  # whether code other than Python can reach the network although it should be closed
 
     @property
     def level(self) -> Level:
-        """Its name."""
+        """The kind of isolation."""
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command, wrapped."""
+        """Wrap the command."""
 
     def close(self) -> None:
-        """Undo what lies outside of ``made``."""
+        """Undo effects outside the folders in ``made``."""

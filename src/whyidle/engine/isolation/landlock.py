@@ -1,7 +1,7 @@
-"""Isolation without namespaces: Python diverts what the job writes, and Landlock denies the rest.
+"""Isolation without namespaces: Python redirects writes, and Landlock denies all others.
 
-Containers as a rule allow no mounts, but on most kernels any process may give up rights of its own
-with Landlock. Where that is missing too, diversion by Python stands alone.
+Containers usually allow no mounts, but on most kernels a process may restrict itself with Landlock.
+Without Landlock, only the redirection in Python remains.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ from whyidle.engine.isolation import disk_space, mounts, network, shared_memory,
 from whyidle.engine.isolation.backend import GUEST, IsolationRequest, UnavailableError, try_start
 
 FENCE = Path(__file__).with_name("landlock_launcher.py")
-OPEN = "open"
-"""what it prints where programs can connect to any port"""
+OPEN = "open"  # output of the launcher if programs can connect to any port
 FIRST_PORT, LAST_PORT = 1024, 65535
 SERVICES = (1433, 1521, 3128, 3306, 4317, 4318, 5000, 5432, 5672, 6379, 8000, 8080, 8086, 8443)
 MORE_SERVICES = (8883, 8888, 9000, 9042, 9091, 9092, 9200, 9443, 11211, 27017)
-"""ports from 1024 on at which databases, trackers, queues and proxies listen. Landlock knows ports
-and no addresses: these and all below are refused, so that ranks still meet at any other"""
+"""usual ports of databases, trackers, queues and proxies. Landlock restricts ports, not addresses:
+these and all below 1024 are denied, and ranks can communicate at any other port"""
 
 
 class LandlockBackend:
-    """Each command with layers of its own, kept by Python and, as ``level`` says, by Landlock.
+    """Gives each command its own layers, with or without Landlock (``level``).
 
     Raises:
-        UnavailableError: Landlock was asked for, and is not to be had here.
+        UnavailableError: Landlock is requested, but not available.
     """
 
     def __init__(self, asked: IsolationRequest, level: Literal["landlock", "python"]) -> None:
@@ -43,7 +42,7 @@ class LandlockBackend:
         self._asked = asked
         self._commands = 0
         self.made = [stale_folders.mark_folder(tempfile.mkdtemp(prefix="whyidle-"))]
-        """for temporary files: a short name, since sockets of loader workers are among them"""
+        """for temporary files; a short path, because of the sockets of loader workers"""
         self._shelf = self._best_place()
         self.sends = asked.closed
         self._leftovers: list[shared_memory.SharedMemoryLeftovers] = []
@@ -56,7 +55,6 @@ class LandlockBackend:
                 raise
 
     def _best_place(self) -> Path:
-        """Where the layers are kept."""
         places = [self._asked.scratch, *map(Path, disk_space.roomy_places())]
         best = disk_space.best_first(places)[0]
         if best == self._asked.scratch:
@@ -65,7 +63,7 @@ class LandlockBackend:
         return self.made[-1]
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command, to be started with layers of its own."""
+        """Wrap the command with its own layers."""
         self._commands += 1
         return [*self._launcher_words(f"{self._commands}"), *words]
 
@@ -107,19 +105,18 @@ class LandlockBackend:
         return [sys.executable, "-I", "-S", str(FENCE), str(scratch / f"{name}.plan")]
 
     def close(self) -> None:
-        """Shared memory that the commands made goes, too: nobody is left who would."""
+        """Remove shared memory that the commands left."""
         for each in self._leftovers:
             each.remove_blocks()
 
     def _try_landlock(self) -> None:
         if not sys.platform.startswith("linux"):
-            raise UnavailableError("Landlock is Linux's")
+            raise UnavailableError("Landlock requires Linux")
         printed = try_start(self._launcher_words("try"))
         self.sends = self._asked.closed and printed.decode() == OPEN
 
 
 def _link_root(folder: Path) -> None:
-    """The top of what a job sees (`probe.isolation.mirror`): links to what is there."""
     folder.mkdir()
     for each in Path("/").iterdir():
         target = str(each.readlink()) if each.is_symlink() else f"/.{each}"
@@ -127,8 +124,6 @@ def _link_root(folder: Path) -> None:
 
 
 def _writable_devices() -> list[str]:
-    """What a job opens for writing below ``/dev``: folders of devices, and devices that are no
-    disks. None are made or removed there, and shared memory has rules of its own."""
     with os.scandir("/dev") as entries:
         return [
             each.path
@@ -142,7 +137,6 @@ def _writable_devices() -> list[str]:
 
 
 def _free_port_ranges(taken: Sequence[int]) -> list[tuple[int, int]]:
-    """Ranges of ports at which no service is known, and nobody listens here."""
     refused = {port for port in (*SERVICES, *MORE_SERVICES, *taken) if port >= FIRST_PORT}
     edges = [FIRST_PORT - 1, *sorted(refused), LAST_PORT + 1]
     found = [(before + 1, after - 1) for before, after in pairwise(edges)]

@@ -1,9 +1,9 @@
-"""Runs between the trial and the command, and becomes it: ``landlock_launcher.py PLAN WORDS...``.
+"""Restricts itself with Landlock and executes the command: ``landlock_launcher.py PLAN WORDS...``.
 
-With Landlock it gives up the right to write anywhere but in the planned folders, and to connect to
-ports at which services listen; whatever it starts has no more rights than it. Standard library
-only, and of that little: it is started anew before every trial. Statuses are those of
-``namespace_launcher.py``. Without a command it prints `OPEN` where the kernel refuses no ports.
+It gives up the right to write outside the planned folders, and to connect to ports of services; so
+do its child processes. It uses little of the standard library, because it starts before every
+trial. Exit statuses are those of ``namespace_launcher.py``. Without a command it prints `OPEN` if
+the kernel cannot restrict ports.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ import signal
 import struct
 import sys
 
-CREATE, ADD, RESTRICT = 444, 445, 446
-"""system calls, the same on all machines"""
+CREATE, ADD, RESTRICT = 444, 445, 446  # system calls, the same on all architectures
 VERSION = 1
 BENEATH, PORT = 1, 2
 WRITE_FILE, REMOVE, MAKE, REFER, TRUNCATE = 1 << 1, 0b11 << 4, 0b1111111 << 6, 1 << 13, 1 << 14
 ON_FILES = WRITE_FILE | TRUNCATE
 CONNECT_TCP = 1 << 1
 DIE_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38
-PORTS_SINCE = 4
-"""the version from which on it knows ports: Linux 6.7"""
+PORTS_SINCE = 4  # first version that restricts ports: Linux 6.7
 FAILED, OPEN = 125, "open"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def system_call(number: int, *arguments: object) -> int:
-    """A system call; what fails is an `OSError`."""
+    """Run a system call; raises OSError."""
     found: int = libc.syscall(ctypes.c_long(number), *arguments)
     if found < 0:
         error = ctypes.get_errno()
@@ -40,10 +38,10 @@ def system_call(number: int, *arguments: object) -> int:
 
 
 def landlock_version() -> int:
-    """Of Landlock's interface here.
+    """Version of Landlock's interface.
 
     Raises:
-        OSError: there is none, or it is switched off.
+        OSError: Landlock is missing or disabled.
     """
     return system_call(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION))
 
@@ -51,9 +49,11 @@ def landlock_version() -> int:
 def restrict_process(
     writable: list[str], ports: list[tuple[int, int]], existing: list[str]
 ) -> bool:
-    """From here on, for this process and all that it starts: write only below ``writable``, and to
-    what is there below ``existing``; and, where any are given and the kernel can, connect only to
-    ``ports`` (first, last). Whether it can."""
+    """Restrict this process and its future children.
+
+    They may write below ``writable``, write to existing files below ``existing``, and connect only
+    to ``ports`` (first, last) if any are given. Returns whether the kernel can restrict ports.
+    """
     have = landlock_version()
     files = WRITE_FILE | REMOVE | MAKE
     files |= (REFER if have >= 2 else 0) | (TRUNCATE if have >= 3 else 0)
@@ -93,7 +93,7 @@ def _allow_path(ruleset: int, path: str, rights: int) -> None:
 
 
 def die_with(parent: int) -> None:
-    """The command ends when whoever started it does, killed or not (where the system knows how)."""
+    """End this process when its parent ends, on Linux."""
     if sys.platform.startswith("linux"):
         libc.prctl(DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:
@@ -101,7 +101,7 @@ def die_with(parent: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Put the fence up, where one is asked for, then become the command."""
+    """Apply the restrictions of the plan, then execute the command."""
     parent = os.getppid()
     with open(arguments[0], "rb") as file:
         plan = marshal.load(file)
@@ -119,7 +119,9 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write("" if refuses else OPEN)
         return 0
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what it executes would
+        signal.signal(
+            number, signal.SIG_DFL
+        )  # Python ignores them, which the command would inherit
     try:
         os.execvp(words[0], words)
     except OSError as error:

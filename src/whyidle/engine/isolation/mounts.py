@@ -1,9 +1,9 @@
-"""Which folders of this machine get an overlay in a trial, and where each keeps what is written.
+"""Plans the overlays of a trial: which folders get one, and where each stores its writes.
 
-An overlay takes one folder of one file system: what is mounted further down has to get its own, and
-an ordinary user may not even take a folder that has a mount below it. So it is planned folder by
-folder, as high up as can be; the rest, files beside such folders, is read-only in a trial. Nor may
-what is written be kept inside of the folder that is overlaid, hence two shelves, in two places.
+An overlay covers one folder of one file system. Mounts below it need their own, and an ordinary
+user cannot overlay a folder that contains a mount. Overlays are therefore planned folder by folder,
+as high up as possible; files next to such folders are read-only in a trial. The upper folder of an
+overlay must not lie inside the overlaid folder, so there are two storage folders (*shelves*).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KERNEL = """
 autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs
 mqueue nfsd nsfs proc pstore rpc_pipefs securityfs selinuxfs sysfs tracefs
 """
-"""file systems that hold no files of a user's"""
+"""file systems without files of users"""
 LEFT = ("/proc", "/sys", "/dev")
 SERVICES = (
     "/tmp/nvidia-mps",
@@ -28,8 +28,7 @@ SERVICES = (
     "/run/systemd/userdb",
     "/var/lib/sss/pipes",
 )
-"""where sockets and pipes of services lie that answer questions (who is this user, which GPU):
-through an overlay they cannot be reached, and nothing is published by asking"""
+"""sockets of harmless services, which are unreachable through an overlay and stay visible"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +42,16 @@ class Mount:
 
 @dataclass(slots=True)
 class MountLayout:
-    """What to mount: ``overlays`` as (folder, its shelf's number), and what becomes read-only;
-    ``sockets`` are services' that lie open beside the overlays."""
+    """The mounts of a trial."""
 
-    overlays: list[tuple[str, int]] = field(default_factory=list)
+    overlays: list[tuple[str, int]] = field(default_factory=list)  # (folder, index of its shelf)
     read_only: list[str] = field(default_factory=list)
     sockets: list[str] = field(default_factory=list)
+    """sockets of services outside the overlays, to be hidden"""
 
 
 def read_mounts(text: str) -> list[Mount]:
-    """The visible mounts of a ``mountinfo``: of several at one place the last."""
+    """Parse the visible mounts of a ``mountinfo``; of several on one path the last."""
     found: dict[str, Mount] = {}
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
@@ -71,15 +70,14 @@ def read_mounts(text: str) -> list[Mount]:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it."""
+    """Whether ``path`` is ``folder`` or inside it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def plan_layout(
     mounts: Sequence[Mount], shelves: Sequence[str | None], refused: frozenset[str] = frozenset()
 ) -> MountLayout:
-    """Cover every place that can be written with overlays; ``refused`` are folders of which no
-    overlay can be made here."""
+    """Cover all writable folders with overlays; ``refused``: folders that cannot have one."""
     layout = MountLayout()
     paths = [mount.path for mount in mounts]
     for mount in mounts:
@@ -92,9 +90,9 @@ def plan_layout(
         try:
             folder = stat.S_ISDIR(Path(mount.path).stat().st_mode)
         except OSError:
-            continue  # out of reach, for the job as well: another user's, or below another mount
+            continue  # inaccessible for the job too
         if not folder or mount.path in refused:
-            layout.read_only.append(mount.path)  # a file with a mount of its own, as containers do
+            layout.read_only.append(mount.path)  # containers mount single files
             continue
         above = [path for path in paths if path != mount.path and is_inside(path, mount.path)]
         if not _cover_folder(layout, mount.path, above, shelves, refused):
@@ -109,10 +107,11 @@ def _cover_folder(
     shelves: Sequence[str | None],
     refused: frozenset[str],
 ) -> bool:
-    """Cover one folder of a mount; whether all of it is covered."""
     nested = [path for path in mounted if is_inside(path, folder)]
     free = [
-        number for number, shelf in enumerate(shelves) if shelf and not _do_overlap(shelf, folder)
+        number
+        for number, shelf in enumerate(shelves)
+        if shelf and not (is_inside(shelf, folder) or is_inside(folder, shelf))
     ]
     if free and not nested and folder not in refused and folder != "/":
         layout.overlays.append((folder, free[0]))
@@ -121,10 +120,6 @@ def _cover_folder(
         if child not in nested and child not in LEFT and child not in shelves:
             _cover_folder(layout, child, nested, shelves, refused)
     return False
-
-
-def _do_overlap(one: str, other: str) -> bool:
-    return is_inside(one, other) or is_inside(other, one)
 
 
 def _list_folders(folder: str) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""Runs between the trial and the command, and becomes it: ``namespace_launcher.py PLAN WORDS...``.
+"""Creates namespaces and executes the command in them: ``namespace_launcher.py PLAN WORDS...``.
 
-It makes the namespaces, puts the overlays in place, and executes the command in the same process:
-its id, its group, its streams and its signals are what they would be. Standard library only, and
-of that little: it is started anew before every trial.
+It mounts the overlays and executes the command in the same process, so that its id, group, streams
+and signals are unchanged. It uses little of the standard library, because it starts before every
+trial.
 
-Statuses of its own, as shells and ``env`` have them: 125, the isolation could not be set up (the
-reason on standard error); 126 and 127, the command cannot be executed or was not found.
+Exit statuses, as of ``env``: 125, the isolation failed (reason on standard error); 126 and 127, the
+command cannot be executed or was not found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 MS_NOSUID, MS_NODEV = 0x2, 0x4
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x40000
 KEPT_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: 0x200000}
-"""flags of ``statvfs`` -> of ``mount``, which a remount has to repeat: a user may not drop them"""
+"""flags of ``statvfs`` -> of ``mount``, which a user's remount must repeat"""
 O_PLACE = getattr(os, "O_PATH", 0) | getattr(os, "O_DIRECTORY", 0)
 DIE_WITH_PARENT = 1
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -37,14 +37,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def system_call(name: str, *arguments: object) -> None:
-    """A system call by its C name; what fails is an `OSError` that names it."""
+    """Call a C function; raises OSError with its name."""
     if getattr(libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    """``mount(2)``."""
+    """Call ``mount(2)``."""
     system_call(
         "mount",
         os.fsencode(source),
@@ -56,14 +56,13 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
 
 
 def stable_path(path: str) -> str:
-    """A name for a folder as it is now, good after something was mounted over it."""
+    """A path of a folder that stays valid after a mount over it."""
     handle = os.open(path, O_PLACE) if os.path.isdir(path) else os.open(path, os.O_PATH)
     return f"/proc/self/fd/{handle}"
 
 
 def unshare_namespaces(user: bool, network: bool) -> None:
-    """New namespaces; without the power to make them, inside a user namespace of our own where
-    every id stays what it is."""
+    """Create namespaces; with ``user``, inside a user namespace that maps ids to themselves."""
     flags = CLONE_NEWNS | (CLONE_NEWNET if network else 0)
     if not user:
         system_call("unshare", flags)
@@ -71,7 +70,9 @@ def unshare_namespaces(user: bool, network: bool) -> None:
     mapped = _id_mapper()
     system_call("unshare", flags | CLONE_NEWUSER)
     if not mapped():
-        _map_self()
+        _write_text("/proc/self/setgroups", "deny")
+        _write_text("/proc/self/uid_map", f"{UID} {UID} 1")
+        _write_text("/proc/self/gid_map", f"{GID} {GID} 1")
 
 
 def _write_text(path: str, text: str) -> None:
@@ -85,23 +86,16 @@ def _write_text(path: str, text: str) -> None:
 UID, GID = os.geteuid(), os.getegid()
 
 
-def _map_self() -> None:
-    """Our own ids only, all that an ordinary user may map."""
-    _write_text("/proc/self/setgroups", "deny")
-    _write_text("/proc/self/uid_map", f"{UID} {UID} 1")
-    _write_text("/proc/self/gid_map", f"{GID} {GID} 1")
-
-
 def _id_mapper() -> Callable[[], bool]:
-    """Root without further powers (in a container) may map all ids, and reads others' files only
-    then; but only from outside the new namespace, so a child stays there to do it."""
+    """Prepare mapping all ids. Root without capabilities (in a container) may do it, but only from
+    outside the new namespace, so a forked child does it."""
     if UID != 0:
         return lambda: False
     ask, told = os.pipe(), os.pipe()
     whole = [_identity_map(f"/proc/self/{kind}_map") for kind in ("uid", "gid")]
     pid = os.fork()
     if pid == 0:
-        os.close(ask[1])  # or its own end would keep it waiting for a parent that has failed
+        os.close(ask[1])  # else the read would not end if the parent fails
         try:
             if os.read(ask[0], 1) != b"g":
                 os._exit(0)
@@ -124,14 +118,13 @@ def _id_mapper() -> Callable[[], bool]:
 
 
 def _identity_map(path: str) -> str:
-    """Every id that exists here, onto itself."""
     with open(path, encoding="ascii") as file:
         ranges = [line.split() for line in file]
     return "\n".join(f"{first} {first} {count}" for first, _, count in ranges)
 
 
 def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str, str]]:
-    """Mount what is planned. What cannot be an overlay is returned with the reason, read-only."""
+    """Mount the plan. Returns folders that cannot have an overlay, now read-only, with reasons."""
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     style = "userxattr" if user else "redirect_dir=on"
     kept = [(stable_path(source), target) for source, target in plan["bind"]]
@@ -143,7 +136,7 @@ def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str
     for (path,) in plan["read_only"]:
         read_only(path)
     for (path,) in plan["sockets"]:
-        with suppress(FileNotFoundError):  # its service has gone meanwhile
+        with suppress(FileNotFoundError):  # its service ended
             mount(os.devnull, path, None, MS_BIND)
     for (path,) in plan["settings"]:
         mount(path, path, None, MS_BIND | MS_REC)
@@ -152,8 +145,8 @@ def put_up(plan: dict[str, list[tuple[str, ...]]], user: bool) -> list[tuple[str
 
 
 def mount_overlays(overlays: list[tuple[str, ...]], style: str) -> list[tuple[str, str]]:
-    """Mount the overlays; what refuses one is returned. A folder that has gone since it was planned
-    needs none: whatever it was in is read-only, so that nobody makes it anew."""
+    """Mount the overlays. Returns folders that cannot have one. A folder removed since the planning
+    needs none: its parent is read-only."""
     below = {}
     for path, _, _ in overlays:
         with suppress(FileNotFoundError):
@@ -176,8 +169,8 @@ def mount_overlays(overlays: list[tuple[str, ...]], style: str) -> list[tuple[st
 
 
 def in_memory(path: str, style: str | None) -> None:
-    """What is written here is kept in memory of our own, which goes with the last process. It has
-    as much room as there was. Without a style for an overlay what is there can be read only."""
+    """Store writes to a folder in a new tmpfs of the same size, which vanishes with the last
+    process. Without an overlay ``style``, existing files are read-only."""
     below, room = stable_path(path), os.statvfs(path)
     options = f"mode=1777,size={room.f_blocks * room.f_frsize}"
     mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)
@@ -194,7 +187,7 @@ def in_memory(path: str, style: str | None) -> None:
 
 
 def bind_mount(entry: os.DirEntry[str], path: str) -> None:
-    """A file or folder at another place, to be read."""
+    """Bind a file or folder read-only."""
     if entry.is_dir(follow_symlinks=False):
         os.mkdir(path)
     elif entry.is_file(follow_symlinks=False):
@@ -206,14 +199,14 @@ def bind_mount(entry: os.DirEntry[str], path: str) -> None:
 
 
 def read_only(path: str) -> None:
-    """From here on nothing is written below this mount point."""
+    """Remount read-only."""
     have = os.statvfs(path).f_flag
     flags = sum(flag for bit, flag in KEPT_FLAGS.items() if have & bit)
     mount("none", path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
 
 
 def bring_up(addresses: list[str]) -> None:
-    """The loopback device, with the machine's own addresses on it, so that they reach us."""
+    """Bring up the loopback device with the machine's own addresses."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = b"lo".ljust(16, b"\0")
         flags = struct.pack("<16sh14x", request, IFF_UP | IFF_RUNNING)
@@ -229,19 +222,18 @@ def bring_up(addresses: list[str]) -> None:
             flags16 = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
             head = struct.pack("=IHHII", 16 + len(body), RTM_NEWADDR, flags16, 1, 0)
             route.send(head + body)
-            route.recv(4096)  # an address that cannot be had is one that the job will not find
+            route.recv(4096)  # errors are ignored: the address is then unreachable
 
 
 def die_with(parent: int) -> None:
-    """The command ends when whoever started it does, killed or not. To be asked for after ids and
-    powers have changed, which takes it back."""
+    """End this process when its parent ends. Must follow changes of ids, which reset it."""
     system_call("prctl", DIE_WITH_PARENT, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(FAILED)
 
 
 def main(arguments: list[str]) -> int:
-    """Set the isolation up, then become the command."""
+    """Set up the isolation, then execute the command."""
     parent = os.getppid()
     with open(arguments[0], "rb") as file:
         plan = marshal.load(file)
@@ -255,11 +247,13 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"whyidle: the trial could not be isolated: {error.strerror}\n")
         return FAILED
-    os.chdir(folder)  # the folder itself, so far, below whatever is mounted over it now
+    os.chdir(folder)  # so far it is the folder below the new mounts
     os.environ.update(plan["environment"])
     words = arguments[1:]
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what it executes would
+        signal.signal(
+            number, signal.SIG_DFL
+        )  # Python ignores them, which the command would inherit
     if not words:
         sys.stdout.write("".join(f"{path}\0{why}\0" for path, why in refused))
         return 0

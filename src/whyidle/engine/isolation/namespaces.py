@@ -1,4 +1,4 @@
-"""Isolation by Linux namespaces: every place has an overlay, and there is no network."""
+"""Isolation by Linux namespaces: overlays over all folders, and no network."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ from whyidle.engine.isolation import (
 from whyidle.engine.isolation.backend import GUEST, IsolationRequest, UnavailableError, try_start
 
 ENTER = Path(__file__).with_name("namespace_launcher.py")
-SETTINGS = ("/proc/sys", "/sys")
-"""of the machine, which root could change"""
+SETTINGS = ("/proc/sys", "/sys")  # settings of the machine that root could change
 MOST_TRIES = 10
 
 
 class NamespaceBackend:
-    """Overlays that were tried once, ready to be put around commands.
+    """Runs commands behind overlays; tries them once when it is created.
 
     Raises:
-        UnavailableError: here they are not to be had.
+        UnavailableError: overlays are not available on this machine.
     """
 
     level: Literal["namespaces"] = "namespaces"
@@ -42,7 +41,7 @@ class NamespaceBackend:
 
     def __init__(self, asked: IsolationRequest) -> None:
         if not sys.platform.startswith("linux"):
-            raise UnavailableError("there are no such namespaces outside of Linux")
+            raise UnavailableError("namespaces require Linux")
         self._asked, self._scratch = asked, asked.scratch
         self._commands = 0
         roomy = disk_space.roomy_places()
@@ -67,15 +66,14 @@ class NamespaceBackend:
             raise
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command, to be started behind overlays of its own."""
+        """Wrap the command with its own overlays."""
         path = self._prepare_command(self._user, self._layout)
         return [sys.executable, "-I", "-S", str(ENTER), str(path), *words]
 
     def close(self) -> None:
-        """All of it went with the commands."""
+        """Do nothing: mounts end with the commands."""
 
     def _find_layout(self) -> tuple[bool, mounts.MountLayout]:
-        """Root may mount as it is, or nobody may; everybody else is tried as their own root."""
         if os.geteuid() == 0:
             with suppress(UnavailableError):
                 return False, self._fit_layout(user=False)
@@ -83,11 +81,10 @@ class NamespaceBackend:
         return True, self._fit_layout(user=True)
 
     def _fit_layout(self, user: bool) -> mounts.MountLayout:
-        """The layout that can be mounted: what an overlay is refused for is planned around."""
         names = [str(each) for each in self._shelves]
         unfit: set[str] = set()
         refused: dict[str, str] = {}
-        last = "nothing here can be written"
+        last = "no folder is writable"
         for _ in range(MOST_TRIES):
             usable = [None if shelf in unfit else shelf for shelf in names]
             layout = mounts.plan_layout(self._mounts, usable, frozenset(refused))
@@ -114,17 +111,15 @@ class NamespaceBackend:
         here = str(Path.cwd())
         covered = any(mounts.is_inside(here, folder) for folder, _ in layout.overlays)
         if not covered and os.access(here, os.W_OK):
-            raise UnavailableError(f"no overlay can be made of the working folder {here}")
+            raise UnavailableError(f"the working folder {here} cannot have an overlay")
 
     def _try_layout(self, user: bool, layout: mounts.MountLayout) -> dict[str, str]:
-        """Put it up around nothing: folder -> why it cannot have an overlay."""
         path = self._prepare_command(user, layout)
         printed = try_start([sys.executable, "-I", "-S", str(ENTER), str(path)])
-        told = os.fsdecode(printed).split("\0")[:-1]
-        return dict(zip(told[::2], told[1::2], strict=True))
+        fields = os.fsdecode(printed).split("\0")[:-1]
+        return dict(zip(fields[::2], fields[1::2], strict=True))
 
     def _prepare_command(self, user: bool, layout: mounts.MountLayout) -> Path:
-        """New shelves for one command, and the plan that its start reads."""
         self._commands += 1
         overlays = []
         for number, (folder, shelf) in enumerate(layout.overlays):
@@ -134,21 +129,21 @@ class NamespaceBackend:
                 each.mkdir()
             try:
                 overlay_folders.build_folders(upper, folder, self._needed)
-            except FileNotFoundError:  # somebody's folder for temporary files, gone since the plan
+            except FileNotFoundError:  # a temporary folder, removed since the planning
                 continue
             overlays.append((folder, str(upper), str(work)))
         bind = [(str(each), str(each)) for each in (*self._asked.real, self._asked.notes)]
         bind += [(each, each) for each in mounts.SERVICES if Path(each).exists()]
         bind += [(str(self._scratch / "hosts"), str(network.HOSTS))] if self._hosts else []
         settings = [each for each in SETTINGS if os.geteuid() == 0 and Path(each).is_dir()]
-        told = {
+        request = {
             **self._asked.guest_request(),
             "closed": self._asked.closed,
             "taken": network.taken_ports(os.environ) if self._asked.closed else [],
             "read_only": [*layout.read_only, *settings],
         }
         guest = self._scratch / "asked.json"
-        guest.write_text(json.dumps(told), encoding="utf-8")
+        guest.write_text(json.dumps(request), encoding="utf-8")
         plan = {
             "user": user,
             "environment": {GUEST: str(guest)},

@@ -1,4 +1,4 @@
-"""What a process without a network still has to find: itself, by its name and its addresses."""
+"""Name, addresses and ports of this machine, for processes without a network."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 import psutil
 
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-"""variables that name the interface over which ranks meet"""
+"""variables that name the network interface of ranks"""
 HOSTS = Path("/etc/hosts")
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENS = "0A"
 MEETING = re.compile(r"MASTER_PORT|PMI_PORT|PMIX_SERVER_URI\d*")
-"""variables that name where ranks meet, or whoever started them listens"""
+"""variables with ports of the ranks' rendezvous or of their launcher"""
 PROXY = re.compile(r"(http|https|ftp|all|socks|ws|wss|grpc)_proxy", re.IGNORECASE)
 
 
 def own_addresses() -> list[str]:
-    """The machine's own addresses. In a trial they all are on the loopback device, so that ranks
-    which meet under the machine's name, as launchers have it, do."""
+    """The machine's addresses. In a trial the loopback device has all of them, so that ranks can
+    connect to each other by the machine's name."""
     found = (
         each.address
         for every in psutil.net_if_addrs().values()
@@ -37,12 +37,12 @@ def _is_loopback(address: str) -> bool:
 
 
 def host_names() -> list[str]:
-    """What this machine is called, and its addresses: whoever connects to them stays on it."""
+    """Names and addresses of this machine."""
     return [socket.gethostname().lower(), socket.getfqdn().lower(), *own_addresses()]
 
 
 def hosts_file(path: Path = HOSTS) -> str | None:
-    """``/etc/hosts`` with this machine's name in it, where only a name server would know it."""
+    """``/etc/hosts`` with this machine's name added; None if it contains the name."""
     try:
         before = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -56,8 +56,8 @@ def hosts_file(path: Path = HOSTS) -> str | None:
 
 
 def taken_ports(before: Mapping[str, str], tables: Sequence[Path] = TABLES) -> list[int]:
-    """Ports of this machine at which somebody listens now: trackers, and tunnels and proxies to
-    other machines. Those that ``before``, variables, names for ranks to meet are none."""
+    """Ports of this machine with a listener, such as trackers, tunnels and proxies, without those
+    of the ranks' rendezvous in the variables ``before``."""
     meeting = {int(port) for port in _rendezvous_hosts(before)}
     return sorted({port for table in tables for port in _listening_ports(table)} - meeting)
 
@@ -77,12 +77,10 @@ def _listening_ports(table: Path) -> Iterator[int]:
 
 
 def without_proxy(before: Mapping[str, str]) -> dict[str, str]:
-    """What to set where a proxy may be reached: nobody uses it, and whom a job wants to reach is
-    seen."""
+    """Unset proxy variables, so that the actual destinations of a job are visible."""
     return {name: "" for name in before if PROXY.fullmatch(name)}
 
 
 def network_environment(before: Mapping[str, str]) -> dict[str, str]:
-    """What to set where there is the loopback device alone: no rank finds another interface that
-    somebody has named."""
+    """Set the ranks' network interface to the loopback device, if the user named another."""
     return {name: "lo" for name in INTERFACES if before.get(name)}

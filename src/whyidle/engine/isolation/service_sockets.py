@@ -1,8 +1,7 @@
-"""Sockets of services that no overlay hides in a trial.
+"""Finds sockets of services that no overlay hides in a trial.
 
-Nobody can connect to a socket through an overlay. Where there is none, beside mounts further down
-and in what is read-only, a service would answer: that of Docker starts whatever it is asked for,
-outside of the trial.
+A socket cannot be reached through an overlay. In folders without one, services remain reachable,
+and Docker's, for example, could start processes outside the trial.
 """
 
 from __future__ import annotations
@@ -20,19 +19,16 @@ from whyidle.engine.isolation import shared_memory
 from whyidle.engine.isolation.mounts import KERNEL, LEFT, SERVICES, Mount, is_inside
 
 MOST_LOOKED_AT = 20_000
-"""entries of one mount, from its top down: it may be a data set, and services have their sockets
-high up"""
-LONGEST_S = 0.5
-"""to look at one mount"""
+"""entries examined per mount, from the top down, since a mount may hold a data set"""
+LONGEST_S = 0.5  # time limit per mount
 FAR = re.compile(
     r"nfs|cifs|smb|lustre|ceph|9p|afs|gpfs|beegfs|gluster|squashfs|fuse\.(?!fuse-over)"
 )
-"""kinds of mounts that other machines may hold up for good, or in which nothing is ever made: no
-service of this machine has its socket there"""
+"""network and read-only file systems, which may block and hold no sockets of this machine"""
 
 
 def uncovered_sockets(mounts: Sequence[Mount], overlaid: Sequence[str]) -> list[str]:
-    """Those that could be reached in a trial, but those that only answer questions."""
+    """Sockets that are reachable in a trial, except for harmless services."""
     apart = {*overlaid, *LEFT, *(mount.path for mount in mounts)}
     name, usual = shared_memory.MPS
     kept = (*SERVICES, os.environ.get(name, usual))
@@ -49,7 +45,7 @@ def uncovered_sockets(mounts: Sequence[Mount], overlaid: Sequence[str]) -> list[
 
 
 def _sockets_below(top: str, apart: set[str]) -> Iterator[str]:
-    """The sockets of a mount, which may be one itself, outside of what is ``apart``."""
+    """Sockets of a mount, which may be one itself, outside the folders ``apart``."""
     with suppress(OSError):
         if stat.S_ISSOCK(os.lstat(top).st_mode):
             yield top

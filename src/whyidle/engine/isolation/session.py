@@ -1,4 +1,4 @@
-"""Around a trial's command: what it writes is thrown away, and what it sends does not leave."""
+"""Isolates a command: discards its writes, and blocks its network access."""
 
 from __future__ import annotations
 
@@ -16,19 +16,15 @@ from whyidle.engine.isolation.namespaces import NamespaceBackend
 
 
 class Leak(NamedTuple):
-    """Something that a job did which no copy of its files can undo: ``connection to host:port``,
-    ``program cp``, ``write to PATH refused``; and the line of the user's (``FILE:LINE``, or empty)
-    that did it. Whether it was ``held`` back: without ports in the kernel's Landlock, a program
-    that sends is not."""
+    """An action that cannot be redirected."""
 
-    what: str
-    where: str
-    held: bool = True
+    what: str  # such as ``connection to host:port``, ``program cp``, ``write to PATH refused``
+    where: str  # the user's line (``FILE:LINE``), or empty
+    held: bool = True  # whether it was blocked
 
 
 class IsolationReport(NamedTuple):
-    """What stood around a command: the kind, whether it had a ``network``, and what was held back
-    or let through."""
+    """How a command was isolated, its network access, and its blocked or allowed actions."""
 
     level: Level
     network: bool
@@ -36,13 +32,13 @@ class IsolationReport(NamedTuple):
 
 
 class Isolation:
-    """What stands around a command, of the best kind that can be had here."""
+    """The best isolation that is available on this machine."""
 
     def __init__(
         self, scratch: Path, network: bool, real: Sequence[Path], best: Level = "namespaces"
     ) -> None:
         for folder in stale_folders.find_stale():
-            with suppress(OSError):  # somebody else is about to do the same
+            with suppress(OSError):  # another process may be removing it
                 _remove_tree(folder)
         self.network = network
         self._scratch = Path(scratch).resolve()
@@ -50,8 +46,7 @@ class Isolation:
         self._notes.mkdir()
         folders = tuple(Path(folder).resolve() for folder in real)
         asked = IsolationRequest(self._scratch, self._notes, folders, closed=not network)
-        self.why = ""
-        """why there is no better kind here"""
+        self.why = ""  # why no better isolation is available
         self._backend = self._choose_backend(asked, best)
         self.level: Level = self._backend.level
 
@@ -72,43 +67,47 @@ class Isolation:
         return LandlockBackend(asked, "python")
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command, wrapped: for `subprocess.Popen`, started in the same working folder. Its
-        process, group, streams, signals and exit status are what they would be without us. Every
-        call has a place of its own for what is written: one command does not see another's."""
+        """Wrap a command for `subprocess.Popen` in the current working folder.
+
+        Its process id, group, streams, signals and exit status are unchanged. Every call has its
+        own storage: a command does not see the writes of another.
+        """
         return self._backend.command(words)
 
     def environment(self, before: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """What to add to the command's environment."""
-        told = tracker_settings.tracker_environment(self._scratch, before, self.network)
+        """Variables to add to the command's environment."""
+        variables = tracker_settings.tracker_environment(self._scratch, before, self.network)
         if not self.network:
             closed = self.level == "namespaces"
-            told |= network.network_environment(before) if closed else network.without_proxy(before)
-        return {**told, "PYTHONDONTWRITEBYTECODE": "1"}
+            variables |= (
+                network.network_environment(before) if closed else network.without_proxy(before)
+            )
+        return {**variables, "PYTHONDONTWRITEBYTECODE": "1"}
 
     @property
     def can_send(self) -> bool:
-        """Whether programs and C++ code reach the network, though the command has none."""
+        """Whether programs and C++ code can reach the network although it should be closed."""
         return self._backend.sends
 
     @property
     def places(self) -> list[Path]:
-        """Folders of ours that hold what is written, thrown away at the end."""
+        """Temporary folders of the writes."""
         return [self._scratch, *self._backend.made]
 
     def find_leaks(self) -> list[Leak]:
-        """What was held back or could not be diverted, each once."""
-        found = set()
+        """Actions that were blocked or could not be redirected, each once."""
+        leaks = set()
         for what, where in self._read_notes("notes"):
             held = not (self.can_send and what.startswith("program "))
-            found.add(Leak(what, where, held))
-        sent = any(each.what.startswith(("connection", "look-up")) for each in found)
+            leaks.add(Leak(what, where, held))
+        sent = any(each.what.startswith(("connection", "look-up")) for each in leaks)
         if not sent and next(self._notes.glob("*.routes"), None):
-            found.add(Leak("connection or look-up of a name, by code that is not Python", ""))
-        return sorted(found | self._unanswered_connections())
+            leaks.add(Leak("connection or look-up of a name, by code other than Python", ""))
+        return sorted(leaks | self._unanswered_connections())
 
     def _unanswered_connections(self) -> set[Leak]:
-        """Connections to who listens on this machine, outside of the command's network. Where any
-        of its processes was reached at that port, in the end, the port is one of its own."""
+        """Refused connections to listeners on this machine, except for ports at which a process of
+        the command itself was reached later."""
         reached = {port for port, _ in self._read_notes("reached")}
         return {
             Leak(what, where)
@@ -123,11 +122,11 @@ class Isolation:
                 yield what, where
 
     def make_report(self) -> IsolationReport:
-        """What can be told of it once a command has ended."""
+        """Report on a command that has ended."""
         return IsolationReport(self.level, self.network, tuple(self.find_leaks()))
 
     def close(self) -> None:
-        """Throw away what was written."""
+        """Discard all writes."""
         self._backend.close()
         for folder in self.places:
             _remove_tree(folder)
@@ -137,13 +136,9 @@ class Isolation:
 def isolate(
     scratch: Path, network: bool = False, real: Sequence[Path] = (), best: Level = "namespaces"
 ) -> Iterator[Isolation]:
-    """Isolation commands from here on: nothing they write outside of ``real`` stays, and without
-    ``network`` nothing they send leaves this machine. ``scratch`` is a new, empty folder of ours,
-    and gone afterwards.
-
-    The working folder must be where the commands are started. ``best`` is the best kind that is
-    tried.
-    """
+    """Isolate commands that start in the current working folder, with the ``best`` kind that is
+    available. ``scratch`` is a new, empty folder, removed afterwards; writes in ``real`` folders
+    are permanent."""
     guard = Isolation(scratch, network, real, best)
     try:
         yield guard
@@ -152,12 +147,12 @@ def isolate(
 
 
 def _remove_tree(folder: Path) -> None:
-    """Remove a tree, if it is there, whose folders may be closed to us: a job may have written them
-    so, and an overlay's own is. What is above it keeps its rights."""
+    """Remove a tree that may contain inaccessible folders, such as those of an overlay. Modes of
+    folders above it are not changed."""
 
     def open_up(call: Callable[..., Any], path: str, _: object) -> None:
         if not os.path.lexists(folder):
-            return  # somebody else was faster
+            return  # another process removed it
         for each in (Path(path).parent, Path(path)):
             if each.is_relative_to(folder) and each.is_dir() and not each.is_symlink():
                 each.chmod(0o700)

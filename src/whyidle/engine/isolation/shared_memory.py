@@ -1,9 +1,8 @@
-"""How shared memory, files in ``/dev/shm``, is kept apart in a trial.
+"""Isolation of shared memory, the files in ``/dev/shm``.
 
-It gets an overlay like any folder, but one that is kept in memory, so that it is as fast as before,
-and gone with the last process of the trial even where that is killed. Without namespaces Python
-diverts what is written there like any other file, and what PyTorch leaves there is removed after
-the command.
+With namespaces it gets an overlay in memory, which is as fast as the original and vanishes with the
+last process of the trial. Without namespaces, Python redirects writes as for any other file, and
+files that PyTorch leaves there are removed after the command.
 """
 
 from __future__ import annotations
@@ -17,18 +16,15 @@ from pathlib import Path
 from typing import Literal
 
 SHARED = "/dev/shm"
-FIRST_LIBC = (2, 34)
-"""glibc before this takes no ``/dev/shm`` for shared memory that is not a tmpfs itself: there it is
-one, and what was in it can be read only"""
+FIRST_LIBC = (2, 34)  # first glibc that accepts an overlay as ``/dev/shm``; older ones get a tmpfs
 MPS = ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
 
 TORCHS = re.compile(r"torch_(\d+)_")
-"""what PyTorch shares between processes, with the id of the one that made it"""
+"""PyTorch's files in shared memory, with the process id of their creator"""
 
 
 def shared_memory_mounts() -> list[tuple[str, Literal["overlay", "tmpfs"]]]:
-    """What to mount. Nothing where CUDA's multi-process service runs, whose clients and server
-    share memory by name."""
+    """Mounts for shared memory; none with CUDA's Multi-Process Service, which shares it by name."""
     if (
         is_mps_running(os.environ)
         or not Path(SHARED).is_dir()
@@ -39,13 +35,13 @@ def shared_memory_mounts() -> list[tuple[str, Literal["overlay", "tmpfs"]]]:
 
 
 def is_mps_running(variables: Mapping[str, str]) -> bool:
-    """Whether the service listens here."""
+    """Whether CUDA's Multi-Process Service runs."""
     name, usual = MPS
     return Path(variables.get(name, usual), "control").exists()
 
 
 def glibc_version() -> tuple[int, ...]:
-    """The version of glibc; that of any other library counts as new."""
+    """The version of glibc; other C libraries count as new."""
     with suppress(ValueError, OSError):
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
         if name == "glibc":
@@ -54,7 +50,7 @@ def glibc_version() -> tuple[int, ...]:
 
 
 def list_names() -> frozenset[str]:
-    """What is there now."""
+    """Current names in shared memory."""
     with suppress(OSError):
         return frozenset(each.name for each in Path(SHARED).iterdir())
     return frozenset()
@@ -62,14 +58,13 @@ def list_names() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class SharedMemoryLeftovers:
-    """Shared memory of PyTorch that a killed command may leave. In ``processes`` each of its Python
-    processes leaves a file with its number for a name; ``before`` are names that were there."""
+    """Shared memory of PyTorch that a killed command may leave."""
 
-    processes: Path
-    before: frozenset[str]
+    processes: Path  # folder with a file per Python process, named by its id
+    before: frozenset[str]  # names that existed before the command
 
     def remove_blocks(self) -> None:
-        """Remove what the command's processes made."""
+        """Remove the files that the command's processes created."""
         numbers = {path.name for path in self.processes.glob("*")}
         for name in list_names() - self.before:
             match = TORCHS.match(name)

@@ -1,8 +1,7 @@
-"""Experiment trackers in a trial: each writes to the scratch folder, or nothing.
+"""Settings of experiment trackers in a trial: offline, or writing to the scratch folder.
 
-The variables are the trackers' own, from their documentation. A script may override most of them
-in its code; then only a closed network keeps it from publishing, and where there is none a
-connection is named.
+The variables are from the trackers' documentation. A script may override most of them in its code;
+then only the closed network prevents uploads, or the connection is reported.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SILENT = {"WANDB_MODE": {"disabled", "offline", "dryrun"}, "NEPTUNE_MODE": {"debug", "disabled"}}
-"""what stays where somebody has set it: he wants no tracker, or less than we would leave"""
+"""values of the user that are not overridden, since they are at least as strict"""
 
 
 def tracker_environment(scratch: Path, before: Mapping[str, str], network: bool) -> dict[str, str]:
-    """What to set for the command; ``before`` is what is set already."""
+    """Variables to set for the command; ``before``: the current environment."""
     asked = {
         "WANDB_MODE": "offline",
         "MLFLOW_TRACKING_URI": (scratch / "mlruns").as_uri(),
@@ -25,7 +24,7 @@ def tracker_environment(scratch: Path, before: Mapping[str, str], network: bool)
         "CLEARML_OFFLINE_MODE": "1",
         "SWANLAB_MODE": "disabled",
     }
-    if not network:  # what is in the cache is found at once, not after the last attempt to connect
+    if not network:  # use the cache at once, instead of after all attempts to connect
         asked |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     return {
         name: value

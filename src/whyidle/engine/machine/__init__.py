@@ -1,1 +1,1 @@
-"""Checks of this machine for ``whyidle doctor``, one subject per module."""
+"""Checks of this machine for ``whyidle doctor``."""

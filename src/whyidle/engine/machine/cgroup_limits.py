@@ -1,12 +1,11 @@
-"""What a control group allows this process, version 1 or 2."""
+"""CPU and memory limits of this process's control group, version 1 or 2."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-_UNLIMITED = 1 << 60
-"""version 1 writes a number near 2**63 for no limit"""
+_UNLIMITED = 1 << 60  # version 1 writes a number near 2**63 if there is no limit
 
 
 def core_quota(root: Path) -> float | None:
@@ -29,8 +28,8 @@ def memory_bytes(root: Path) -> int | None:
 
 
 def _group_folders(root: Path, controller: str, *, version: int) -> Iterator[Path]:
-    """The folders of this process's group and its ancestors. In a container the path that the
-    kernel tells may lie outside of what is mounted; then the mount's top is the group."""
+    """The folders of this process's group and its ancestors. In a container the kernel's path may
+    lie outside the mount; then the top of the mount is the group."""
     mount = root / "sys/fs/cgroup" / ("" if version == 2 else controller)
     path = _group_path(root, controller if version == 1 else "")
     if path is None:

@@ -1,4 +1,4 @@
-"""GPUs, their drivers, and what they allow to be measured."""
+"""Checks of GPUs, drivers and permissions for measurements."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from whyidle.model.machine import Check
+from whyidle.model.machine import Check, State
 
 _SMI = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
 _SMI_TIMEOUT_S = 10.0
-_NONE_MEANS = "recordings made elsewhere can be explained here all the same"
+_NONE_MEANS = "recordings from other machines can still be explained here"
+
+
+def _check(name: str, state: State, found: str, means: str = "", close: str = "") -> Check:
+    return Check(topic="gpu", name=name, state=state, found=found, means=means, close=close)
 
 
 def check_gpus(root: Path) -> list[Check]:
-    """NVIDIA first, then AMD; or that there is none."""
+    """Check NVIDIA and AMD GPUs."""
     found = [*_check_nvidia(root), *_check_amd(root)]
     if found:
         return found
-    return [Check(topic="gpu", name="GPU", state="absent", found="none seen", means=_NONE_MEANS)]
+    return [_check("GPU", "absent", "none seen", means=_NONE_MEANS)]
 
 
 def _check_nvidia(root: Path) -> list[Check]:
@@ -40,36 +44,29 @@ def _check_nvidia(root: Path) -> list[Check]:
 
 def _check_driver(text: str, smi: str | None) -> Check:
     match = re.search(r"Kernel Module(?:\s+for \S+)?\s+(\d[\d.]+)", text)
-    tools = "nvidia-smi is there" if smi else "no nvidia-smi"
+    tools = "nvidia-smi found" if smi else "no nvidia-smi"
     if not match:
-        return Check(
-            topic="gpu",
-            name="NVIDIA driver",
-            state="note",
-            found=f"its version is not shown here; {tools}",
-        )
-    return Check(topic="gpu", name="NVIDIA driver", state="ok", found=f"{match[1]}; {tools}")
+        return _check("NVIDIA driver", "note", f"version unknown; {tools}")
+    return _check("NVIDIA driver", "ok", f"{match[1]}; {tools}")
 
 
 def _check_counters(root: Path) -> list[Check]:
-    """Hardware counters are for administrators unless the driver was told otherwise. Kernel times,
-    which the PyTorch profiler records, need no such right."""
+    """Hardware counters require administrator rights by default; kernel times do not."""
     match = re.search(
         r"RmProfilingAdminOnly:\s*(\d)", _read_text(root / "proc/driver/nvidia/params")
     )
     if not match:
         return []
     if match[1] == "0":
-        return [Check(topic="gpu", name="hardware counters", state="ok", found="open to all users")]
+        return [_check("hardware counters", "ok", "open to all users")]
     return [
-        Check(
-            topic="gpu",
-            name="hardware counters",
-            state="gap",
-            found="for administrators only (RmProfilingAdminOnly: 1)",
-            means="kernel times are recorded as ever; counters inside kernels are not",
-            close="options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, and "
-            "load the driver again; or run as administrator (in a container: CAP_SYS_ADMIN)",
+        _check(
+            "hardware counters",
+            "gap",
+            "for administrators only (RmProfilingAdminOnly: 1)",
+            means="kernel times are recorded, but no counters inside kernels",
+            close="set options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d and "
+            "reload the driver, or run as administrator (in a container: CAP_SYS_ADMIN)",
         )
     ]
 
@@ -87,13 +84,12 @@ def _by_nvml(nvml: Any) -> list[Check]:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         return [
-            Check(
-                topic="gpu",
-                name="GPU",
-                state="gap",
-                found=f"NVML does not start: {error}",
-                means="no utilisation, power, clocks and throttling",
-                close="check that `nvidia-smi` works; in a container start it with --gpus all",
+            _check(
+                "GPU",
+                "gap",
+                f"NVML cannot be initialised: {error}",
+                means="utilization, power, clocks and throttling are not recorded",
+                close="check that `nvidia-smi` works; start a container with --gpus all",
             )
         ]
     try:
@@ -101,15 +97,7 @@ def _by_nvml(nvml: Any) -> list[Check]:
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         return [*(_check_device(nvml, handle) for handle in handles), _check_gpm(nvml, handles)]
     except nvml.NVMLError as error:
-        return [
-            Check(
-                topic="gpu",
-                name="GPU",
-                state="gap",
-                found=f"NVML fails: {error}",
-                close="nvidia-smi",
-            )
-        ]
+        return [_check("GPU", "gap", f"NVML fails: {error}", close="nvidia-smi")]
     finally:
         nvml.nvmlShutdown()
 
@@ -121,11 +109,10 @@ def _check_device(nvml: Any, handle: Any) -> Check:
     mig = ""
     with contextlib.suppress(nvml.NVMLError):  # older devices have no such mode
         mig = ", MIG on" if nvml.nvmlDeviceGetMigMode(handle)[0] else ""
-    return Check(topic="gpu", name="GPU", state="ok", found=f"{name}, {memory:.0f} GiB{mig}")
+    return _check("GPU", "ok", f"{name}, {memory:.0f} GiB{mig}")
 
 
 def _check_gpm(nvml: Any, handles: list[Any]) -> Check:
-    """GPU Performance Monitoring: SM, tensor-core and memory activity without a profiler."""
     close = "needs a GPU of the Hopper generation or later, outside MIG; DCGM helps on older ones"
     try:
         able = bool(handles) and all(
@@ -133,24 +120,22 @@ def _check_gpm(nvml: Any, handles: list[Any]) -> Check:
         )
     except (nvml.NVMLError, AttributeError):
         able = False
-    return Check(
-        topic="gpu",
-        name="GPM",
-        state="ok" if able else "gap",
-        found="supported" if able else "not supported by device or driver",
-        means="" if able else "no SM, tensor-core and memory activity while a job runs",
+    return _check(
+        "GPM",
+        "ok" if able else "gap",
+        "supported" if able else "not supported by device or driver",
+        means="" if able else "SM, tensor-core and memory activity are not recorded",
         close="" if able else close,
     )
 
 
 def _by_smi(smi: str | None) -> Check:
     if smi is None:
-        return Check(
-            topic="gpu",
-            name="GPU",
-            state="gap",
-            found="a driver without nvidia-smi and without NVML's binding",
-            means="which GPU it is cannot be told",
+        return _check(
+            "GPU",
+            "gap",
+            "a driver, but neither nvidia-smi nor the NVML binding",
+            means="the GPU cannot be identified",
             close="pip install 'whyidle[nvidia]'",
         )
     try:
@@ -158,12 +143,12 @@ def _by_smi(smi: str | None) -> Check:
             [smi, *_SMI[1:]], capture_output=True, text=True, timeout=_SMI_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Check(topic="gpu", name="GPU", state="gap", found=f"nvidia-smi fails: {error}")
+        return _check("GPU", "gap", f"nvidia-smi fails: {error}")
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     if done.returncode or not lines:
         said = (lines or [done.stderr.strip() or "nothing"])[0]
-        return Check(topic="gpu", name="GPU", state="gap", found=f"nvidia-smi says: {said}")
-    return Check(topic="gpu", name="GPU", state="ok", found="; ".join(lines))
+        return _check("GPU", "gap", f"nvidia-smi reports: {said}")
+    return _check("GPU", "ok", "; ".join(lines))
 
 
 def _check_amd(root: Path) -> list[Check]:
@@ -176,20 +161,18 @@ def _check_amd(root: Path) -> list[Check]:
         return []
     tools = [tool for tool in ("amd-smi", "rocm-smi") if shutil.which(tool)]
     return [
-        Check(topic="gpu", name="GPU", state="ok", found=f"AMD: {', '.join(names)}"),
-        Check(
-            topic="gpu",
-            name="AMD tools",
-            state="ok" if tools else "gap",
-            found=", ".join(tools) or "neither amd-smi nor rocm-smi",
-            means="" if tools else "no utilisation and power while a job runs",
+        _check("GPU", "ok", f"AMD: {', '.join(names)}"),
+        _check(
+            "AMD tools",
+            "ok" if tools else "gap",
+            ", ".join(tools) or "neither amd-smi nor rocm-smi",
+            means="" if tools else "utilization and power are not recorded",
             close="" if tools else "install ROCm's amd-smi",
         ),
     ]
 
 
 def _read_text(path: Path) -> str:
-    """A small file's text; nothing where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

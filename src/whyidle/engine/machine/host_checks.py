@@ -1,4 +1,4 @@
-"""Cores, memory, limits and storage: what an input pipeline may use."""
+"""Checks of cores, memory, limits and storage."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 import psutil
 
 from whyidle.engine.machine import cgroup_limits
-from whyidle.model.machine import Check
+from whyidle.model.machine import Check, State
 
 LEAST_SHM_BYTES = 1 << 30
-"""a container's default of 64 MiB ends loader workers with a bus error"""
-LEAST_FILES = 4096
-"""loader workers pass tensors as file descriptors"""
+"""with the default of containers, 64 MiB, loader workers fail with a bus error"""
+LEAST_FILES = 4096  # open files, since loader workers pass tensors as file descriptors
 NETWORKED = {
     "nfs",
     "nfs4",
@@ -29,11 +28,15 @@ NETWORKED = {
     "afs",
     "virtiofs",
 }
-"""file systems where small random reads wait for a network"""
+"""file systems with slow small random reads"""
+
+
+def _check(name: str, state: State, found: str, means: str = "", close: str = "") -> Check:
+    return Check(topic="host", name=name, state=state, found=found, means=means, close=close)
 
 
 def check_host(root: Path, environ: Mapping[str, str]) -> list[Check]:
-    """Cores, memory, shared memory, open files, pressure, container."""
+    """Check cores, memory, shared memory, open files, pressure information and the container."""
     return [
         _check_cores(root),
         _check_memory(root),
@@ -52,14 +55,13 @@ def _check_cores(root: Path) -> Check:
     limit = f", a quota of {quota:g}" if quota is not None else ""
     found = f"{usable:g} usable ({whole} in the machine, {allowed} by affinity{limit})"
     if usable >= whole:
-        return Check(topic="host", name="cores", state="ok", found=found)
-    return Check(
-        topic="host",
-        name="cores",
-        state="note",
-        found=found,
-        means=f"more than {max(1, int(usable))} loader workers per machine share cores; programs "
-        "that count the machine's cores start too many threads",
+        return _check("cores", "ok", found)
+    return _check(
+        "cores",
+        "note",
+        found,
+        means=f"more than {max(1, int(usable))} loader workers per machine share cores; libraries "
+        "that use the machine's core count start too many threads",
     )
 
 
@@ -68,37 +70,31 @@ def _check_memory(root: Path) -> Check:
     limit = cgroup_limits.memory_bytes(root)
     found = f"{_format_gib(memory.available)} of {_format_gib(memory.total)} available"
     if limit is not None and limit < memory.total:
-        return Check(
-            topic="host",
-            name="memory",
-            state="note",
-            found=f"limited to {_format_gib(limit)} by the control group ({found} in the machine)",
-            means="the job is ended when it and its loader workers use more",
+        return _check(
+            "memory",
+            "note",
+            f"limited to {_format_gib(limit)} by the control group ({found} in the machine)",
+            means="the job is killed if it and its loader workers use more",
         )
-    return Check(topic="host", name="memory", state="ok", found=found)
+    return _check("memory", "ok", found)
 
 
 def _shared_memory(root: Path) -> Check:
     folder = root / "dev/shm"
     if not folder.is_dir():
-        return Check(
-            topic="host",
-            name="/dev/shm",
-            state="note",
-            found="none",
-            means="loader workers may not be able to hand over batches",
+        return _check(
+            "/dev/shm", "note", "none", means="loader workers may be unable to pass batches"
         )
     usage = shutil.disk_usage(folder)
     found = f"{_format_gib(usage.free)} of {_format_gib(usage.total)} free"
     if usage.total >= LEAST_SHM_BYTES:
-        return Check(topic="host", name="/dev/shm", state="ok", found=found)
-    return Check(
-        topic="host",
-        name="/dev/shm",
-        state="gap",
-        found=found,
-        means="loader workers hand over batches in shared memory, and end with a bus error when "
-        "it is full",
+        return _check("/dev/shm", "ok", found)
+    return _check(
+        "/dev/shm",
+        "gap",
+        found,
+        means="loader workers pass batches in shared memory, and fail with a bus error if it is "
+        "full",
         close="start the container with --shm-size=8g or --ipc=host",
     )
 
@@ -112,13 +108,12 @@ def _check_open_files() -> list[Check]:
     unlimited = soft == resource.RLIM_INFINITY
     found = f"{'unlimited' if unlimited else soft}"
     if unlimited or soft >= LEAST_FILES:
-        return [Check(topic="host", name="open files", state="ok", found=found)]
+        return [_check("open files", "ok", found)]
     return [
-        Check(
-            topic="host",
-            name="open files",
-            state="gap",
-            found=found,
+        _check(
+            "open files",
+            "gap",
+            found,
             means="many loader workers fail with 'too many open files'",
             close=f"ulimit -n {hard if 0 < hard < 65536 else 65536}",
         )
@@ -126,36 +121,33 @@ def _check_open_files() -> list[Check]:
 
 
 def _check_pressure(root: Path) -> Check:
-    """Pressure stall information says how long tasks waited for cores, memory and storage."""
     try:
         (root / "proc/pressure/cpu").read_text(encoding="utf-8")
     except OSError:
-        return Check(
-            topic="host",
-            name="pressure (PSI)",
-            state="gap",
-            found="not offered by this kernel",
-            means="waiting for cores, memory or storage cannot be told apart by the kernel",
+        return _check(
+            "pressure (PSI)",
+            "gap",
+            "not available in this kernel",
+            means="waits for cores, memory and storage cannot be distinguished",
             close="boot Linux 4.20 or later with psi=1",
         )
-    return Check(topic="host", name="pressure (PSI)", state="ok", found="readable")
+    return _check("pressure (PSI)", "ok", "readable")
 
 
 def _container(root: Path, environ: Mapping[str, str]) -> Check:
     kind = check_container(root, environ)
     if kind is None:
-        return Check(topic="host", name="container", state="ok", found="none seen")
-    return Check(
-        topic="host",
-        name="container",
-        state="note",
-        found=kind,
-        means="limits above are the container's; processes outside of it are not seen",
+        return _check("container", "ok", "none seen")
+    return _check(
+        "container",
+        "note",
+        kind,
+        means="the limits above are the container's; processes outside it are not visible",
     )
 
 
 def check_container(root: Path, environ: Mapping[str, str]) -> str | None:
-    """Which kind of container this is, as far as it shows."""
+    """The kind of container; None if none is recognised."""
     if "KUBERNETES_SERVICE_HOST" in environ:
         return "Kubernetes"
     if (root / "run/.containerenv").exists():
@@ -170,7 +162,7 @@ def check_container(root: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def check_storage(root: Path, folder: Path, store: Path) -> list[Check]:
-    """The storage under the working folder, and whether runs can be kept."""
+    """Check the storage of the working folder and of the run store."""
     return [_check_disk(root, folder), _check_store(store)]
 
 
@@ -178,7 +170,7 @@ def _check_disk(root: Path, folder: Path) -> Check:
     usage = shutil.disk_usage(folder)
     kind = file_system(root, folder)
     found = (
-        f"{kind or 'file system not told'}, {_format_gib(usage.free)} of "
+        f"{kind or 'unknown file system'}, {_format_gib(usage.free)} of "
         f"{_format_gib(usage.total)} free"
     )
     slow = kind is not None and (kind in NETWORKED or kind.startswith("fuse"))
@@ -189,22 +181,22 @@ def _check_disk(root: Path, folder: Path) -> Check:
             state="gap",
             found=found,
             means="traces and checkpoints may not fit",
-            close="free some space, or work elsewhere",
+            close="free some space, or use another disk",
         )
     return Check(
         topic="storage",
         name="working folder",
         state="note" if slow else "ok",
         found=found,
-        means="small random reads are slow here; pack a dataset into few large files, or copy it "
-        "to a local disk first"
+        means="small random reads are slow here; pack the dataset into few large files, or copy it "
+        "to a local disk"
         if slow
         else "",
     )
 
 
 def file_system(root: Path, folder: Path) -> str | None:
-    """The type of the file system under a folder; None where it is not told."""
+    """The file system type of a folder; None if unknown."""
     try:
         lines = (root / "proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -229,8 +221,8 @@ def _check_store(store: Path) -> Check:
         name="run store",
         state="gap",
         found=f"{store} cannot be written",
-        means="diagnoses are shown, but not kept",
-        close="set WHYIDLE_HOME to a folder that you may write to, or give --store DIR",
+        means="diagnoses are shown, but not stored",
+        close="set WHYIDLE_HOME to a writable folder, or use --store DIR",
     )
 
 

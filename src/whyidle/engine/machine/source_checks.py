@@ -1,4 +1,4 @@
-"""What telemetry can be read here, as each source itself says."""
+"""Checks which telemetry can be read on this machine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from whyidle.engine.recording.monitor import live_sources
 from whyidle.model.machine import Check, Topic
 from whyidle.model.telemetry import Absent, Source, Target, split_key
 
-_NAMED = 4
-"""missing signals that are named; further ones are counted"""
+_NAMED = 4  # missing signals named individually, at most
 
 
 def check_sources(
@@ -20,15 +19,9 @@ def check_sources(
     gpu: bool,
     sources: Mapping[str, Source] | None = None,
 ) -> list[Check]:
-    """One check per source that reads this machine, and one per reason for which some of its
-    signals are not to be had.
-
-    Args:
-        root: where the file system begins.
-        environ: the environment variables, which decide what GPUs a job sees.
-        gpu: whether there is a GPU; without one nothing of it is missing.
-        sources: by name; None: all that read a live machine.
-    """
+    """Check each live source (or those of ``sources``), with one further check per reason for
+    missing signals. ``environ`` selects the GPUs of a job; without ``gpu`` their sources are
+    skipped."""
     target = Target(environ=environ, root=root)
     read = live_sources() if sources is None else sources
     wanted = {name: source for name, source in read.items() if gpu or not _of_gpus(source)}
@@ -41,20 +34,20 @@ def _of_gpus(source: Source) -> bool:
 
 def _checks(name: str, source: Source, target: Target) -> list[Check]:
     topic: Topic = "gpu" if _of_gpus(source) else "host"
-    told = source.probe(target)
+    availability = source.probe(target)
     title = f"telemetry of {name}"
-    if isinstance(told, Absent):
+    if isinstance(availability, Absent):
         check = Check(
             topic=topic,
             name=title,
             state="gap",
-            found=told.reason,
-            means="whyidle run reads none of it",
-            close=told.how,
+            found=availability.reason,
+            means="whyidle run does not record it",
+            close=availability.how,
         )
         return [check]
     reasons: dict[Absent, list[str]] = {}
-    for key, why in told.missing.items():
+    for key, why in availability.missing.items():
         reasons.setdefault(why, []).append(split_key(key)[0])
     gone = {signal for signals in reasons.values() for signal in signals}
     offered = len(source.SIGNALS)
@@ -66,7 +59,6 @@ def _checks(name: str, source: Source, target: Target) -> list[Check]:
 
 
 def _signal_gap(topic: Topic, why: Absent, signals: list[str]) -> Check:
-    """Signals that lack for one reason: a gap where something can be done about it."""
     names = list(dict.fromkeys(signals))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return Check(
@@ -74,6 +66,6 @@ def _signal_gap(topic: Topic, why: Absent, signals: list[str]) -> Check:
         name="not read",
         state="gap" if why.how else "note",
         found=f"{', '.join(names[:_NAMED])}{more}: {why.reason}",
-        means="causes that need them say so, and do not judge" if why.how else "",
+        means="checks that need them are skipped" if why.how else "",
         close=why.how,
     )

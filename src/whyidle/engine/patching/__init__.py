@@ -1,1 +1,1 @@
-"""Writes kept fixes into copies of the user's files, and runs the copies."""
+"""Writes kept fixes into copies of the user's files, and prepares running the copies."""

@@ -1,8 +1,8 @@
-"""What a mirror holds besides copies: links to the user's files, and small folders of such links.
+"""Fills a mirror of the user's folder with links to files, and small folders of such links.
 
-A job may remove its folder of results and make it anew, which it cannot where that is a link. So a
-folder of few files is a real one; what is removed of it is links. Large ones, mostly data, stay
-links, and so do hidden ones and environments: git does not take a ``HEAD`` that is a link.
+A job may remove and recreate its output folder, which fails on a link. Folders with few files are
+therefore real folders of links. Large folders, mostly data, stay links, and so do hidden folders
+and environments, because git does not accept a ``HEAD`` that is a link.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-SMALL = 2_000
-"""files and folders, all that lie in it, of a folder that is made anew at most"""
-MOST_LOOKED_AT = 20_000
-"""of them altogether; folders that come later are links"""
+SMALL = 2_000  # most entries, at any depth, of a folder that becomes a real folder
+MOST_LOOKED_AT = 20_000  # entries examined in total; further folders become links
 CACHE = "__pycache__"
 
 
 class MirrorLinks:
-    """Fills a mirror of ``root`` in ``scratch``; ``made`` is what is made there by others, folders
-    and files. ``folders`` are the links that stand for a folder."""
+    """Fills a mirror of ``root`` in ``scratch``, except for ``made``, paths that are created
+    otherwise. ``folders`` are links to folders."""
 
     def __init__(self, root: Path, scratch: Path, made: Collection[Path]) -> None:
         self._root, self._scratch, self._made = root, scratch, made
@@ -28,7 +26,7 @@ class MirrorLinks:
         self.folders: list[Path] = []
 
     def link_folder(self, real: Path) -> None:
-        """Links to everything in a folder of the program's; nothing compiled is as its copies."""
+        """Link everything in a folder, except for bytecode, which would not match the copies."""
         for entry in _folder_entries(real):
             if Path(entry.path) not in self._made and entry.name != CACHE:
                 self._stand_in(entry, small=_is_plain(entry) and self._is_small(entry.path))
@@ -50,7 +48,6 @@ class MirrorLinks:
                 self.folders.append(copy)
 
     def _is_small(self, folder: str) -> bool:
-        """Whether all that would be made anew of it can be listed, and is little."""
         waiting, count = [folder], 0
         while waiting:
             try:
@@ -71,7 +68,7 @@ def _folder_entries(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def _is_plain(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder that may be made anew."""
+    """Whether it is a folder that may become a real folder of links."""
     return (
         entry.is_dir(follow_symlinks=False)
         and not entry.name.startswith(".")

@@ -1,11 +1,9 @@
-"""A folder in which a command runs with a patch, so that what is handed over has been run once.
+"""Mirrors the user's tree with patched files, to check a patch by running it.
 
-The user's tree is mirrored: folders that hold files of the program are made anew, with copies of
-those files, patched or not; what else is in them is a link to where it is, or a small folder of
-links (`_links`), and a link of the user's into the tree leads into the mirror. So the program finds
-its data and its other modules where it expects them, imports the patched files, may remove and make
-its folders, and what it writes goes where it would have gone: whoever runs it sees to that, as in
-every trial.
+Folders that contain files of the program are created with copies of those files, patched or not.
+Everything else is a link or a small folder of links (`mirror_links`), and links within the user's
+tree lead into the mirror. The program thus finds its data and modules at their usual relative
+paths, and imports the patched files. Its writes are isolated as in every trial.
 """
 
 from __future__ import annotations
@@ -19,16 +17,14 @@ from pathlib import Path
 from whyidle.engine.patching.mirror_links import MirrorLinks
 from whyidle.engine.patching.source_patch import SourcePatch
 
-RMTREE = "Cannot call rmtree on a symbolic link"
-"""what Python says, and names no folder"""
+RMTREE = "Cannot call rmtree on a symbolic link"  # Python's error, which names no folder
 NO_FOLDER = ("Not a directory", "File exists")
 QUOTED = re.compile(r"['‘]([^'’]+)['’]")
 
 
 @dataclass(frozen=True, slots=True)
 class PatchedCommand:
-    """How to run the command with the patch: its words, its folder, and the variables that stand
-    in for those of the environment. ``links`` stand for folders of the user's."""
+    """The command in the mirror; ``links`` are links to the user's folders."""
 
     command: tuple[str, ...]
     folder: Path
@@ -36,7 +32,7 @@ class PatchedCommand:
     links: frozenset[Path] = frozenset()
 
     def failed_on_link(self, said: str) -> bool:
-        """Whether an error in what it printed comes of a folder that is a link here."""
+        """Whether an error in its output is due to a folder that is a link in the mirror."""
         if RMTREE in said:
             return bool(self.links)
         lines = (line for line in said.splitlines() if any(each in line for each in NO_FOLDER))
@@ -47,10 +43,11 @@ class PatchedCommand:
 def make_mirror(
     patch: SourcePatch, command: Sequence[str], folder: Path, scratch: Path
 ) -> PatchedCommand:
-    """Make the mirror in ``scratch``, an empty folder, for a command that starts in ``folder``.
+    """Create the mirror in ``scratch``, an empty folder, for a command with the working folder
+    ``folder``.
 
     Raises:
-        OSError: the mirror cannot be made (a full disk, a file system without links).
+        OSError: the mirror cannot be created (a full disk, a file system without links).
     """
     root, folder, scratch = patch.diff_root, folder.resolve(), scratch.resolve()
     own = patch.own.files
@@ -75,7 +72,6 @@ def make_mirror(
 
 
 def _linked_folders(names: Iterable[Path]) -> Iterator[Path]:
-    """The folders in which links stand that names of files go through."""
     for name in names:
         for part in (name, *name.parents):
             if part.is_symlink():
@@ -83,7 +79,7 @@ def _linked_folders(names: Iterable[Path]) -> Iterator[Path]:
 
 
 def _map_word(word: str, root: Path, scratch: Path) -> str:
-    """A word that names a file of the tree by its whole path names the copy."""
+    """Replace an absolute path of a file in the tree by that of its copy."""
     path = Path(word)
     if not path.is_absolute() or not word.endswith(".py"):
         return word
@@ -94,8 +90,8 @@ def _map_word(word: str, root: Path, scratch: Path) -> str:
 
 
 def _mirror_environment(patch: SourcePatch, scratch: Path) -> dict[str, str]:
-    """The copies of folders that modules are found in come first, for an installation in
-    development, or a whole path in the environment, names the originals."""
+    """Put the copies of module folders first on PYTHONPATH, because an editable installation or an
+    absolute path names the originals."""
     root, script = patch.diff_root, patch.own.script
     beside = script.parent if script is not None else None
     inside = [path for path in patch.own.folders if path.is_relative_to(root) and path != beside]

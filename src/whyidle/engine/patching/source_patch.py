@@ -1,4 +1,4 @@
-"""Writes kept fixes as a patch of the user's own files. The files themselves are never written."""
+"""Writes kept fixes as a patch of the user's files, which are never modified themselves."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from whyidle.model.patch import KnobChange, Rewrite, SourceForm
 
 WRITTEN = "written where the trials changed it"
 AS_PYTORCH = {"rocm": "cuda", "other": "cuda", "tpu": "xla"}
-"""kinds of devices that PyTorch calls otherwise"""
+"""kind of device -> PyTorch's name, if different"""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFix:
-    """A fix that was kept: its edits, and the places that its finding names."""
+    """A kept fix: its edits, and the places of its finding."""
 
     fix: str
     edits: Sequence[Edit]
@@ -33,17 +33,14 @@ class KeptFix:
 
 @dataclass(frozen=True, slots=True)
 class SourcePatch:
-    """What ``git apply`` takes, run in ``root``. ``files`` are the changed files' new texts by
-    absolute path; ``sentences`` say what has no source form here, one for each, ``lacking`` of
-    which fixes; ``own`` is what was looked at. ``notes`` say of fixes that the patch has which
-    places trials have told nothing of."""
+    """A patch for ``git apply``, run in ``diff_root``."""
 
     diff: str
-    files: dict[Path, str]
-    sentences: tuple[str, ...]
+    files: dict[Path, str]  # new texts of the changed files
+    sentences: tuple[str, ...]  # instructions for edits that the patch lacks
     own: UserFiles
-    lacking: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()  # fixes that the patch lacks
+    notes: tuple[str, ...] = ()  # places of included fixes that trials did not test
 
     @property
     def diff_root(self) -> Path:
@@ -51,7 +48,7 @@ class SourcePatch:
         return self.own.root
 
     def note_missing(self, fix: KeptFix, why: str) -> SourcePatch:
-        """The same, of which it is told that a fix is to be written by hand, and why."""
+        """Add the instruction to write a fix by hand, and the reason."""
         edits = _in_order(fix.edits)
         hands = "; ".join(by_hand(edit.knob, _edit_setting(edit)) for edit in edits)
         sentences = (*self.sentences, f"{fix.fix}: {hands} ({why})")
@@ -65,15 +62,20 @@ def make_patch(
     device: str = "cuda",
     made: Made | None = None,
 ) -> SourcePatch:
-    """The patch for fixes that were kept for a command that is started in ``folder`` and trains on
-    a kind of device; ``made`` is where what they set was made."""
+    """Write a patch for kept fixes of a command with the working folder ``folder``. ``made`` are
+    the lines that created the objects that the fixes set."""
     named = [place.file for fix in kept for place in fix.where if place.file]
     own = own_files(command, folder, named)
     tree = _SourceTree.read_tree(own, AS_PYTORCH.get(device, device), _by_file(made or {}, folder))
     first = sorted(kept, key=lambda fix: not any(_is_first(edit) for edit in fix.edits))
-    left = [(fix.fix, said) for fix in first if (said := tree.apply_fix(fix, folder))]
-    sentences, lacking = [f"{name}: {said}" for name, said in left], [name for name, _ in left]
-    notes = [f"{name}: {WRITTEN}; {'; '.join(told)}" for name, told in tree.notes.items()]
+    unwritten = [
+        (fix.fix, instruction) for fix in first if (instruction := tree.apply_fix(fix, folder))
+    ]
+    sentences, lacking = (
+        [f"{name}: {instruction}" for name, instruction in unwritten],
+        [name for name, _ in unwritten],
+    )
+    notes = [f"{name}: {WRITTEN}; {'; '.join(places)}" for name, places in tree.notes.items()]
     notes += _differences_in_files([fix for fix in first if fix.fix not in lacking])
     changed = {path: text for path, text in tree.texts.items() if text != tree.before[path]}
     diff = "".join(
@@ -85,20 +87,17 @@ def make_patch(
 
 
 def _differences_in_files(written: Sequence[KeptFix]) -> list[str]:
-    """What of these is otherwise in files than in trials."""
     edits = [(fix, edit.knob) for fix in written for edit in fix.edits if edit.value]
-    told = [(fix, patched_difference(knob)) for fix, knob in edits]
-    return [f"{fix.fix}: {difference}" for fix, difference in told if difference]
+    differences = [(fix, patched_difference(knob)) for fix, knob in edits]
+    return [f"{fix.fix}: {difference}" for fix, difference in differences if difference]
 
 
 _ByFile = dict[str, dict[Path, dict[int, str]]]
-"""knob -> file -> line that made what it sets -> why it was not set there"""
+"""knob -> file -> line that created what it sets -> why it was not set there"""
 
 
 @dataclass(slots=True)
 class _SourceTree:
-    """The user's files, as they are and as they become."""
-
     own: UserFiles
     before: dict[Path, str]
     texts: dict[Path, str]
@@ -112,20 +111,22 @@ class _SourceTree:
         return cls(own, texts, dict(texts), device, made)
 
     def apply_fix(self, fix: KeptFix, folder: Path) -> str:
-        """Write a fix into whichever files have a place for it; what is left to say. What belongs
-        together is written wholly, or not at all."""
+        """Write a fix into the files; returns instructions for the edits that were not written.
+        Edits that belong together are written completely or not at all."""
         before, edits = dict(self.texts), _in_order(fix.edits)
-        said = {edit.knob: self._apply_edit(fix, edit, folder) for edit in edits}
-        whole = any(catalog.find_knob(knob).belongs_with in said for knob in said)
-        if whole and any(said.values()):
+        instructions = {edit.knob: self._apply_edit(fix, edit, folder) for edit in edits}
+        whole = any(catalog.find_knob(knob).belongs_with in instructions for knob in instructions)
+        if whole and any(instructions.values()):
             self.texts = before
             self.notes.pop(fix.fix, None)
             hands = (by_hand(edit.knob, _edit_setting(edit)) for edit in edits)
-            said = {knob: said[knob] or hand for knob, hand in zip(said, hands, strict=True)}
-        return "; ".join(filter(None, said.values()))
+            instructions = {
+                knob: instructions[knob] or hand
+                for knob, hand in zip(instructions, hands, strict=True)
+            }
+        return "; ".join(filter(None, instructions.values()))
 
     def _apply_edit(self, fix: KeptFix, edit: Edit, folder: Path) -> str:
-        """Write one edit; what is left to say."""
         done, why, notes = self._write_edit(fix, edit, folder, list(self.texts))
         if not done and not why and not notes and self.own.script in self.texts:
             done, why, notes = self._write_edit(fix, edit, folder, [self.own.script], insert=True)
@@ -140,7 +141,7 @@ class _SourceTree:
         self, fix: KeptFix, edit: Edit, folder: Path, paths: list[Path], *, insert: bool = False
     ) -> tuple[bool, list[str], list[str]]:
         done, why, notes = False, [], []
-        beside = {each.knob: each.value for each in fix.edits if each.value is not None}
+        other_values = {each.knob: each.value for each in fix.edits if each.value is not None}
         change = KnobChange(
             edit.knob,
             _edit_setting(edit),
@@ -149,7 +150,7 @@ class _SourceTree:
             self.own.options,
             insert,
             self.device,
-            beside,
+            other_values,
         )
         for path in paths:
             for form in _forms_of_knob(edit.knob):
@@ -157,16 +158,15 @@ class _SourceTree:
                 lines = _move_lines(_place_lines(fix.where, path, folder), before, now)
                 made = self._making_lines(edit.knob, path)
                 change = replace(change, lines=lines, made=made)
-                found = _rewrite_text(form, now, change, path)
-                self.texts[path] = found.text
-                done |= found.done
+                rewrite = _rewrite_text(form, now, change, path)
+                self.texts[path] = rewrite.text
+                done |= rewrite.done
                 name = path.relative_to(self.own.root)
-                why += [f"{name}, {each}" for each in found.why]
-                notes += [f"{name}, {each}" for each in found.notes]
+                why += [f"{name}, {each}" for each in rewrite.why]
+                notes += [f"{name}, {each}" for each in rewrite.notes]
         return done, why, notes
 
     def _making_lines(self, knob: str, path: Path) -> dict[int, str] | None:
-        """Lines of a file as it is by now that made what a knob sets."""
         if knob not in self.made:
             return None
         before, now = self.before[path], self.texts[path]
@@ -187,7 +187,7 @@ def _by_file(made: Made, folder: Path) -> _ByFile:
 
 
 def _in_order(edits: Iterable[Edit]) -> list[Edit]:
-    """What others need first; what changes nothing not at all."""
+    """Edits that change something, prerequisites first."""
     real = [edit for edit in edits if edit.value is not None and edit.value != edit.was]
     return sorted(real, key=lambda edit: not _is_first(edit))
 
@@ -208,22 +208,21 @@ def _forms_of_knob(knob: str) -> list[SourceForm]:
 
 
 def _rewrite_text(form: SourceForm, text: str, change: KnobChange, path: Path) -> Rewrite:
-    """The new text where it is Python again; else the old one, and why."""
+    """Rewrite a text; if the result is not valid Python, keep the text and give the reason."""
     mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
     try:
         found = form.write(body, change)
         if found.text == body:
             return replace(found, text=text)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the compiler thinks of the user's own lines
+            warnings.simplefilter("ignore")  # warnings about the user's own lines
             compile(found.text, str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        return Rewrite(text, why=(f"which cannot be changed by a program: {error}",))
+        return Rewrite(text, why=(f"which cannot be edited automatically: {error}",))
     return replace(found, text=mark + found.text)
 
 
 def _read_text(path: Path) -> str | None:
-    """A file's text, its line ends as they are; None where it is not UTF-8."""
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError):
@@ -239,7 +238,7 @@ def _place_lines(where: Iterable[Place], path: Path, folder: Path) -> tuple[int,
 
 
 def _move_lines(lines: tuple[int, ...], before: str, now: str) -> tuple[int, ...]:
-    """Where lines of the text before have gone; a line that was changed, to where it stood."""
+    """Map line numbers of the text ``before`` to the text ``now``."""
     if not lines or before == now:
         return lines
     matcher = SequenceMatcher(None, before.split("\n"), now.split("\n"), autojunk=False)

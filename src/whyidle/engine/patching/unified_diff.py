@@ -1,4 +1,4 @@
-"""A unified diff that ``git apply`` and ``patch -p1`` take, with any name and any line ends."""
+"""Unified diffs for ``git apply`` and ``patch -p1``, with any file names and line ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from difflib import unified_diff
 
 
 def render_diff(name: str, before: str, after: str) -> str:
-    """The diff of one file; ``name`` is its path from the root, with slashes."""
+    """Render the diff of one file; ``name``: its path from the root, with slashes."""
     if before == after:
         return ""
     old, new = (_split_lines(text) for text in (before, after))
@@ -25,8 +25,8 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _quote_name(name: str) -> str:
-    """A name as git writes it: in quotes where it holds quotes, backslashes or control characters;
-    with a tab behind it where it holds a space."""
+    """A name as git writes it: quoted if it contains quotes, backslashes or control characters;
+    followed by a tab if it contains a space."""
     if any(character in '"\\' or character < " " or character == "\x7f" for character in name):
         escaped = "".join(_octal_escape(character) for character in name)
         return f'"{escaped}"'

@@ -1,5 +1,5 @@
-"""The files of a command that are its user's own: the script, and what it imports from the same
-tree. Never what is installed, never Python's own.
+"""Finds the user's own files of a command: the script, and its imports from the same tree, without
+installed packages and the standard library.
 """
 
 from __future__ import annotations
@@ -16,34 +16,31 @@ from pathlib import Path
 
 INSTALLED = {"site-packages", "dist-packages"}
 ENVIRONMENT = {"bin", "etc", "include", "lib", "lib64", "share", "Include", "Lib", "Scripts"}
-"""what an environment holds of its own; some people keep their project beside it, in its folder"""
-MOST_FILES = 500
-"""beyond so many the rest is not read; the script comes first, then what it imports"""
+"""folders of a virtual environment, which may share its folder with a project"""
+MOST_FILES = 500  # files read, at most: the script first, then its imports
 
 
 @dataclass(frozen=True, slots=True)
 class UserFiles:
-    """``root`` is the top of the user's repository, or else the working directory. ``options`` are
-    the command's words behind the script."""
+    """The user's files of a command."""
 
-    root: Path
+    root: Path  # top of the repository, or else the working folder
     files: tuple[Path, ...]
     script: Path | None
-    options: tuple[str, ...]
-    folders: tuple[Path, ...]
-    """where modules of it were found, as they are looked for"""
-    names: tuple[Path, ...] = ()
-    """what the program calls its files: there may be links in them"""
+    options: tuple[str, ...]  # words of the command after the script
+    folders: tuple[Path, ...]  # folders from which its modules are imported
+    names: tuple[Path, ...] = ()  # unresolved paths of the files, which may contain links
 
 
 def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -> UserFiles:
-    """What a command that is started in ``folder`` runs of its user's own. ``named`` are files that
-    are known to be part of it, from the folder or absolute."""
+    """Find the user's files of a command with the working folder ``folder``. ``named``: further
+    files that are part of it, relative to the folder or absolute."""
     folder = folder.resolve()
     root = find_repository(folder) or folder
     script, options = script_of(command, folder)
-    folders = _search_script(folder, root, script)
     start = [script] if script is not None else []
+    usual = [folder, *_python_path(folder), folder / "src", root, root / "src"]
+    folders = list(dict.fromkeys([*(path.resolve().parent for path in start), *usual]))
     start += [path for name in (*named, *options) if (path := (folder / name)).suffix == ".py"]
     found: dict[Path, None] = {}
     names: dict[Path, None] = {}
@@ -67,12 +64,12 @@ def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -
 
 
 def find_repository(folder: Path) -> Path | None:
-    """The top of the git repository that a folder lies in."""
+    """The top of the git repository of a folder."""
     return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
 
 
 def is_own(path: Path, root: Path) -> bool:
-    """Whether a file belongs to the user's tree, not to an environment that lies in it."""
+    """Whether a file belongs to the user's tree, and not to a virtual environment in it."""
     if not _is_file(path) or not path.is_relative_to(root):
         return False
     inside = path.relative_to(root)
@@ -87,9 +84,9 @@ def is_own(path: Path, root: Path) -> bool:
 
 
 def script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """The script that a command runs, through launchers, and the words behind it: the first word
-    that is a file of Python, or the first module behind ``-m`` that lies in the user's tree. A word
-    that is a whole command (``bash -c "..."``) is read as one."""
+    """Find the script of a command and the words after it: the first word that is a Python file, or
+    the first module after ``-m`` in the user's tree. A word that is a shell command (``bash -c
+    "..."``) is split."""
     command = [part for word in command for part in _split_shell_words(word, folder)]
     for at, word in enumerate(command):
         if word.endswith(".py") and _is_file(folder / word):
@@ -104,7 +101,6 @@ def script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, tuple[
 
 
 def _split_shell_words(word: str, folder: Path) -> list[str]:
-    """The words of a word that is a line for a shell."""
     if " " not in word or _is_file(folder / word):
         return [word]
     try:
@@ -116,23 +112,17 @@ def _split_shell_words(word: str, folder: Path) -> list[str]:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a word that is too long for a name
+    except OSError:  # a word that is too long for a file name
         return False
 
 
 def _python_path(folder: Path) -> list[Path]:
-    told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return [folder / each for each in told if each]
-
-
-def _search_script(folder: Path, root: Path, script: Path | None) -> list[Path]:
-    beside = [script.resolve().parent] if script is not None else []
-    usual = [folder, *_python_path(folder), folder / "src", root, root / "src"]
-    return list(dict.fromkeys([*beside, *usual]))
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [folder / each for each in entries if each]
 
 
 def _module_file(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
-    """The file of a module: a package's is its ``__main__``, else its ``__init__``."""
+    """The file of a module; of a package ``__main__``, else ``__init__``."""
     for folder in folders:
         base = folder.joinpath(*parts)
         for path in (base.with_suffix(".py"), base / "__main__.py", base / "__init__.py"):
@@ -142,10 +132,9 @@ def _module_file(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
 
 
 def _imported_files(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
-    """Files that a file's import statements may mean, each with the folder it was found from."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the compiler thinks of the user's own lines
+            warnings.simplefilter("ignore")  # warnings about the user's own lines
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return
@@ -165,7 +154,7 @@ def _imported_files(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path,
 
 
 def _module_files(parts: list[str], folders: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """A module's file, and those of the packages around it, which are imported first."""
+    """A module's file, preceded by those of the packages that contain it."""
     for folder in folders:
         base = folder.joinpath(*parts)
         found = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]

@@ -1,1 +1,1 @@
-"""Runs a command with the probe in it, reads what the probe writes, and monitors the machine."""
+"""Runs a command with the probe, monitors the machine, and diagnoses the recording."""

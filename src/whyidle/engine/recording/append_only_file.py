@@ -1,4 +1,4 @@
-"""A file that only grows, and whose failing fails nothing else."""
+"""An append-only file whose errors are contained."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 class AppendOnlyFile:
-    """Bytes go to the file in one call each, so that a reader or a crash sees whole lines but for
-    the last. After an error (a disk that is full, a folder that is gone) nothing more is written.
+    """Appends bytes in one call each, so that all lines but the last are complete after a crash.
+    After an error, such as a full disk, nothing more is written.
 
     Attributes:
         size: bytes written.
-        broken: why nothing is written any more; empty while all is well.
+        broken: the error; empty if there was none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,7 +26,7 @@ class AppendOnlyFile:
             self.broken = f"{path}: {error.strerror or error}"
 
     def write(self, content: bytes) -> None:
-        """Append; never raises for what a file system does."""
+        """Append; never raises an OSError."""
         if self._descriptor < 0:
             return
         try:
@@ -40,7 +40,7 @@ class AppendOnlyFile:
             self.size += len(content)
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the file; may be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,4 +1,4 @@
-"""Runs a command with the probe in it, untouched otherwise, and returns what it left behind."""
+"""Runs a command with the probe, otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOT = Path(__file__).parents[2] / "probe" / "boot"
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """How a watched command ended. ``status`` is what a shell would report."""
+    """The end of a watched command; ``status`` as a shell reports it."""
 
     status: int
     started: str
@@ -28,14 +28,14 @@ class CommandEnd:
 
 
 def command_of(words: Sequence[str]) -> list[str]:
-    """What to execute: a first word that ends in ``.py`` is run with this interpreter.
+    """The command to execute; a first word that ends in ``.py`` is run with this interpreter.
 
     Raises:
-        UsageError: there is nothing to run.
+        UsageError: the command is empty.
     """
     words = list(words[1:] if words[:1] == ["--"] else words)
     if not words:
-        raise UsageError("There is no command to watch.", hint="whyidle run python train.py")
+        raise UsageError("The command is missing.", hint="whyidle run python train.py")
     return [sys.executable, *words] if words[0].endswith(".py") else words
 
 
@@ -46,21 +46,19 @@ class WatchLimits:
     steps: int | None = None
     stop_after: int | None = None
     profile: Literal["auto", "off", "look"] = "auto"
-    """short recordings of every operator: where they are worth it, not at all, or soon and
-    whatever they cost, for a run that is only looked at"""
+    """profiler bursts: if they are worth their cost, never, or immediately"""
 
     def limit_variables(self) -> dict[str, str]:
-        """As the probe is told."""
-        asked = {"WHYIDLE_STEPS": self.steps, "WHYIDLE_STOP_AFTER": self.stop_after}
-        told = {name: str(number) for name, number in asked.items() if number is not None}
-        return told | ({"WHYIDLE_PROFILE": self.profile} if self.profile != "auto" else {})
+        """The limits as environment variables of the probe."""
+        limits = {"WHYIDLE_STEPS": self.steps, "WHYIDLE_STOP_AFTER": self.stop_after}
+        variables = {name: str(number) for name, number in limits.items() if number is not None}
+        return variables | ({"WHYIDLE_PROFILE": self.profile} if self.profile != "auto" else {})
 
 
 def command_environment(
     folder: Path, limits: WatchLimits | None = None, variables: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The command's environment: ours, with the probe's boot folder first on PYTHONPATH;
-    ``variables`` are set besides."""
+    """The current environment with ``variables`` and the probe's boot folder on PYTHONPATH."""
     before = os.environ.get("PYTHONPATH")
     paths = [str(BOOT), *([before] if before else [])]
     own = {"PYTHONPATH": os.pathsep.join(paths), "WHYIDLE_RUN": str(folder)}
@@ -73,7 +71,7 @@ def command_environment(
 
 
 Beside = Callable[[int], AbstractContextManager[object]]
-"""what goes on beside the command, from its first process's id, while it runs"""
+"""runs while the command runs; takes the id of its first process"""
 
 
 def run_recorded(
@@ -83,8 +81,9 @@ def run_recorded(
     beside: Sequence[Beside] = (),
     variables: Mapping[str, str] | None = None,
 ) -> CommandEnd:
-    """Run a command to its end. Its streams are its own; signals sent to us reach it. Without a
-    folder it is not watched, and ``variables`` are not set.
+    """Run a command to its end, with its own streams and the contexts ``beside``; signals are
+    passed on to it. With a ``folder`` for the recording it is watched, with further environment
+    ``variables``.
 
     Raises:
         UsageError: the command cannot be started.

@@ -1,8 +1,7 @@
-"""What a running command does right now, at a small and bounded cost.
+"""The current state of a running command, at a small and bounded cost.
 
-Step times come from the bytes that the probe has appended since the last look. Every couple of
-seconds the last half minute is diagnosed by the same code as a finished run, less often where that
-would take more than ``SHARE`` of a core.
+Step times are read from the newly appended bytes of the recording. Every few seconds the last half
+minute is diagnosed like a finished run, less often if that takes more than ``SHARE`` of a core.
 """
 
 from __future__ import annotations
@@ -28,19 +27,14 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 from whyidle.model.telemetry import Reading
 
-SHARE = 0.005
-"""of a core, for diagnosing"""
+SHARE = 0.005  # share of a core for diagnosing
 EVERY_S = 2.0
 RECENT_NS = 10_000_000_000
-"""a process that has taken no step for so long is shown only where no other has"""
-LAST_S = 2.0
-"""the step time that is shown is the median of so long"""
-TREND = 120
-"""seconds of trend that are kept"""
-FASTER, SLOWER = 0.8, 1.25
-"""step times that differ less from those before are no change"""
-PATIENT = 20
-"""backward passes without an optimizer's step, from which on they are the steps"""
+"""a process without a step in this time is only shown if no other process takes steps"""
+LAST_S = 2.0  # window of the median step time
+TREND = 120  # stored step times, one per second
+FASTER, SLOWER = 0.8, 1.25  # ratios of step times that count as a change
+PATIENT = 20  # backward passes without an optimizer step after which they count as steps
 
 
 class StepReader:
@@ -54,7 +48,7 @@ class StepReader:
         self.ends: deque[int] = deque(maxlen=4096)
 
     def read_appended(self) -> None:
-        """Take what was appended."""
+        """Read the newly appended bytes."""
         size = probe.SPAN.itemsize
         try:
             with self._path.open("rb") as file:
@@ -78,7 +72,6 @@ class StepReader:
         self.ends.extend(found.tolist())
 
     def _count_backwards(self, spans: NDArray[np.void]) -> None:
-        """No optimizer is known, or none that is PyTorch's: after a while backward passes count."""
         number = self._number_of(Role.BACKWARD)
         if number is not None:
             self._backwards += spans["end"][spans["name"] == number].tolist()
@@ -88,24 +81,17 @@ class StepReader:
             self._backwards.clear()
 
     def _number_of(self, role: Role) -> int | None:
-        """The number of the first name that plays a role."""
         return next(iter(probe.numbers_of(self._path.with_suffix(".names"), role)), None)
 
     def step_lengths(self, since_ns: int) -> NDArray[np.float64]:
-        """Step lengths, s, of the steps that ended since."""
+        """Lengths of the steps that ended since ``since_ns``, s."""
         ends = np.array([end for end in self.ends if end >= since_ns], dtype=np.int64)
         return np.diff(ends) / 1e9
 
 
 class LiveWatch:
-    """Looks at a recording again and again.
-
-    Args:
-        recording: its folder.
-        every_s: least time between two diagnoses, s.
-        share: of a core, that diagnosing may take.
-        diagnose: makes the diagnosis of one process of a recording.
-    """
+    """Observes a growing recording; ``diagnose`` diagnoses one process of it, at least ``every_s``
+    seconds apart and with at most ``share`` of a core."""
 
     def __init__(
         self,
@@ -127,7 +113,7 @@ class LiveWatch:
         self._cpu: deque[tuple[float, float]] = deque(maxlen=8)
 
     def current_moment(self, reading: Reading) -> Moment:
-        """How it is now. ``reading`` is the monitor's latest."""
+        """The current state; ``reading``: the latest of the monitor."""
         for pid in probe.trained_processes(self._recording):
             known = self._processes.setdefault(pid, StepReader(self._recording / f"{pid}.spans"))
             known.read_appended()
@@ -146,7 +132,6 @@ class LiveWatch:
         )
 
     def _lead_process(self) -> str:
-        """Of the processes that train now, the one that has made the most steps."""
         since = time.perf_counter_ns() - RECENT_NS
         weights = {
             pid: (bool(one.ends) and one.ends[-1] >= since, one.count)
@@ -166,7 +151,6 @@ class LiveWatch:
         return length
 
     def _cores_used(self, reading: Reading) -> float | None:
-        """CPU seconds per second, over the last few reads."""
         user, system = reading.get("job_cpu_user_s"), reading.get("job_cpu_system_s")
         if user is None or system is None:
             return None
@@ -176,7 +160,7 @@ class LiveWatch:
         return (last - first) / (end - begin) if end - begin > 0.2 else None
 
     def refresh_diagnosis(self) -> None:
-        """Diagnose anew when it is time."""
+        """Diagnose again if it is time."""
         if time.monotonic() < self._due or not self._processes:
             return
         begin = time.thread_time()
@@ -186,15 +170,14 @@ class LiveWatch:
                 (Path(folder) / ENDED).symlink_to((self._recording / ENDED).absolute())
                 self._diagnosis = self._make(Path(folder), self._lead_process())
         except (WhyidleError, OSError):
-            pass  # too early, or a file that is being replaced: next time
+            pass  # too early, or a file is being replaced
         else:
             self._remember_change(self._diagnosis)
-        first = not self._due  # what loading the causes costs does not come again
+        first = not self._due  # includes the one-off cost of loading the causes
         spent = 0.0 if first else time.thread_time() - begin
         self._due = time.monotonic() + max(self._every_s, spent / self._share)
 
     def _remember_change(self, now: Diagnosis) -> None:
-        """Remember what changed, until something else does."""
         before, self._before = self._before, self._before or now
         if before is None or not (before.steps.p50_s and now.steps.p50_s):
             return

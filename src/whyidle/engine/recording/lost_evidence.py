@@ -1,4 +1,4 @@
-"""Evidence that could not be written while a command ran, mostly because a disk is full."""
+"""Recognises evidence that could not be written, mostly because a disk is full."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 UNTOLD = "why could not be written down"
-BLOCK = 4096
-"""what most file systems give out at once, bytes"""
+BLOCK = 4096  # usual block size of file systems, bytes
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = re.compile(r"switched off: writing: \w+: \[Errno (\d+)\]")
 
 
 def explain_loss(recording: Path, faults: Sequence[str]) -> str:
-    """Why a process could not write what was seen of it, where that is known; else empty. A full
-    disk takes the notes of faults as well, so it is also looked at itself."""
+    """Explain why a process could not write its recording; empty if unknown. A full disk also
+    prevents notes on faults, so the disk itself is checked."""
     if is_disk_full(recording):
         return f"No space is left in {recording}"
     refused = next((found for note in faults if (found := _REFUSED.search(note))), None)
@@ -30,13 +29,13 @@ def explain_loss(recording: Path, faults: Sequence[str]) -> str:
 
 
 def unreadable_fault(recording: Path) -> str:
-    """Of a fault whose note came to nothing: its file is there, and empty."""
-    return f"{UNTOLD}, for no space is left in {recording}" if is_disk_full(recording) else UNTOLD
+    """Describe a fault whose file is empty."""
+    full = is_disk_full(recording)
+    return f"{UNTOLD} because no space is left in {recording}" if full else UNTOLD
 
 
 def is_disk_full(folder: Path) -> bool:
-    """Whether nothing more fits there. It is tried: what a file system tells of its room knows
-    neither quotas nor what it keeps back for whom."""
+    """Whether a write fails for lack of space; free space alone ignores quotas and reserves."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(BLOCK))

@@ -1,13 +1,12 @@
-"""Reads sources of telemetry on a thread of its own while a job runs, into a file that only grows.
+"""Reads telemetry sources on a thread while a job runs, and appends the readings to a file.
 
-The file is ``whyidle/telemetry/1`` (``whyidle.model.telemetry_lines`` describes it,
-``whyidle.sources.replay`` reads it back). The monitor adds a source of its own, ``monitor``:
-``monitor_cpu_s`` (its CPU time so far), ``monitor_stretch`` (how many times slower than meant it
-reads the dearest source, so as to stay under a hundredth of a core) and ``monitor_failures``
-(sources given up). Of a GPU's driver the time counts as well for which a read waits in it, as the
-job's own calls may wait for the same lock meanwhile.
-Watching a machine without GPUs and a job of 5 processes takes 0.2 % of a core and writes 2.8 kB a
-second (``bench/sources.py``).
+The format is ``whyidle/telemetry/1`` (``whyidle.model.telemetry_lines``), which
+``whyidle.sources.replay`` reads. The monitor adds a source, ``monitor``: ``monitor_cpu_s`` (its
+CPU time), ``monitor_stretch`` (factor by which the period of the most expensive source is extended,
+to stay under a hundredth of a core) and ``monitor_failures`` (failed sources). For GPU drivers,
+time blocked in a read counts too, since calls of the job may wait for the same lock. Monitoring a
+machine without GPUs and a job of 5 processes takes 0.2 % of a core and writes 2.8 kB/s
+(``bench/sources.py``).
 """
 
 from __future__ import annotations
@@ -29,49 +28,38 @@ from whyidle.model.telemetry import Absent, Reader, Reading, Source, Target, spl
 
 Result = TypeVar("Result")
 
-STOP_S = 2.0
-"""a driver that hangs must not keep the command from ending"""
+STOP_S = 2.0  # time limit for the last reads, since a driver may hang
 DOUBLING_BYTES = 32 << 20
-"""each further 32 MiB doubles the time between reads, so that a run of days fits a disk"""
+"""file size after which the period doubles, so that a run of days fits on a disk"""
 JITTER = 0.1
-"""reads at strictly even times could fall on the same moment of every training step"""
+"""relative variation of the period, so that reads do not synchronise with training steps"""
 
 
 def live_sources() -> dict[str, Source]:
-    """Every source that reads this machine, by name."""
+    """All sources that read this machine, by name."""
     found = {name: cast("Source", module) for name, module in catalog.load_sources().items()}
     return {name: source for name, source in found.items() if source.LIVE}
 
 
 class _OpenedSource:
-    """One opened source, when it is due, and what its reads have taken."""
-
     def __init__(self, name: str, reader: Reader, period_s: float, *, driver: bool) -> None:
         self.name, self.reader = name, reader
         self.driver = driver
         self.budget = ReadBudget()
         self.taken_ns = 0
-        self.blocked_ns: list[int] = []
-        """how long each read since the budget was last looked at was held up in its driver"""
+        self.blocked_ns: list[int] = []  # blocked time of each read since the last accounting
         self.period_ns = int(period_s * 1e9)
         self.due_ns = 0
         self.reads = 0
 
     def total_blocked_ns(self) -> int:
-        """What reads were held up for, were each like the usual one: a driver that sets up a job's
-        context may hold one read for long, which does not come again."""
+        """Blocked time by the median read: creating a CUDA context may block one read for long."""
         return round(len(self.blocked_ns) * median(self.blocked_ns or [0]))
 
 
 class Monitor:
-    """Watches a target until told to stop. Nothing in it raises into the caller.
-
-    Args:
-        target: what to watch.
-        path: the file to append to.
-        sources: by name; every live one unless others are given.
-        period_s: time between reads, instead of each source's own.
-    """
+    """Monitors a target until it is stopped, by default with all live sources and each source's own
+    period. Never raises into the caller."""
 
     def __init__(
         self,
@@ -96,29 +84,28 @@ class Monitor:
 
     @property
     def latest_reading(self) -> Reading:
-        """The last value of every key, for a live view."""
+        """The latest value of every key."""
         return {name: one for values in list(self._latest.values()) for name, one in values.items()}
 
     @property
     def cpu_s(self) -> float:
-        """CPU time that watching has taken so far."""
+        """CPU time used so far."""
         return self._cpu_ns / 1e9
 
     @property
     def period_stretch(self) -> float:
-        """How many times slower than meant it reads the source that is slowed most."""
+        """Largest factor by which a source's period is extended."""
         return max((one.budget.stretch for one in self._watched), default=1.0)
 
     def start_thread(self) -> None:
-        """Begin; sources are opened on the thread, so that a slow driver delays nobody."""
+        """Start; sources are opened on the thread, because a driver may be slow."""
         try:
             self._thread.start()
-        except RuntimeError as error:  # no thread to be had: the job matters more
+        except RuntimeError as error:  # no thread available
             self.broken = str(error)
 
     def stop_thread(self) -> bool:
-        """Read everything a last time and end. False where that took too long; then the thread is
-        left behind, and ends with the process."""
+        """Read all sources a last time and stop; False on a timeout."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(STOP_S)
@@ -148,7 +135,10 @@ class Monitor:
         watched = self._watched = [one for one in opened if one is not None]
         for one in watched:
             one.budget.start_accounting(0, time.perf_counter_ns())
-        while watched and not self._stop.wait(self._rest_s(watched)):
+        while watched:
+            due_ns = min(one.due_ns for one in watched)
+            if self._stop.wait(max(0.0, (due_ns - time.perf_counter_ns()) / 1e9)):
+                break
             now = time.perf_counter_ns()
             for one in [one for one in watched if one.due_ns <= now]:
                 if self._read_source(one):
@@ -163,9 +153,6 @@ class Monitor:
         self._own_row()
         return True
 
-    def _rest_s(self, watched: list[_OpenedSource]) -> float:
-        return max(0.0, (min(one.due_ns for one in watched) - time.perf_counter_ns()) / 1e9)
-
     def _period_ns(self, one: _OpenedSource) -> int:
         doublings = self._file.size // DOUBLING_BYTES
         slower = one.budget.stretch * 2.0**doublings
@@ -179,7 +166,6 @@ class Monitor:
             self._own_row()
 
     def _looked_at(self, one: _OpenedSource, watched: list[_OpenedSource], now: int) -> bool:
-        """Compare what a source takes with what it may: its part, and what others leave."""
         others = sum(each.budget.share for each in watched if each is not one)
         one.budget.limit = max(LIMIT / len(watched), LIMIT - others)
         if not one.budget.account_reads(
@@ -191,14 +177,14 @@ class Monitor:
         return True
 
     def _contain_call(self, name: str, call: Callable[[], Result]) -> Result | None:
-        """The one place where a plug-in's fault ends: it costs its signals, never the job."""
+        """Contain errors of a plug-in: it loses its signals, and the job continues."""
         try:
             return call()
         except WhyidleError as error:
             self._give_up(name, Absent(error.why or error.what, error.hint))
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            self._give_up(name, Absent(why, "report it: it is a fault of whyidle"))
+            self._give_up(name, Absent(why, "please report this error of whyidle"))
         return None
 
     def _open_source(self, name: str, source: Source) -> _OpenedSource | None:
@@ -226,9 +212,9 @@ class Monitor:
         return True
 
     def _write_description(self, one: _OpenedSource) -> None:
-        told = self._contain_call(one.name, lambda: (one.reader.facts, one.reader.missing))
-        if told is not None:
-            self._file.write(telemetry_lines.source_line(one.name, *told))
+        description = self._contain_call(one.name, lambda: (one.reader.facts, one.reader.missing))
+        if description is not None:
+            self._file.write(telemetry_lines.source_line(one.name, *description))
 
     def _close_source(self, one: _OpenedSource) -> None:
         self._contain_call(one.name, one.reader.close)

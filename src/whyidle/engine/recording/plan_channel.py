@@ -1,4 +1,4 @@
-"""Fixes as the probe applies them in a running command: how it is asked, and what came of it."""
+"""Sends edits to the probe of a command, and reads which ones it applied."""
 
 from __future__ import annotations
 
@@ -14,37 +14,34 @@ import msgspec
 from whyidle import catalog
 from whyidle.model.knobs import ENVIRONMENT, LISTS, Setting, as_python
 
-EDITS = "edits.json"
-"""what was asked for, in the folder of the recording"""
+EDITS = "edits.json"  # the requested edits, in the recording's folder
 
 
 Made = Mapping[str, Mapping[str, str]]
-"""knob -> ``file:line`` of the job that makes what it sets -> why it was not set there; empty where
-it was. A knob that sets nothing as it is made is not among them"""
+"""knob -> ``file:line`` of the job that creates the object it sets -> why it was not set there
+(empty: it was). Only of knobs that are set at creation"""
 
 
 class AppliedKnobs(msgspec.Struct, frozen=True):
-    """What became of the knobs in one process: how often each took hold, why others did not;
-    what those that took no hold were ``waiting`` for, which counts as their reason where no process
-    knows another; and which lines ``made`` what they set. ``multiplied`` is what those found that
-    make something so many times as large."""
+    """Results of the knobs in one process."""
 
-    applied: dict[str, int] = {}
-    declined: dict[str, str] = {}
+    applied: dict[str, int] = {}  # how often each took effect
+    declined: dict[str, str] = {}  # why others did not
     waiting: dict[str, str] = {}
-    made: dict[str, dict[str, str]] = {}
-    multiplied: dict[str, list[int]] = {}
+    """what a knob without effect waited for: its reason if no process declined it"""
+    made: dict[str, dict[str, str]] = {}  # lines that created what it sets (`Made`)
+    multiplied: dict[str, list[int]] = {}  # original values that it multiplied
 
 
 def write_request(
     edits: Mapping[str, Setting | None], was: Mapping[str, Setting | None], folder: Path
 ) -> dict[str, str]:
-    """Write the edits into ``folder`` for the probe, and return the variables that have it read
-    them; those that are variables themselves are among them."""
+    """Write the edits into ``folder`` for the probe. Returns the environment variables to set,
+    including edits of environment variables."""
     path = folder / EDITS
     folder.mkdir(parents=True, exist_ok=True)
-    asked = {"edits": dict(edits), "was": dict(was), "implementations": _implementations(edits)}
-    path.write_text(json.dumps(asked), encoding="utf-8")
+    request = {"edits": dict(edits), "was": dict(was), "implementations": _implementations(edits)}
+    path.write_text(json.dumps(request), encoding="utf-8")
     variables = {
         (name := knob.removeprefix(ENVIRONMENT)): _append_variable(name, str(value))
         for knob, value in edits.items()
@@ -54,28 +51,25 @@ def write_request(
 
 
 def _implementations(knobs: Iterable[str]) -> dict[str, str]:
-    """The files that set knobs of other packages in a process: nothing of whyidle, nor of them,
-    need be importable there."""
-    found = {}
+    """Files that implement knobs of other packages, which need not be importable in the job."""
+    files = {}
     for knob in knobs:
         if module := catalog.find_knob(knob).implementation:
             try:
                 spec = importlib.util.find_spec(module)
             except ImportError:
                 spec = None
-            found[knob] = (spec.origin if spec else None) or module
-    return found
+            files[knob] = (spec.origin if spec else None) or module
+    return files
 
 
 def _append_variable(name: str, value: str) -> str:
-    """A variable's value, behind what the user has set in it, where it takes several."""
     own = next((os.environ[each] for each in LISTS.get(name, ()) if os.environ.get(each)), "")
     return f"{own},{value}" if own else value
 
 
 def read_applied_knobs(recording: Path) -> AppliedKnobs:
-    """What became of the knobs in all processes together. A file that cannot be read counts as
-    none: its process was ended as it wrote."""
+    """Combine the results of all processes; files of processes killed while writing are skipped."""
     applied: dict[str, int] = {}
     declined: dict[str, str] = {}
     waiting: dict[str, str] = {}
@@ -95,29 +89,29 @@ def read_applied_knobs(recording: Path) -> AppliedKnobs:
     return AppliedKnobs(applied, unmet | declined, made=merge_lines(made), multiplied=multiplied)
 
 
-def merge_lines(told: Iterable[Made]) -> dict[str, dict[str, str]]:
-    """What several tell; a line that has left something as it was stands as one that did."""
-    found: dict[str, dict[str, str]] = {}
-    for knob, lines in (pair for made in told for pair in made.items()):
-        known = found.setdefault(knob, {})
+def merge_lines(documents: Iterable[Made]) -> dict[str, dict[str, str]]:
+    """Merge the lines of several processes; a reason against setting prevails."""
+    merged: dict[str, dict[str, str]] = {}
+    for knob, lines in (pair for document in documents for pair in document.items()):
+        known = merged.setdefault(knob, {})
         for line, why in lines.items():
             known[line] = known.get(line) or why
-    return found
+    return merged
 
 
 def describe_applied(recording: Path) -> list[str]:
-    """What became of the fixes that were asked for, in sentences without a full stop."""
+    """Describe which requested edits were applied, in sentences without full stop."""
     try:
-        asked = json.loads((recording / EDITS).read_bytes())["edits"]
+        edits = json.loads((recording / EDITS).read_bytes())["edits"]
     except (OSError, ValueError, LookupError):
         return []
-    found = read_applied_knobs(recording)
-    held = [knob for knob in asked if knob in found.applied or knob.startswith(ENVIRONMENT)]
-    told = [f"{knob} = {as_python(asked[knob])}" for knob in held]
-    notes = [f"Applied without an edit of the script: {', '.join(told)}"] if told else []
-    for knob in asked:
-        why = found.declined.get(knob, "" if knob in held else "nothing in the job took it up")
+    results = read_applied_knobs(recording)
+    applied = [knob for knob in edits if knob in results.applied or knob.startswith(ENVIRONMENT)]
+    settings = [f"{knob} = {as_python(edits[knob])}" for knob in applied]
+    notes = [f"Applied without editing the script: {', '.join(settings)}"] if settings else []
+    for knob in edits:
+        why = results.declined.get(knob, "" if knob in applied else "it took no effect in this job")
         if why:
-            again = " everywhere" if knob in held else ""
-            notes.append(f"Not applied{again}: {knob} = {as_python(asked[knob])}: {why}")
+            again = " everywhere" if knob in applied else ""
+            notes.append(f"Not applied{again}: {knob} = {as_python(edits[knob])}: {why}")
     return notes

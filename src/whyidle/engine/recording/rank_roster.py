@@ -1,4 +1,4 @@
-"""Which ranks of a watched job came, trained and stayed: from what each process wrote itself."""
+"""Checks which ranks of a watched job started, trained and stayed alive."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from whyidle.importers._process_facts import read_facts
 from whyidle.model.timeline import Timeline
 
 STAYED_NS = 1_000_000_000
-"""ranks write four times a second; one that is silent so long before the others has stopped"""
+"""ranks write four times a second; a rank silent for this long before the others has stopped"""
 _OF_OTHERS = re.compile(
     r"gloo|nccl|connection (closed|reset|refused)|timed out|broken pipe|^Dist[A-Z]\w*Error", re.I
 )
-"""errors of a collective whose other end is gone"""
-_WRITING = "writing: "
-"""begins the note of a fault after which a process records nothing more"""
+"""errors of a collective whose peer is gone"""
+_WRITING = "writing: "  # beginning of a fault after which a process records nothing more
 
 
 @dataclass(frozen=True, slots=True)
 class RankRoster:
-    """Ranks of one job by what became of them. ``world`` is how many there should be."""
+    """Ranks of one job that started and that trained; ``world``: the expected number."""
 
     world: int
     started: frozenset[int]
@@ -32,7 +31,7 @@ class RankRoster:
 
     @classmethod
     def read_roster(cls, recording: Path, timelines: Sequence[Timeline]) -> RankRoster:
-        """Read the places that processes noted (``PID.rank.json``)."""
+        """Read the ranks that processes noted (``PID.rank.json``)."""
         places = [read_document(path) for path in sorted(recording.glob("*.rank.json"))]
         starts = {start_of(timeline.process) for timeline in timelines}
         places = [place for place in places if start_of(read_facts(place)) in starts]
@@ -46,41 +45,39 @@ class RankRoster:
 
     @property
     def absent_ranks(self) -> list[int]:
-        """Ranks of which no process was seen."""
+        """Ranks without a process."""
         return sorted(set(range(self.world)) - self.started)
 
     @property
     def idle_ranks(self) -> list[int]:
-        """Ranks that started and never trained a step."""
+        """Ranks that started, but took no step."""
         return sorted(self.started - self.trained)
 
 
 def notes_on(recording: Path, timelines: Sequence[Timeline], status: int | None) -> list[str]:
-    """What must be said of ranks that did not come, did not train, or did not stay."""
+    """Note ranks that did not start, did not train, or died."""
     roster = RankRoster.read_roster(recording, timelines)
     if roster.world < 2:
         return []
     notes = []
     if roster.absent_ranks:
         notes.append(
-            f"{_format_ranks(roster.absent_ranks)} of {roster.world} never started on this host, "
-            "as far as the "
-            "probe could see"
+            f"{_format_ranks(roster.absent_ranks)} of {roster.world} did not start on this host, "
+            "as far as the probe can see"
         )
     if roster.idle_ranks:
-        notes.append(f"{_format_ranks(roster.idle_ranks)} started and never trained a step")
+        notes.append(f"{_format_ranks(roster.idle_ranks)} started, but took no training step")
     return notes + (_failed_ranks(timelines) if status != 0 else [])
 
 
 def notes_on_starts(ranks: Sequence[Timeline], others: Sequence[Sequence[Timeline]]) -> list[str]:
-    """What must be said where a launcher started the ranks several times: this diagnosis is of
-    ``ranks``, and ``others`` are the starts besides."""
+    """Note the ``others`` among several starts by a launcher; the diagnosis is of ``ranks``."""
     every = sorted([ranks, *others], key=lambda start: _last_sign(start[0]))
     notes = []
     for turn, start in enumerate(every, 1):
         if start is ranks:
             continue
-        why = _failed_ranks(start) or ["what ended it is not known"]
+        why = _failed_ranks(start) or ["the reason is unknown"]
         notes.append(
             f"the launcher started the ranks {len(every)} times; start {turn} ended after at least "
             f"{max(map(steps_of, start))} optimizer steps: {'; '.join(why)}"
@@ -89,7 +86,7 @@ def notes_on_starts(ranks: Sequence[Timeline], others: Sequence[Sequence[Timelin
 
 
 def _failed_ranks(timelines: Sequence[Timeline]) -> list[str]:
-    """Ranks that ended the job: by an exception of their own, or silent before the others."""
+    """Note ranks that ended the job: by their own exception, or silent before the others."""
     ranks = [timeline for timeline in timelines if timeline.rank is not None]
     if len(ranks) < 2:
         return []
@@ -101,7 +98,7 @@ def _failed_ranks(timelines: Sequence[Timeline]) -> list[str]:
             for timeline in sorted(raised, key=_last_sign)
         ]
     if any(map(_cut_short, ranks)):
-        return []  # its recording ended before it did: its last sign says nothing
+        return []  # a recording ended before its process, so its last event says nothing
     alive = max(map(_last_sign, ranks))
     ended = any(timeline.process.ended is not None for timeline in ranks)
     notes = []
@@ -112,14 +109,14 @@ def _failed_ranks(timelines: Sequence[Timeline]) -> list[str]:
             how = "was killed or crashed" if killed else "stopped"
             notes.append(
                 f"rank {timeline.rank} {how} after at least {steps_of(timeline)} optimizer steps, "
-                f"{silent / 1e9:.1f} s before the last sign of the others"
+                f"{silent / 1e9:.1f} s before the last activity of the others"
             )
     return notes
 
 
 def _cut_short(timeline: Timeline) -> bool:
-    """Whether its recording ended before it did, as its facts say. A full disk may not have taken
-    them, but the note of its fault; where there was no room for that either, it is empty."""
+    """Whether the recording ended before its process, by its facts or, if the disk was full, by its
+    file of faults, which is empty if there was no space for that either."""
     if timeline.process.enough is not None:
         return True
     spans = Path(timeline.source.path)
@@ -132,15 +129,14 @@ def _cut_short(timeline: Timeline) -> bool:
 
 
 def _own_error(timeline: Timeline) -> bool:
-    """Whether an exception ended it, one of its own that nobody asked for."""
-    told = timeline.process.died_of
-    if told is None or told.startswith(KeyboardInterrupt.__name__):
+    """Whether an exception of its own ended it, neither Ctrl-C nor a failed peer."""
+    error = timeline.process.died_of
+    if error is None or error.startswith(KeyboardInterrupt.__name__):
         return False
-    return not _OF_OTHERS.search(told)
+    return not _OF_OTHERS.search(error)
 
 
 def _last_sign(timeline: Timeline) -> int:
-    """The last sign of a rank, on the clock that all share."""
     return timeline.base_ns + int(timeline.host.end.max(initial=0))
 
 

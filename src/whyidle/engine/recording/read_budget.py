@@ -1,4 +1,4 @@
-"""How much slower a source must be read to stay within its share of a core."""
+"""Limits the cost of reading a source by extending its period."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-LIMIT = 0.01
-"""a watcher that takes more than a hundredth of a core disturbs what it watches"""
+LIMIT = 0.01  # share of a core that the monitor may take
 WINDOW_NS = 2_000_000_000
 MOST = 1000.0
 
@@ -16,7 +15,7 @@ _OWN = Path("/proc/thread-self/schedstat")
 
 
 class ClockReading(NamedTuple):
-    """What has passed for this thread, ns: time, time on a core, and time waiting for one."""
+    """Clocks of this thread, ns: elapsed time, CPU time, and time in the run queue."""
 
     wall_ns: int
     cpu_ns: int
@@ -24,7 +23,7 @@ class ClockReading(NamedTuple):
 
     @classmethod
     def read_clocks(cls) -> ClockReading:
-        """Read them; where the kernel does not tell, no thread waits for a core."""
+        """Read the clocks; the run queue counts as 0 if the kernel does not report it."""
         try:
             queued = int(_OWN.read_text().split()[1])
         except (OSError, ValueError, IndexError):
@@ -32,19 +31,18 @@ class ClockReading(NamedTuple):
         return cls(time.perf_counter_ns(), time.thread_time_ns(), queued)
 
     def blocked_ns(self, since: ClockReading) -> int:
-        """For how long the thread neither ran nor wanted to."""
+        """Time in which the thread neither ran nor was runnable."""
         wall, cpu, queued = (now - then for now, then in zip(self, since, strict=True))
         return max(0, wall - cpu - queued)
 
 
 class ReadBudget:
-    """Compares what reads take with wall time over a window, and stretches the periods between
-    them.
+    """Compares the cost of reads with wall time over a window, and extends their period.
 
     Attributes:
         limit: share of the time that reads may take.
-        share: what they are expected to take by now; 0 as long as that is not known.
-        stretch: what periods are to be multiplied by, 1 or more.
+        share: expected share; 0 until it is known.
+        stretch: factor of the period, 1 or more.
     """
 
     def __init__(self, limit: float = LIMIT) -> None:
@@ -54,15 +52,15 @@ class ReadBudget:
         self.stretch = 1.0
 
     def start_accounting(self, cpu_ns: int, wall_ns: int) -> None:
-        """From here on time counts; what opening the source cost does not come again."""
+        """Start a window; the cost of opening the source is excluded."""
         self._cpu_ns, self._wall_ns = cpu_ns, wall_ns
 
     def account_reads(self, cpu_ns: int, wall_ns: int, longest_ns: int) -> bool:
-        """Look at the clocks; True at the end of a window, which holds a few reads of a source
-        whose (stretched) period is ``longest_ns``. ``cpu_ns`` is what all its reads have taken.
+        """Update the stretch at the end of a window; returns whether a window ended.
 
-        CPU use falls as one over the stretch, so one correction is enough; easing is slower, and
-        begins at half of what is allowed.
+        The cost is inversely proportional to the stretch, so one correction suffices. The stretch
+        is reduced slowly, below half the limit. ``cpu_ns`` is the total cost of all reads so far; a
+        window contains several of the ``longest_ns`` periods.
         """
         wall = wall_ns - self._wall_ns
         if wall < max(WINDOW_NS, 4 * longest_ns):

@@ -1,7 +1,6 @@
-"""The last stretch of a recording that still grows, as a recording of its own.
+"""Copies the recent part of a growing recording into a recording of its own.
 
-Reading stays as cheap after a day as after a minute: only the ends of the files of records are
-read, and copied into a folder that the importer reads like any other.
+Only the ends of the files are read, so the cost does not grow with the length of the recording.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from numpy.typing import NDArray
 
 from whyidle.importers import probe
 from whyidle.importers._samples import SAMPLE
-from whyidle.model.loading import BATCH, ROW, TAKE
-from whyidle.model.marks import MARK
+from whyidle.model.device_timestamps import MARK
+from whyidle.model.loader_tables import BATCH, ROW, TAKE
 
 WINDOW_NS: Final = 30_000_000_000
-MOST_RECORDS: Final = 4096
-"""a few hundred steps; a minute and more of stack samples"""
+MOST_RECORDS: Final = 4096  # a few hundred steps; a minute and more of stack samples
 _LAYOUTS: Final = {"samples": SAMPLE, "batches": BATCH, "takes": TAKE, "rows": ROW, "device": MARK}
 _MAGIC: Final = len(probe.MAGIC)
 
 
 def copy_recent(recording: Path, into: Path) -> None:
-    """Copy the last half minute, or the last few thousand records where these are fewer."""
+    """Copy the last half minute, at most ``MOST_RECORDS`` records per file."""
     for path in recording.iterdir():
         stem, _, suffix = path.name.partition(".")
         if not stem.isdigit() or path.name.endswith("~") or suffix.startswith("burst-"):
@@ -41,7 +39,7 @@ def copy_recent(recording: Path, into: Path) -> None:
 
 
 def last_records(path: Path, layout: np.dtype[Any], head: int = 0) -> NDArray[Any]:
-    """The last whole records of a file."""
+    """Read the last complete records of a file."""
     with path.open("rb") as file:
         whole = max(0, file.seek(0, 2) - head) // layout.itemsize
         first = max(0, whole - MOST_RECORDS)

@@ -1,4 +1,4 @@
-"""From a watched command to a diagnosis: record, read what the probe left, diagnose."""
+"""Reads the recording of a watched command and diagnoses it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,17 @@ from whyidle.store.atomic_write import write_atomic
 from whyidle.store.entry import RECORDING
 from whyidle.version import __version__
 
-ENDED = "ended.json"
-"""what the launcher knows of the command, beside the probe's files"""
+ENDED = "ended.json"  # the launcher's facts about the command
 ENOUGH = "writing: QuotaReachedError: "
-"""the note of a process that has recorded as much as it may (``whyidle.probe.core.disk_quota``)"""
-TELEMETRY = "telemetry.jsonl"
-"""what the monitor read of the host and the GPUs while the command ran"""
+"""beginning of the note of a process that reached its quota (``whyidle.probe.core.disk_quota``)"""
+TELEMETRY = "telemetry.jsonl"  # readings of the monitor
 
 
 def note_end(
     recording: Path, run_id: str, command: Sequence[str], ended: CommandEnd | None
 ) -> None:
-    """Write down how the command ended (``None``: it has not), for whoever diagnoses later."""
-    told = {
+    """Write ``ended.json``: the command and how it ended (``None``: it is running)."""
+    document = {
         "id": run_id,
         "command": list(command),
         "folder": _current_folder(),
@@ -50,8 +48,8 @@ def note_end(
         "duration_s": ended.duration_s if ended else None,
         "exit_status": ended.status if ended else None,
     }
-    with suppress(OSError):  # a full disk: the diagnosis will not know this, and that is all
-        write_atomic(recording / ENDED, json.dumps(told).encode())
+    with suppress(OSError):  # a full disk: the diagnosis lacks these facts
+        write_atomic(recording / ENDED, json.dumps(document).encode())
 
 
 def _current_folder() -> str | None:
@@ -62,13 +60,13 @@ def _current_folder() -> str | None:
 
 
 def is_running(recording: Path) -> bool:
-    """Whether the command that is recorded there has not ended, as far as is written."""
-    told = _read_probe_facts(recording)
-    return bool(told) and told.get("exit_status") is None
+    """Whether the recorded command is running, according to ``ended.json``."""
+    facts = _read_probe_facts(recording)
+    return bool(facts) and facts.get("exit_status") is None
 
 
 def recording_at(path: Path) -> Path | None:
-    """The recording that a path means: a run's folder without a diagnosis, or what is in it."""
+    """The recording at a path, or in the run's folder at a path; None if there is none."""
     for folder in (path, path / RECORDING):
         if (folder / ENDED).is_file() or next(folder.glob("*.facts.json"), None):
             return folder
@@ -76,18 +74,17 @@ def recording_at(path: Path) -> Path | None:
 
 
 def start_monitor(recording: Path, pid: int, period_s: float | None = None) -> Monitor:
-    """What reads the host and the GPUs beside a command whose first process is ``pid``."""
+    """Create a monitor of the host and the GPUs for a command whose first process is ``pid``."""
     target = Target(pid=pid, environ={**os.environ, "WHYIDLE_RUN": str(recording)})
     return Monitor(target, recording / TELEMETRY, period_s=period_s)
 
 
 def diagnose_recording(recording: Path, process: str | None = None) -> Diagnosis:
-    """Diagnose what the probe left in a run's ``recording`` folder, however the command ended: of
-    several jobs the first, or that of a ``process`` (what its files are named by).
+    """Diagnose a recording: the first job, or the job of ``process`` (the stem of its files).
 
     Raises:
-        InputError: there is nothing at all to diagnose; an OutputError where it could not be
-            written.
+        InputError: there is nothing to diagnose.
+        OutputError: the recording could not be written.
     """
     jobs = jobs_of(read_recording(recording))
     if not jobs:
@@ -97,11 +94,11 @@ def diagnose_recording(recording: Path, process: str | None = None) -> Diagnosis
 
 
 def diagnose_jobs(recording: Path) -> list[Diagnosis]:
-    """The same, one diagnosis per job of the command: a script may start several.
+    """Diagnose all jobs of a command, one diagnosis each.
 
     Raises:
-        InputError: there is nothing at all to diagnose; an OutputError where it could not be
-            written.
+        InputError: there is nothing to diagnose.
+        OutputError: the recording could not be written.
     """
     jobs = jobs_of(read_recording(recording))
     if not jobs:
@@ -110,20 +107,19 @@ def diagnose_jobs(recording: Path) -> list[Diagnosis]:
 
 
 def _diagnose_stepless(recording: Path) -> Diagnosis:
-    """No step was seen: what the system shows of the command, which is no verdict."""
-    told, faults = _read_probe_facts(recording), _fault_notes(recording)
+    facts, faults = _read_probe_facts(recording), _fault_notes(recording)
     if why := lost_evidence.explain_loss(recording, faults):
         raise OutputError(
-            "Nothing to diagnose: what was seen of the command could not be written.",
+            "Nothing to diagnose: the recording could not be written.",
             why=f"{why}.",
-            hint="Make room there, or name a folder on another disk: --store FOLDER.",
+            hint="Free space, or use a folder on another disk: --store FOLDER",
         )
-    timeline = stepless_run.whole_run(recording, told, read_telemetry(recording), faults)
+    timeline = stepless_run.whole_run(recording, facts, read_telemetry(recording), faults)
     if timeline is None:
         raise InputError(
             "Nothing to diagnose: no training step was seen.",
-            why=f"{stepless_run.explain_no_steps(None, told.get('command') or [], faults)}.",
-            hint="Mark steps yourself with whyidle.step(), or see whyidle doctor.",
+            why=f"{stepless_run.explain_no_steps(None, facts.get('command') or [], faults)}.",
+            hint="Mark steps with whyidle.step(), or check the machine with whyidle doctor.",
         )
     known = timeline.process.imported is not None
     run = _run_info(recording, [timeline])
@@ -157,7 +153,6 @@ def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
 
 
 def _fault_notes(recording: Path) -> list[str]:
-    """What failed inside the command's processes, each kind of fault once, with its count."""
     counts: dict[str, int] = {}
     for path in sorted(recording.glob("*.faults")):
         with suppress(OSError):
@@ -170,62 +165,64 @@ def _fault_notes(recording: Path) -> list[str]:
 
 def _describe_fault(fault: str) -> str:
     if fault.startswith(ENOUGH):
-        return f"The recording ended before the job did: {fault.removeprefix(ENOUGH)}"
+        return f"The recording ended before the job: {fault.removeprefix(ENOUGH)}"
     return f"A measurement failed and was switched off: {fault}"
 
 
 def _read_probe_facts(recording: Path) -> dict[str, Any]:
     try:
-        told = json.loads((recording / ENDED).read_text(encoding="utf-8"))
+        document = json.loads((recording / ENDED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def read_recording(recording: Path) -> list[Timeline]:
-    """Every process of a recording that trained, by rank, with what was read from outside. The
-    user's files that it names are kept with it."""
+    """Read all training processes of a recording, sorted by rank, with telemetry and bursts. Stores
+    the user's source files with the recording."""
     keep_sources(recording)
-    each = (
+    timelines = (
         _read_timeline(recording / f"{pid}.spans") for pid in probe.trained_processes(recording)
     )
-    outside = read_telemetry(recording)
-    found = [
-        replace(timeline, telemetry=outside, bursts=burst_evidence.read_bursts(recording, timeline))
-        for timeline in each
+    telemetry = read_telemetry(recording)
+    ranks = [
+        replace(
+            timeline, telemetry=telemetry, bursts=burst_evidence.read_bursts(recording, timeline)
+        )
+        for timeline in timelines
         if timeline is not None
     ]
-    found = concurrent_processes.note_concurrent(found)
-    return sorted(found, key=lambda timeline: (timeline.rank is None, timeline.rank))
+    ranks = concurrent_processes.note_concurrent(ranks)
+    return sorted(ranks, key=lambda timeline: (timeline.rank is None, timeline.rank))
 
 
 def read_telemetry(recording: Path) -> Telemetry | None:
-    """What the monitor wrote, whole or cut; None where there is nothing."""
+    """Read the telemetry of a recording, even if truncated; None without any."""
     load = catalog.plugin_module("sources", "replay").load
     try:
-        found: Telemetry = load(recording / TELEMETRY)
+        telemetry: Telemetry = load(recording / TELEMETRY)
     except InputError:
         return None
-    return found
+    return telemetry
 
 
 def _read_timeline(path: Path) -> Timeline | None:
     try:
         return read_process(path)
     except BrokenTraceError:
-        return None  # it trained too short a time to leave anything
+        return None  # it trained too briefly to record anything
 
 
 def _run_info(recording: Path, timelines: list[Timeline]) -> RunInfo:
-    told = _read_probe_facts(recording)
+    facts = _read_probe_facts(recording)
     worlds = [timeline.world_size or 0 for timeline in timelines]
     return RunInfo(
-        id=told.get("id") or recording.parent.name,
-        command=told.get("command"),
-        folder=told.get("folder"),
-        started=told.get("started"),
-        duration_s=told.get("duration_s"),
-        exit_status=told.get("exit_status"),
+        id=facts.get("id") or recording.parent.name,
+        command=facts.get("command"),
+        folder=facts.get("folder"),
+        started=facts.get("started"),
+        duration_s=facts.get("duration_s"),
+        exit_status=facts.get("exit_status"),
         framework="pytorch",
         ranks=max(*worlds, len(timelines)),
         hosts=sorted({timeline.hostname for timeline in timelines if timeline.hostname}),

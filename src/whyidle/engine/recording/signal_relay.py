@@ -1,9 +1,9 @@
-"""Hands the signals that reach us on to a watched command, each of them once.
+"""Passes signals on to a watched command, each of them once.
 
-A signal sent to us alone must be passed on. One that was sent to the whole process group (Ctrl-C in
-a terminal, ``timeout``, a batch system) has reached the command already; a second one would make it
-give up its clean end. The two look the same from inside a handler, so a listener, a process of the
-same group, says whether it was meant as well.
+A signal sent to whyidle alone must be passed on. A signal sent to the process group (Ctrl-C in a
+terminal, ``timeout``, a batch system) has already reached the command, and a second one would abort
+its clean exit. A handler cannot distinguish the two, so a listener process in the same group
+reports whether it received the signal too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-PATIENCE_S = 0.1
-"""how long to wait for the listener before a signal counts as ours alone"""
-SAME_S = 0.5
-"""what the listener heard within this time is the same signal"""
+PATIENCE_S = 0.1  # time to wait for the listener before a signal counts as sent to whyidle alone
+SAME_S = 0.5  # a signal that the listener received within this time is the same
 _HEARD = struct.Struct("qd")
 _LISTENER = """
 import os, signal, struct, sys, time
@@ -36,7 +34,7 @@ os.read(0, 1)
 
 
 class SignalRelay:
-    """Receives signals from its making on, and passes them on once there is a command."""
+    """Receives signals, and passes them on once the command has started."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -45,7 +43,7 @@ class SignalRelay:
         self._last: dict[int, float] = {}
 
     def start_relaying(self, child: subprocess.Popen[bytes], numbers: list[int]) -> None:
-        """Pass signals on to ``child`` from now on, those first that have come already."""
+        """Pass on earlier signals to ``child``, and further ones from now on."""
         with suppress(OSError):
             self._listener = subprocess.Popen(
                 [sys.executable, "-ISc", _LISTENER, *map(str, numbers)],
@@ -61,7 +59,7 @@ class SignalRelay:
             self._send_signal(self._waiting.pop(0))
 
     def receive_signal(self, number: int, frame: FrameType | None) -> None:
-        """A signal came."""
+        """Handle a signal."""
         del frame
         child = self._child
         if child is None:
@@ -70,7 +68,7 @@ class SignalRelay:
             self._send_signal(number)
 
     def stop_relaying(self) -> None:
-        """The command has ended."""
+        """Stop the listener after the command has ended."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.kill()
@@ -81,10 +79,10 @@ class SignalRelay:
             self._child.send_signal(number)
 
     def _was_delivered(self, number: int) -> bool:
-        """Whether the listener got this signal too. ``timeout`` sends two copies, one to us and one
-        to the group, which the listener gets only once: what it heard counts for both."""
+        """Whether the listener received this signal too. ``timeout`` sends it twice, to whyidle and
+        to the group, so one record of the listener counts for both."""
         now = time.monotonic()
-        while True:  # a second signal may be handled, and the record read, amid the waiting
+        while True:  # while waiting, a second signal may be handled and read the record
             if abs(self._last.get(number, -SAME_S) - now) < SAME_S:
                 return True
             listener, left = self._listener, now + PATIENCE_S - time.monotonic()
@@ -93,7 +91,7 @@ class SignalRelay:
             if not select.select([listener.stdout], [], [], left)[0]:
                 continue
             record = listener.stdout.read(_HEARD.size)
-            if record == b"":  # it had no time to get ready: what ended it?
+            if record == b"":  # it was not ready yet, and a signal ended it
                 return listener.wait() == -number
             if record:
                 heard, moment = _HEARD.unpack(record)
@@ -102,8 +100,7 @@ class SignalRelay:
 
 @contextmanager
 def relay_signals() -> Iterator[tuple[SignalRelay, list[int]]]:
-    """Receive signals for as long as the block runs. Those ignored before stay ignored, by the
-    command too (``nohup``); the others are at their default in it."""
+    """Receive signals while the block runs, except for those that are ignored (``nohup``)."""
     made = SignalRelay()
     known = [getattr(signal, name) for name in PASSED_ON if hasattr(signal, name)]
     numbers = [number for number in known if signal.getsignal(number) != signal.SIG_IGN]

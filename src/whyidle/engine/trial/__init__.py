@@ -1,6 +1,5 @@
-"""Trials: the user's command with and without a fix, in turn, each in a process of its own.
+"""Trials: the user's command with and without a fix, in turn, each arm in its own process.
 
-``arm`` runs it once, ``pair`` holds two ways of it against each other, ``numbers`` their losses,
-``candidates`` says what is worth a trial, and ``heal`` tries one after another. ``quiet`` is what
-of a trial is thrown away.
+``arms`` runs the command once, ``loop`` selects fixes and compares arms, ``statistics`` decides
+what the measurements prove, and ``executors`` are the places where arms run.
 """

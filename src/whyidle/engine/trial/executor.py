@@ -1,8 +1,7 @@
-"""Where trials run: what an executor is told, and what it can do.
+"""The interface of executors, which run the arms of trials.
 
-Executors are plug-ins, a file each in ``executors``, with a function ``start`` from `TrialTerms`
-to an `Executor`. Whatever the executor, an arm is an isolated process of its own, on a machine
-where the arms that it is compared with run as well.
+Executors are plug-ins, one per file in ``executors``, with a function ``start`` from `TrialTerms`
+to `Executor`. Every arm is an isolated process, and all arms of a session run on one machine.
 """
 
 from __future__ import annotations
@@ -23,51 +22,48 @@ FOLDER = "engine.trial.executors"
 
 @dataclass(frozen=True, slots=True)
 class TrialTerms:
-    """What holds for all arms: the command, as it is typed in ``here``, whether it may reach the
-    ``network``, and whether somebody said ``yes`` to what cannot be held back. ``resources`` are
-    what an arm holds of a cluster (``cpu``, ``gpu``, or names of the cluster's own); none: all of
-    one machine. ``level`` is the kind of isolation that arms have there at least."""
+    """Settings of all arms."""
 
     command: Sequence[str]
-    network: bool = False
-    yes: bool = False
+    network: bool = False  # allow network access
+    yes: bool = False  # continue with incomplete isolation
     resources: Mapping[str, float] = field(default_factory=dict)
-    level: Level = "python"
-    here: Path = field(default_factory=Path.cwd)
+    """resources of an arm (``cpu``, ``gpu`` or the cluster's names); empty: a machine"""
+    level: Level = "python"  # least isolation
+    here: Path = field(default_factory=Path.cwd)  # working folder of the command
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 class Executor(Protocol):
-    """Runs arms. To be closed in the end."""
+    """Runs arms. Must be closed."""
 
     def run_arm(
-        self, asked: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
+        self, request: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
     ) -> ArmResult:
-        """Run one arm; ``folder`` (new, empty) gets its recording. In a race, ``slowest`` is the
-        most seconds of a step by rung: an arm that takes longer is ended.
+        """Run one arm, as ``arms.arm.run_arm``.
 
         Raises:
-            OSError: the copies of patched files cannot be made.
-            TrialError: the machine that it ran on was lost, or its isolation is not available.
+            OSError: the patched files cannot be copied.
+            TrialError: the machine was lost, or the isolation is not available.
         """
 
     def executor_notes(self) -> list[str]:
-        """What arms tried to write or send and could not, and where they ran, a sentence each."""
+        """Sentences on blocked actions, and on the machine."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 def start_executor(name: str, terms: TrialTerms) -> Executor:
-    """The executor of that name, once it has seen that arms can be run there.
+    """Start the executor ``name``, and check that it can run arms.
 
     Raises:
-        UsageError: there is none of that name, or it cannot do what is asked.
-        MissingExtraError: what it needs is not installed.
-        TrialError: what the job does could not be held back there, and nobody said yes.
+        UsageError: the name is unknown, or the executor does not support the settings.
+        MissingExtraError: a required package is not installed.
+        TrialError: the job cannot be fully isolated, and ``yes`` is not set.
     """
     known = catalog.plugin_names(FOLDER)
     if name not in known:
-        raise UsageError(f"There is no engine {name!r}.", why=f"Known: {', '.join(known)}.")
+        raise UsageError(f"Unknown engine {name!r}.", why=f"Available: {', '.join(known)}.")
     executor: Executor = catalog.plugin_module(FOLDER, name).start(terms)
     return executor

@@ -1,1 +1,1 @@
-"""The sections of the HTML page, from the verdict down; ``element`` builds safe markup."""
+"""The sections of the HTML page; ``element`` builds safe markup."""

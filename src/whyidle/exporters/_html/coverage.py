@@ -1,72 +1,57 @@
-"""What the recording could not tell, and what was looked at."""
+"""Abstentions and coverage."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from whyidle.exporters._html.element import Markup, element
+from whyidle.exporters._html.element import Markup, tag
 from whyidle.exporters._number_format import NONE, format_percent, format_seconds
 from whyidle.model.diagnosis import Diagnosis
 
 
 def render_abstentions(diagnosis: Diagnosis) -> Markup | None:
-    """Causes that could not be judged, by what would settle them."""
+    """Render the abstentions, grouped by missing signals."""
     if not diagnosis.abstentions:
         return None
     by_need: dict[tuple[str, str], list[str]] = defaultdict(list)
     for item in diagnosis.abstentions:
         by_need[", ".join(item.missing), item.how].append(item.cause)
     rows = [
-        element(
+        tag(
             "li",
-            element("p", [element("code", cause) for cause in causes], class_="where"),
-            element(
-                "p", "needs ", element("b", missing.replace("_", " ")), ": " if how else "", how
-            ),
+            tag("p", [tag("code", cause) for cause in causes], class_="where"),
+            tag("p", "needs ", tag("b", missing.replace("_", " ")), ": " if how else "", how),
         )
         for (missing, how), causes in sorted(by_need.items(), key=lambda kv: -len(kv[1]))
     ]
-    return element(
+    return tag(
         "section",
-        element("h2", "What this recording could not tell"),
-        element(
-            "p",
-            "These causes were neither found nor ruled out, because evidence is missing.",
-            class_="note",
-        ),
-        element("ul", rows, class_="needs"),
+        tag("h2", "Causes that could not be judged"),
+        tag("p", "These causes were not judged, because signals are missing.", class_="note"),
+        tag("ul", rows, class_="needs"),
         id="abstentions",
     )
 
 
 def render_coverage(diagnosis: Diagnosis) -> Markup:
-    """What was looked at, and how far it can be trusted."""
-    told, run = diagnosis.coverage, diagnosis.run
+    """Render the recorded evidence, its notes and its precision."""
+    coverage, run = diagnosis.coverage, diagnosis.run
+    clock_error, overhead = coverage.clock_error_s, coverage.overhead_ratio
     facts = [
-        ("recordings", [element("code", source) for source in run.sources] or None),
-        ("evidence", ", ".join(signal.replace("_", " ") for signal in told.signals) or NONE),
-        ("recorded", format_seconds(run.duration_s) if run.duration_s is not None else None),
-        ("hosts", ", ".join(run.hosts) or None),
-        (
-            "clock error",
-            format_seconds(told.clock_error_s) if told.clock_error_s is not None else None,
-        ),
-        (
-            "our overhead",
-            format_percent(told.overhead_ratio) if told.overhead_ratio is not None else None,
-        ),
+        ("recordings", [tag("code", source) for source in run.sources]),
+        ("signals", ", ".join(signal.replace("_", " ") for signal in coverage.signals) or NONE),
+        ("duration", format_seconds(run.duration_s) if run.duration_s is not None else ""),
+        ("hosts", ", ".join(run.hosts)),
+        ("clock error", format_seconds(clock_error) if clock_error is not None else ""),
+        ("overhead of whyidle", format_percent(overhead) if overhead is not None else ""),
         ("made by", f"whyidle {run.whyidle}, {diagnosis.schema}, {run.id}"),
     ]
-    return element(
+    notes = [tag("li", note) for note in coverage.notes]
+    rows = [(tag("dt", key), tag("dd", value)) for key, value in facts if value]
+    return tag(
         "section",
-        element("h2", "What was looked at"),
-        element("ul", [element("li", note) for note in told.notes], class_="notes")
-        if told.notes
-        else None,
-        element(
-            "dl",
-            [(element("dt", key), element("dd", value)) for key, value in facts if value],
-            class_="facts",
-        ),
+        tag("h2", "Coverage"),
+        tag("ul", notes, class_="notes") if notes else None,
+        tag("dl", rows, class_="facts"),
         id="coverage",
     )

@@ -1,7 +1,4 @@
-"""Markup that is safe by its type: plain text is escaped, only ``Markup`` is not.
-
-Names in a diagnosis come from recordings that others made, so nothing of it may become markup.
-"""
+"""Builds markup that is safe by its type: plain text is escaped, ``Markup`` is not."""
 
 from __future__ import annotations
 
@@ -15,20 +12,20 @@ _EMPTY = frozenset({"br", "hr", "img", "input", "meta", "link"})
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
 
-def element(name: str, /, *children: object, **attributes: str | float | bool | None) -> Markup:
-    """One element.
+def tag(name: str, /, *children: object, **attributes: str | float | bool | None) -> Markup:
+    """Build an element.
 
     Args:
-        name: its tag.
-        children: plain text, which is escaped; ``Markup``; None, which is left out; or iterables
-            of these.
-        attributes: written with ``-`` for ``_`` and without a trailing ``_``; True stands alone,
-            None and False are left out.
+        name: the tag.
+        children: plain text, which is escaped; ``Markup``; None, which is omitted; or iterables of
+            these.
+        attributes: ``_`` becomes ``-``, a trailing ``_`` is removed; True writes the name only,
+            None and False are omitted.
     """
     opening = f"<{name}{''.join(_format_attribute(k, v) for k, v in attributes.items())}>"
     if name in _EMPTY:
@@ -36,8 +33,15 @@ def element(name: str, /, *children: object, **attributes: str | float | bool | 
     return Markup(f"{opening}{join_children(children)}</{name}>")
 
 
+def render_table(heads: Iterable[object], rows: Iterable[Markup]) -> Markup:
+    """Build a scrollable table. Heads may be cells or texts."""
+    cells = [head if isinstance(head, Markup) else tag("th", head) for head in heads]
+    table = tag("table", tag("thead", tag("tr", cells)), tag("tbody", rows))
+    return tag("div", table, class_="scroll")
+
+
 def join_children(child: object) -> Markup:
-    """Children as markup."""
+    """Convert children to markup."""
     if child is None:
         return Markup()
     if isinstance(child, Markup):
@@ -59,7 +63,7 @@ def _format_attribute(key: str, value: str | float | bool | None) -> str:
 
 
 def script_text(text: str) -> Markup:
-    """JSON for a ``<script>`` element: no ``<``, ``>`` or ``&`` that could end or open markup."""
+    """Escape JSON for a ``<script>`` element."""
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return Markup(text)

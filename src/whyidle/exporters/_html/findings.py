@@ -1,12 +1,13 @@
-"""Findings as cards: what is wrong, what it costs, where, and what fixes it."""
+"""Findings as cards."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whyidle.exporters._html.element import Markup, element
+from whyidle.exporters._html.element import Markup, render_table, tag
 from whyidle.exporters._minor_findings import small_and_risky
 from whyidle.exporters._number_format import (
+    CONSENTS,
     format_bracketed,
     format_evidence,
     format_factor,
@@ -20,74 +21,65 @@ from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._trial_outcomes import describe_outcome, in_turn, is_rejected, order_findings
 from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, Place, ProposedFix, Trial
 
-CONSENT = {
-    "none": "same numbers",
-    "rounding": "same mathematics, other rounding or random order",
-    "numerics": "changes precision",
-    "convergence": "may change learning",
-}
 _PLACES = 6
 
 
 def render_findings(diagnosis: Diagnosis) -> Markup:
-    """All findings, the small and the risky ones folded away."""
+    """Render all findings, minor ones folded."""
     serious = [f for f in order_findings(diagnosis) if f.severity != "info"]
     small, risky = small_and_risky(diagnosis.findings)
-    return element(
+    return tag(
         "section",
-        element("h2", _section_title(len(serious), diagnosis)),
+        tag("h2", _section_title(len(serious), diagnosis)),
         None if serious else _render_no_findings(diagnosis),
         [_render_card(f, diagnosis, number) for number, f in enumerate(serious, 1)],
-        _render_folded("smaller thing", "under 3%", small, diagnosis),
-        _render_folded("thing", "may as well slow the job down", risky, diagnosis),
+        _render_folded("under 3%", small, diagnosis),
+        _render_folded("the fix may slow the job down", risky, diagnosis),
         id="findings",
     )
 
 
-def _render_folded(
-    noun: str, why: str, remarks: list[Finding], diagnosis: Diagnosis
-) -> Markup | None:
-    if not remarks:
+def _render_folded(why: str, minor: list[Finding], diagnosis: Diagnosis) -> Markup | None:
+    if not minor:
         return None
-    return element(
+    return tag(
         "details",
-        element("summary", f"{len(remarks)} {noun}{'s' if len(remarks) != 1 else ''} ({why})"),
-        [_render_card(finding, diagnosis, None) for finding in remarks],
+        tag("summary", f"{len(minor)} minor finding{'s' if len(minor) != 1 else ''} ({why})"),
+        [_render_card(finding, diagnosis, None) for finding in minor],
     )
 
 
 def _section_title(count: int, diagnosis: Diagnosis) -> str:
     if count:
-        was = " before" if diagnosis.detail.fixed is not None else ""
-        return f"{count} cause{'s' if count != 1 else ''} worth fixing{was}"
-    return "Nothing worth fixing" if diagnosis.verdict.state == "saturated" else "No cause proven"
+        plural = "s" if count != 1 else ""
+        if diagnosis.detail.fixed is not None:
+            return f"{count} cause{plural} found before the fixes"
+        return f"{count} cause{plural} found"
+    return "No cause found" if diagnosis.verdict.state == "saturated" else "No cause proven"
 
 
 def _render_no_findings(diagnosis: Diagnosis) -> Markup:
     if diagnosis.verdict.state == "saturated":
-        return element(
-            "p", "Nothing that would save more than 3% of the step was found.", class_="calm"
-        )
-    said = "That is not the same as there being none: see below what could not be told."
-    return element("p", said, class_="note")
+        text = "No cause worth more than 3% was found among the checks that this recording allows."
+        return tag("p", text, class_="calm")
+    text = "There may be causes that this recording cannot prove; they are listed below."
+    return tag("p", text, class_="note")
 
 
 def _render_card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> Markup:
     look = LOOKS[finding.bucket]
-    return element(
+    return tag(
         "article",
-        element(
+        tag(
             "p",
-            element("span", finding.severity, class_=f"badge {finding.severity}"),
-            element(
-                "span", element("i", class_=f"dot {finding.bucket}"), look.title, class_="bucket"
-            ),
-            element("code", finding.cause),
-            element("span", f"confidence {finding.confidence:.0%}", class_="sure"),
+            tag("span", finding.severity, class_=f"badge {finding.severity}"),
+            tag("span", tag("i", class_=f"dot {finding.bucket}"), look.title, class_="bucket"),
+            tag("code", finding.cause),
+            tag("span", f"confidence {finding.confidence:.0%}", class_="sure"),
             class_="meta",
         ),
-        element("h3", f"{number}. " if number else None, finding.title or finding.cause),
-        element("p", finding.headline, class_="lead"),
+        tag("h3", f"{number}. " if number else None, finding.title or finding.cause),
+        tag("p", finding.headline, class_="lead"),
         _render_lost(finding, getattr(diagnosis.attribution, finding.bucket)),
         _render_places(finding.where),
         [_render_fix(fix, finding, diagnosis.trials) for fix in in_turn(finding, diagnosis.trials)],
@@ -98,28 +90,28 @@ def _render_card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> 
 
 
 def _render_lost(finding: Finding, bucket: float) -> Markup:
-    """The lost interval on the scale of the step, before what its whole bucket holds."""
+    """The lost interval on the scale of the step, in front of the share of its bucket."""
     low, high = finding.lost.low, finding.lost.high
     title = LOOKS[finding.bucket].title
-    return element(
+    return tag(
         "div",
-        element(
+        tag(
             "span",
             "costs ",
-            element("b", format_interval(finding.lost)),
+            tag("b", format_interval(finding.lost)),
             f" of the step{overlap_remark(finding)}",
         ),
-        element(
+        tag(
             "span",
-            element("span", class_="held", style=f"width:{bucket * 100:.2f}%"),
-            element("span", class_="low", style=f"width:{low * 100:.2f}%"),
-            element(
+            tag("span", class_="held", style=f"width:{bucket * 100:.2f}%"),
+            tag("span", class_="low", style=f"width:{low * 100:.2f}%"),
+            tag(
                 "span",
                 class_="high",
                 style=f"left:{low * 100:.2f}%;width:{(high - low) * 100:.2f}%",
             ),
             class_="range",
-            title=f"{format_interval(finding.lost)}; {title} in all holds {format_percent(bucket)}",
+            title=f"{format_interval(finding.lost)} of {format_percent(bucket)} in {title}",
         ),
         class_="lost",
     )
@@ -129,35 +121,36 @@ def _render_places(places: list[Place]) -> Markup | None:
     if not places:
         return None
     more = len(places) - _PLACES
-    return element(
+    return tag(
         "p",
-        [element("code", format_place(where)) for where in places[:_PLACES]],
-        element("small", f"and {more} more places") if more > 0 else None,
+        [tag("code", format_place(where)) for where in places[:_PLACES]],
+        tag("small", f"and {more} more places") if more > 0 else None,
         class_="where",
     )
 
 
 def _render_fix(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> Markup:
-    told, against = describe_outcome(fix, finding, trials), is_rejected(fix, finding, trials)
-    edits = [element("code", f"{edit.knob} = {_format_value(edit.value)}") for edit in fix.edits]
-    return element(
+    outcome = describe_outcome(fix, finding, trials)
+    label = "Tried: " if is_rejected(fix, finding, trials) else "Fix: "
+    edits = [tag("code", f"{edit.knob} = {_format_value(edit.value)}") for edit in fix.edits]
+    return tag(
         "div",
-        element("p", element("b", "Tried: " if against else "Fix: "), fix.summary),
-        element("p", element("b", f"{told[:1].upper()}{told[1:]}.")) if told else None,
+        tag("p", tag("b", label), fix.summary),
+        tag("p", tag("b", f"{outcome[:1].upper()}{outcome[1:]}.")) if outcome else None,
         _render_gain(fix),
-        element(
+        tag(
             "p",
-            element(
+            tag(
                 "span",
-                CONSENT[fix.consent],
+                CONSENTS[fix.consent],
                 class_=f"pill {fix.consent}",
                 title=f"consent: {fix.consent}",
             ),
-            element("span", "mechanical change" if fix.automatic else "by hand", class_="pill"),
+            tag("span", "automatic" if fix.automatic else "by hand", class_="pill"),
             edits,
             class_="pills",
         ),
-        element("p", element("b", "Risk: "), fix.risk, class_="risk") if fix.risk else None,
+        tag("p", tag("b", "Risk: "), fix.risk, class_="risk") if fix.risk else None,
         class_="fix",
     )
 
@@ -167,31 +160,32 @@ def _format_value(value: object) -> str:
 
 
 def _render_gain(fix: ProposedFix) -> Markup | None:
-    """The predicted speed-up with its interval, on a scale from 1x to twice that or more."""
-    told = fix.predicted
-    if told is None:
+    predicted = fix.predicted
+    if predicted is None:
         return None
-    top = max(2.0, told.high)
-    left, right = ((max(1.0, x) - 1) / (top - 1) * 100 for x in (told.low, told.high))
-    middle = (max(1.0, told.speedup) - 1) / (top - 1) * 100
-    return element(
+    top = max(2.0, predicted.high)
+    left, middle, right = (
+        (max(1.0, factor) - 1) / (top - 1) * 100
+        for factor in (predicted.low, predicted.speedup, predicted.high)
+    )
+    return tag(
         "div",
-        element(
+        tag(
             "span",
             "predicted ",
-            element("b", f"{format_factor(told.speedup)}×"),
-            format_bracketed(told.low, told.high),
+            tag("b", f"{format_factor(predicted.speedup)}×"),
+            format_bracketed(predicted.low, predicted.high),
         ),
-        element(
+        tag(
             "span",
-            element(
+            tag(
                 "span", class_="high", style=f"left:{left:.1f}%;width:{max(right - left, 0.5):.1f}%"
             ),
-            element("span", class_="mid", style=f"left:{middle:.1f}%"),
+            tag("span", class_="mid", style=f"left:{middle:.1f}%"),
             class_="range gain",
             title=f"scale: 1× to {top:.1f}×",
         ),
-        element("small", f"by: {told_by}") if (told_by := format_method(told)) else None,
+        tag("small", f"from: {method}") if (method := format_method(predicted)) else None,
         class_="lost",
     )
 
@@ -200,27 +194,24 @@ def _render_evidence(evidence: list[Evidence], *, open_: bool) -> Markup | None:
     if not evidence:
         return None
     rows = [
-        element(
+        tag(
             "tr",
-            element("td", item.quantity),
-            element(
+            tag("td", item.quantity),
+            tag(
                 "td", format_evidence(item), class_="words" if isinstance(item.value, str) else "n"
             ),
-            element("td", "" if item.samples is None else f"{item.samples:,}", class_="n"),
-            element("td", item.window or ""),
-            element("td", item.source or ""),
+            tag("td", "" if item.samples is None else f"{item.samples:,}", class_="n"),
+            tag("td", item.window or ""),
+            tag("td", item.source or ""),
         )
         for item in evidence
     ]
-    heads = ("measured", "value", "samples", "over", "seen in")
-    head = element(
-        "tr", [element("th", h, class_="n" if h in ("value", "samples") else None) for h in heads]
-    )
-    table = element("table", element("thead", head), element("tbody", rows))
-    plural = "s" if len(evidence) != 1 else ""
-    return element(
+    heads = ("measured", "value", "samples", "window", "source")
+    cells = [tag("th", h, class_="n" if h in ("value", "samples") else None) for h in heads]
+    noun = "quantities" if len(evidence) != 1 else "quantity"
+    return tag(
         "details",
-        element("summary", f"Evidence ({len(evidence)} measurement{plural})"),
-        element("div", table, class_="scroll"),
+        tag("summary", f"Evidence ({len(evidence)} {noun})"),
+        render_table(cells, rows),
         open=open_,
     )

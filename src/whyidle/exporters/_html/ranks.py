@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from whyidle.exporters._html.element import Markup, element
+from whyidle.exporters._html.element import Markup, render_table, tag
 from whyidle.exporters._number_format import format_percent, format_seconds
 from whyidle.exporters._palette import LOOKS
 from whyidle.model.diagnosis import Attribution, Diagnosis, RankRow
@@ -13,41 +13,37 @@ from whyidle.model.diagnosis import Attribution, Diagnosis, RankRow
 WIDTH = 960
 LEVELS = 10
 _CELLS_IN_FULL = 2_000
-"""up to this many cells the script gets every bucket of each; beyond, the leading two"""
+"""up to this many cells the script gets all buckets of a cell, beyond it the two largest"""
 LOST = tuple(bucket for bucket in LOOKS if bucket != "compute")
 
 
 def render_ranks(diagnosis: Diagnosis) -> Markup | None:
-    """The section, or None for a single rank."""
+    """Render the heat map; None for a single rank."""
     rows = diagnosis.detail.ranks
     if len(rows) < 2:
         return None
     height = row_height(rows)
     columns = max(len(row.steps) for row in rows)
     steps = f"{columns} step{'s' if columns != 1 else ''}"
-    return element(
+    return tag(
         "section",
-        element("h2", "All ranks", element("small", f"{len(rows)} ranks × {steps}")),
-        element(
+        tag("h2", "All ranks", tag("small", f"{len(rows)} ranks × {steps}")),
+        tag(
             "p",
-            element(
+            tag(
                 "label",
-                element("input", type="radio", name="heat", value="compute", checked=True),
+                tag("input", type="radio", name="heat", value="compute", checked=True),
                 "compute",
             ),
-            element(
-                "label", element("input", type="radio", name="heat", value="lost"), "largest loss"
-            ),
-            element(
-                "span", "less ", element("i", class_="ramp"), " more useful compute", class_="key"
-            ),
+            tag("label", tag("input", type="radio", name="heat", value="lost"), "largest loss"),
+            tag("span", "less ", tag("i", class_="ramp"), " more useful compute", class_="key"),
             class_="controls",
         ),
-        element(
+        tag(
             "div",
             _render_heat_map(rows, height, columns, "compute"),
             _render_heat_map(rows, height, columns, "lost"),
-            element("div", class_="tip", role="status", hidden=True),
+            tag("div", class_="tip", role="status", hidden=True),
             id="heat",
             data_show="compute",
         ),
@@ -57,7 +53,7 @@ def render_ranks(diagnosis: Diagnosis) -> Markup | None:
 
 
 def row_height(rows: list[RankRow]) -> int:
-    """Rows get lower the more there are."""
+    """The height of a row: the more rows, the lower."""
     return max(6, min(26, 520 // len(rows)))
 
 
@@ -66,19 +62,19 @@ def _render_heat_map(rows: list[RankRow], height: int, columns: int, kind: str) 
     paths: dict[str, list[str]] = defaultdict(list)
     for y, row in enumerate(rows):
         for x, shares in enumerate(row.steps):
-            left, wide = f"{x * width:.1f}", f"{max(width - 1, 0.5):.1f}"
-            cell = f"M{left} {y * height}h{wide}v{height - 1}H{left}z"
+            x0, wide = f"{x * width:.1f}", f"{max(width - 1, 0.5):.1f}"
+            cell = f"M{x0} {y * height}h{wide}v{height - 1}H{x0}z"
             paths[_cell_colour(shares, kind)].append(cell)
     every = max(1, -(-14 // height))
     names = [
-        element("text", name_of(row, y), x=-8, y=y * height + height / 2 + 4, text_anchor="end")
+        tag("text", name_of(row, y), x=-8, y=y * height + height / 2 + 4, text_anchor="end")
         for y, row in enumerate(rows)
         if y % every == 0
     ]
-    return element(
+    return tag(
         "svg",
         names,
-        [element("path", d="".join(cells), class_=shade) for shade, cells in sorted(paths.items())],
+        [tag("path", d="".join(cells), class_=shade) for shade, cells in sorted(paths.items())],
         viewBox=f"-70 0 {WIDTH + 70} {len(rows) * height}",
         class_=kind,
         role="img",
@@ -93,56 +89,42 @@ def _cell_colour(shares: Attribution, kind: str) -> str:
 
 
 def largest_loss(shares: Attribution) -> str:
-    """The largest bucket beside compute."""
+    """The largest bucket except compute."""
     return max(LOST, key=lambda bucket: getattr(shares, bucket))
 
 
 def name_of(row: RankRow, index: int) -> str:
-    """A rank by its number, or its place in the list where the recording does not tell."""
+    """The number of a rank, or its position if it is not recorded."""
     return f"rank {row.rank}" if row.rank is not None else f"#{index}"
 
 
 def _render_rank_table(rows: list[RankRow]) -> Markup:
     late = any(row.lateness_s is not None for row in rows)
     body = [
-        element(
+        tag(
             "tr",
-            element("td", name_of(row, i)),
-            element("td", format_seconds(row.step_s), class_="n"),
-            element("td", format_percent(row.attribution.compute), class_="n"),
-            element("td", LOOKS[largest_loss(row.attribution)].title),  # type: ignore[index]
-            element(
+            tag("td", name_of(row, i)),
+            tag("td", format_seconds(row.step_s), class_="n"),
+            tag("td", format_percent(row.attribution.compute), class_="n"),
+            tag("td", LOOKS[largest_loss(row.attribution)].title),  # type: ignore[index]
+            tag(
                 "td",
                 format_percent(getattr(row.attribution, largest_loss(row.attribution))),
                 class_="n",
             ),
-            element("td", format_seconds(row.lateness_s), class_="n") if late else None,
-            element("td", row.source.rsplit("/", 1)[-1]),
+            tag("td", format_seconds(row.lateness_s), class_="n") if late else None,
+            tag("td", row.source.rsplit("/", 1)[-1]),
         )
         for i, row in enumerate(rows)
     ]
-    heads = [
-        "rank",
-        "step",
-        "compute",
-        "largest loss",
-        "",
-        *(["arrives late by"] if late else []),
-        "file",
-    ]
-    table = element(
-        "table",
-        element("thead", element("tr", [element("th", head) for head in heads])),
-        element("tbody", body),
-    )
-    return element(
-        "details", element("summary", "The numbers"), element("div", table, class_="scroll")
-    )
+    lateness = ["arrives late by"] if late else []
+    heads = ["rank", "step", "compute", "largest loss", "", *lateness, "file"]
+    return tag("details", tag("summary", "Table of ranks"), render_table(heads, body))
 
 
 def rank_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
-    """The cells for the script: shares in per mille, in the order of the palette, or (compute,
-    index of the largest loss, its share) where there are very many."""
+    """The cells for the script: shares in per mille in the order of the palette, or, if there are
+    many cells, (compute, index of the largest loss, its share)."""
     rows = diagnosis.detail.ranks
     if len(rows) < 2:
         return None
@@ -159,9 +141,9 @@ def rank_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
 def _encode_cell(shares: Attribution, full: bool) -> list[int]:
     if full:
         return [round(getattr(shares, bucket) * 1000) for bucket in LOOKS]
-    most = largest_loss(shares)
+    loss = largest_loss(shares)
     return [
         round(shares.compute * 1000),
-        list(LOOKS).index(most),  # type: ignore[arg-type]
-        round(getattr(shares, most) * 1000),
+        list(LOOKS).index(loss),  # type: ignore[arg-type]
+        round(getattr(shares, loss) * 1000),
     ]

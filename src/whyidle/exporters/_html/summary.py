@@ -1,9 +1,9 @@
-"""The top of the page: verdict, key numbers, attribution bar, and the time of every step."""
+"""The top of the page: verdict, key numbers, attribution and step times."""
 
 from __future__ import annotations
 
 from whyidle.exporters._exit_status import describe_exit
-from whyidle.exporters._html.element import Markup, element
+from whyidle.exporters._html.element import Markup, tag
 from whyidle.exporters._number_format import (
     format_bracketed,
     format_bytes,
@@ -18,18 +18,18 @@ from whyidle.model.diagnosis import Attribution, Diagnosis
 STATES = {
     "starved": ("Starved", "the device waits for something else"),
     "inefficient": ("Inefficient", "the device is busy with work that could be cheaper"),
-    "saturated": ("Healthy", "no cause worth more than 3% was found"),
-    "inconclusive": ("Inconclusive", "the recording does not tell"),
+    "saturated": ("Saturated", "no cause worth more than 3% was found"),
+    "inconclusive": ("Inconclusive", "the evidence is insufficient"),
 }
 _STRIP_STEPS = 240
 _STRIP_HEIGHT = 72
 _TALLEST = 4.0
-"""bars end at so many times the 95th percentile of steps: one long wait would flatten all others"""
-_LEFT_OUT = "left out: warm-up, cut short, or recorded in detail"
+"""maximum height of a bar in 95th percentiles, so that one long step does not flatten the others"""
+_EXCLUDED = "excluded: warm-up, cut off, or in a burst"
 
 
 def render_masthead(diagnosis: Diagnosis) -> Markup:
-    """What was looked at, in one line."""
+    """Render device, ranks, framework and job in one line."""
     run, device = diagnosis.run, diagnosis.device
     parts = [
         f"{device.count} × {device.name}" if device.name else device.kind.upper(),
@@ -37,13 +37,11 @@ def render_masthead(diagnosis: Diagnosis) -> Markup:
         run.framework,
         run.job or (" ".join(run.command) if run.command else _format_sources(run.sources)),
     ]
-    return element(
+    return tag(
         "header",
-        element("span", "why", element("b", "idle"), class_="brand"),
-        element("span", " · ".join(part for part in parts if part), class_="about"),
-        element(
-            "button", "◐", id="theme", type="button", title="Light or dark", aria_label="Theme"
-        ),
+        tag("span", "why", tag("b", "idle"), class_="brand"),
+        tag("span", " · ".join(part for part in parts if part), class_="about"),
+        tag("button", "◐", id="theme", type="button", title="Light or dark", aria_label="Theme"),
         class_="mast",
     )
 
@@ -55,36 +53,34 @@ def _format_sources(sources: list[str]) -> str:
 
 
 def render_verdict(diagnosis: Diagnosis) -> Markup:
-    """The answer, and the numbers behind it."""
+    """Render the verdict and the key numbers."""
     state, meaning = STATES[diagnosis.verdict.state]
     bound, fix = diagnosis.verdict.bound, first_fix(diagnosis)
     first, end, rest = split_headline(diagnosis.verdict.headline)
     colour = LOOKS[bound].colour if bound else LOOKS["unknown"].colour
-    word, said = describe_exit(diagnosis)
-    return element(
+    word, text = describe_exit(diagnosis)
+    return tag(
         "section",
-        element("p", element("b", word), f" · {said}.", class_=f"state {word}") if said else None,
-        element(
-            "p", element("b", state), " · ", meaning, class_=f"state {diagnosis.verdict.state}"
-        ),
-        element("h1", first, end),
-        element("p", rest, class_="second") if rest else None,
-        element("dl", *[render_tile(*one) for one in _summary_tiles(diagnosis)], class_="tiles"),
-        element("p", element("b", "First fix: "), fix.summary, class_="first") if fix else None,
+        tag("p", tag("b", word), f" · {text}.", class_=f"state {word}") if text else None,
+        tag("p", tag("b", state), " · ", meaning, class_=f"state {diagnosis.verdict.state}"),
+        tag("h1", first, end),
+        tag("p", rest, class_="second") if rest else None,
+        tag("dl", *[render_tile(*tile) for tile in _summary_tiles(diagnosis)], class_="tiles"),
+        tag("p", tag("b", "First fix: "), fix.summary, class_="first") if fix else None,
         class_="verdict",
         style=f"--accent:{colour}",
     )
 
 
 def split_headline(headline: str) -> tuple[str, str, str]:
-    """The first sentence stands alone; what follows explains it."""
+    """Split a headline into its first sentence, the full stop and the explanation."""
     first, end, rest = headline.partition(". ")
     return first, end.strip(), rest
 
 
 def render_tile(title: str, value: str, note: str) -> Markup:
-    """A key number with its name above and what it is of below."""
-    return element("div", element("dt", title), element("dd", value, element("small", note)))
+    """Render a key number with its name and a note."""
+    return tag("div", tag("dt", title), tag("dd", value, tag("small", note)))
 
 
 def _summary_tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
@@ -95,21 +91,15 @@ def _summary_tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
             ("useful compute", format_percent(diagnosis.attribution.compute), "of the step")
         )
     if steps.mean_s is not None:
-        warm = f", {steps.warmup} left out" if steps.warmup else ""
+        warm = f", {steps.warmup} excluded" if steps.warmup else ""
         plural = "s" if steps.count != 1 else ""
         tiles.append(
             ("step time", format_seconds(steps.mean_s), f"{steps.count} steady step{plural}{warm}")
         )
     fix = first_fix(diagnosis)
     if fix is not None and fix.predicted:
-        told = fix.predicted
-        tiles.append(
-            (
-                "with the first fix",
-                f"{format_factor(told.speedup)}×",
-                f"as fast{format_bracketed(told.low, told.high)}",
-            )
-        )
+        note = f"as fast{format_bracketed(fix.predicted.low, fix.predicted.high)}"
+        tiles.append(("with the first fix", f"{format_factor(fix.predicted.speedup)}×", note))
     for title, value, note in (
         ("device busy", used.busy, "any activity"),
         ("tensor cores active", used.tensor_active, "of the step"),
@@ -117,8 +107,8 @@ def _summary_tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     ):
         tiles += [(title, format_percent(value), note)] if value is not None else []
     if used.memory_peak_bytes is not None:
-        whole = diagnosis.device.memory_bytes
-        note = f"of {format_bytes(whole)}" if whole else "allocated"
+        total = diagnosis.device.memory_bytes
+        note = f"of {format_bytes(total)}" if total else "allocated"
         tiles.append(("memory peak", format_bytes(used.memory_peak_bytes), note))
     if steps.samples_per_s is not None:
         tiles.append(("throughput", f"{steps.samples_per_s:,.0f}", "samples per second"))
@@ -126,43 +116,43 @@ def _summary_tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
 
 
 def render_attribution(diagnosis: Diagnosis) -> Markup:
-    """Where the step goes: one bar, its legend, and the finer reasons."""
+    """Render the attribution: a bar, its legend and the finer reasons."""
     legend = [
-        element(
+        tag(
             "li",
-            element("i", class_=f"dot {key}"),
-            element("b", format_percent(share)),
-            element("span", look.title, element("small", look.means)),
+            tag("i", class_=f"dot {key}"),
+            tag("b", format_percent(share)),
+            tag("span", look.title, tag("small", look.means)),
         )
         for look, share, key in _visible_shares(diagnosis.attribution)
     ]
-    return element(
+    return tag(
         "section",
-        element(
+        tag(
             "h2", "Where the step goes" if diagnosis.detail.fixed is None else "Where the step went"
         ),
         render_shares(diagnosis.attribution),
-        element("ul", legend, class_="legend"),
+        tag("ul", legend, class_="legend"),
         _render_reasons(diagnosis),
         id="attribution",
     )
 
 
 def render_shares(attribution: Attribution) -> Markup:
-    """One bar of a step."""
+    """Render the attribution as a bar."""
     shown = _visible_shares(attribution)
     bar = [
-        element(
+        tag(
             "span",
-            element("span", f"{look.title} {format_percent(share)}") if share >= 0.09 else None,
+            tag("span", f"{look.title} {format_percent(share)}") if share >= 0.09 else None,
             class_=f"seg {key}",
             style=f"width:{share * 100:.3f}%",
             title=f"{look.title} {format_percent(share)}: {look.means}",
         )
         for look, share, key in shown
     ]
-    said = ", ".join(f"{look.title} {format_percent(share)}" for look, share, _ in shown)
-    return element("div", bar, class_="bar", role="img", aria_label=said)
+    label = ", ".join(f"{look.title} {format_percent(share)}" for look, share, _ in shown)
+    return tag("div", bar, class_="bar", role="img", aria_label=label)
 
 
 def _visible_shares(attribution: Attribution) -> list[tuple[Look, float, str]]:
@@ -175,27 +165,21 @@ def _render_reasons(diagnosis: Diagnosis) -> Markup | None:
     if not finer:
         return None
     rows = [
-        element(
+        tag(
             "tr",
-            element("td", element("i", class_=f"dot {r.bucket}")),
-            element("td", r.meaning),
-            _format_share(r.share),
+            tag("td", tag("i", class_=f"dot {r.bucket}")),
+            tag("td", r.meaning),
+            tag("td", format_percent(r.share), class_="n"),
         )
         for r in sorted(finer, key=lambda reason: -reason.share)
     ]
-    return element(
-        "details",
-        element("summary", "Finer reasons"),
-        element("table", element("tbody", rows), class_="plain"),
+    return tag(
+        "details", tag("summary", "Finer reasons"), tag("table", tag("tbody", rows), class_="plain")
     )
 
 
-def _format_share(share: float) -> Markup:
-    return element("td", format_percent(share), class_="n")
-
-
 def render_steps(diagnosis: Diagnosis) -> Markup | None:
-    """The time of every step as a strip; steady steps are split by bucket where that is known."""
+    """Render the time of every step; steady steps are split by bucket where that is known."""
     times = diagnosis.detail.step_times_s[:_STRIP_STEPS]
     if diagnosis.steps.mean_s is None or len(times) < 2:
         return None
@@ -205,35 +189,35 @@ def render_steps(diagnosis: Diagnosis) -> Markup | None:
     width = max(3.0, min(56.0, 960 / len(times)))
     fills = _step_fills(diagnosis, steady)
     bars = [
-        element(
+        tag(
             "span",
             class_="step" if ok else "step warm",
             style=f"height:{max(2.0, min(s, tallest) / tallest * _STRIP_HEIGHT):.1f}px;"
             f"width:{width:.1f}px" + fills.get(i, ""),
-            title=f"step {i + 1}: {format_seconds(s)}{'' if ok else ' (left out of all figures)'}",
+            title=f"step {i + 1}: {format_seconds(s)}{'' if ok else ' (excluded)'}",
         )
         for i, (s, ok) in enumerate(zip(times, steady, strict=True))
     ]
-    told = diagnosis.steps
+    steps = diagnosis.steps
     spread = [
-        f"median {format_seconds(told.p50_s)}",
-        f"95th percentile {format_seconds(told.p95_s)}",
-        f"longest shown {format_seconds(longest)}" + (", its bar cut" if longest > tallest else ""),
-        f"found by {told.detected_by}" if told.detected_by else None,
-        f"confidence {told.confidence:.0%}" if told.confidence is not None else None,
+        f"median {format_seconds(steps.p50_s)}",
+        f"95th percentile {format_seconds(steps.p95_s)}",
+        f"longest shown {format_seconds(longest)}" + (" (bar cut)" if longest > tallest else ""),
+        f"detected by {steps.detected_by}" if steps.detected_by else None,
+        f"confidence {steps.confidence:.0%}" if steps.confidence is not None else None,
     ]
     more = len(diagnosis.detail.step_times_s) - len(times)
-    return element(
+    return tag(
         "section",
-        element("h2", "Step by step"),
-        element("div", bars, class_="strip", role="img", aria_label=f"{len(times)} step times"),
-        element(
+        tag("h2", "Step times"),
+        tag("div", bars, class_="strip", role="img", aria_label=f"{len(times)} step times"),
+        tag(
             "p",
             " · ".join(part for part in spread if part),
-            element("span", element("i", class_="dot warmup"), _LEFT_OUT, class_="key")
+            tag("span", tag("i", class_="dot warmup"), _EXCLUDED, class_="key")
             if not all(steady)
             else None,
-            f" · {more} more steps are not drawn" if more > 0 else None,
+            f" · {more} more steps are not shown" if more > 0 else None,
             class_="note",
         ),
         id="steps",
@@ -241,7 +225,6 @@ def render_steps(diagnosis: Diagnosis) -> Markup | None:
 
 
 def _step_fills(diagnosis: Diagnosis, steady: list[bool]) -> dict[int, str]:
-    """For the steps whose split by bucket is known, a background in the buckets' colours."""
     rows, picture = diagnosis.detail.ranks, diagnosis.detail.picture
     mine = [row for row in rows if picture and row.rank == picture.rank] or rows
     if len(mine) != 1:

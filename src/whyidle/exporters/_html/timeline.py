@@ -1,15 +1,15 @@
-"""The picture of a typical step: drawn once here, and made explorable by the page's script."""
+"""The picture of a typical step; the page's script makes it interactive."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import Any
 
-from whyidle.exporters._html.element import Markup, element
+from whyidle.exporters._html.element import Markup, tag
 from whyidle.exporters._number_format import format_seconds
 from whyidle.exporters._palette import colour_of, title_of
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.picture import Lane, Picture
+from whyidle.model.step_timeline import Lane, Picture
 
 WIDTH = 1000
 HEIGHTS = {"gap": 26, "device": 22, "host": 18}
@@ -17,15 +17,15 @@ _SPACE = 6
 _NAME = 15
 _AXIS = 18
 _FAINT = 0.25
-"""below this share a joined bar gets no backdrop: it would look like one long bar"""
+"""share below which a joined bar gets no backdrop, since it would look like one long bar"""
 _HELP = (
     "Timeline of a typical step. Arrow keys move, plus and minus zoom, zero shows all, "
-    "N and P go to the next and previous lost stretch."
+    "N and P go to the next and previous gap."
 )
 
 
 def render_timeline(diagnosis: Diagnosis) -> Markup | None:
-    """The section, or None without a picture."""
+    """Render the timeline; None without a picture."""
     picture = diagnosis.detail.picture
     if picture is None or not picture.lanes:
         return None
@@ -33,58 +33,63 @@ def render_timeline(diagnosis: Diagnosis) -> Markup | None:
         f" of rank {picture.rank}" if picture.rank is not None and diagnosis.run.ranks > 1 else ""
     )
     hidden = sum(lane.dropped for lane in picture.lanes)
-    note = f"{hidden:,} bars too short to draw are joined with their neighbours. " if hidden else ""
-    return element(
+    note = f"{hidden:,} very short bars are joined with their neighbours. " if hidden else ""
+    keys = [
+        tag("span", tag("i", class_="dot", style=f"background:{colour_of(name)}"), title_of(name))
+        for name in _list_groups(picture)
+    ]
+    return tag(
         "section",
-        element(
+        tag(
             "h2",
             "A typical step",
-            element("small", f"{picture.step}{rank}, {format_seconds(picture.duration_s)}"),
+            tag("small", f"{picture.step}{rank}, {format_seconds(picture.duration_s)}"),
         ),
-        element("p", [_group_key(group) for group in _list_groups(picture)], class_="keys"),
-        element(
+        tag("p", keys, class_="keys"),
+        tag(
             "div",
             _render_svg(picture),
-            element("div", id="tip", role="status", hidden=True),
+            tag("div", id="tip", role="status", hidden=True),
             id="timeline",
             tabindex="0",
             role="group",
             aria_label=_HELP,
         ),
-        element(
+        tag(
             "p",
-            element("span", _render_controls(), class_="controls"),
+            tag("span", _render_controls(), class_="controls"),
             note,
-            _every_event(diagnosis),
+            _trace_hint(diagnosis),
             class_="note",
         ),
         id="picture",
     )
 
 
-def _every_event(diagnosis: Diagnosis) -> list[str | Markup]:
-    """Where each event can be seen: nowhere of a watched command, which leaves no trace file."""
-    if diagnosis.run.command is not None:
+def _trace_hint(diagnosis: Diagnosis) -> list[str | Markup]:
+    if diagnosis.run.command is not None:  # a watched command leaves no trace file
         return []
-    command = element("code", "whyidle explain TRACE --perfetto annotated.json.gz")
-    return ["For every event, write the annotated trace: ", command]
+    command = tag("code", "whyidle explain TRACE --perfetto annotated.json.gz")
+    return ["To see every event, write the annotated trace: ", command]
 
 
 def _render_controls() -> list[Markup]:
     buttons = (("in", "+", "Zoom in"), ("out", "−", "Zoom out"), ("all", "all", "Show all"))
     return [
         *(
-            element("button", face, type="button", data_zoom=key, title=title, aria_label=title)
+            tag("button", face, type="button", data_zoom=key, title=title, aria_label=title)
             for key, face, title in buttons
         ),
-        element(
-            "span", "drag to move · Ctrl + wheel to zoom · N / P next lost stretch", class_="hint"
+        tag(
+            "span",
+            "drag to move · Ctrl + wheel to zoom · N / P next or previous gap",
+            class_="hint",
         ),
     ]
 
 
 def _list_groups(picture: Picture) -> list[str]:
-    """Groups on the lanes of lost time and of the device, those with the most time first."""
+    """Groups of the gap and device lanes, those with the most time first."""
     time: dict[tuple[bool, str], float] = defaultdict(float)
     for lane in picture.lanes:
         if lane.kind != "host":
@@ -94,23 +99,16 @@ def _list_groups(picture: Picture) -> list[str]:
     return list(dict.fromkeys(group for _, group in ordered))
 
 
-def _group_key(group: str) -> Markup:
-    return element(
-        "span", element("i", class_="dot", style=f"background:{colour_of(group)}"), title_of(group)
-    )
-
-
 def _render_svg(picture: Picture) -> Markup:
-    """Every lane as one path per colour, so that the page stays small."""
     scale = WIDTH / (picture.duration_s or 1.0)
     parts, top = [], _AXIS
     for lane in picture.lanes:
-        parts.append(element("text", lane.name, x=0, y=top + 10))
+        parts.append(tag("text", lane.name, x=0, y=top + 10))
         parts += _lane_paths(lane, scale, top + _NAME)
         top += _NAME + HEIGHTS[lane.kind] + _SPACE
-    return element(
+    return tag(
         "svg",
-        element("g", [_render_tick(i, picture.duration_s, top) for i in range(5)], class_="axis"),
+        tag("g", [_render_tick(i, picture.duration_s, top) for i in range(5)], class_="axis"),
         parts,
         viewBox=f"0 0 {WIDTH} {top}",
         role="img",
@@ -121,8 +119,8 @@ def _render_svg(picture: Picture) -> Markup:
 def _render_tick(i: int, duration_s: float, bottom: int) -> Markup:
     x = i * WIDTH / 5
     return Markup(
-        element("line", x1=x, x2=x, y1=0, y2=bottom)
-        + element("text", format_seconds(duration_s * i / 5), x=x + 3, y=10)
+        tag("line", x1=x, x2=x, y1=0, y2=bottom)
+        + tag("text", format_seconds(duration_s * i / 5), x=x + 3, y=10)
     )
 
 
@@ -139,15 +137,15 @@ def _lane_paths(lane: Lane, scale: float, top: int) -> list[Markup]:
         if _FAINT <= bar.filled < 0.95:
             faint[bar.group].append(f"M{x:.1f} {top}h{width:.1f}v{height}h-{width:.1f}z")
     return [
-        element("path", d="".join(drawn), fill=colour_of(group), opacity=opacity)
+        tag("path", d="".join(path), fill=colour_of(group), opacity=opacity)
         for paths, opacity in ((faint, 0.3), (solid, None))
-        for group, drawn in paths.items()
+        for group, path in paths.items()
     ]
 
 
 def timeline_data(picture: Picture | None) -> dict[str, Any] | None:
-    """The picture for the script: times in ns, texts by number, bars as
-    ``[start, length, label, group, members, filled in %]``."""
+    """The picture as data for the script: times in ns, texts by index, bars as ``[start, length,
+    label, group, members, filled in %]``."""
     if picture is None:
         return None
     labels: dict[str, int] = {}

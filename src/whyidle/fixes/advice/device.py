@@ -2,44 +2,134 @@
 
 from __future__ import annotations
 
-from whyidle.model.fix import advice
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit, Predicted
+from whyidle.model.fix import Proposal, advice
+from whyidle.model.proof_facts import DeviceFacts
+
+LEAST_BEYOND = 0.1
+"""least share of the padding that must lie beyond the longest sample of each batch"""
+
+
+def _enlarge_microbatches(proof: Proof) -> Proposal | None:
+    facts = proof.get_facts(DeviceFacts)
+    passes, joined = facts.passes, facts.microbatch
+    times, predicted = joined or (facts.times or 2, None)
+    steps = f"accumulation steps divided by {times}"
+    if passes is not None:
+        if joined is None:
+            return None
+        steps = f"{passes // times} accumulation steps instead of {passes}"
+    return Proposal(
+        f"with gradient accumulation: micro-batches {times} times as large, {steps}; the global "
+        "batch stays the same",
+        edits=(Edit(knob="loop.microbatch_times", value=times, was=1),),
+        predicted=predicted,
+    )
+
+
+def _predict_shorter_padding(proof: Proof) -> Predicted:
+    facts = proof.get_facts(DeviceFacts)
+    beyond = facts.beyond_longest
+    return Predicted(
+        speedup=1 / (1 - beyond * facts.expected),
+        low=1 / (1 - beyond * proof.low),
+        high=1 / max(1 - beyond * proof.high, 0.01),
+        method=f"{proof.predicted.method}, of which {beyond:.0%} is beyond the longest sample",
+    )
+
+
+def _pad_to_longest(proof: Proof) -> str | None:
+    text = (
+        "in the collate function, pad to the longest sample of each batch instead of to a fixed "
+        "maximum"
+    )
+    return text if proof.get_facts(DeviceFacts).beyond_longest >= LEAST_BEYOND else None
+
 
 ADVICE = (
     advice(
         *("move-to-device", "training-on-cpu"),
         title="Run the model on the GPU",
-        doc="Move model and batches to the device, and make sure that this process can see it.",
-        summary="model.to('cuda') and batch.to('cuda'); check CUDA_VISIBLE_DEVICES and "
-        "torch.cuda.is_available()",
+        doc="Move model and batches to the device, and check that this process can see it.",
+        summary="move model and batches to the GPU; check CUDA_VISIBLE_DEVICES and the framework's "
+        "list of devices",
         consent="rounding",
         risk="device memory must hold the model",
     ),
     advice(
         *("pad-dimensions", "misaligned-tensor-shapes"),
-        title="Pad matrix dimensions to what tensor cores load at once",
-        doc="Vocabulary, hidden sizes and batch as multiples of 8 (64 on A100 and later). The "
-        "added rows must be masked, and checkpoints change their shape.",
-        summary="pad the odd dimensions to multiples of 8, better 64 "
-        "(model.resize_token_embeddings(..., pad_to_multiple_of=64) for a vocabulary)",
+        title="Pad matrix dimensions to multiples that tensor cores support",
+        doc="Use multiples of 8 (64 on A100 and later) for vocabulary, hidden sizes and batch. "
+        "Mask the added rows; the shapes in checkpoints change.",
+        summary="pad dimensions that are no multiple of 8 to multiples of 8, or better of 64",
         consent="numerics",
-        risk="extra rows must not take part in the loss; old checkpoints need converting",
+        risk="added rows must not contribute to the loss; convert old checkpoints",
     ),
     advice(
         *("release-references", "memory-leak-growth"),
-        title="Let go of past steps' tensors",
-        doc="Detach what is accumulated over steps. The memory snapshot names the line, the "
+        title="Release tensors of past steps",
+        doc="Detach values that are accumulated over steps. A memory snapshot names the line; the "
         "recording does not.",
-        summary="total += loss.detach(); clear lists of outputs; remove hooks; "
-        "torch.cuda.memory._record_memory_history() names the line",
-        risk="none, if nobody backpropagates through the kept graph",
+        summary="detach accumulated values from the graph, clear lists of outputs, remove hooks; a "
+        "memory snapshot names the line",
+        risk="none, unless the program backpropagates through the stored graph",
     ),
     advice(
         *("save-memory", "memory-capacity-bound"),
-        title="Make room for a larger batch",
-        doc="Save device memory, then raise the batch. Which way is cheapest depends on the model.",
+        title="Free memory for a larger batch",
+        doc="Save device memory, then increase the batch. The cheapest way depends on the model.",
         summary="bf16 autocast, fused cross-entropy, flash attention, selective activation "
         "checkpointing or sharded optimizer states; then a larger batch",
         consent="numerics",
-        risk="recomputing activations takes about a fifth longer; reduced precision moves the loss",
+        risk="recomputing activations takes about a fifth longer; reduced precision changes the "
+        "loss",
+    ),
+    advice(
+        *("batch-by-length", "padding-waste"),
+        title="Batch samples of similar length",
+        doc="Sort a shuffled pool of samples by length and cut it into batches, so that hardly any "
+        "padding remains. Only the author knows the lengths, and whether the job may see samples "
+        "in another order.",
+        summary="build batches of similar lengths: sort each shuffled pool of a few hundred "
+        "batches by length, or pack sequences without padding",
+        consent="convergence",
+        risk="which samples share a batch depends on their length; this may affect learning",
+    ),
+    advice(
+        *("bucket-lengths", "recompilation-storm", "allocator-thrash"),
+        title="Pad batches to a few lengths",
+        doc="Round lengths up to a few sizes, so that compiled code and cached memory blocks can "
+        "be reused. Do not pad to the maximum: computing on padding can cost more than it saves.",
+        summary="pad batches of varying length to the next of a few lengths (for example powers of "
+        "two); do not pad everything to the maximum",
+        edits=(Edit(knob="collate.length_buckets", value="powers of two"),),
+        consent="rounding",
+        risk="the device also computes on padding; masks must be correct",
+    ),
+    advice(
+        *("larger-microbatch", "batch-too-small"),
+        title="Use larger micro-batches and fewer accumulation steps",
+        doc="Where gradients are accumulated: fewer, larger micro-batches with the same global "
+        "batch. The sum of gradients differs by rounding only; batch normalisation sees more "
+        "samples, and micro-batches of unequal size, as at the end of an epoch, are weighted by "
+        "their samples where the loss is a mean. Only the author knows whether the loss stays the "
+        "same. Declines where a step has one backward pass, or passes that cannot be joined.",
+        summary=_enlarge_microbatches,
+        consent="rounding",
+        risk="applies only with gradient accumulation; memory grows with the micro-batch; batch "
+        "normalisation statistics change",
+    ),
+    advice(
+        *("pad-to-longest", "padding-waste"),
+        title="Pad to the longest sample of each batch",
+        doc="Pad to the longest sample of the batch instead of to a fixed maximum. Declines where "
+        "the job already does. Only the author knows whether the model ignores padding.",
+        summary=_pad_to_longest,
+        predicted=_predict_shorter_padding,
+        edits=(Edit(knob="collate.pad_to", value="longest", was="maximum"),),
+        consent="rounding",
+        risk="lengths change from batch to batch: compiled models and cuDNN's search need few of "
+        "them",
     ),
 )

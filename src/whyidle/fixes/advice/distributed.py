@@ -5,90 +5,101 @@ from __future__ import annotations
 import shlex
 
 from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import advice
 from whyidle.model.proof_facts import DistributedFacts
 
 MANY = 50
-"""so many calls per step are no buckets"""
+"""calls per step from which they cannot be buckets"""
 OVERLAPPED = {
-    "all_to_all": "exchange the next batch's embeddings while this one computes (TorchRec: "
-    "TrainPipelineSparseDist), and let the dense part run beside the exchange",
-    "all_gather": "gather the next layer's weights while this one computes (FSDP: "
-    "forward_prefetch=True, backward_prefetch=BACKWARD_PRE, limit_all_gathers=False)",
-    "reduce_scatter": "let gradients be scattered beside the backward pass (FSDP: "
-    "backward_prefetch=BACKWARD_PRE)",
-    "all_reduce": "let DistributedDataParallel average gradients bucket by bucket while the "
-    "backward pass still runs (instead of after it by hand, or with a bucket_cap_mb that holds "
-    "the whole model)",
+    "all_to_all": "exchange the next batch's embeddings during the current step, and run the dense "
+    "part of the model during the exchange",
+    "all_gather": "gather the next layer's weights while the current layer computes",
+    "reduce_scatter": "scatter gradients during the backward pass",
+    "all_reduce": "average gradients bucket by bucket during the backward pass, not after it, and "
+    "not in one bucket that holds the whole model",
 }
-"""kind of collective -> how it runs beside the compute"""
+"""kind of collective -> how to overlap it with compute"""
 
 
-def _balanced(proof: Proof) -> str:
+def _balance_work(proof: Proof) -> str:
     facts = proof.get_facts(DistributedFacts)
     if facts.constant:
         return (
-            f"move work off rank {facts.rank}: fewer layers on its pipeline stage, "
+            f"move work away from rank {facts.rank}: fewer layers on its pipeline stage, "
             "smaller embedding shards, or an equal share of the batch"
         )
     return (
-        "sort each global batch by length and deal it over the ranks in turns (for attention by "
-        "the sum of squared lengths), with a sampler that all ranks seed alike"
+        "sort each global batch by length and deal it to the ranks in turn (for attention by the "
+        "sum of squared lengths), with a sampler that has the same seed on all ranks"
     )
 
 
-def _late_rank(proof: Proof) -> str:
+def _unblock_rank(proof: Proof) -> str:
     facts = proof.get_facts(DistributedFacts)
     if facts.constant:
         source = shlex.quote(facts.source)
-        return f"fix what holds that rank up; to see it: whyidle explain {source}"
+        return f"fix what holds up that rank; diagnose it with: whyidle explain {source}"
     return (
-        "make rare work happen on all ranks in the same step: gc.disable() with a gc.collect() "
-        "every few hundred steps, logging and checkpoints at common steps"
+        "do rare work in the same step on all ranks: gc.disable() and a gc.collect() every few "
+        "hundred steps, logging and checkpoints at common steps"
     )
 
 
-def _ddp(proof: Proof) -> str:
+def _process_per_gpu(proof: Proof) -> str:
     devices = proof.get_facts(DistributedFacts).devices
     return (
-        f"start with `torchrun --nproc-per-node={devices} train.py`, "
-        "wrap the model in DistributedDataParallel, sample with DistributedSampler, save and log "
-        "on rank 0"
+        f"start {devices} processes, one per GPU, that exchange gradients; give each its own part "
+        "of the samples; save and log on rank 0"
     )
 
 
-def _overlapped(proof: Proof) -> str | None:
+def _overlap_exchange(proof: Proof) -> str | None:
     facts = proof.get_facts(DistributedFacts)
     if facts.kind == "all_reduce" and (facts.hidden or facts.calls >= MANY):
         return None
     return OVERLAPPED.get(facts.kind)
 
 
-def _transport(proof: Proof) -> str:
+def _repair_transport(proof: Proof) -> str:
     if proof.get_facts(DistributedFacts).backend == "gloo":
-        return 'torch.distributed.init_process_group("nccl") for GPU tensors'
+        return "use the NCCL backend for GPU tensors"
     return (
-        "run once with NCCL_DEBUG=INFO and look for NET/Socket or disabled P2P; unset "
-        "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE, start containers with --ipc=host"
+        "run once with NCCL_DEBUG=INFO and search the log for NET/Socket or disabled P2P; unset "
+        "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE, and start containers with --ipc=host"
     )
+
+
+def _search_once(proof: Proof) -> str | None:
+    facts = proof.get_facts(DistributedFacts)
+    unknown = facts.walks and not facts.all_used
+    return "if the same parameters are unused in every step: {edits}" if unknown else None
+
+
+def _accumulate(proof: Proof) -> str | None:
+    facts = proof.get_facts(DistributedFacts)
+    text = (
+        "accumulate the gradients of 2 batches before the exchange, or use batches twice as large"
+    )
+    return text if facts.on_cpu and facts.kind == "all_reduce" else None
 
 
 ADVICE = (
     advice(
         *("balance-by-length", "rank-workload-imbalance"),
         title="Give every rank the same amount of work",
-        doc="Deal samples so that each rank's batch costs the same, or move work off the rank that "
-        "is always late.",
-        summary=_balanced,
+        doc="Deal samples so that each rank's batch costs the same, or move work away from the "
+        "rank that is always late.",
+        summary=_balance_work,
         consent="convergence",
-        risk="which samples meet in a batch changes; learning may, too",
+        risk="which samples share a batch changes; this may affect learning",
     ),
     advice(
         *("ddp-instead-of-dataparallel", "dataparallel-instead-of-ddp"),
         title="One process per GPU",
-        doc="Replace DataParallel by DistributedDataParallel. Needs changes that only a person can "
-        "make: sampler, logging and saving per rank.",
-        summary=_ddp,
+        doc="Replace one process for all GPUs by one process per GPU. This changes sampler, "
+        "logging and saving in the source.",
+        summary=_process_per_gpu,
         consent="rounding",
         risk="batch normalisation sees each GPU's share of the batch, as before; seeds and the "
         "order of samples change",
@@ -96,23 +107,48 @@ ADVICE = (
     advice(
         *("explain-late-rank", "late-rank"),
         title="Fix what holds up the late rank",
-        doc="Look at the late rank by itself, or at what all ranks do at different times.",
-        summary=_late_rank,
+        doc="Diagnose the late rank by itself, or align rare work that ranks do at different "
+        "times.",
+        summary=_unblock_rank,
     ),
     advice(
         *("overlap-exchange", "exposed-gradient-comm"),
-        title="Exchange data beside the compute that does not need it",
+        title="Overlap exchanges with compute",
         doc="Start exchanges before their results are needed. Declines for the all-reduce of "
-        "gradients where a part of it is hidden already, as DistributedDataParallel does by "
-        "itself, and where it is many small calls, which want larger buckets.",
-        summary=_overlapped,
-        risk="what is prefetched takes memory; a batch is in flight while the last one trains",
+        "gradients where part of it is hidden already, and where it consists of many small calls, "
+        "which need larger buckets.",
+        summary=_overlap_exchange,
+        risk="prefetched data takes memory",
     ),
     advice(
         *("repair-transport", "nccl-transport-fallback"),
-        title="Give collectives their fast path",
-        doc="Use NCCL for GPU tensors, over the link that the hardware has.",
-        summary=_transport,
-        risk="a path that is forced but broken hangs: try it on a small job first",
+        title="Use the fast path for collectives",
+        doc="Use NCCL for GPU tensors, over the fastest link of the hardware.",
+        summary=_repair_transport,
+        risk="a forced path that is broken hangs: try it on a small job first",
+    ),
+    advice(
+        *("ddp-static-graph", "ddp-config-overhead"),
+        title="Search for unused parameters once instead of in every step",
+        doc="Search for unused parameters in the first step only, where the recording does not "
+        "show whether the search finds any. A model whose used parameters change from step to step "
+        "fails with an error, or learns from gradients that were not exchanged.",
+        summary=_search_once,
+        predicted=lambda proof: proof.get_facts(DistributedFacts).predicted_walks,
+        edits=(Edit(knob="ddp.static_graph", value=True, was=False),),
+        consent="rounding",
+        risk="fails if the used parameters change from step to step",
+    ),
+    advice(
+        *("fewer-exchanges", "exposed-gradient-comm"),
+        title="Exchange gradients less often",
+        doc="Accumulate the gradients of two batches before exchanging them: half of the "
+        "exchanges, and steps twice as large. For ranks that compute on CPUs, where gradient "
+        "compression is not available.",
+        summary=_accumulate,
+        predicted=lambda proof: proof.get_facts(DistributedFacts).fewer,
+        edits=(Edit(knob="ddp.no_sync", value=2),),
+        consent="convergence",
+        risk="steps become larger and fewer: the learning rate may need a change",
     ),
 )

@@ -3,90 +3,286 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Predicted
-from whyidle.model.fix import advice
+from whyidle.model.diagnosis import Edit, Place, Predicted
+from whyidle.model.fix import Proposal, advice
 from whyidle.model.proof_facts import HostFacts, InterruptionFacts
 
+RARER_EVALUATION = 10
+LARGER_EVALUATION = 4
+"""times the batch: the cost of calling the model is paid once per batch"""
+FRAMEWORK = "torch"
+"""calls into the framework train the model: they can be neither skipped nor moved"""
+LEAST_LAUNCHES = 30
+"""launches per step below which launching them one by one is cheap enough"""
 LEAST = 1.2
-"""expected speed-up from which on a run is better off uncompiled: how much faster compiled steps
-are is not known, and a run that goes on makes up for its start"""
+"""expected speed-up from which a run should stay uncompiled: how much faster compiled steps are is
+unknown, and a longer run makes up for its start"""
 
 
-def _on_device(proof: Proof) -> str:
+def _keep_on_device(proof: Proof) -> str:
     name = next(iter(proof.get_facts(HostFacts).operators), "the operator")
     return (
         f"keep {name} on the GPU: move its module, buffer or inputs there once, or replace it; "
-        "else do its work before the step"
+        "otherwise do its work before the step"
     )
 
 
-def _eager(proof: Proof) -> Predicted | None:
+def _eager_gain(proof: Proof) -> Predicted | None:
     return proof.get_facts(InterruptionFacts).eager
 
 
-def _uncompiled(proof: Proof) -> str | None:
-    eager = _eager(proof)
+def _background_reports(proof: Proof) -> str | None:
+    facts = proof.get_facts(InterruptionFacts)
+    if not facts.tracker:
+        return None
+    how = "a queue and a thread"
+    if facts.mlflow:
+        how = f"mlflow.config.enable_async_logging(), or {how}"
+    if facts.histograms:
+        how += "; queue copies of the parameters, because training changes them in place"
+    return f"call the tracker in a background thread, in order ({how})"
+
+
+def _thread_gain(proof: Proof) -> Predicted | None:
+    facts = proof.get_facts(InterruptionFacts)
+    return facts.beside if facts.histograms else None
+
+
+def _skip_compiling(proof: Proof) -> str | None:
+    eager = _eager_gain(proof)
     if eager is None or eager.speedup < LEAST:
         return None
-    return "without torch.compile in runs as short as this one, such as tests and trials"
+    return "do not compile the model in runs as short as this one, such as tests and trials"
+
+
+def _capture_step(proof: Proof) -> str | None:
+    if proof.get_facts(HostFacts).launches < LEAST_LAUNCHES:
+        return None
+    return "where every batch has the same shape: {edits}, or capture the step in a CUDA graph"
+
+
+def _thin_evaluation(proof: Proof) -> str | None:
+    recurs = proof.get_facts(InterruptionFacts).rarer is not None
+    text = f"evaluate every {RARER_EVALUATION}th time only, or in another process on a checkpoint"
+    return text if recurs else None
+
+
+def _amortise_python(proof: Proof) -> Proposal:
+    facts = proof.get_facts(HostFacts)
+    place, library = proof.where[0] if proof.where else None, facts.library
+    if place is not None and (calls := facts.calls):
+        return Proposal(
+            f"replace the short calls at {place.file}:{place.line} ({int(calls)} or more per step) "
+            "by one call on whole tensors, not one element or sample at a time",
+            risk="sums may round differently, and random numbers come in another order",
+        )
+    if place is not None and library == FRAMEWORK:
+        return Proposal(
+            f"make fewer, larger calls of {library} at {place.file}:{place.line}: each call runs "
+            "Python code of the library"
+        )
+    every = facts.every
+    if place is None or not library:
+        code = _describe_code(place, facts.before)
+        offload = f"vectorise {code}, move it to another process or compute it ahead"
+    else:
+        at = f"{place.file}:{place.line}"
+        offload = (
+            f"call {library} less often at {at}: once for all items, in another process or ahead"
+        )
+    return Proposal(
+        f"{offload}; or, if it only logs or measures, run it every {every}th step",
+        edits=(Edit(knob="callbacks.every", value=every, was=1),),
+    )
+
+
+def _describe_code(place: Place | None, before: bool) -> str:
+    if place is None:
+        return "this Python code"
+    if place.line and before:
+        return f"the Python code that runs before {place.file}:{place.line}"
+    named = not (place.function or "<").startswith("<")
+    of = f" of {place.function}" if named else ""
+    return f"this Python code{of} ({place.file}:{place.line})"
+
+
+def _defer_reads(proof: Proof) -> Proposal:
+    facts = proof.get_facts(HostFacts)
+    return Proposal(
+        "accumulate losses and metrics on the device, and read them where they are displayed, or "
+        f"every {facts.every}th step (progress bars as well); do not index with boolean masks or "
+        "synchronise in the loop",
+        edits=(Edit(knob="log.deferred", value=True, was=False),) if facts.scalar else (),
+    )
+
+
+def _enlarge_evaluation(proof: Proof) -> Proposal:
+    if not proof.get_facts(InterruptionFacts).batches:
+        return Proposal("evaluate more samples at once, if the code evaluates a few at a time")
+    return Proposal(
+        f"evaluate with {LARGER_EVALUATION} times the batch",
+        edits=(Edit(knob="evaluation.batch_factor", value=LARGER_EVALUATION, was=1),),
+    )
+
+
+def _thin_checkpoints(proof: Proof) -> Proposal | None:
+    facts = proof.get_facts(InterruptionFacts)
+    if facts.interval_s is None:
+        return None
+    now_s, seconds = facts.interval_s
+    interval = _format_time(seconds)
+    every = f"every {interval}"
+    if facts.seen_s is not None and facts.seen_s < seconds:
+        every = (
+            f"at the end only, if the job lasts less than {interval} (whyidle watched "
+            f"{_format_time(facts.seen_s)}), else {every},"
+        )
+    return Proposal(
+        f"save {every} instead of every {_format_time(now_s)}: this loses the least time with one "
+        "failure a day",
+        edits=(
+            Edit(knob="checkpoint.interval_factor", value=max(2, round(seconds / now_s)), was=1),
+        ),
+        predicted=facts.rarer,
+        risk=f"a job that is killed repeats up to {interval} of work",
+    )
+
+
+def _format_time(seconds: float) -> str:
+    if seconds >= 120.0:
+        return f"{seconds / 60.0:.0f} minutes"
+    return f"{seconds:.0f} seconds" if seconds >= 2.0 else f"{seconds:.2g} seconds"
 
 
 ADVICE = (
     advice(
+        *("background-reports", "blocking-logging-upload"),
+        title="Report from a background thread",
+        doc="Let a thread make the tracker's calls, in their order. Only the script shows whether "
+        "it needs their answers. Copy what is reported later first, as training changes "
+        "parameters in place. Histograms are computed, not waited for, and a thread shares the "
+        "interpreter and the cores with training: expect less than from fewer reports.",
+        summary=_background_reports,
+        predicted=_thread_gain,
+        risk="a job that is killed loses the reports that waited; encoding still shares the "
+        "interpreter with training",
+    ),
+    advice(
         *("capture-whole-model", "graph-breaks"),
         title="Remove what breaks the compiled graph",
-        doc="Move prints, ``.item()`` and branches on data out of the compiled model. The compiler "
-        "names the lines, the recording does not.",
-        summary="TORCH_LOGS=graph_breaks names the lines; move prints and .item() out of the "
-        "model, set torch._dynamo.config.capture_scalar_outputs = True, or compile the repeated "
-        "block alone",
+        doc="Move prints, scalar reads and branches on data out of the compiled model. The "
+        "compiler's log names the lines; the recording does not.",
+        summary="move prints and scalar reads out of the model, or compile only the repeated block",
         consent="rounding",
         risk="a larger graph takes longer to compile",
     ),
     advice(
         *("compile-long-runs", "compile-autotune-warmup"),
         title="Compile only what runs for long",
-        doc="Leave the model as it is where a run is over before compiling it pays. Declines where "
-        "the rest of the run would take as long as compiling does. Only people know how long the "
-        "next run will be.",
-        summary=_uncompiled,
-        predicted=_eager,
+        doc="Do not compile the model where the run ends before compilation pays off. Declines "
+        "where the rest of the run would take as long as compiling does. Only the user knows how "
+        "long the next run will be.",
+        summary=_skip_compiling,
+        predicted=_eager_gain,
         consent="rounding",
-        risk="every step takes longer: a run of many more steps loses by it",
+        risk="every step takes longer: a run of many more steps becomes slower",
     ),
     advice(
         *("less-host-memory", "host-memory-pressure"),
-        title="Need less memory of the host",
-        doc="Each worker holds its own batches and copies of what it touches, so fewer workers "
-        "need less.",
-        summary="lower num_workers or prefetch_factor, keep metadata in arrays instead of Python "
-        "lists, gc.freeze() before workers start, or ask for more memory",
+        title="Use less host memory",
+        doc="Each worker holds its own batches and copies of the memory that it touches, so fewer "
+        "workers need less.",
+        summary="use fewer workers or prefetch fewer batches, store metadata in arrays instead of "
+        "Python lists, call gc.freeze() before workers start, or request more memory",
         risk="fewer workers may load more slowly",
     ),
     advice(
         *("move-op-to-device", "cpu-fallback-op"),
         title="Keep the operator on the GPU",
         doc="Move the module, buffer or constant to the device, or replace an operator that has no "
-        "GPU form. It needs a change of the source.",
-        summary=_on_device,
+        "GPU kernel. This needs a change of the source.",
+        summary=_keep_on_device,
         consent="rounding",
-        risk="device memory for what moves; an operator's GPU form may round differently",
+        risk="takes device memory; the GPU kernel of an operator may round differently",
     ),
     advice(
         *("shorter-startup", "slow-startup"),
-        title="Do once what every start does again",
-        doc="Keep on disk what a start computes. What is scanned or read is the script's own.",
-        summary="keep the result of scans, indices and tokens on disk; map large files; import "
-        "what is needed where it is needed; begin to load data before the model is built",
-        risk="a result kept on disk must be made anew when its data change",
+        title="Cache what every start computes",
+        doc="Store on disk what a start computes. The script decides what it scans or reads.",
+        summary="store the results of scans, indices and tokens on disk; map large files; import "
+        "modules where they are needed; start loading data before the model is built",
+        risk="cached results must be rebuilt when their data change",
     ),
     advice(
         *("steady-recording", "compile-autotune-warmup"),
-        title="Judge steady steps",
-        doc="Record after warm-up: a cold start says nothing about the steps that the job consists "
-        "of.",
-        summary="to judge the training itself, record steady steps: "
-        "torch.profiler.schedule(wait=5, warmup=2, active=5, repeat=1)",
+        title="Record steady steps",
+        doc="Record after warm-up: a cold start does not represent the steps of the job.",
+        summary="to diagnose the training itself, record steady steps after warm-up",
         faster=False,
+    ),
+    advice(
+        *("cuda-graphs", "launch-bound-small-kernels"),
+        title="Replay the step as one CUDA graph",
+        doc="Capture the step in a CUDA graph and replay it with one launch. Works only for shapes "
+        "that never change. Declines where there are few launches.",
+        summary=_capture_step,
+        edits=(Edit(knob="model.compile_mode", value="reduce-overhead", was="default"),),
+        consent="rounding",
+        risk="with changing shapes it captures again and again and becomes slower; captured "
+        "buffers hold memory; random state and side effects need care",
+    ),
+    advice(
+        *("rarer-evaluation", "heavy-evaluation"),
+        title="Evaluate less often",
+        doc="Run every tenth evaluation only. Learning does not depend on it, but the choice of "
+        "checkpoint and early stopping may. Declines where the recording does not show repeated "
+        "evaluation.",
+        summary=_thin_evaluation,
+        predicted=lambda proof: proof.get_facts(InterruptionFacts).rarer,
+        edits=(Edit(knob="evaluation.interval_factor", value=RARER_EVALUATION, was=1),),
+        consent="convergence",
+        risk="the best checkpoint may be missed, and early stopping comes later",
+    ),
+    advice(
+        *("amortise-python", "python-overhead-in-step", "python-between-operators"),
+        title="Call costly Python code less often, or move it off the training thread",
+        doc="Call what only logs, measures or displays (metrics, progress bars, hooks) every k-th "
+        "step, or after the next step has been launched. Vectorise what training needs, move it to "
+        "other processes, or compute it ahead while the model runs; this may change rounding and "
+        "the order of random numbers. Replace a sequence of short operators by one call. Only the "
+        "author knows which applies.",
+        summary=_amortise_python,
+        consent="rounding",
+        risk="do not skip what training needs in every step, such as an environment's step; "
+        "vectorised or moved code may round differently or draw random numbers in another order",
+    ),
+    advice(
+        *("defer-scalar-reads", "per-step-host-sync"),
+        title="Read numbers where they are displayed, not in every step",
+        doc="Sum up losses and metrics on the device and read them where they are displayed, or "
+        "every k-th step; update a progress bar every k-th step. Only the author knows where the "
+        "program needs a number at once.",
+        summary=_defer_reads,
+        risk="errors of the device surface later, where a number is read",
+    ),
+    advice(
+        *("larger-evaluation", "heavy-evaluation"),
+        title="Evaluate with larger batches",
+        doc="Larger batches in evaluation change rounding, not learning. The batch size belongs to "
+        "a loader of the script; an evaluation without a loader may compute all of its data at "
+        "once.",
+        summary=_enlarge_evaluation,
+        consent="rounding",
+        risk="takes more device memory during evaluation",
+    ),
+    advice(
+        *("rarer-checkpoint", "sync-checkpoint"),
+        title="Save checkpoints less often",
+        doc="Choose the interval that loses the least time with one failure a day: the square root "
+        "of twice the time of a checkpoint times the time between failures. Learning does not "
+        "depend on it, but a killed job repeats more work. A shorter job saves at its end only. "
+        "Declines where the recording shows a single checkpoint, or checkpoints that are as rare "
+        "already.",
+        summary=_thin_checkpoints,
     ),
 )

@@ -1,4 +1,4 @@
-"""What PyTorch calls things."""
+"""PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How recordings of PyTorch spell roles: profiler traces, watched runs and stacks of them."""
+"""Names in recordings of PyTorch: profiler traces, watched runs and stack samples."""
 
 from __future__ import annotations
 
@@ -107,6 +107,11 @@ _OPERATORS: Final = (
     Rule(Role.FOREACH_UPDATE, r"^aten::_foreach_", _OP),
 )
 _FRAMES: Final = (
+    Rule(Role.WORKER_ENTRY, r"torch/utils/data/_utils/worker\.py\(\d+\): _worker_loop$"),
+    Rule(Role.FRAMEWORK_CODE, TORCH),
+    Rule(Role.OPERATOR_FRAME, rf"{TORCH}(?!_dynamo|_inductor|_functorch|_guards|fx/|utils/data/)"),
+    Rule(Role.COMPUTE_FRAME, r"/torch/(nn/|optim/|autograd/|functional\.py|_tensor\.py)"),
+    Rule(Role.GENERATED_FRAME, r"/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call$"),
     Rule(Role.FRAMEWORK_FRAME, rf"{TORCH}(?!utils/data/)"),
     Rule(Role.TRAINING_FRAME, r"/torch/(nn|optim|autograd|_dynamo|_inductor|_functorch)/"),
     Rule(Role.OPTIMIZER_FRAME, r"torch/optim/"),
@@ -125,4 +130,4 @@ _FRAMES: Final = (
 )
 RULES: Final = (*_LOADER, *_STEP, *_COMPILER, *_EXCHANGE, *_OPERATORS, *_FRAMES)
 VOCABULARY: Final = Vocabulary((*PLATFORM, *RULES), describe_operator)
-"""all that a recording of PyTorch may be asked"""
+"""the names in all recordings of PyTorch"""

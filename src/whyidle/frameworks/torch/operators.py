@@ -1,4 +1,4 @@
-"""What PyTorch's operators do, by their names: the matrix work of ATen, and how all are grouped."""
+"""PyTorch's operators by name: the matrix work of ATen, and groups of all operators."""
 
 from __future__ import annotations
 
@@ -74,20 +74,20 @@ _GROUPS: Final = (
 def describe_operator(name: str) -> Operator:
     """What the operator of a recorded name does."""
     own, short = name.startswith(_ATEN), name.removeprefix(_ATEN)
-    work, first, heads_first = _work(short)
+    work, first, heads_first = _matrix_work(short)
     return Operator(
         group=next((group for group, pattern in _GROUPS if pattern.search(name)), "other"),
         sized=own,
         work=work,
         first=first,
         heads_first=heads_first,
-        writes=_writes(short),
+        writes=_written_inputs(short),
         batch=_BATCHES.get(short) if own else None,
     )
 
 
-def _work(short: str) -> tuple[Work | None, int, bool]:
-    """Kind of matrix work, the first input that it is done on, and whether heads come first."""
+def _matrix_work(short: str) -> tuple[Work | None, int, bool]:
+    """Kind of matrix work, its first input, and whether heads come before positions."""
     plain = short.removesuffix("_out")
     if plain in _PRODUCTS:
         return "product", _PRODUCTS[plain], False
@@ -105,7 +105,6 @@ def _work(short: str) -> tuple[Work | None, int, bool]:
 
 
 def _attention_work(plain: str) -> tuple[Work | None, int, bool]:
-    """The same of fused attention."""
     if plain in _ATTENTION:
         return "attention", 0, _ATTENTION[plain]
     stem = plain.removesuffix("_backward")
@@ -115,7 +114,7 @@ def _attention_work(plain: str) -> tuple[Work | None, int, bool]:
     return None, 0, False
 
 
-def _writes(short: str) -> Written:
+def _written_inputs(short: str) -> Written:
     if short in _OUTPUT_KNOWN:
         return "product"
     if short in _SCALARS:

@@ -1,4 +1,4 @@
-"""What users of PyTorch write to set a knob by hand."""
+"""How users of PyTorch write knobs and fixes by hand."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ BY_HAND: Final[dict[str, str]] = {
     ),
     "autocast.grad_scaler": "torch.amp.GradScaler(enabled={value}) around the backward pass",
     "autograd.anomaly_mode": "torch.autograd.set_detect_anomaly({value})",
-    "callbacks.every": (
-        "a condition that calls it in every {value}th step only, if it but logs or measures"
-    ),
+    "callbacks.every": "a condition that calls it every {value} steps, if it only logs or measures",
     "checkpoint.asynchronous": (
         "torch.distributed.checkpoint.async_save(...) instead of torch.save(...)"
     ),
-    "checkpoint.interval_factor": "an interval {value} times as long where it saves",
+    "checkpoint.interval_factor": "an interval {value} times as long between checkpoints",
     "collate.length_buckets": "a collate_fn that pads to the next of the {text}",
     "collate.pad_to": "a collate_fn that pads each batch to its {text} sample",
     "compile.cache": (
@@ -27,10 +25,7 @@ BY_HAND: Final[dict[str, str]] = {
         "Accelerate dataloader_config=DataLoaderConfiguration(non_blocking={value}), with "
         "Hugging Face's Trainer accelerator_config=dict(non_blocking={value})"
     ),
-    "dataset.cache": ("a cache of what the dataset returns, by index"),
-    "dataset.staging": (
-        "a copy of the data files in /dev/shm or on a local disk, which the dataset reads"
-    ),
+    "dataset.cache": "a cache of the dataset's items, by index",
     "ddp.bucket_cap_mb": "DistributedDataParallel(..., bucket_cap_mb={value})",
     "ddp.comm_hook": (
         "model.register_comm_hook(None, "
@@ -39,21 +34,18 @@ BY_HAND: Final[dict[str, str]] = {
     "ddp.find_unused_parameters": "DistributedDataParallel(..., find_unused_parameters={value})",
     "ddp.gradient_as_bucket_view": "DistributedDataParallel(..., gradient_as_bucket_view={value})",
     "ddp.no_sync": (
-        "`with model.no_sync():` around forward and backward pass of each micro-batch but "
-        "the one that optimizer.step() follows ({value} to a step)"
+        "`with model.no_sync():` around forward and backward pass of each micro-batch except "
+        "the one before optimizer.step() ({value} per step)"
     ),
     "ddp.static_graph": "DistributedDataParallel(..., static_graph={value})",
     "evaluation.batch_factor": "evaluation batches {value} times as large",
     "evaluation.gradients": "`with torch.set_grad_enabled({value}):` around evaluation",
-    "evaluation.interval_factor": "an interval {value} times as long where it evaluates",
+    "evaluation.interval_factor": "an interval {value} times as long between evaluations",
     "gc.collect_interval_steps": (
-        "gc.collect() in every {value}th step only (with gc.freeze(), gc.disable() as well)"
+        "gc.collect() every {value} steps only (with gc.freeze(), gc.disable() as well)"
     ),
     "gc.freeze": "gc.collect() and gc.freeze() after the first steps",
     "loader.batch_size_times": "a batch size {value} times as large",
-    "loader.device_prefetch": (
-        "copies of the next {value} batch(es) on a second stream while this one is computed"
-    ),
     "loader.full_affinity": (
         "os.sched_setaffinity(0, CORES) in worker_init_fn, with all cores of the command"
     ),
@@ -63,53 +55,101 @@ BY_HAND: Final[dict[str, str]] = {
     "loader.worker_threads": "torch.set_num_threads({value}) in the DataLoader's worker_init_fn",
     "loader.workers": "DataLoader(..., num_workers={value})",
     "log.deferred": (
-        "`total += loss.detach()` instead of `total += loss.item()`, and read where it is shown"
+        "`total += loss.detach()` instead of `total += loss.item()`, and read the total where it "
+        "is displayed"
     ),
-    "logging.asynchronous": "calls of the tracker in a thread of their own, in order",
-    "logging.interval_factor": "an interval {value} times as long where it logs",
+    "logging.interval_factor": "an interval {value} times as long between reports",
     "loop.microbatch_times": (
-        "micro-batches {value} times as large, and as many times fewer of them: with "
-        "Hugging Face per_device_train_batch_size and gradient_accumulation_steps, with "
-        "Lightning a loader's batch_size and accumulate_grad_batches"
+        "micro-batches {value} times as large, and correspondingly fewer of them: with Hugging "
+        "Face per_device_train_batch_size and gradient_accumulation_steps, with Lightning the "
+        "loader's batch_size and accumulate_grad_batches"
     ),
     "matmul.precision": "torch.set_float32_matmul_precision({value})",
-    "memory.empty_cache_every": (
-        "torch.cuda.empty_cache() in every {value}th step only, or not at all"
-    ),
-    "model.attention": (
-        "nn.MultiheadAttention(...)(..., need_weights=False) where its weights are thrown "
-        'away; for models of transformers attn_implementation="{text}"'
-    ),
+    "memory.empty_cache_every": "torch.cuda.empty_cache() every {value} steps at most",
+    "model.attention": 'attn_implementation="{text}" for models of transformers',
     "model.checkpointing": (
-        "calls of the layers themselves instead of through torch.utils.checkpoint "
-        "(transformers: activation_checkpointing={value}, in older ones "
-        "gradient_checkpointing={value})"
+        "direct calls of the layers instead of torch.utils.checkpoint (transformers: "
+        "activation_checkpointing={value}, in older versions gradient_checkpointing={value})"
     ),
     "model.compile": "model = torch.compile(model) once the model is on its device",
     "model.compile_dynamic": "torch.compile(model, dynamic={value})",
     "model.compile_mode": "torch.compile(model, mode={value})",
-    "model.memory_format": "model.to(memory_format=torch.{text}), the input batch as well",
+    "model.memory_format": "model.to(memory_format=torch.{text}), and the same for the input batch",
     "optimizer.foreach": "torch.optim.NAME(..., foreach={value})",
     "optimizer.fused": "torch.optim.NAME(..., fused={value})",
     "optimizer.scale_learning_rate": (
         "a learning rate scaled with the batch, for Adam by its square root: {value}"
     ),
     "profiler.active": "torch.profiler.schedule(...), so that only a few steps are profiled",
-    "python.profiler": "the command without cProfile or another profiler of Python",
+    "python.profiler": "the command without cProfile or another Python profiler",
     "python.tracer": "the command without debugger and coverage",
     "torch.cudnn_benchmark": "torch.backends.cudnn.benchmark = {value}",
     "torch.deterministic": "torch.use_deterministic_algorithms({value})",
     "torch.num_threads": "torch.set_num_threads({value}) at the beginning",
 }
 """knob -> the object of "write", without full stop; ``{value}`` stands for the setting as Python
-writes it, ``{text}`` for it as it is"""
+writes it, ``{text}`` for the setting as it is"""
+
+FIXES: Final[dict[str, str]] = {
+    "async-checkpoint": (
+        "torch.distributed.checkpoint.async_save; with Lightning plugins=[AsyncCheckpointIO()]"
+    ),
+    "autocast": "torch.autocast, with float16 also torch.amp.GradScaler",
+    "batch-by-length": (
+        'transformers: train_sampling_strategy="group_by_length", before 5.2 group_by_length=True'
+    ),
+    "capture-whole-model": (
+        "TORCH_LOGS=graph_breaks names the lines; scalar reads may also stay with "
+        "torch._dynamo.config.capture_scalar_outputs = True"
+    ),
+    "compile-cache": "TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR",
+    "compile-long-runs": "torch.compile",
+    "cuda-graphs": "torch.cuda.graph",
+    "ddp-instead-of-dataparallel": (
+        "torchrun --nproc-per-node, DistributedDataParallel, DistributedSampler"
+    ),
+    "defer-scalar-reads": "`total += loss.detach()`; torch.where for masks",
+    "device-prefetch": "DataLoader(..., pin_memory=True), one batch ahead",
+    "fewer-exchanges": "`with model.no_sync():` around all but the last",
+    "larger-batch": "batch_size of the DataLoader",
+    "larger-microbatch": (
+        "Hugging Face: per_device_train_batch_size and gradient_accumulation_steps"
+    ),
+    "less-host-memory": "num_workers, prefetch_factor",
+    "mark-dynamic": "torch._dynamo.mark_dynamic",
+    "move-to-device": "model.to('cuda'), batch.to('cuda'), torch.cuda.is_available()",
+    "no-sync-accumulation": "`with model.no_sync():`",
+    "one-process-per-gpu": "torchrun --nproc-per-node with DistributedDataParallel",
+    "overlap-exchange": (
+        "DistributedDataParallel with a bucket_cap_mb below the model's size; FSDP: "
+        "forward_prefetch=True, backward_prefetch=BACKWARD_PRE, limit_all_gathers=False; TorchRec: "
+        "TrainPipelineSparseDist"
+    ),
+    "packed-copies": "device=...",
+    "pad-dimensions": "vocabulary: model.resize_token_embeddings(..., pad_to_multiple_of=64)",
+    "pad-to-longest": (
+        'tokenizer: padding="longest"; DataCollatorWithPadding; torch.nn.utils.rnn.pad_sequence'
+    ),
+    "read-back-less": "non_blocking=True",
+    "release-references": (
+        "total += loss.detach(); torch.cuda.memory._record_memory_history() for the snapshot"
+    ),
+    "repair-transport": 'torch.distributed.init_process_group("nccl")',
+    "sdpa-attention": (
+        "F.scaled_dot_product_attention(q, k, v), or nn.MultiheadAttention called with "
+        "need_weights=False"
+    ),
+    "steady-recording": "torch.profiler.schedule(wait=5, warmup=2, active=5, repeat=1)",
+    "throttle-empty-cache": "torch.cuda.empty_cache()",
+    "transforms-in-workers": "Dataset.__getitem__, num_workers >= 2",
+}
+"""fix -> what its summary means in PyTorch, without full stop"""
 
 PATCHED: Final[dict[str, str]] = {
     "loader.persistent_workers": (
-        "from the second epoch on the patched files draw other random numbers, those that "
-        "shuffle among them, as PyTorch seeds no workers anew that stay; the plan draws "
-        "the same ones as before"
+        "from the second epoch on the patched files draw other random numbers, also for shuffling, "
+        "because PyTorch does not reseed persistent workers; the plan draws the same numbers as "
+        "before"
     )
 }
-"""knob -> what is otherwise in a file that says so than in a process that it is applied to, as a
-sentence without full stop"""
+"""knob -> how a patched file differs from a run under the plan, as a sentence without full stop"""

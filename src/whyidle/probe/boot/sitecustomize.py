@@ -1,22 +1,22 @@
-"""Runs at the start of every Python process of a watched command, and must cost next to nothing.
+"""Runs at the start of every Python process of a watched command, so it must be cheap.
 
-It waits for a framework to be imported, then loads the probe. A ``sitecustomize`` that this file
-hides is run as if this one were not here; where it hides none, there is none afterwards either.
+It waits for the import of a framework, then loads the probe. A ``sitecustomize`` that this file
+hides runs afterwards; if there is none, the module does not exist afterwards either.
 """
 
 import sys
 
 
 class _Waiter:
-    """A finder that finds nothing itself: it lets the others find a module, and calls ``wake`` once
-    that has been imported. Asking for its spec is no import."""
+    """A finder that delegates to the other finders and calls ``wake`` once a module has been
+    imported. Finding its spec alone is no import."""
 
     def __init__(self, module, wake):
         self.module = module
         self.wake = wake
 
     def find_spec(self, name, path=None, target=None):
-        """Have the module's loader call us afterwards."""
+        """Hook the loader of the module, so that it calls ``wake`` afterwards."""
         if name != self.module:
             return None
         spec = None
@@ -27,7 +27,7 @@ class _Waiter:
                 break
         loader = getattr(spec, "loader", None)
         if not hasattr(loader, "exec_module") or not hasattr(loader, "__dict__"):
-            return spec  # imported in a way of its own, and not watched
+            return spec  # a loader of another kind: not watched
         original = loader.exec_module
 
         def exec_module(module):
@@ -42,7 +42,7 @@ class _Waiter:
 
 
 def _load(name, *path):
-    """A file of ours, under a name of its own; as a package where it is one."""
+    """Load a file of the probe under a name of its own, as a package if it is one."""
     import importlib.util
     import os
 
@@ -60,15 +60,15 @@ def _wake(folder, name, cores):
         probe = sys.modules.get("_whyidle_probe")
         probe = probe or _load("_whyidle_probe", folder, "__init__.py")
         probe.install(name, cores)
-    except Exception as error:  # the job goes on without us, whatever it was
+    except Exception as error:  # the job continues without the probe
         _complain("the probe did not start", error)
 
 
 def _seed(folder, asked):
-    """In a trial, what the system would seed is the same in every arm: from the first line on."""
+    """Seed what the job leaves unseeded, so that it is the same in every arm of a trial."""
 
     def complain(error):
-        _complain("what nobody seeds was left to the system", error)
+        _complain("unseeded random generators were left to the system", error)
 
     try:
         import json
@@ -81,8 +81,7 @@ def _seed(folder, asked):
 
 
 def _isolate(folder, asked):
-    """What a trial may not do is held back from the first line on, and never switched off: without
-    this the process must not go on."""
+    """Isolate a trial from the first line on; if that fails, end the process."""
     import os
 
     try:
@@ -120,8 +119,8 @@ def _boot():
 
 
 def attach():
-    """Start the probe in a process that runs already: at once where the framework is imported,
-    else when it is imported. Returns what ends the waiting for that."""
+    """Start the probe in a running process, now or when the framework is imported. Returns a
+    function that stops waiting for the import."""
     import os
 
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -137,7 +136,6 @@ def attach():
 
 if __name__ == "sitecustomize":
     _boot()
-    # From here on it is as if this file were not there: the module of this name is the one that it
-    # hides, or there is none, which Python's start-up takes for granted.
+    # Import the module of this name that this file hides; Python accepts that there is none.
     del sys.modules[__name__]
     __import__(__name__)

@@ -13,32 +13,29 @@ from .trial_state import TrialState
 
 
 class Adapter(Framework, Protocol):
-    """Installs hooks of one framework, and answers what the core asks about it.
-
-    A second framework is a folder beside ``frameworks/torch`` whose module ``adapter`` has a class
-    ``Adapter`` of this form, with no arguments.
-    """
+    """Installs the hooks of one framework and answers the core's questions about it. A further
+    framework is a folder next to ``frameworks/torch`` whose module ``adapter`` has such a class."""
 
     name: str
     imports: tuple[str, ...]
-    """the modules whose import wakes it"""
+    """the modules whose import starts the probe"""
 
     def install(self, events: Events) -> None:
-        """Put hooks in place that report to ``events``; they come off by ``events.undo``."""
+        """Install hooks that report to ``events``; ``events.undo`` removes them."""
 
     def hide(self, folder: str) -> None:
-        """Have the framework's compiler leave the probe's functions alone; once all are loaded.
-        Faults are noted in ``folder``."""
+        """Exclude the probe's functions from the framework's compiler, once all are loaded. Faults
+        are written to ``folder``."""
 
     def op_profiler(self, facts: ProcessFacts) -> OpProfiler:
-        """What records every operator. ``facts`` are those of the process."""
+        """Return the profiler that records every operator. ``facts`` describe the process."""
 
     def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
-        """Have ``forbid`` called with a reason before the job uses a profiler of its own."""
+        """Call ``forbid`` with a reason before the job uses its own profiler."""
 
     def trial_state(self) -> TrialState:
-        """What a trial's witness asks for."""
+        """Return what a trial's witness reads."""
 
     def install_trial(self, events: Events, awaited: Callable[[], bool]) -> None:
-        """Watch the process for a trial; ``awaited`` says whether operators are to be recorded
-        before it may end."""
+        """Watch the process for a trial; ``awaited`` says whether a recording of operators must
+        still precede its end."""

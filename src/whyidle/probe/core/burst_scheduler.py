@@ -1,8 +1,8 @@
-"""When the next burst is worth it: decided by the sampler's thread, about once a second.
+"""Decides when the next burst is worth its cost: on the sampler's thread, about once a second.
 
-Never while steps change, unless they never stop changing, while something compiles or where the
-price is over budget (``pace``). After a burst steady steps are compared with those before it; if
-they stay slower there is no other burst.
+No burst begins while step times change (unless they never settle), while code is compiled, or where
+its price is over budget (``burst_budget``). After a burst, steady steps are compared with those
+before it; if they stay slower, no further burst follows.
 """
 
 from __future__ import annotations
@@ -19,76 +19,77 @@ from .op_profiler import OpProfiler
 from .recorder import clock_ns
 
 STEPS = 3
-"""of a burst"""
+"""steps in a burst"""
 MOST_BURSTS = 4
 MOST_ATTEMPTS = 8
 PATIENCE = 5
-"""looks for which a changed picture must last"""
+"""checks for which a changed step time must last"""
 RESTLESS = {False: 6, True: 3}
-"""looks without steady steps, after which unsteady ones are recorded; of a run that is only looked
-at"""
+"""checks without steady steps after which unsteady ones are recorded; True: with ``--profile look``
+"""
 AFTER_STEPS = 20
-"""steps after a burst before they are compared; as many again, if they look slower"""
+"""steps after a burst before they are compared; twice as many if they seem slower"""
 
 
 class Recordings(Protocol):
-    """The bursts of one process, as far as their schedule depends on them."""
+    """What the schedule needs of the bursts of one process."""
 
     events: Events
     profiler: OpProfiler | None
     look: bool
     spent_s: float
-    told: list[dict[str, Any]]
-    wanted: Callable[[], None] | None
+    entries: list[dict[str, Any]]
+    wanted_work: Callable[[], None] | None
 
     @property
-    def recorded(self) -> list[dict[str, Any]]:
-        """Those that came to their end."""
+    def finished_recordings(self) -> list[dict[str, Any]]:
+        """The completed bursts."""
 
     def start(self) -> None:
-        """A burst begins at this boundary."""
+        """Begin a burst at this step boundary."""
 
-    def rest(self, why: str) -> None:
-        """No other one is worth it."""
+    def end_bursts(self, why: str) -> None:
+        """Plan no further burst, for this reason."""
 
-    def puts_off(self, needs_s: float) -> None:
-        """The next one is too dear yet."""
+    def postpone_burst(self, needs_s: float) -> None:
+        """Postpone the next burst until ``needs_s`` of training have passed."""
 
-    def tell(self) -> None:
-        """Have the present state written down."""
+    def publish_state(self) -> None:
+        """Publish the current state."""
 
 
 class BurstSchedule:
-    """What is known of the price and the picture of one process's steps."""
+    """The price of a burst and the step times of one process."""
 
     def __init__(self, bursts: Recordings) -> None:
         self.bursts = bursts
         self.attempts = 0
         self.picture: tuple[float, float] | None = None
-        """(step time, share of data wait) of the last burst"""
+        """(step time, share of data wait) at the last burst"""
         self.resumed = 0
-        """when the last burst was over and written, while steps are not yet compared"""
+        """when the last burst was written, until its steps have been compared; else 0"""
         self._nodes: int | None = None
         self._first_node = self._counting = 0
         self.counted_s: tuple[int, float] | None = None
-        """nodes of one step's graph, and how long that step took"""
+        """nodes in one step's graph, and how long that step took, s"""
         self._events, self._most, self._event_s = 0, 0, 0.0
         self._odd = self._compiled = self._unsettled = 0
         self._waited = (0, 0)
 
     def note_cost(self, seconds: float) -> None:
-        """What the burst that was planned has taken: the next one's price."""
+        """Note the cost of a finished burst, from which the next one's price follows."""
         self._event_s = seconds / max(self._events, 1)
 
     def allow_retry(self) -> None:
-        """The burst that was planned came to nothing: another may show what it would have."""
+        """Allow another burst in place of one that failed."""
         self.picture = None
 
     def plan_next(self) -> None:
-        """Plan what the next boundary is for, or nothing."""
+        """Plan the work at the next step boundary, if any."""
         lengths = burst_budget.present_lengths(self.bursts.events.ends.copy())
         elapsed = (clock_ns() - self.bursts.events.recorder.facts["first_step"]) / 1e9
-        compiled, before = self._compilation_count(), self._compiled
+        profiler, before = self.bursts.profiler, self._compiled
+        compiled = profiler.count_compilations() if profiler is not None else 0
         self._compiled = compiled
         share = self._wait_share()
         least = burst_budget.LEAST_STEPS, burst_budget.LEAST_S
@@ -109,8 +110,8 @@ class BurstSchedule:
         self._plan_burst((median(lengths), share), elapsed)
 
     def _is_steady(self, lengths: list[float]) -> bool:
-        """Whether steps are steady, or have not been for so long that this is how they are: a host
-        that runs ahead of its device makes many short ones, and then waits."""
+        """Whether steps are steady, or have been unsteady for so long that they will stay so: a
+        host that runs ahead of its device makes many short steps, and then waits."""
         if len(lengths) < burst_budget.RECENT_STEPS:
             return False
         self._unsettled = 0 if burst_budget.is_steady(lengths) else self._unsettled + 1
@@ -118,27 +119,27 @@ class BurstSchedule:
 
     def _plan_burst(self, picture: tuple[float, float], elapsed: float) -> None:
         if self._nodes is None:
-            self.bursts.wanted = self._count_nodes
+            self.bursts.wanted_work = self._count_nodes
             return
         price = self._price_s()
         share = burst_budget.LOOK_BUDGET if self.bursts.look else burst_budget.BUDGET
         if self._most > burst_budget.MOST_EVENTS:
-            self.bursts.rest("a step has too many operators")
-        elif self.attempts >= MOST_ATTEMPTS or len(self.bursts.recorded) >= MOST_BURSTS:
-            self.bursts.rest("as many as a run may have")
+            self.bursts.end_bursts("a step has too many operators")
+        elif self.attempts >= MOST_ATTEMPTS or len(self.bursts.finished_recordings) >= MOST_BURSTS:
+            self.bursts.end_bursts("the limit of recordings per run is reached")
         elif burst_budget.is_affordable(price, self.bursts.spent_s, elapsed, share):
             self.attempts += 1
             self.picture, self._odd, self._nodes = picture, 0, None
-            self.bursts.wanted = self.bursts.start
+            self.bursts.wanted_work = self.bursts.start
         else:
-            self.bursts.puts_off(burst_budget.needed_s(price, self.bursts.spent_s, share))
+            self.bursts.postpone_burst(burst_budget.needed_s(price, self.bursts.spent_s, share))
 
     def _price_s(self) -> float:
         facts = self.bursts.events.recorder.facts
-        told: OptimizerFacts | dict[str, Any] = facts.get("optimizer") or {}
+        optimizer: OptimizerFacts | dict[str, Any] = facts.get("optimizer") or {}
         cuda = self.bursts.profiler is not None and self.bursts.profiler.cuda
-        together = bool(told.get("fused") or (cuda and told.get("foreach")))
-        tensors = int(told.get("tensors") or 0)
+        together = bool(optimizer.get("fused") or (cuda and optimizer.get("foreach")))
+        tensors = int(optimizer.get("tensors") or 0)
         nodes = self._nodes or tensors
         likely = burst_budget.LIKELY_PER_NODE
         self._most = STEPS * burst_budget.estimate_events(nodes, tensors, together)
@@ -148,18 +149,18 @@ class BurstSchedule:
         return burst_budget.price_s(self._events, cuda)
 
     def _wait_share(self) -> float:
-        """Share of the time since the last look that was waited for data."""
+        """Share of the time since the last check that the job waited for data."""
         (waited, looked), self._waited = self._waited, (self.bursts.events.waited, clock_ns())
         return (self._waited[0] - waited) / max(self._waited[1] - looked, 1) if looked else 0.0
 
     def _compare_after_burst(self) -> None:
-        """Whether steps are as fast as before the burst; of unsteady ones nobody can tell."""
-        if self._unsettled:
+        """Compare steps with those before the burst; plan no further burst if they are slower."""
+        if self._unsettled:  # unsteady steps cannot be compared
             self.resumed = 0
             return
         ends = [end for end in self.bursts.events.ends.copy() if end >= self.resumed]
         lengths = [(b - a) / 1e9 for a, b in pairwise(ends)]
-        before = self.bursts.told[-1]["before_s"]
+        before = self.bursts.entries[-1]["before_s"]
         if len(lengths) < AFTER_STEPS:
             return
         first = median(lengths[:AFTER_STEPS])
@@ -168,16 +169,14 @@ class BurstSchedule:
         if slower and len(lengths) < 2 * AFTER_STEPS:
             return
         self.resumed = 0
-        *earlier, last = self.bursts.told
-        self.bursts.told = [*earlier, {**last, "after_s": after if slower else first}]
+        *earlier, last = self.bursts.entries
+        self.bursts.entries = [*earlier, {**last, "after_s": after if slower else first}]
         if slower:
-            self.bursts.rest(f"steps stayed slower after it ({min(first, after) / before - 1:.0%})")
+            self.bursts.end_bursts(
+                f"steps stayed slower after it ({min(first, after) / before - 1:.0%})"
+            )
         else:
-            self.bursts.tell()
-
-    def _compilation_count(self) -> int:
-        profiler = self.bursts.profiler
-        return profiler.count_compilations() if profiler is not None else 0
+            self.bursts.publish_state()
 
     def _nodes_made(self) -> int:
         profiler = self.bursts.profiler
@@ -187,9 +186,9 @@ class BurstSchedule:
 
     def _count_nodes(self) -> None:
         self._first_node, self._counting = self._nodes_made(), clock_ns()
-        self.bursts.wanted = self._note_node_count
+        self.bursts.wanted_work = self._note_node_count
 
     def _note_node_count(self) -> None:
-        """How many nodes one step's autograd graph has tells how many events it will be."""
-        self._nodes, self.bursts.wanted = self._nodes_made() - self._first_node, None
+        """Count the nodes of one step's autograd graph, which predict its number of events."""
+        self._nodes, self.bursts.wanted_work = self._nodes_made() - self._first_node, None
         self.counted_s = self._nodes, (clock_ns() - self._counting) / 1e9

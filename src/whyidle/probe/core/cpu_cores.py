@@ -1,7 +1,7 @@
-"""The cores that this process may use, and those that it was given when it started.
+"""The cores that this process may use, now and when it started.
 
-Libraries may bind a process to some of its cores once they are loaded, OpenMP with
-``OMP_PROC_BIND`` for one; every loader worker is then bound as the thread is that starts it.
+Libraries may bind a process to some of its cores when they are loaded, as OpenMP does with
+``OMP_PROC_BIND``; every loader worker then inherits the binding of the thread that starts it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ _given: list[frozenset[int]] = []
 
 
 def remember_given_cores(given: Collection[int] | None) -> None:
-    """Keep those that the process had before anything of its own ran; None: not known."""
+    """Store the cores that the process had before its own code ran; None: unknown."""
     _given[:] = [] if given is None else [frozenset(given)]
 
 
 def given_cores() -> frozenset[int] | None:
-    """Their numbers; None where they are not known."""
+    """Return the numbers of the cores at the start of the process; None if unknown."""
     return _given[0] if _given else None
 
 
 def given_count() -> float | None:
-    """How many of them the control group's quota allows; None where they are not known."""
+    """Return how many of them the control group's quota allows; None if unknown."""
     return _within_quota(len(_given[0])) if _given else None
 
 
 def usable_cores() -> float:
-    """Cores that the calling thread may use now: by affinity, and by the quota."""
+    """Return how many cores the calling thread may use now, by affinity and quota."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     return _within_quota(allowed or os.cpu_count() or 1)
 

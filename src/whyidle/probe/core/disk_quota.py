@@ -1,26 +1,23 @@
-"""How much of a disk one process's recording may take: the job needs it for its checkpoints.
-
-A month of training must not fill it, and what is there when the job begins to save is the job's.
-"""
+"""Limits the disk space of one process's recording, as the job needs it for its checkpoints."""
 
 from __future__ import annotations
 
 import os
 
 MOST_BYTES = 1 << 30
-"""of one process: most of a day of steps of 10 ms"""
+"""most bytes of one process: most of a day of steps of 10 ms"""
 LEFT_BYTES = 1 << 30
-"""what must be left on the disk, for the recording to go on"""
+"""free bytes on the disk below which the recording ends"""
 EVERY_BYTES = 1 << 24
-"""between looks at what is left; a recording as small as this is kept in any case"""
+"""bytes written between checks of the free space; smaller recordings are never ended"""
 
 
 class QuotaReachedError(Exception):
-    """No more is to be written."""
+    """The recording has reached its quota."""
 
 
 class DiskQuota:
-    """What one process has written, and may."""
+    """The disk space that one process's recording has used."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -28,7 +25,7 @@ class DiskQuota:
         self._next = EVERY_BYTES
 
     def check_quota(self) -> None:
-        """Now that so much is written: is it enough?
+        """Check the quota after a write.
 
         Raises:
             QuotaReachedError: it is; with the reason.
@@ -39,5 +36,5 @@ class DiskQuota:
             self._next = self.written + EVERY_BYTES
             disk = os.statvfs(self.folder)
             left = disk.f_bavail * disk.f_frsize
-            if left < LEFT_BYTES and disk.f_blocks:  # a store of objects may tell no sizes at all
+            if left < LEFT_BYTES and disk.f_blocks:  # an object store may report no sizes
                 raise QuotaReachedError(f"the disk of the recording has {left >> 20:,} MiB left")

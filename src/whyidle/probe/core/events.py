@@ -5,10 +5,9 @@ was requested or is ready, a backward pass ran, an optimizer has stepped. ``Even
 spans and passes it on to *listeners*, which it knows only by their methods. It imports none of
 them, and no framework.
 
-Hooks of every step have one fast way past all that: what they read lies side by side in slots
-(``HotSlots``), and ``add`` puts three numbers into the recorder's queue. They take the other way
-while ``careful`` is set or ``due`` is reached, which listeners ask for by ``wants_detail`` and
-``wants_steps``.
+Hooks that run in every step have a fast path: what they read lies in adjacent slots (``HotSlots``),
+and ``add`` puts three numbers into the recorder's queue. They take the slow path while ``careful``
+is set or ``due`` is reached; listeners request it with ``wants_detail`` and ``wants_steps``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any
 
 from .. import wire
 from ..wire import ProcessFacts
-from . import containment
+from . import fault_containment
 from .hook_registry import Framework, HookRegistry
 from .recorder import ANNOTATION, OP, STEP, Recorder, Short, clock_ns, name_tag
 from .sampler import Sampler
@@ -31,13 +30,13 @@ from .sampler import Sampler
 thread = threading.get_ident
 
 LOOKS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, sys.maxsize)
-"""steps after which listeners look at the training thread"""
+"""step counts after which listeners inspect the training thread"""
 MOST_OTHERS = 50
-"""steps of other optimizers without one of the lead, after which it is given up"""
+"""consecutive steps of other optimizers after which the lead is replaced"""
 MOST_TEXT = 200
-"""characters of an error that are kept"""
+"""recorded characters of an error message"""
 BACKWARDS = 3
-"""after so many backward passes a process trains, even if no optimizer is seen"""
+"""backward passes after which a process counts as training even without an optimizer"""
 
 
 class Events(HookRegistry):
@@ -65,34 +64,33 @@ class Events(HookRegistry):
         self.imported = clock_ns()
         """when the framework had been imported, ns"""
         self.ends: deque[int] = deque(maxlen=512)
-        """when the last steps of the lead ended, as far as they were written, ns"""
+        """when the last written steps of the lead ended, ns"""
         recorder.heard, recorder.ended = self._on_written, self._on_recording_end
         self.planned = 1
-        """the step after which something is to be done, and ``due`` if nothing comes before"""
+        """the step after which work is due; ``due`` is the same unless work is due earlier"""
         self.full: Callable[[], None] | None = None
-        """what is to be done then, beside looking"""
+        """the work due at ``planned``, besides inspection"""
         self.optimizers: dict[int, str] = {}
         self.others = (0, 0, 0)
-        """how many steps others took, how many the lead had before the last of them, and how many
-        of them came since its last one"""
+        """steps of other optimizers; steps of the lead before the last of them; steps of other
+        optimizers since the lead's last step"""
         self.numbers: dict[int | str | type, int] = {}
-        """of names: an optimizer's by its id, iterators' by their class"""
+        """name numbers: of optimizers by id, of iterators by class"""
         self.backwards = 0
         self.sampler: Sampler | None = None
         self.batches: set[int] = set()
         """tags of batches"""
         self.waited = 0
-        """ns in which the training thread waited for batches, as far as they were written"""
+        """ns that the training thread waited for batches, counted when they are written"""
         self.live_facts: dict[str, Callable[[], Any]] = {}
-        """facts that are read again now and then while the process trains"""
+        """facts that are refreshed about once a second while the process trains"""
         self.recording_operators: Callable[[], bool] = bool
-        """whether every operator is being recorded at this moment"""
+        """whether every operator is being recorded now"""
         self.asks = None
         self._reset_state()
         os.register_at_fork(after_in_child=self._reset_after_fork)
 
     def _reset_state(self) -> None:
-        """Nothing was seen yet."""
         self.add = self.recorder.short.extend
         self.steps = self.looks = self.backwards = self.batch = self.named = 0
         self.backward = name_tag(
@@ -111,43 +109,35 @@ class Events(HookRegistry):
         self.sampler = None
 
     def update_careful(self) -> None:
-        """Look whether there still is. On the thread that trains."""
+        """Recompute ``careful`` and ``due``. Call on the training thread."""
         careful, often = not self.steps, False
-        for one in self.listeners:
-            careful = careful or one.wants_detail
-            often = often or one.wants_steps
+        for listener in self.listeners:
+            careful = careful or listener.wants_detail
+            often = often or listener.wants_steps
         self.careful, self.due = careful, 0 if often else self.planned
 
     # -- spans --------------------------------------------------------------------------------
 
     def add_span(self, role: str, label: str, kind: int, begin: int) -> None:
-        """Record what ends now."""
+        """Record a span that ends now."""
         self._add_numbered_span(self.recorder.name_number(label, role), kind, begin)
 
     def _add_numbered_span(self, number: int, kind: int, begin: int) -> None:
-        """The same, where the number of the name is known."""
-        span = (
-            begin,
-            clock_ns(),
-            thread(),
-            number,
-            kind,
-        )  # first: a flush in between takes ``add``
+        span = (begin, clock_ns(), thread(), number, kind)  # before ``add``: a flush replaces it
         self.recorder.add(span)
 
     def _on_written(self, spans: list[Short]) -> None:
-        """These spans of the home thread are being written, by the thread that does."""
+        """Note spans of the home thread; called on the thread that writes them."""
         self.ends.extend([end for what, _, end in spans if what == self.named])
         self.waited += sum(end - begin for what, begin, end in spans if what in self.batches)
 
     def _on_recording_end(self) -> None:
-        """Nothing is recorded any more: not even in memory."""
-        self.add = _keep_nothing
+        self.add = _drop_span
 
     # -- what hooks report --------------------------------------------------------------------
 
     def batch_taken(self, kind: type, begin: int) -> None:
-        """An iterator of this class has handed over a batch now."""
+        """Record that an iterator of class ``kind`` has returned a batch."""
         number = self.numbers.get(kind)
         if number is None:
             role, label = self.framework.name_batch(kind)
@@ -161,17 +151,17 @@ class Events(HookRegistry):
             self._add_numbered_span(number, ANNOTATION, begin)
 
     def backward_ended(self, begin: int) -> None:
-        """A backward pass ends now, and somebody may want to hear of it."""
+        """Record a backward pass that ends now and notify listeners."""
         self.add_span(wire.BACKWARD, self.framework.backward_label, OP, begin)
         self.notify("on_backward_end", begin)
         if not self.steps:
             self.backwards += 1
             if self.backwards == BACKWARDS:
-                self.start_reporting(None)  # its optimizer is none of the framework's
+                self.start_reporting(None)  # its optimizer is not one of the framework's
         self.update_careful()
 
     def number_optimizer(self, optimizer: Any) -> int:
-        """The number of the name of an optimizer's steps. Those that take turns are told apart."""
+        """Return the name number of an optimizer's steps; each optimizer has its own."""
         label = self.optimizers.get(id(optimizer))
         if label is None:
             kind = self.framework.name_optimizer(optimizer)
@@ -182,7 +172,7 @@ class Events(HookRegistry):
         return self.numbers.setdefault(id(optimizer), number)
 
     def other_stepped(self, optimizer: Any, begin: int, end: int) -> None:
-        """Not the lead has stepped, or not on the home thread."""
+        """Record a step of another optimizer than the lead, or on another thread."""
         number = self.numbers.get(id(optimizer))
         if number is None:
             number = self.number_optimizer(optimizer)
@@ -191,7 +181,7 @@ class Events(HookRegistry):
         self.recorder.add((begin, end, thread(), number, STEP))
 
     def _not_lead(self, optimizer: Any, number: int) -> None:
-        """It becomes the lead where there is none, or none any more."""
+        """Make the optimizer the lead if there is none, or the lead no longer steps."""
         others, before, count = self.others
         of_lead = self.steps - others
         count = count + 1 if of_lead == before else 1
@@ -201,14 +191,14 @@ class Events(HookRegistry):
             self.lead = id(optimizer)
 
     def step_skipped(self, optimizer: Any, begin: int) -> None:
-        """A step of an optimizer that was left out ends now: a step all the same."""
+        """Record a skipped optimizer step that ends now; it counts as a step."""
         self._add_numbered_span(self.number_optimizer(optimizer), ANNOTATION, begin)
         self.steps += 1
         if self.steps >= self.planned:
             self._run_due_work(optimizer)
 
     def step_marked(self) -> None:
-        """The user says that a step ends here."""
+        """Record the end of a step that the script marks."""
         self.add_span(wire.STEP_MARKED, "whyidle.step", ANNOTATION, clock_ns())
         self.steps += 1
         self.start_reporting(None)
@@ -216,14 +206,13 @@ class Events(HookRegistry):
         self.update_careful()
 
     def attend_step(self, optimizer: Any) -> None:
-        """It has stepped, and there may be more to do than to record that."""
+        """Do the work due after a step of ``optimizer`` and notify listeners."""
         if self.steps >= self.planned:
             self._run_due_work(optimizer)
         self.notify("on_step", optimizer)
         self.update_careful()
 
     def _run_due_work(self, optimizer: Any) -> None:
-        """After the first step, and some later ones."""
         if self.steps >= LOOKS[self.looks]:
             self.looks += 1
             if self.steps == 1:
@@ -235,18 +224,18 @@ class Events(HookRegistry):
             full()
 
     def call_later(self, steps: int, work: Callable[[], None]) -> None:
-        """Have something done so many steps from now, or before."""
+        """Schedule ``work`` at most ``steps`` steps from now."""
         self.full, self.planned = work, min(self.planned, self.steps + steps)
         self.due = min(self.due, self.planned)
 
     def note_tracing(self) -> None:
-        """From now on the framework may trace this process, or would not say so if it did."""
+        """Check for tracing from now on: the framework's compiler may trace this process."""
         self.asks = self.framework.is_tracing
 
     # -- the life of the process --------------------------------------------------------------
 
     def start_reporting(self, optimizer: Any) -> None:
-        """From now on this process reports."""
+        """Begin to report this process as one that trains."""
         if self.recorder.facts:
             return
         self.watch_thread()
@@ -260,9 +249,9 @@ class Events(HookRegistry):
             self.finish_with_child()
 
     def watch_thread(self) -> None:
-        """Look at what this thread does from now on."""
+        """Sample the calling thread from now on."""
         if self.sampler is None:
-            # what another thread wants can be missed, but not for long
+            # a request from another thread can be missed, but only until the next chore
             chores = (lambda: self.notify("on_chore"), self.be_careful)
             self.sampler = Sampler(self.recorder, thread(), chores, self._tell_presence)
             if self.heard["on_sample"]:
@@ -270,31 +259,33 @@ class Events(HookRegistry):
             self.sampler.start()
 
     def _tell_presence(self) -> None:
-        """Tell of a process that has the framework and does not train, once."""
+        """Describe a process that has imported the framework and does not train, once."""
         recorder = self.recorder
         if recorder.presence or recorder.facts or "worker.json" in recorder.documents:
             return
         try:
-            found = self.framework.describe_process()
-        except Exception as error:  # contained: nothing is told of it
+            facts = self.framework.describe_process()
+        except Exception as error:  # contained: the process is not described
             self.remove_faulty("presence", error)
             return
-        if found is not None:
-            recorder.presence = {**found, "thread": threading.main_thread().ident}
+        if facts is not None:
+            recorder.presence = {**facts, "thread": threading.main_thread().ident}
 
     def finish_recording(self, *, dying: bool = True) -> None:
-        """The process ends: nothing of ours may run while its interpreter falls apart. Or, where it
-        is not ``dying``, the recording ends before it."""
-        containment.run_contained(self.recorder.folder, "the end", lambda: self._write_rest(dying))
+        """Stop sampling and write what waits. The probe must not run during interpreter shutdown.
+        ``dying`` is False where the recording ends before the process."""
+        fault_containment.run_contained(
+            self.recorder.folder, "the end", lambda: self._write_rest(dying)
+        )
 
     def _write_rest(self, dying: bool) -> None:
         if "gc" in self.undo:
             self.undo.pop("gc")()
         if "burst" in self.undo:
-            containment.run_contained(self.recorder.folder, "burst", self.undo["burst"])
+            fault_containment.run_contained(self.recorder.folder, "burst", self.undo["burst"])
         sampler, self.sampler = self.sampler, None
         if sampler is not None and not sampler.stop():
-            return  # it hangs in a write, and so would we
+            return  # it hangs in a write, and a second write would hang too
         recorder = self.recorder
         if recorder.facts and not recorder.broken:
             self.notify("on_process_end")
@@ -309,12 +300,12 @@ class Events(HookRegistry):
         recorder.end_recording()
 
     def finish_with_child(self) -> None:
-        """Have a child of ``multiprocessing`` finish: forked ones run no ``atexit``."""
+        """Finish the recording of a ``multiprocessing`` child: forked ones run no ``atexit``."""
         multiprocessing.util.Finalize(None, self.finish_recording, exitpriority=10)
 
 
 def _died_of() -> ProcessFacts:
-    """The exception that ends the program, once Python has printed it."""
+    """Name the exception that ends the program, once Python has printed it."""
     kind = getattr(sys, "last_type", None)
     if kind is None:
         return {}
@@ -322,5 +313,5 @@ def _died_of() -> ProcessFacts:
     return {"died_of": f"{kind.__name__}: {first}"[:MOST_TEXT]}
 
 
-def _keep_nothing(span: Short) -> None:
-    """In the place of what keeps it."""
+def _drop_span(span: Short) -> None:
+    """Drop a span after the recording has ended."""

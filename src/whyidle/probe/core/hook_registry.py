@@ -1,4 +1,4 @@
-"""What is installed in the process: hooks, what takes them off, and listeners."""
+"""The hooks and listeners that are installed in the process, and how they are removed."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..wire import ProcessFacts
-from . import containment
+from . import fault_containment
 from .listener import EVENTS, Heard, Listener
-from .patching import Wrap, replace_function
 from .recorder import Recorder, clock_ns
+from .wrapped_functions import Wrap, replace_function
 
 
 class Framework(Protocol):
-    """What ``Events`` asks of a framework."""
+    """What ``Events`` needs of a framework."""
 
     is_tracing: Callable[[], bool]
-    """whether the calling code is being traced by the framework's compiler, rather than run"""
+    """whether the framework's compiler traces the calling code instead of running it"""
     backward_label: str
 
     def name_batch(self, iterator: type) -> tuple[str, str]:
-        """Role and label of the batches that iterators of this class hand over."""
+        """Return role and label of the batches that iterators of this class return."""
 
     def name_optimizer(self, optimizer: Any) -> str:
-        """Label of an optimizer's steps."""
+        """Return the label of an optimizer's steps."""
 
     def describe_process(self) -> ProcessFacts | None:
-        """What holds for the process whether it trains or not; None where nothing can be said."""
+        """Return facts that hold whether the process trains or not; None if none are known."""
 
     def describe_training(self, optimizer: Any) -> ProcessFacts:
-        """What is known when the process begins to train. ``optimizer`` is None where the framework
-        has none."""
+        """Return the facts known when training begins. ``optimizer`` is None if the framework has
+        none."""
 
 
 class HotSlots:
-    """What hooks read in every step. A base class, for its slots come first in memory."""
+    """What hooks read in every step. A base class, so that its slots come first in memory."""
 
     __slots__ = (
         "add",
@@ -51,16 +51,16 @@ class HotSlots:
     )
 
     add: Callable[[tuple[int, int, int]], None]
-    """keeps a span of the home thread: its tag, begin and end"""
+    """records a span of the home thread: its tag, begin and end"""
     asks: Callable[[], bool] | None
-    """whether a hook is being traced; None until the framework's compiler is used, as asking takes
-    its time"""
+    """whether a hook is being traced; None until the framework's compiler is used, as the check
+    takes time"""
     careful: bool
-    """whether there may be more to do than to keep spans"""
+    """whether hooks may have more to do than to record spans"""
     due: int
-    """the step after which there is"""
+    """the step after which they have"""
     home: int
-    """the thread whose spans are kept the short way"""
+    """the thread whose spans are recorded in the short form"""
     backward: int
     """the tag of backward passes"""
     iterator: type | None
@@ -70,7 +70,7 @@ class HotSlots:
     """the id of the optimizer that steps first, and the tag of its steps"""
     named: int
     steps: int
-    """of all optimizers"""
+    """steps of all optimizers"""
 
 
 class HookRegistry(HotSlots):
@@ -81,20 +81,20 @@ class HookRegistry(HotSlots):
     def __init__(self, recorder: Recorder, framework: Framework) -> None:
         self.recorder, self.framework = recorder, framework
         self.undo: dict[str, Callable[[], Any]] = {}
-        """takes off what is installed, by its name"""
+        """hook -> what removes it"""
         self.off: set[str] = set()
-        """hooks that failed: one that still lies below somebody else's only passes on"""
+        """hooks that failed: one that cannot be removed, as another wraps it, only passes on"""
         self.listeners: tuple[Listener, ...] = ()
         self.heard: dict[str, Heard] = dict.fromkeys(EVENTS, ())
-        """who hears of each event: the listener's name and its method"""
+        """event -> the listeners' names and methods"""
 
     # -- listeners ----------------------------------------------------------------------------
 
     def add_listener(self, listener: Listener) -> None:
-        """Have a listener hear of what it overrides, until ``undo`` of its name is called."""
+        """Subscribe a listener to the events it overrides, until ``undo`` of its name is called."""
 
         def unsubscribe() -> None:
-            self._set_listeners([one for one in self.listeners if one is not listener])
+            self._set_listeners([other for other in self.listeners if other is not listener])
             listener.stop_listening()
 
         self._set_listeners([*self.listeners, listener])
@@ -105,60 +105,61 @@ class HookRegistry(HotSlots):
         for event in EVENTS:
             silent = getattr(Listener, event)
             self.heard[event] = tuple(
-                (one.listener, getattr(one, event))
-                for one in listeners
-                if getattr(type(one), event) is not silent
+                (listener.listener, getattr(listener, event))
+                for listener in listeners
+                if getattr(type(listener), event) is not silent
             )
         self.be_careful()
 
     def notify(self, event: str, *args: Any) -> None:
-        """Tell the listeners of an event."""
+        """Call the listeners of an event."""
         for where, hear in self.heard[event]:
             self.run_contained(where, hear, *args)
 
     def be_careful(self) -> None:
-        """There may be more to do in hooks than to record. From any thread."""
+        """Make hooks take the slow path. May be called from any thread."""
         self.careful, self.due = True, 0
 
     # -- faults and patches -------------------------------------------------------------------
 
     def run_contained(self, where: str, work: Callable[..., Any], *args: Any) -> None:
-        """A hook's work, none of whose faults reaches the job."""
+        """Do a hook's work; none of its faults reaches the job."""
         try:
             if where not in self.off:
                 work(*args)
-        except Exception as error:  # contained, counted, and the hook taken off
+        except Exception as error:  # contained, recorded, and the hook removed
             self.report_failure(where, error)
 
     def report_failure(self, where: str, error: Exception) -> None:
-        """A hook of ours failed: it comes off, unless the job is at its limit."""
+        """Remove a hook that failed, unless the job has run out of stack or memory."""
         if not isinstance(error, (RecursionError, MemoryError)):
             self.remove_faulty(where, error)
 
     def remove_faulty(self, where: str, error: BaseException) -> None:
-        """A hook of ours failed: it comes off."""
-        containment.contain_fault(self.recorder.folder, where, error, lambda: self._take_off(where))
+        """Remove a hook that failed and record the fault."""
+        fault_containment.contain_fault(
+            self.recorder.folder, where, error, lambda: self._take_off(where)
+        )
 
     def _take_off(self, where: str) -> None:
-        """Where a hook cannot come off, it shall not fail in every step."""
         undo = self.undo.pop(where, None)
         if undo is not None:
-            self.off.add(where)
+            self.off.add(where)  # a hook that cannot be removed must not fail in every step
             undo()
 
     def patch_function(self, where: str, owner: Any, name: str, wrap: Wrap) -> None:
-        """Replace ``owner.name`` by what ``wrap`` makes of it; ``where`` takes it off again."""
+        """Replace ``owner.name`` with its wrapper; ``undo[where]`` removes it."""
         self.undo[where] = replace_function(owner, name, wrap)
 
     def patch_call(
         self, where: str, owner: Any, name: str, record: Callable[[Any, int], None]
     ) -> None:
-        """Report every call of ``owner.name``: ``record(first argument, begin)`` after it."""
+        """Call ``record(first argument, begin)`` after every call of ``owner.name``."""
         is_tracing = self.framework.is_tracing
 
         def recording(original: Callable[..., Any]) -> Callable[..., Any]:
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                if is_tracing():  # then there is nothing to see in here
+                if is_tracing():  # nothing runs now
                     return original(*args, **kwargs)
                 begin = clock_ns()
                 try:

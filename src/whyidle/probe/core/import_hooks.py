@@ -1,4 +1,4 @@
-"""Waiting for a module that the job imports by itself, or never."""
+"""Waits for the job to import a module."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 
 class ModuleWaiter:
-    """A finder that finds nothing itself: it lets the others find a module, and calls ``wake`` with
-    it once the job has imported it; with None where that cannot be waited for."""
+    """A finder that delegates to the other finders and calls ``wake`` with a module once the job
+    has imported it; with None if its loader cannot be hooked."""
 
     def __init__(self, module: str, wake: Callable[[Any], None]) -> None:
         self.module = module
         self.wake = wake
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Have the module's loader call us afterwards."""
+        """Hook the loader of the module, so that it calls ``wake`` afterwards."""
         if name != self.module:
             return None
         spec = None
         finders = list(sys.meta_path)
         for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
-            find = getattr(finder, "find_spec", None)  # of several waiters each asks the next
+            find = getattr(finder, "find_spec", None)  # each of several waiters asks the next
             spec = find(name, path, target) if find else None
             if spec is not None:
                 break
@@ -30,7 +30,7 @@ class ModuleWaiter:
         if hasattr(loader, "exec_module") and hasattr(loader, "__dict__"):
             self._wrap_loader(loader)
         elif spec is not None:
-            self.wake(None)  # it cannot be waited for
+            self.wake(None)
         return spec
 
     def _wrap_loader(self, loader: Any) -> None:
@@ -44,23 +44,23 @@ class ModuleWaiter:
         loader.exec_module = exec_module
 
 
-def once_there(name: str, attribute: str, work: Callable[[Any], None]) -> Callable[[], None]:
-    """Have ``work`` done with a module that has this attribute: now, or as soon as it is imported;
-    what is returned gives the waiting up."""
+def call_after_import(name: str, attribute: str, work: Callable[[Any], None]) -> Callable[[], None]:
+    """Call ``work`` with a module that has this attribute, now or once it is imported. Returns a
+    function that stops waiting."""
     module = sys.modules.get(name)
     if hasattr(module, attribute):
         work(module)
         return lambda: None
 
-    def leave() -> None:
+    def stop_waiting() -> None:
         if waiter in sys.meta_path:
             sys.meta_path.remove(waiter)
 
     def wake(module: Any) -> None:
-        leave()
+        stop_waiting()
         if hasattr(module, attribute):
             work(module)
 
     waiter = ModuleWaiter(name, wake)
     sys.meta_path.insert(0, waiter)
-    return leave
+    return stop_waiting

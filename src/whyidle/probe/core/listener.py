@@ -1,4 +1,4 @@
-"""Who hears of what happens in the training process, and of what."""
+"""The events of a training process, as methods of their listeners."""
 
 from __future__ import annotations
 
@@ -7,32 +7,30 @@ from typing import Any
 
 
 class Listener:
-    """Hears of what happens in the training process. Subclasses override what they need.
-
-    A fault in any method ends the listener, and is noted under its name.
-    """
+    """Receives the events of a training process. Subclasses override the methods they need; a fault
+    in one removes the listener and is recorded under its name."""
 
     listener = ""
-    """its name, unique in the process"""
+    """name, unique in the process"""
     wants_steps = False
-    """whether ``on_step`` is to be called after every step"""
+    """whether to call ``on_step`` after every step"""
     wants_detail = False
-    """whether ``on_batch_request`` to ``on_backward_end`` are to be called"""
+    """whether to call ``on_batch_request`` to ``on_backward_end``"""
 
     def on_batch_request(self) -> None:
-        """The training thread asks for a batch."""
+        """The training thread requests a batch."""
 
     def on_batch_ready(self, begin: int) -> None:
-        """It has it; it asked at ``begin``, ns."""
+        """The batch requested at ``begin`` (ns) is ready."""
 
     def on_batches_end(self) -> None:
-        """It asked, and there are no more."""
+        """A batch was requested and the iterator is exhausted."""
 
     def on_backward_begin(self, args: tuple[Any, ...]) -> None:
         """A backward pass begins, with these arguments."""
 
     def on_backward_end(self, begin: int) -> None:
-        """It is over; it began at ``begin``, ns."""
+        """The backward pass that began at ``begin`` (ns) is over."""
 
     def on_step(self, optimizer: Any) -> None:
         """An optimizer has stepped, on any thread; None: the script marked the end of a step."""
@@ -44,22 +42,22 @@ class Listener:
         """The framework has compiled code, on any thread, between these times, ns."""
 
     def on_training_begin(self, optimizer: Any) -> None:
-        """The first step is over, and what is known of the process stands in the facts."""
+        """The first step is over and the facts of the process are filled in."""
 
     def on_look(self) -> None:
-        """On the training thread, after a few of the steps (``LOOKS``)."""
+        """Runs on the training thread after selected steps (``LOOKS``)."""
 
     def on_sample(self) -> None:
-        """On the sampler's thread, after each of its looks."""
+        """Runs on the sampler's thread after each sample."""
 
     def on_chore(self) -> None:
-        """On the sampler's thread, about once a second while the process trains."""
+        """Runs on the sampler's thread about once a second while the process trains."""
 
     def on_process_end(self) -> None:
         """The process ends, before its last records are written."""
 
     def stop_listening(self) -> None:
-        """It hears of nothing any more."""
+        """The listener was removed."""
 
 
 EVENTS = tuple(name for name in vars(Listener) if name.startswith("on_"))

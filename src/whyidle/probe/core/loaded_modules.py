@@ -1,7 +1,7 @@
-"""Files of a job that are loaded, and the folders that its modules were found from.
+"""The loaded files of a job, and the folders that its modules were found in.
 
-Of a library nobody asks. A folder that would hide a library from those who import it, if it came
-first in ``sys.path``, is not told.
+Libraries are left out, and so is a folder that would hide a library if it came first in
+``sys.path``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 
 def loaded_files() -> dict[str, list[str]]:
-    """Whole path of each file, over links -> the folders that its name as a module starts from;
-    none for a script, and for what is only seen to run."""
-    found: dict[str, set[str]] = {}
+    """Map the real path of each file to the folders that its module name starts from; none for a
+    script, and for a file that is only seen to run."""
+    files: dict[str, set[str]] = {}
     named = [
         (module, path) for module in list(sys.modules.values()) if (path := _module_file(module))
     ]
@@ -27,29 +27,29 @@ def loaded_files() -> dict[str, list[str]]:
         if not is_installed(path):
             real = os.path.realpath(path)
             name = getattr(vars(module).get("__spec__"), "name", None) or ""
-            starts = {start for each in (path, real) if (start := _module_root(each, name))}
-            found.setdefault(real, set()).update(map(os.path.realpath, starts))
+            starts = {start for place in (path, real) if (start := _module_root(place, name))}
+            files.setdefault(real, set()).update(map(os.path.realpath, starts))
     for path in _executed_files():
-        found.setdefault(os.path.realpath(path), set())
-    hiding = {start for starts in found.values() for start in starts if _hides_other_module(start)}
-    return {path: sorted(starts - hiding) for path, starts in found.items()}
+        files.setdefault(os.path.realpath(path), set())
+    hiding = {start for starts in files.values() for start in starts if _hides_other_module(start)}
+    return {path: sorted(starts - hiding) for path, starts in files.items()}
 
 
 def _module_file(module: Any) -> str:
-    """A module's; empty for what has none, and for what only stands in for one."""
+    """Path of a module's file; empty if it has none, and for the probe's own modules."""
     path = getattr(module, "__dict__", {}).get("__file__")
     ours = getattr(module, "__dict__", {}).get("__name__", "")
     return path if isinstance(path, str) and not str(ours).startswith("_whyidle") else ""
 
 
 def is_installed(path: str) -> bool:
-    """Whether a file is of Python's library, or one that was installed."""
+    """Whether a file belongs to Python's library or to an installed package."""
     library = os.path.dirname(os.__file__) + os.sep
     return path.startswith((library, "<")) or bool(INSTALLED & set(path.split(os.sep)))
 
 
 def _executed_files() -> Iterator[str]:
-    """What is executed at this moment: a script that a profiler started is nobody's module."""
+    """Files that run now: a script started by a profiler is not in ``sys.modules``."""
     for top in sys._current_frames().values():
         frame: Any = top
         while frame is not None:
@@ -60,7 +60,7 @@ def _executed_files() -> Iterator[str]:
 
 
 def _module_root(path: str, name: str) -> str:
-    """The folder from which a file is a module of that name; empty where it is none."""
+    """The folder in which a file is a module of that name; empty if there is none."""
     base = os.path.splitext(path)[0]
     if os.path.basename(base) == "__init__":
         base = os.path.dirname(base)
@@ -69,7 +69,7 @@ def _module_root(path: str, name: str) -> str:
 
 
 def _hides_other_module(start: str) -> bool:
-    """Whether a folder has a module of the same name as one that was loaded from elsewhere."""
+    """Whether a folder has a module of the same name as one loaded from elsewhere."""
     for name in os.listdir(start):
         whole = os.path.join(start, name)
         package = os.path.isfile(os.path.join(whole, "__init__.py"))
@@ -77,6 +77,6 @@ def _hides_other_module(start: str) -> bool:
         if (package or name.endswith(".py")) and loaded:
             places = (loaded, os.path.realpath(loaded))
             real = os.path.realpath(whole)
-            if not any(each.startswith((whole, real)) for each in places):
+            if not any(place.startswith((whole, real)) for place in places):
                 return True
     return False

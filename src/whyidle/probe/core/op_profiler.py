@@ -1,4 +1,4 @@
-"""What a profiler of a framework offers for recording every operator of a few steps."""
+"""The interface of a framework's profiler that records every operator of a few steps."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ class OpProfiler(Protocol):
     """One thread's profiler: ``start``, ``mark`` at every boundary, ``stop``."""
 
     cuda: bool
-    """whether a GPU's kernels are recorded, which is dearer"""
+    """whether a GPU's kernels are recorded, which costs more"""
     running: bool
 
     def why_unavailable(self) -> str | None:
-        """Why this process cannot be recorded at all."""
+        """Return why this process cannot be recorded at all; None if it can."""
 
     def busy(self) -> str | None:
-        """Why not right now, on this thread."""
+        """Return why this thread cannot be recorded now; None if it can."""
 
     def is_capturing(self) -> bool:
-        """Whether what this thread gives the device is captured, rather than done."""
+        """Whether the work of this thread is captured as a graph instead of run."""
 
     def stay(self) -> None:
-        """Stay attached this time: somebody else is about to record the device."""
+        """Stay attached to the device: another profiler is about to record it."""
 
     def start(self, label: str) -> None:
-        """Record this thread, and what it calls, from now on."""
+        """Record this thread from now on, beginning with the step ``label``."""
 
     def mark(self, label: str) -> None:
-        """A step ends, and the next one, ``label``, begins."""
+        """Mark the end of a step and the begin of the next one, ``label``."""
 
     def stop(self) -> Any:
-        """End, on the thread that started it. Returns what ``save`` takes."""
+        """Stop, on the thread that started it. Returns what ``save`` takes."""
 
     def save(self, result: Any, path: str) -> int:
-        """Write a recording whole or not at all, from any thread. Returns its size in bytes.
+        """Write a recording completely or not at all, from any thread. Returns its size in bytes.
 
         Raises:
             OSError: nothing could be written.
         """
 
     def count_nodes(self) -> int:
-        """How many nodes of backward graphs this thread has made."""
+        """Return how many nodes of backward graphs this thread has created."""
 
     def count_compilations(self) -> int:
-        """How many pieces of code the framework's compiler has looked at."""
+        """Return how many code objects the framework's compiler has processed."""

@@ -1,4 +1,4 @@
-"""Where the probe's own files lie, so that neither stacks nor tracebacks show them."""
+"""The folder of the probe's own files, so that stacks and tracebacks can leave them out."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A process that leaves without Python's own end: what waits in memory is written first.
+"""Writes buffered records before a process leaves without Python's normal exit.
 
-``os._exit`` and ``os.execv`` run nothing at exit, so the last moments of such a process would be
-lost, and with them all of one that trained for less than there is between two writes. The writing
-is done by a thread that is waited for, no longer than ``PARTING_S``: a folder that hangs must not
-keep a job that means to go.
+``os._exit`` and ``os.execv`` run no exit handlers, so the last records of such a process would be
+lost, and all records of one that trained for less than the time between two writes. A thread
+writes them; the process waits for it no longer than ``PARTING_S``, as a folder that hangs must not
+keep the job.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import functools
 import os
 from typing import Any
 
-from . import containment
+from . import fault_containment
 from .events import Events
-from .patching import set_attribute
 from .sampler import PARTING_S
+from .wrapped_functions import set_attribute
 
 CALLS = ("_exit", "execv", "execve")
-"""every other ``os.exec...`` calls one of them"""
+"""every other ``os.exec*`` function calls one of them"""
 
 
 def install_exit_hooks(events: Events) -> None:
-    """Write before any of ``CALLS``."""
+    """Write records before any of ``CALLS``."""
     for name in CALLS:
         if hasattr(os, name):
             _wrap(events, name)
@@ -35,15 +35,15 @@ def _wrap(events: Events, name: str) -> None:
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        events.run_contained(where, leave, events)
+        events.run_contained(where, write_before_exit, events)
         return original(*args, **kwargs)
 
-    wrapper.__module__ = "os"  # by which it can be pickled
+    wrapper.__module__ = "os"  # so that it can be pickled
     events.undo[where] = set_attribute(os, name, wrapper)
 
 
-def leave(events: Events) -> None:
-    """Write what waits, where this process tells anything at all."""
+def write_before_exit(events: Events) -> None:
+    """Write buffered records if this process reports anything."""
     recorder = events.recorder
     if recorder.broken or not (recorder.facts or recorder.documents):
         return
@@ -52,9 +52,9 @@ def leave(events: Events) -> None:
 
     def write() -> None:
         try:
-            containment.run_contained(recorder.folder, "leaving", recorder.flush_records)
+            fault_containment.run_contained(recorder.folder, "leaving", recorder.flush_records)
         finally:
             written.release()
 
-    containment.start_thread(write)
+    fault_containment.start_thread(write)
     written.acquire(timeout=PARTING_S)

@@ -1,10 +1,10 @@
-"""Keeps spans and samples in memory for a moment, and on disk for good.
+"""Buffers spans and samples in memory and appends them to files.
 
-The hot path puts three numbers into a queue. A daemon thread empties it every now and then and
-appends fixed-size records to ``PID.spans`` and ``PID.samples``; what was written survives
-SIGKILL. Texts go to ``PID.names`` (a role, a tab and a label, see ``wire``) and ``PID.stacks``, one
-per line, in order of their number, before the first record that uses them. A disk that fills, or a
-folder that vanishes, ends the recording and nothing else; before one fills, ``disk_quota`` does.
+The hot path puts three numbers into a queue. The sampler's thread empties it at intervals and
+appends fixed-size records to ``PID.spans`` and ``PID.samples``; written records survive SIGKILL.
+Texts go to ``PID.names`` (a role, a tab and a label, see ``wire``) and ``PID.stacks``, one per
+line, in order of their number, before the first record that uses them. A full disk or a folder that
+vanishes ends the recording and nothing else; ``disk_quota`` ends it before the disk is full.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import Any
 
 from .. import wire
 from ..wire import MAGIC, SAMPLE, SPAN, ProcessFacts
-from . import containment
+from . import fault_containment
 from .disk_quota import DiskQuota, QuotaReachedError
 
 APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-"""plain calls: a file object asks the job for the interpreter's lock twice as often"""
+"""flags for ``os.open``: file objects release the interpreter lock twice as often"""
 FLUSH_S = 0.25
 MOST_WAITING = 1 << 17
-"""spans in memory at most (15 MB), and rows of any other kind; beyond it the oldest spans are
-dropped, which a process that never trains, and so never writes, comes to"""
+"""most spans in memory (15 MB), and most rows of any other kind. Beyond it the oldest spans are
+dropped, as happens in a process that never trains and so never writes"""
 MOST_SHORT = 3 << 15
-"""numbers of spans kept the short way that wait at most (4 MB): those of 10,000 steps"""
+"""most numbers of short spans in memory (4 MB): those of 10,000 steps"""
 MOST_STACKS = 20_000
-"""kept in memory for as long as the job runs: texts of a kilobyte or two"""
+"""most stacks, which stay in memory as long as the job runs: texts of one or two kilobytes"""
 MOST_EARLY = 1 << 12
-"""stack samples kept of a process that tells nothing yet; they come ten times a second"""
+"""most stack samples of a process that does not report yet; they come ten times a second"""
 
 clock_ns = time.perf_counter_ns
 """the clock of every record, ns; shared by all processes of a host"""
@@ -45,12 +45,12 @@ clock_ns = time.perf_counter_ns
 RUNTIME, OP, PYTHON, ANNOTATION, OVERHEAD = range(5)
 """kinds of span, as whyidle.model.timeline.HostKind numbers them"""
 STEP = 5
-"""of an optimizer's step: written as two, an annotation and the operators inside it"""
+"""kind of an optimizer's step: written as two spans, an annotation and the operators inside it"""
 OPTIMIZER = "whyidle::optimizer"
 
 
 def name_tag(number: int, kind: int) -> int:
-    """The number of a name and a kind in one. Negative, so that no time is taken for one."""
+    """Combine the number of a name and a kind. Negative, so that it differs from any time."""
     return -1 - (number << 3 | kind)
 
 
@@ -61,23 +61,22 @@ Short = tuple[int, int, int]
 
 class Recorder:
     """One process's recording. ``add`` takes one tuple as in ``SPAN``; the hot path extends
-    ``short`` by a tuple as in ``Short``, which leaves less memory behind."""
+    ``short`` by a tuple as in ``Short``, which allocates less memory."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.short: deque[int] = deque(maxlen=MOST_SHORT)
         self.heard: Callable[[list[Short]], None] = _ignore_spans
-        """is told of the spans that were kept the short way, on the thread that writes them"""
+        """receives the short spans, on the thread that writes them"""
         self.ended: Callable[[], None] = _ignore_end
-        """is told that nothing is recorded any more"""
+        """called when the recording ends"""
         self._reset_after_fork()
         os.register_at_fork(after_in_child=self._reset_after_fork)
 
     def _reset_after_fork(self) -> None:
-        """A forked child records for itself, from nothing."""
         self.facts: ProcessFacts = {}
         self.presence: ProcessFacts = {}
-        """what is told of a process that has not trained; empty while nothing is"""
+        """facts of a process that has not trained; empty until it is described"""
         self.documents: dict[str, Any] = {}
         self.tables: dict[str, tuple[struct.Struct, list[Any]]] = {}
         self.spans: deque[tuple[int, int, int, int, int]] = deque(maxlen=MOST_WAITING)
@@ -85,11 +84,11 @@ class Recorder:
         self.add = self.spans.append
         self.short.clear()
         self.home = 0
-        """the thread of what is kept the short way"""
+        """the thread of the short spans"""
         self.names: dict[str, int] = {}
         self.stacks: dict[str, int] = {}
         self.dropped = 0
-        """how often more spans waited than were kept"""
+        """number of flushes before which spans were dropped"""
         self.broken = False
         self.room = DiskQuota(self.folder)
         self._key = str(os.getpid())
@@ -101,40 +100,39 @@ class Recorder:
         self._naming = threading.Lock()
 
     def name_number(self, label: str, role: str = wire.NO_ROLE) -> int:
-        """The number of a name; the same name always has the same number."""
+        """Return the number of a name; the same name always has the same number."""
         name = wire.join_name(role, label)
-        found = self.names.get(name)
-        return self._assign_number(self.names, name) if found is None else found
+        number = self.names.get(name)
+        return self._assign_number(self.names, name) if number is None else number
 
     def stack_number(self, text: str) -> int:
-        """The number of a stack, written innermost frame first, ``file(line): function;...``;
-        -1 where there are so many that no more are kept."""
-        found = self.stacks.get(text, -1)
-        if found < 0 and len(self.stacks) < MOST_STACKS:
-            found = self._assign_number(self.stacks, text)
-        return found
+        """Return the number of a stack, innermost frame first (``file(line): function;...``);
+        -1 once ``MOST_STACKS`` are stored."""
+        number = self.stacks.get(text, -1)
+        if number < 0 and len(self.stacks) < MOST_STACKS:
+            number = self._assign_number(self.stacks, text)
+        return number
 
     def _assign_number(self, numbered: dict[str, int], text: str) -> int:
-        """Rare; two threads must not give one number to two texts."""
-        with self._naming:
+        with self._naming:  # two threads must not give one number to two texts
             return numbered.setdefault(text, len(numbered))
 
     def add_row(self, suffix: str, layout: struct.Struct, row: tuple[int, ...]) -> None:
-        """A record of any other kind, for ``PID.suffix``."""
+        """Add a record of another kind, for ``PID.suffix``."""
         if self._rows < MOST_WAITING and not self.broken:
-            found = self.tables.get(suffix)
-            if found is None:
-                found = self.tables.setdefault(suffix, (layout, []))
-            found[1].append(row)
+            table = self.tables.get(suffix)
+            if table is None:
+                table = self.tables.setdefault(suffix, (layout, []))
+            table[1].append(row)
             self._rows += 1
 
     def add_sample(self, row: Sample) -> None:
-        """A look at a stack, as in ``SAMPLE``, unless the stack has no number."""
+        """Add a stack sample, as in ``SAMPLE``, unless the stack has no number."""
         if row[3] >= 0 and len(self.samples) < MOST_WAITING and not self.broken:
             self.samples.append(row)
 
     def live_in(self, thread: int) -> None:
-        """What is kept the short way is this thread's from now on."""
+        """Make ``thread`` the one whose spans are short from now on."""
         with self._taking:
             if thread != self.home:
                 self.spans.extend(_expand_spans(self._taken_short(), self.home))
@@ -144,7 +142,7 @@ class Recorder:
         return _unpack_spans([self.short.popleft() for _ in range(len(self.short))])
 
     def flush_records(self) -> None:
-        """Write what waits. May be called from any thread, at any time."""
+        """Write all buffered records. May be called from any thread, at any time."""
         with self._lock:
             with self._taking:
                 short, home = self._taken_short(), self.home
@@ -161,10 +159,10 @@ class Recorder:
                 self._write_rest(samples, tables)
                 self.room.check_quota()
             except (OSError, QuotaReachedError) as error:
-                containment.note_fault(self.folder, "writing", error)
+                fault_containment.note_fault(self.folder, "writing", error)
                 self._drop_records()
                 if isinstance(error, QuotaReachedError) and self.facts:
-                    with suppress(OSError):  # no room for that either
+                    with suppress(OSError):  # no space for that either
                         self._replace_document("facts.json", {**self.facts, "enough": str(error)})
             self.dropped += len(spans) == MOST_WAITING or 3 * len(short) >= MOST_SHORT - 3
 
@@ -173,14 +171,14 @@ class Recorder:
         return bool(self.facts or self.presence or "worker.json" in self.documents)
 
     def _take_samples(self) -> list[Any]:
-        """Samples to be written; those of a start-up wait until it is known whose they are."""
+        """Take the samples to write; those of the start-up wait until the process reports."""
         if not self._is_reporting and len(self.samples) < MOST_EARLY and not self.broken:
             return []
         samples, self.samples = self.samples, []
         return samples
 
     def end_recording(self) -> None:
-        """Record nothing any more, and keep nothing in memory."""
+        """Stop recording and free the buffers."""
         with self._lock:
             self._drop_records()
 
@@ -204,7 +202,7 @@ class Recorder:
 
     def _write_rest(self, samples: list[Any], tables: dict[str, Any]) -> None:
         if not self._is_reporting:
-            return  # neither trains nor loads for a process that might, as far as is known
+            return  # not known to train, or to load for a process that trains
         if "worker.json" not in self.documents:
             self._choose_key()
         self._write_texts("stacks", self.stacks)
@@ -219,13 +217,14 @@ class Recorder:
 
     def _replace_document(self, suffix: str, document: Any) -> None:
         place = self.file_path(suffix)
-        text = json.dumps(document)  # at once, in C: ``dump`` is Python's, and the job waits for it
+        text = json.dumps(document)  # runs in C; ``dump`` is Python code that the job waits for
         with open(place + "~", "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(place + "~", place)
 
     def _choose_key(self) -> None:
-        """One process may be several programs, one after the other: ``os.execv`` keeps the id."""
+        """Choose the prefix of the file names. ``os.execv`` runs another program under the same id,
+        which must not continue these files."""
         if self._keyed:
             return
         self._keyed = True
@@ -253,7 +252,7 @@ class Recorder:
                 os.close(file)
 
     def file_path(self, suffix: str) -> str:
-        """The path of one of this process's files."""
+        """Return the path of one of this process's files."""
         return os.path.join(self.folder, f"{self._key}.{suffix}")
 
 
@@ -261,37 +260,37 @@ _END = itemgetter(1)
 
 
 def _ignore_spans(spans: list[Short]) -> None:
-    """Nobody wants to hear of them."""
+    """Default of ``Recorder.heard``."""
 
 
 def _ignore_end() -> None:
-    """Nobody wants to hear of that."""
+    """Default of ``Recorder.ended``."""
 
 
 def _unpack_spans(numbers: list[int]) -> list[Short]:
-    """Three numbers each. Of one that was kept in part, as the queue was full or there was no
-    memory, what is left is passed over."""
+    """Group numbers into spans of three. Skips the rest of a span that was stored in part, because
+    the queue was full or memory ran out."""
     tags, begins, ends = numbers[::3], numbers[1::3], numbers[2::3]
     if len(numbers) % 3 == 0 and max(tags, default=-1) < 0 <= min(begins + ends, default=0):
         return list(zip(tags, begins, ends, strict=True))
-    found, at = [], 0
+    spans, at = [], 0
     while at + 2 < len(numbers):
         what, begin, end = numbers[at : at + 3]
         whole = what < 0 <= min(begin, end)
         if whole:
-            found.append((what, begin, end))
+            spans.append((what, begin, end))
         at += 3 if whole else 1
-    return found
+    return spans
 
 
 def _expand_spans(spans: list[Short], thread: int) -> list[tuple[int, int, int, int, int]]:
-    """Spans as ``Recorder.add`` takes them."""
+    """Convert short spans to the form that ``Recorder.add`` takes."""
     return [(begin, end, thread, -1 - tag >> 3, -1 - tag & 7) for tag, begin, end in spans]
 
 
 def _pack_rows(spans: list[Any], work: int) -> list[Any]:
-    """Rows as ``SPAN`` packs them; ``work`` is the number of the name of an optimizer's operators.
-    All of it takes the job's interpreter from it, so nothing is called for each row."""
+    """Make rows as ``SPAN`` packs them; ``work`` is the name number of an optimizer's operators.
+    This holds the interpreter lock, so no function is called per row."""
     rows = []
     for span in spans:
         if span[4] == STEP:
@@ -301,3 +300,14 @@ def _pack_rows(spans: list[Any], work: int) -> list[Any]:
         else:
             rows.append(span)
     return rows
+
+
+def process_start_ns() -> int | None:
+    """When this process began, by the clock of the records, to 10 ms; None where it is unknown."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return clock_ns() - int(age * 1e9)

@@ -1,19 +1,18 @@
-"""Asks a few dozen times a second what the training thread is doing, and writes it down.
+"""Samples the stack of the training thread a few dozen times a second.
 
-It runs from the framework's import on, slowly, and at full pace once the process trains. A process
-that goes on without training is told of as one that does not, with the samples. Besides
-the stack it notes what tells work from waiting without touching the thread: how long the
-interpreter's lock was held when the sampler wanted it (long: Python was running, not a native
-operator), how long the thread itself was runnable (it was not: it waits for something), and, of one
-that slept since the last look, whether it does so now. However short the wait for the lock, the
-kernel counts it: a thread that sleeps lets go of its core once, and once more at least where it has
-to wait after that. Where the looks together cost more than ``BUDGET`` of the time, they become
-rarer.
+The sampler runs from the framework's import on, slowly at first, and at full rate once the process
+trains. A process that never trains is reported as such, with its samples. Each sample also records
+what tells work from waiting without touching the thread: how long the interpreter lock was held
+when the sampler requested it (long: Python was running, not a native operator), how long the thread
+was runnable (less than the elapsed time: it waited) and, for a thread that slept since the last
+sample, whether it sleeps now. The kernel counts even a short wait for the lock: the sampler's
+thread gives up its core once to sleep, and at least once more if it then has to wait. When samples
+cost more than ``BUDGET`` of the time, they become rarer.
 
-Looks come at random moments: evenly spaced ones, or such as are counted from the end of the last
-one, fall into step with a training loop of about their period, and then see always the same part of
-it (McCanne & Torek, "A Randomized Sampling Clock for CPU Utilization Estimation and Code
-Profiling", USENIX Winter 1993). A look is dated when the thread asked for the interpreter's lock.
+Samples are taken at random moments: evenly spaced ones fall into step with a training loop of about
+the same period and then always see the same part of it (McCanne & Torek, "A Randomized Sampling
+Clock for CPU Utilization Estimation and Code Profiling", USENIX Winter 1993). A sample's time is
+the moment at which the sampler requested the interpreter lock.
 """
 
 from __future__ import annotations
@@ -29,37 +28,38 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from . import containment
+from . import fault_containment
 from .own_files import FOLDER
 from .recorder import FLUSH_S, Recorder, clock_ns
 from .thread_stacks import frames_of
 
 PERIOD_S = 0.02
 WAITING_S = 0.1
-"""between looks before the first step"""
+"""period before the first step"""
 SEEN_S = 2.0
-"""a process that has not trained after this long is told of as one that might"""
+"""time without training after which a process is reported as one that does not train (yet)"""
 PATIENCE_S = 900.0
 RARELY_S = 2.0
-"""between looks at a process that has not trained after ``PATIENCE_S``"""
+"""period in a process that has not trained after ``PATIENCE_S``"""
 RAREST_S = 0.2
-"""between looks, however dear they are"""
+"""longest period while training, whatever samples cost"""
 CHORES_S = 1.0
 PARTING_S, LAST_S = 1.0, 10.0
-"""how long a process that ends waits at most for the thread: the shorter where it does not move,
-for it may hang in a write to a disk; the longer where it works, or wants a core and gets none"""
+"""how long a process that ends waits at most for the sampler: the shorter time if its thread makes
+no progress, as it may hang in a write to a disk; the longer if it works or waits for a core"""
 BUDGET, EARLY_BUDGET, EARLY_LOOKS = 0.0015, 0.006, 500
-"""share of the time that looks may take: more at first, so that short runs are judged, too"""
+"""share of the time that samples may take: more at first, so that short runs can be judged too"""
 LATER = 2
-"""times as long between writes, after ``EARLY_LOOKS``: one costs the job what two looks cost it"""
+"""factor on the time between writes after ``EARLY_LOOKS``: a write costs as much as two samples"""
 FELT = 2.2
-"""times its own CPU that a look takes from the job, which waits for the interpreter's lock and is
-woken: 112 us of 49, 180 of 99, 239 of 128 in three runs of 7 us operators, one after the other"""
+"""cost of a sample to the job, which waits for the interpreter lock and is woken, as a multiple of
+the sample's own CPU time: 112 us of 49, 180 of 99, 239 of 128 in three runs of 7 us operators"""
 DEPTH = 48
 HELD_BITS, AWAKE = 28, 1 << 31
 LONGEST_US, MOST_SLEEPS = (1 << HELD_BITS) - 1, 7
 SLEPT = 0.1
-"""of the time since the last look: a thread that slept for less is not asked about"""
+"""share of the time since the last sample that a thread must have slept to be asked whether it
+still does"""
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux has it
 _CODE, _AT = operator.attrgetter("f_code"), operator.attrgetter("f_lasti")
 MOST_KEYS = 20_000
@@ -69,30 +69,30 @@ _OWN = (FOLDER, *(folder + os.sep for folder in (_DRIVER,) if folder))
 Python stands for a device's driver"""
 
 
-def _no_function() -> None:
-    """No word is wanted of this process before it trains."""
+def _do_nothing() -> None:
+    """Default of ``Sampler.seen``."""
 
 
 class Sampler:
-    """What runs on the sampling thread of one process. ``chores`` are called now and then, ``seen``
-    once, when it has not trained for a while."""
+    """The sampling thread of one process. It calls ``chores`` about once a second, and ``seen``
+    when the process has not trained after ``SEEN_S``."""
 
     def __init__(
         self,
         recorder: Recorder,
         thread: int,
         chores: Sequence[Callable[[], Any]] = (),
-        seen: Callable[[], Any] = _no_function,
+        seen: Callable[[], Any] = _do_nothing,
     ) -> None:
         self.recorder = recorder
         self.seen = seen
         self.watched = thread
         self.chores = chores
         self.looking: Callable[[], Any] | None = None
-        """called at every look"""
+        """called at every sample"""
         self.period_s = PERIOD_S
         self.looks = 0
-        self.spent_s = self.look_s = self.others_s = self.begun = 0.0
+        self.look_s = self.begun = 0.0
         self.stacks = StackTable(recorder)
         self._first: tuple[int, int, int] | None = None
         self._due = 0
@@ -101,30 +101,32 @@ class Sampler:
         self._last = (0, 0)
         self._own = _ThreadClock(None)
         self._asleep, self._running = _thread.allocate_lock(), _thread.allocate_lock()
-        self._asleep.acquire()  # whoever releases it wakes the thread for the last time
+        self._asleep.acquire()  # ``stop`` releases it and so wakes the thread for the last time
 
     def follow(self, thread: int) -> None:
-        """Watch another thread from now on."""
+        """Sample another thread from now on."""
         if thread != self.watched:
             self._first = None
             self.watched, self._clock, self._last = thread, _ThreadClock(_native_id(thread)), (0, 0)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the sampling thread."""
         self._running.acquire()
-        containment.start_thread(self._contained)
+        fault_containment.start_thread(self._run_thread)
 
-    def _contained(self) -> None:
+    def _run_thread(self) -> None:
         try:
-            containment.run_contained(self.recorder.folder, "sampler", self.run_loop)
+            fault_containment.run_contained(self.recorder.folder, "sampler", self.run_loop)
         finally:
             self._running.release()
 
     def stop(self) -> bool:
-        """End the thread and wait for that; whether it has ended. A thread that is alive while the
-        interpreter falls apart is killed wherever it stands, which ends the process where that is
-        C++ code that must not be left."""
-        with contextlib.suppress(RuntimeError):  # it was asked before
+        """End the thread and wait for it; return whether it has ended.
+
+        Python kills a thread that is alive at interpreter shutdown wherever it is, which ends the
+        process if that is C++ code that must not be left.
+        """
+        with contextlib.suppress(RuntimeError):  # stopped before
             self._asleep.release()
         last, (before, _) = time.monotonic() + LAST_S, self._own.read_clock()
         while not self._running.acquire(timeout=PARTING_S):
@@ -136,7 +138,7 @@ class Sampler:
         return True
 
     def run_loop(self) -> None:
-        """Look, and write now and then, until the process ends."""
+        """Sample, and write at intervals, until the process ends."""
         self._own = _ThreadClock(threading.get_native_id())
         written = done = begun = self.begun = time.monotonic()
         while not self.recorder.broken:
@@ -157,57 +159,51 @@ class Sampler:
                 self.recorder.flush_records()
 
     def _do_chores(self) -> None:
-        begin = time.thread_time()
         ran, waited = self._clock.read_clock()
         if self._first is None or ran < self._first[0]:
             self._first = (ran, waited, clock_ns())
         for chore in self.chores:
             chore()
-        self.others_s += time.thread_time() - begin
-        told = {
-            "looks": self.looks,
-            "look_s": self.look_s,
-            "spent_s": round(self.spent_s, 6),
-            "chores_s": round(self.others_s, 6),
+        facts = {
             "cpu_s": round(time.thread_time(), 6),
             "elapsed_s": round(time.monotonic() - self.begun, 6),
             "core_wait_s": (waited - self._first[1]) / 1e9 if ran >= 0 else None,
             "core_seen_s": (clock_ns() - self._first[2]) / 1e9,
         }
         if self.recorder.facts:
-            self.recorder.facts["sampler"] = told
+            self.recorder.facts["sampler"] = facts
 
     def take_sample(self, period_s: float) -> bool:
-        """Wait, then record one sample of the watched thread, dated when the lock was asked for.
-        Whether it was asked to stop, and recorded nothing."""
+        """Wait, then record one sample of the watched thread. Returns True, without a sample, if
+        the sampler was stopped."""
         begin = clock_ns()
-        wanted = self._next_sample_time(begin, int(period_s * 1e9))
+        due_ns = self._next_sample_time(begin, int(period_s * 1e9))
         _, before = self._own.read_clock()
         slept = _count_sleeps()
-        if self._asleep.acquire(timeout=(wanted - begin) / 1e9):
+        if self._asleep.acquire(timeout=(due_ns - begin) / 1e9):
             return True
         got, begun, slept = clock_ns(), time.thread_time(), _count_sleeps() - slept
         frames = frames_of(self.watched)
         stack = self.stacks.stack_number(frames) if frames else -1
-        del frames  # the stack first: what follows lets go of the lock, and the job goes on
+        del frames  # the stack first: what follows releases the lock, and the job continues
         runnable, _ = self._clock.read_clock()
         awake = self._has_slept(got, runnable) and self._clock.is_awake()
         _, after = self._own.read_clock()
         if stack >= 0:
-            held = min(max(0, got - wanted - max(0, after - before)) // 1000, LONGEST_US)
-            asked = got - held * 1000  # later than wanted by what it waited for a core
-            told = held | min(slept, MOST_SLEEPS) << HELD_BITS | (AWAKE if awake else 0)
-            self.recorder.add_sample((asked, runnable, self.watched, stack, told))
+            held = min(max(0, got - due_ns - max(0, after - before)) // 1000, LONGEST_US)
+            requested_ns = got - held * 1000  # later than ``due_ns`` by the wait for a core
+            flags = held | min(slept, MOST_SLEEPS) << HELD_BITS | (AWAKE if awake else 0)
+            self.recorder.add_sample((requested_ns, runnable, self.watched, stack, flags))
         self._adjust_period(time.thread_time() - begun)
         return False
 
     def _has_slept(self, moment: int, runnable: int) -> bool:
-        """Whether the watched thread slept since the last look."""
+        """Whether the watched thread slept since the last sample."""
         (before, ran), self._last = self._last, (moment, runnable)
         return runnable - ran < (1.0 - SLEPT) * (moment - before)
 
     def _next_sample_time(self, moment: int, period: int) -> int:
-        """When the next look is due, ns: half to one and a half periods after the last one was."""
+        """When the next sample is due, ns: half to one and a half periods after the last one."""
         self._chance = (1664525 * self._chance + 1013904223) & 0xFFFFFFFF
         after = period // 2 + (period * self._chance >> 32)
         due = self._due + after
@@ -215,16 +211,15 @@ class Sampler:
         return self._due
 
     def _adjust_period(self, spent: float) -> None:
-        """The next look comes the later, the dearer the last ones were."""
+        """Lengthen the period as samples become more expensive."""
         self.looks += 1
-        self.spent_s += spent
         self.look_s += (spent - self.look_s) / min(self.looks, 20)
         budget = EARLY_BUDGET if self.looks < EARLY_LOOKS else BUDGET
         self.period_s = min(max(PERIOD_S, FELT * self.look_s / budget), RAREST_S)
 
 
 class StackTable:
-    """Numbers stacks. Text is made once per stack: later looks compare code and position only."""
+    """Numbers stacks. A stack is written as text once: later samples compare code and position."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -232,13 +227,13 @@ class StackTable:
         self._alive: dict[int, CodeType] = {}
 
     def stack_number(self, frames: Sequence[FrameType]) -> int:
-        """The number of a stack, given innermost frame first; frames of our own are left out."""
+        """Return the number of a stack, innermost frame first, without frames of the probe."""
         codes = tuple(map(_CODE, frames))
         key = (*map(id, codes), *map(_AT, frames))
-        found = self._known.get(key)
-        if found is None:
-            found = self._learn_stack(key, codes, frames)
-        return found
+        number = self._known.get(key)
+        if number is None:
+            number = self._learn_stack(key, codes, frames)
+        return number
 
     def _learn_stack(
         self, key: tuple[int, ...], codes: Sequence[CodeType], frames: Sequence[FrameType]
@@ -246,13 +241,13 @@ class StackTable:
         if len(self._known) >= MOST_KEYS:
             self._known.clear()
             self._alive.clear()
-        self._alive.update(zip(map(id, codes), codes, strict=True))  # no other code gets its id
-        found = self._known[key] = self.recorder.stack_number(describe_stack(frames))
-        return found
+        self._alive.update(zip(map(id, codes), codes, strict=True))  # so that ids are not reused
+        number = self._known[key] = self.recorder.stack_number(describe_stack(frames))
+        return number
 
 
 def describe_stack(frames: Sequence[FrameType]) -> str:
-    """A stack as text, innermost frame first: ``file(line): function;...``."""
+    """Format a stack, innermost frame first: ``file(line): function;...``."""
     parts: list[str] = []
     for frame in frames:
         code = frame.f_code
@@ -262,24 +257,24 @@ def describe_stack(frames: Sequence[FrameType]) -> str:
 
 
 def _count_sleeps() -> int:
-    """How often this thread has let go of its core to wait for something; 0 where the kernel does
-    not tell. Asked without letting go of the interpreter's lock."""
+    """Voluntary context switches of this thread; 0 where the kernel does not count them. Read
+    without releasing the interpreter lock."""
     return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw
 
 
 class _ThreadClock:
-    """How long a thread of this process has run, or wanted to run, as the kernel counts it."""
+    """How long a thread of this process has been runnable, as the kernel counts it."""
 
     def __init__(self, native: int | None) -> None:
         self._file: int | None = None
         self._state: int | None = None
         if native is not None:
-            with contextlib.suppress(OSError):  # else waiting cannot be told from working
+            with contextlib.suppress(OSError):  # then waiting cannot be distinguished from working
                 self._file = os.open(f"/proc/self/task/{native}/schedstat", os.O_RDONLY)
                 self._state = os.open(f"/proc/self/task/{native}/stat", os.O_RDONLY)
 
     def read_clock(self) -> tuple[int, int]:
-        """(ns on a CPU or waiting for one, -1: unknown; ns of it spent waiting for one)."""
+        """Return ns on a CPU or waiting for one (-1: unknown), and ns of it waiting for one."""
         if self._file is None:
             return -1, 0
         try:
@@ -290,8 +285,8 @@ class _ThreadClock:
             return -1, 0
 
     def is_awake(self) -> bool:
-        """Whether the kernel knows it as running, or as waiting for a core. Asking lets go of the
-        interpreter's lock, so that a thread which waits for that is awake, too."""
+        """Whether the thread is running or waiting for a core. Reading this releases the
+        interpreter lock, so a thread that waits for the lock counts as awake too."""
         if self._state is None:
             return False
         try:

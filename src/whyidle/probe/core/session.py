@@ -1,4 +1,4 @@
-"""The recording of one process: the core's parts and a framework's adapter put together."""
+"""The recording of one process: assembles the core and a framework's adapter."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import atexit
 import multiprocessing
 import threading
 
-from . import bursts, collector_pauses, containment, process_exit, step_limits, tracebacks
+from . import bursts, collector_pauses, fault_containment, process_exit, step_limits, tracebacks
 from .adapter import Adapter
 from .events import Events
 from .recorder import Recorder
 
 
 class Session:
-    """``events`` is what hooks report to."""
+    """One process's recording. Hooks report to ``events``."""
 
     def __init__(self, folder: str, adapter: Adapter) -> None:
         self.events = events = Events(Recorder(folder), adapter)
@@ -32,17 +32,17 @@ class Session:
         adapter.hide(folder)
 
     def is_burst_awaited(self) -> bool:
-        """Whether operators are still to be recorded for the first time."""
+        """Whether the first recording of operators is still to come."""
         return self.bursts is not None and self.bursts.is_first_awaited
 
     def mark_step(self) -> None:
-        """The user says that a step ends here."""
+        """Mark the end of a step, for ``whyidle.step()``."""
         self.events.run_contained("step", self.events.step_marked)
 
     def uninstall(self) -> None:
-        """End the recording and take every hook off; the process goes on."""
+        """End the recording and remove every hook; the process continues."""
         events = self.events
         atexit.unregister(events.finish_recording)
         events.finish_recording(dying=False)
         while events.undo:
-            containment.run_contained(events.recorder.folder, *events.undo.popitem())
+            fault_containment.run_contained(events.recorder.folder, *events.undo.popitem())

@@ -1,4 +1,4 @@
-"""Calls that are rare enough to be recorded with their place."""
+"""Records rare calls as spans, with the stack of the caller."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .events import Events
-from .patching import Wrap
 from .recorder import clock_ns
 from .thread_stacks import enclosing_frames
+from .wrapped_functions import Wrap
 
 
 def record_calls(events: Events, role: str, label: str, kind: int, where: str = "") -> Wrap:
-    """Record every call as a span of this name, with its place. ``where`` is what comes off after
-    a fault, if it has another name than the label."""
+    """Record every call as a span with the caller's stack. ``where`` names the hook to remove after
+    a fault, if not ``label``."""
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -32,7 +32,7 @@ def record_calls(events: Events, role: str, label: str, kind: int, where: str = 
 
 
 def mark_place(events: Events, begin: int) -> None:
-    """Note the stack of this thread as a sample, so that a rare span has its exact place."""
+    """Record the stack of this thread as a sample, so that a rare span has its exact place."""
     if events.sampler is not None and threading.get_ident() == events.sampler.watched:
         stack = events.sampler.stacks.stack_number(enclosing_frames(sys._getframe(1)))
         events.recorder.add_sample((begin, -1, threading.get_ident(), stack, 0))

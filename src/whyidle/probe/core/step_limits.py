@@ -1,9 +1,9 @@
-"""What was asked for in steps: to stop watching, or to end the job.
+"""Stops watching, or ends the job, after a given number of steps.
 
-Steps are those of the optimizer that steps first, so that a job with several counts each of its
-steps once. The job ends as by Ctrl-C: this process interrupts itself when that optimizer has
-stepped, so scripts that save on Ctrl-C save, and all ranks stop after the same step. Where SIGINT
-is ignored (a job that a shell put into the background), SIGTERM takes its place.
+Only steps of the optimizer that steps first count, so that a job with several optimizers counts
+each step once. The job ends as by Ctrl-C: the process interrupts itself when that optimizer has
+stepped, so scripts that save on Ctrl-C save, and all ranks stop after the same step. If SIGINT is
+ignored, as in a job that a shell put into the background, SIGTERM is sent instead.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import os
 import signal
 from typing import Any
 
-from . import containment
+from . import fault_containment
 from .events import Events
 from .listener import Listener
 
 KEPT = ("optimizer",)
-"""hooks that stay, as the framework is walking over them now; they find nothing to write into"""
+"""hooks that stay, as the framework is iterating over them; they record nothing any more"""
 
 
 class StepLimits(Listener):
-    """Counts steps, and acts at the limits; None is never."""
+    """Counts steps and acts at the limits; None: no limit."""
 
     listener = "limits"
     wants_steps = True
@@ -37,7 +37,7 @@ class StepLimits(Listener):
         self.first, self.done = None, 0
 
     def on_step(self, optimizer: Any) -> None:
-        """Act where a limit is reached."""
+        """Act if a limit is reached."""
         if optimizer is None:
             return
         if self.first is None:
@@ -48,30 +48,32 @@ class StepLimits(Listener):
         recorder = self.events.recorder
         reached = self.done == self.stop_after
         if self.done == self.steps:
-            containment.run_contained(recorder.folder, "ending to watch", self._stop_watching)
+            fault_containment.run_contained(recorder.folder, "ending to watch", self._stop_watching)
         if reached:
-            containment.run_contained(recorder.folder, "ending the job", recorder.flush_records)
+            fault_containment.run_contained(
+                recorder.folder, "ending the job", recorder.flush_records
+            )
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
-            # to this thread: what is sent to the process may reach another, which comes later
+            # sent to this thread: a signal to the process may reach another, and act later
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
 
     def _stop_watching(self) -> None:
-        """Take everything off, write what there is, and record nothing any more."""
+        """Remove all hooks, write what is buffered, and end the recording."""
         events = self.events
         kept = KEPT if self.stop_after is None else (*KEPT, self.listener)
         for where in [name for name in reversed(events.undo) if name not in kept]:
-            containment.run_contained(events.recorder.folder, where, events.undo.pop(where))
+            fault_containment.run_contained(events.recorder.folder, where, events.undo.pop(where))
         events.recorder.flush_records()
         events.recorder.end_recording()
 
 
 def install_step_limits(events: Events) -> None:
-    """Count, where something was asked for."""
+    """Count steps if a limit is set."""
     steps, stop_after = _requested_limit("WHYIDLE_STEPS"), _requested_limit("WHYIDLE_STOP_AFTER")
     if steps is not None or stop_after is not None:
         events.add_listener(StepLimits(events, steps, stop_after))
 
 
 def _requested_limit(name: str) -> int | None:
-    told = os.environ.get(name, "")
-    return int(told) if told.isdigit() else None
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else None

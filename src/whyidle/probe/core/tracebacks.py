@@ -1,7 +1,7 @@
-"""What a job prints when it fails looks as it would without us: our wrappers stay out of it.
+"""Removes the probe's frames from the traceback that a failing job prints.
 
-Only Python's own hook for exceptions that nobody caught is replaced; one of the job's own is left
-alone, and so is what the job formats itself.
+Only Python's own hook for uncaught exceptions is replaced; a hook of the job's own is not, and
+tracebacks that the job formats itself are unchanged.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from .events import Events
 from .own_files import FOLDER
 
 MOST_LINKS = 100
-"""exceptions behind one another that are looked at"""
+"""most chained exceptions that are cleaned"""
 
 
 def install_cleaner(events: Events) -> None:
-    """Leave our frames out of what is printed when the job fails."""
+    """Install the hook that cleans the traceback of an uncaught exception."""
     if sys.excepthook is not sys.__excepthook__:
         return
 
@@ -36,20 +36,20 @@ def install_cleaner(events: Events) -> None:
 
 
 def clean_exception(error: BaseException) -> None:
-    """Take our frames out of an exception and those behind it."""
+    """Remove the probe's frames from an exception and those chained to it."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting and len(seen) < MOST_LINKS:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        link = waiting.pop()
+        if link is None or id(link) in seen:
             continue
-        seen.add(id(one))
-        one.__traceback__ = without_own_frames(one.__traceback__)
-        waiting += [one.__cause__, one.__context__]
+        seen.add(id(link))
+        link.__traceback__ = without_own_frames(link.__traceback__)
+        waiting += [link.__cause__, link.__context__]
 
 
 def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback less the frames of the probe."""
+    """Return a traceback without the probe's frames."""
     while trace is not None and _is_own_frame(trace):
         trace = trace.tb_next
     at = trace

@@ -1,7 +1,7 @@
-"""What a trial's witness asks of a framework: losses, parameters, random numbers, the device.
+"""What a trial's witness reads from a framework: losses, parameters, random numbers, the device.
 
-Tensors are the framework's own; the witness only subtracts them, takes their ``norm()`` and turns
-numbers into ``float``. Nothing here may wait for a device, but for ``TrialDevice.synchronize``.
+Tensors are the framework's own; the witness only subtracts them, takes their ``norm()`` and
+converts numbers to ``float``. Only ``TrialDevice.synchronize`` may wait for a device.
 """
 
 from __future__ import annotations
@@ -9,60 +9,60 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from .device_marks import DeviceClock
+from .device_timestamps import DeviceClock
 
 
 class TrialDevice(NamedTuple):
-    """The device that an optimizer's parameters are on."""
+    """The device of an optimizer's parameters."""
 
     module: Any
-    """what the framework knows of it; None on a CPU"""
+    """the framework's module for it, such as ``torch.cuda``; None on a CPU"""
     number: int | None
     clock: DeviceClock | None
-    """None where nothing of it can be timed"""
+    """None if the device has no events that can be timed"""
 
     def synchronize(self) -> None:
-        """Wait until it has done all that it was given."""
+        """Wait until all work of the device is done."""
         several = hasattr(self.module, "current_device")
         self.module.synchronize(*((self.number,) if several and self.number is not None else ()))
 
     def is_capturing(self) -> bool:
-        """Whether what it is given is being recorded as a graph."""
+        """Whether work is being captured as a graph."""
         return bool(getattr(self.module, "is_current_stream_capturing", bool)())
 
 
 class TrialState(Protocol):
-    """What one framework tells of a process in a trial."""
+    """What one framework reports of a process in a trial."""
 
     def device_of(self, optimizer: Any) -> TrialDevice:
-        """Where the parameters of an optimizer are."""
+        """Return the device of an optimizer's parameters."""
 
     def loss_of(self, tensors: Any) -> Any:
-        """The sum of what a backward pass starts from."""
+        """Return the sum of the tensors that a backward pass starts from."""
 
     def local(self, parameter: Any) -> Any:
-        """Of what is spread over ranks, this one's part."""
+        """Return this rank's part of a parameter that is sharded."""
 
     def largest(self, optimizer: Any) -> tuple[Any, Any] | None:
-        """A copy of some parameters that it updates, and themselves."""
+        """Return a copy of some of the optimizer's parameters, and these parameters."""
 
     def norm(self, optimizer: Any) -> Any:
-        """That of all parameters that it updates."""
+        """Return the norm of all of the optimizer's parameters."""
 
     def gradients(self, optimizer: Any) -> Iterator[tuple[int, Any]]:
-        """Those that it takes, by a number of their parameter."""
+        """Yield the optimizer's gradients with the number of their parameter."""
 
     def random_state(self, index: int | None) -> bytes:
-        """Of the framework's own generator, on the device of that number."""
+        """Return the state of the framework's random generator on a device."""
 
     def device_bytes(self, index: int | None) -> int | None:
-        """Bytes that tensors take on the device; None where it does not tell."""
+        """Return the bytes that tensors take on a device; None if unknown."""
 
     def device_peak(self, index: int | None) -> int | None:
-        """Bytes that they took at most."""
+        """Return the most bytes that tensors have taken on a device; None if unknown."""
 
     def device_free(self, index: int | None) -> int | None:
-        """Bytes that the device still has."""
+        """Return the free bytes of a device; None if unknown."""
 
     def rank(self) -> tuple[int, int] | None:
-        """Of this process, and the number of ranks; None where the framework does not know."""
+        """Return rank and number of ranks; None if the framework does not know."""

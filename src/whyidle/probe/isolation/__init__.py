@@ -1,9 +1,9 @@
-"""Isolation of a trial within its Python processes: it names what the system cannot hold back,
-and, where the system diverts nothing, diverts what Python writes.
+"""Isolates a trial within its Python processes: reports what the system cannot prevent and, where
+the system does not divert writes, diverts what Python writes.
 
-Loaded by ``boot/sitecustomize.py`` at the start of every Python process of a trial, before any code
-of the job's, under a name of its own; standard library only. ``WHYIDLE_ISOLATION`` is the path of
-what is asked, a JSON object (`audit.Asked`).
+``boot/sitecustomize.py`` loads it at the start of every Python process of a trial, before any code
+of the job, under a name of its own; standard library only. ``WHYIDLE_ISOLATION`` is the path of a
+JSON object with the request (``audit.AuditRequest``).
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ from . import audit
 
 
 def install(path: str) -> None:
-    """Watch this process from now on, and divert what it writes, as asked."""
+    """Audit this process from now on, and divert what it writes, as requested."""
     with open(path, encoding="utf-8") as file:
-        asked = audit.AuditRequest(**json.load(file))
-    layers = asked.layers
+        request = audit.AuditRequest(**json.load(file))
+    layers = request.layers
     if layers is not None:
         from . import diversion, mirror, native_writers
 
         _leave_number(layers)
         os.register_at_fork(after_in_child=lambda: _leave_number(layers))
-        divert = diversion.Diversion(mirror.Mirror(layers, asked.left))
+        divert = diversion.Diversion(mirror.Mirror(layers, request.left))
         divert.install_replacements()
         native_writers.install(divert)
-    audit.install_audit(asked)
+    audit.install_audit(request)
 
 
 def _leave_number(folder: str) -> None:
-    """PyTorch names shared memory after the process that makes it: what is left of it is removed
-    by that."""
+    """Record the process id, by which PyTorch names shared memory, to remove leftovers."""
     open(os.path.join(folder, "processes", str(os.getpid())), "w").close()

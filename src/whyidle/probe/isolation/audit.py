@@ -1,9 +1,9 @@
-"""An audit hook that writes down what leaves the machine, and which programs are started.
+"""An audit hook that records what leaves the machine, and which programs are started.
 
-What was noted is a line ``WHAT<tab>FILE:LINE`` in a file of its own per process, once for each
-pair; what is a leak only where nobody answered in the end is in another file, and who did in a
-third. Where the job may not use a network and the system cannot close it, a connection is refused
-here, as if there were no way to the address, or, on this machine, as if nobody listened.
+Each process writes lines ``WHAT<tab>FILE:LINE`` to a file of its own, once for each pair. Refused
+connections, which are a leak only if nobody answered in the end, go to another file, and reached
+ports to a third. If the job may not use a network and the system cannot close it, connections are
+refused here, as if there were no route to the address or, on this machine, no listener.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from .listening_ports import is_listening
-
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+LISTENS = "0A"
 MOST = 200
-"""different notes of one process"""
+"""most different notes of one process"""
 READERS = frozenset(
     {
         "c++",
@@ -42,7 +43,7 @@ READERS = frozenset(
     }
     | {"numactl", "rocm-smi", "rocminfo", "uname", "which", "whoami"}
 )
-"""programs that libraries start: they look at the machine, or compile into a temporary folder"""
+"""programs that libraries start to inspect the machine or to compile into a temporary folder"""
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSTALLED = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
@@ -50,30 +51,27 @@ _INSTALLED = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 
 @dataclass
 class AuditRequest:
-    """What to watch for: ``folder`` takes the notes, ``local`` are this machine's names and
-    addresses; ``refuse`` connections to others; ``programs`` are named that are no Python; in
-    ``read_only`` folders nothing can be written; in a ``closed`` network nobody finds a way out.
-    With ``layers`` what is written anywhere but in ``left`` goes to that folder. At ``taken`` ports
-    of this machine others listen: what they are sent they may keep, or pass on; in a ``closed``
-    network they are out of reach."""
+    """What to watch for and what to refuse."""
 
-    folder: str
-    local: list[str]
-    refuse: bool = False
-    programs: bool = False
-    read_only: list[str] = field(default_factory=list)
-    closed: bool = False
-    layers: str | None = None
-    left: list[str] = field(default_factory=list)
+    folder: str  # of the notes
+    local: list[str]  # this machine's names and addresses
+    refuse: bool = False  # connections to others
+    programs: bool = False  # note started programs other than Python
+    read_only: list[str] = field(default_factory=list)  # folders that cannot be written
+    closed: bool = False  # whether the network has no way out
+    layers: str | None = None  # folder that takes all writes outside ``left``
+    left: list[str] = field(default_factory=list)  # places that are written for good
     taken: list[int] = field(default_factory=list)
+    """ports of this machine with other listeners, which may store or forward what they receive; out
+    of reach in a ``closed`` network"""
 
 
 class AuditNotes:
-    """What one process has noted."""
+    """The notes of one process."""
 
-    def __init__(self, asked: AuditRequest) -> None:
-        self.asked = asked
-        self.local = {*asked.local, "localhost", "localhost.localdomain", "ip6-localhost", ""}
+    def __init__(self, request: AuditRequest) -> None:
+        self.request = request
+        self.local = {*request.local, "localhost", "localhost.localdomain", "ip6-localhost", ""}
         self.local |= {"::1", "0.0.0.0", "::"}
         self.seen: set[tuple[str, str]] = set()
         self.busy: set[int] = set()
@@ -83,43 +81,43 @@ class AuditNotes:
             "socket.sendmsg": self._note_connection,
             "socket.getaddrinfo": self._looked_up,
         }
-        if asked.programs:
+        if request.programs:
             self.watched |= {
                 "subprocess.Popen": self._note_program,
                 "os.posix_spawn": self._note_program,
                 "os.exec": self._note_program,
                 "os.system": self._note_shell,
             }
-        if asked.read_only:
+        if request.read_only:
             self.watched["open"] = self._note_open
-            self.denied = {_device_number(each) for each in asked.read_only}
+            self.denied = {_device_number(path) for path in request.read_only}
 
     def audit_hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """What Python calls for every event; most are none of ours."""
-        found = self.watched.get(event)
-        if found is None:
+        """Handle an audit event; most are ignored."""
+        handler = self.watched.get(event)
+        if handler is None:
             return
         thread = _thread.get_ident()
         if thread in self.busy:
             return
         self.busy.add(thread)
         try:
-            found(*arguments)
+            handler(*arguments)
         finally:
             self.busy.discard(thread)
 
     def write_note(self, what: str, kind: str = "notes") -> None:
-        """Write it down, with the line of the user's that led here."""
+        """Write a note with the user's line that led here."""
         key = (" ".join(what.split()), user_line())
         if key in self.seen or len(self.seen) >= MOST:
             return
         self.seen.add(key)
-        path = os.path.join(self.asked.folder, f"{os.getpid()}.{kind}")
+        path = os.path.join(self.request.folder, f"{os.getpid()}.{kind}")
         try:
             with open(path, "a", encoding="utf-8", errors="replace") as file:
                 file.write("\t".join(key) + "\n")
         except OSError:
-            pass  # it cannot be told; the job goes on
+            pass  # it cannot be recorded; the job continues
 
     def _note_connection(self, sock: Any, address: Any) -> None:
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):
@@ -128,16 +126,16 @@ class AuditNotes:
         if self._is_remote(host):
             self.write_note(f"connection to {host}:{port}")
             self._refuse_call()
-        elif sock.type == socket.SOCK_STREAM and port in self.asked.taken:
+        elif sock.type == socket.SOCK_STREAM and port in self.request.taken:
             self._note_taken_port(host, port)
 
     def _note_taken_port(self, host: str, port: int) -> None:
-        """A port at which somebody listened when this began. In a network of its own the job finds
-        nobody there, unless that is one of its own, who may come later."""
-        if not self.asked.closed:
+        """Note a connection to a port that had a listener at the start. In a network of its own the
+        job finds no listener there, except one that it starts itself, perhaps later."""
+        if not self.request.closed:
             self.write_note(f"connection to {host}:{port}")
             self._refuse_call(errno.ECONNREFUSED)
-        elif is_listening(port):
+        elif _is_listening(port):
             self.write_note(f"{port}", "reached")
         else:
             self.write_note(f"connection to {host}:{port}", "refused")
@@ -155,7 +153,7 @@ class AuditNotes:
         )
 
     def _refuse_call(self, number: int = errno.ENETUNREACH) -> None:
-        if self.asked.refuse:
+        if self.request.refuse:
             raise OSError(number, os.strerror(number))
 
     def _note_program(self, program: Any, words: Any, *rest: Any) -> None:
@@ -167,22 +165,22 @@ class AuditNotes:
         elif not self._is_isolated_python(os.fsdecode(program), name):
             self.write_note(f"program {name}")
         elif not self._is_python_isolated(words, rest[-1] if rest else None):
-            self.write_note(f"program {name}, without the variables that keep it in")
+            self.write_note(f"program {name}, without the variables that isolate it")
 
     @staticmethod
     def _is_python_isolated(words: Any, environment: Any) -> bool:
-        """Whether a Python that is started will load this, too."""
+        """Whether a started Python process will load this module too."""
         alone = {"-I", "-E", "-S", "-IS", "-SI", "-ES", "-SE"}
-        if isinstance(words, (list, tuple)) and alone & {os.fsdecode(each) for each in words[1:4]}:
+        if isinstance(words, (list, tuple)) and alone & {os.fsdecode(word) for word in words[1:4]}:
             return False
         if not isinstance(environment, Mapping):
             return True
-        names = {os.fsdecode(each) for each in environment}
+        names = {os.fsdecode(word) for word in environment}
         return {"WHYIDLE_ISOLATION", "PYTHONPATH"} <= names
 
     @staticmethod
     def _only_looks(name: str, words: Any) -> bool:
-        """Whether a program only looks at the machine, which ``git push`` does not."""
+        """Whether a program only inspects the machine, unlike ``git push``."""
         if name not in READERS:
             return False
         every = words if isinstance(words, (list, tuple)) else str(words).split()
@@ -214,7 +212,7 @@ class AuditNotes:
             if os.statvfs(above).f_flag & os.ST_RDONLY and os.stat(above).st_dev in self.denied:
                 self.write_note(f"write to {os.fsdecode(path)} refused")
         except OSError:
-            pass  # there is no such folder, as the job will hear itself
+            pass  # there is no such folder: the job's own call raises
 
 
 def _device_number(path: str) -> int:
@@ -225,12 +223,12 @@ def _device_number(path: str) -> int:
 
 
 def user_line() -> str:
-    """The innermost line on the stack that is neither a library's nor ours."""
+    """Return the innermost line on the stack outside libraries and the probe."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         library = name.startswith(("<", _STANDARD, _OWN)) or any(
-            each in name for each in _INSTALLED
+            folder in name for folder in _INSTALLED
         )
         if not library:
             return f"{name}:{frame.f_lineno}"
@@ -238,18 +236,18 @@ def user_line() -> str:
     return ""
 
 
-def install_audit(asked: AuditRequest) -> AuditNotes:
-    """From here on; there is no way to take an audit hook off again."""
-    notes = AuditNotes(asked)
+def install_audit(request: AuditRequest) -> AuditNotes:
+    """Install the audit hook, which cannot be removed."""
+    notes = AuditNotes(request)
     sys.addaudithook(notes.audit_hook)
-    if asked.closed:
-        atexit.register(_count_lookups, asked.folder)
+    if request.closed:
+        atexit.register(_count_lookups, request.folder)
     return notes
 
 
 def _count_lookups(folder: str) -> None:
-    """How often anybody in this network looked for a way out, programs and C code included: the
-    system counts it."""
+    """Record how many packets in this network had no route, those of programs and C code included,
+    as the system counts them."""
     total = 0
     try:
         with open("/proc/net/snmp", encoding="ascii") as file:
@@ -261,4 +259,18 @@ def _count_lookups(folder: str) -> None:
             with open(os.path.join(folder, f"{os.getpid()}.routes"), "w") as file:
                 file.write(str(total))
     except (OSError, ValueError, KeyError):
-        pass  # not told by this kernel
+        pass  # not counted by this kernel
+
+
+def _is_listening(port: int) -> bool:
+    """Whether a port has a listener, sockets of C++ code included: PyTorch's ranks meet at one."""
+    end = f":{port:04X}"
+    return any(place.endswith(end) for table in TABLES for place in _listening_sockets(table))
+
+
+def _listening_sockets(table: str) -> Iterator[str]:
+    with suppress(OSError), open(table, encoding="ascii") as file:  # no IPv6 has no table of it
+        for line in file:
+            _, local, _, state = line.split()[:4]
+            if state == LISTENS:
+                yield local

@@ -1,9 +1,8 @@
-"""Puts a `Mirror` between a job and the functions of Python that take names of files.
+"""Puts a ``Mirror`` between a job and the functions of Python that take file names.
 
-Each function of ``os``, and ``open``, is replaced by one that asks the mirror where to go. What is
-no name (a descriptor, a name relative to an open folder) goes through as it is, and so does
-everything that libraries open in code of their own: see ``native_writers`` for those that are
-known.
+Functions of ``os``, and ``open``, are replaced by ones that use the path in the mirror. Other
+arguments (a descriptor, a name relative to an open folder) pass unchanged, and so does everything
+that libraries open in native code: see ``native_writers`` for those that are known.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .listing import Listing
+from .directory_listing import Listing
 from .mirror import Mirror
 from .patched_function import Patched
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 Where = Callable[..., "str | None"]
-"""for a place and the further arguments of a call: the path to call with; None for the job's own"""
+"""for a place and the further arguments of a call: the path to use; None for the job's own"""
 HOLDERS = (("pathlib", "_NormalAccessor"), ("glob", "_StringGlobber"))
-"""classes that keep functions of ``os`` from when their module was imported, in Python 3.10 and
-3.13: that may be before us, where a package's ``.pth`` file does it"""
+"""classes that store functions of ``os`` when their module is imported, in Python 3.10 and 3.13; a
+package's ``.pth`` file may import them before this module"""
 
 
 class Diversion:
@@ -35,7 +34,7 @@ class Diversion:
         self.replaced: dict[int, Patched] = {}
 
     def install_replacements(self) -> None:
-        """From here on the job sees the mirror."""
+        """Install all replacements: the job sees the mirror from now on."""
         for names, make in (
             (
                 "access getxattr listxattr pathconf stat statvfs listdir",
@@ -70,14 +69,14 @@ class Diversion:
             self._put_function(module, "open", opened)
         for where, name in HOLDERS:
             holder = getattr(sys.modules.get(where), name, None)
-            for each, value in list(vars(holder).items()) if holder else ():
+            for attribute, value in list(vars(holder).items()) if holder else ():
                 replacement = self.replaced.get(id(getattr(value, "__func__", value)))
                 if replacement is not None:
-                    setattr(holder, each, replacement)
+                    setattr(holder, attribute, replacement)
         shutil: Any = sys.modules.get("shutil")
         if shutil is not None:
-            shutil._use_fd_functions = False  # which name files within open folders
-        with_shared_memory()
+            shutil._use_fd_functions = False  # these use names relative to open folders
+        divert_shared_memory()
 
     def _patch_function(self, owner: Any, name: str, make: Callable[..., Any]) -> None:
         original = getattr(owner, name)
@@ -92,7 +91,7 @@ class Diversion:
         setattr(owner, name, patched)
 
     def _wrap_one_path(self, choose: Where) -> Callable[..., Callable[..., Any]]:
-        """For a function whose first argument is a path."""
+        """Wrapper for a function whose first argument is a path."""
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def call(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
@@ -117,7 +116,7 @@ class Diversion:
         return make
 
     def path_to_read(self, place: str, *_: Any, **kwargs: Any) -> str | None:
-        """What looks at a file, over links unless it says otherwise."""
+        """Path for a function that reads a file, following links unless told otherwise."""
         if not kwargs.get("follow_symlinks", True):
             return self.path_to_look(place)
         return self._find_path(place)
@@ -126,34 +125,34 @@ class Diversion:
         target = self.mirror.follow_links(place)
         if target is None:
             return None
-        found = self.mirror.find_path(target)
-        return target if found is None and target != place else found
+        path = self.mirror.find_path(target)
+        return target if path is None and target != place else path
 
     def path_to_look(self, place: str, *_: Any, **__: Any) -> str | None:
-        """What looks at a link itself."""
+        """Path for a function that reads a link itself."""
         return self.mirror.find_path(place)
 
     def path_to_change(self, place: str, *_: Any, **kwargs: Any) -> str | None:
-        """What changes a file that is there."""
+        """Path for a function that changes an existing file."""
         if not kwargs.get("follow_symlinks", True):
             return self.change_link(place)
         target = self.mirror.follow_links(place)
         return None if target is None else self.mirror.copy_path(target)
 
     def change_link(self, place: str, *_: Any, **__: Any) -> str | None:
-        """What changes a link itself."""
+        """Path for a function that changes a link itself."""
         return self.mirror.copy_path(place)
 
     def path_to_make(self, place: str, *_: Any, **__: Any) -> str:
-        """What makes or removes a name."""
+        """Path for a function that creates or removes a name."""
         return self.mirror.prepare_path(place)
 
     def change_folder(self, place: str) -> str | None:
-        """A folder that is only the job's is ours; into any other it goes itself."""
+        """Path for ``os.chdir``."""
         return self._find_path(place)
 
     def open_file(self, place: str, mode: str = "r", *_: Any, **kwargs: Any) -> str | None:
-        """``open``."""
+        """Path for ``open``."""
         if kwargs.get("opener") is not None:
             return None  # it calls ``os.open``
         if not set(mode) & set("wax+"):
@@ -161,7 +160,7 @@ class Diversion:
         return self.path_to_write(place, keep="w" not in mode, fresh="x" in mode)
 
     def open_descriptor(self, place: str, flags: int, *_: Any, **__: Any) -> str | None:
-        """``os.open``."""
+        """Path for ``os.open``."""
         unnamed = getattr(os, "O_TMPFILE", -1)
         if flags & unnamed == unnamed:
             folder = self.mirror.follow_links(place)
@@ -172,19 +171,19 @@ class Diversion:
         return self.path_to_write(place, keep=not flags & os.O_TRUNC, fresh=bool(fresh))
 
     def path_to_write(self, place: str, keep: bool, fresh: bool = False) -> str | None:
-        """Where to open a file for writing; ``fresh`` is whether it must not be there."""
+        """Path at which to open a file for writing; ``fresh``: it must not exist."""
         if fresh:
             return self.mirror.prepare_path(place)
         target = self.mirror.follow_links(place)
         return None if target is None else self.mirror.copy_path(target, keep)
 
     def _wrap_two_paths(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """For a function that makes its second argument of its first."""
+        """Wrapper for a function that creates its second argument from its first."""
         name = original.__name__
 
         def call(src: Any, dst: Any, *args: Any, **kwargs: Any) -> Any:
-            folders = [kwargs.get(each) for each in ("dir_fd", "src_dir_fd", "dst_dir_fd")]
-            if name != "link" and any(each is not None for each in folders):
+            folders = [kwargs.get(argument) for argument in ("dir_fd", "src_dir_fd", "dst_dir_fd")]
+            if name != "link" and any(argument is not None for argument in folders):
                 return original(src, dst, *args, **kwargs)
             new = self.mirror.locate_path(dst)
             old = None if name == "symlink" else self.mirror.locate_path(src)
@@ -192,7 +191,7 @@ class Diversion:
             if old is not None:
                 source = self.mirror.prepare_path(old)
                 if name == "link" or new is None:
-                    # a second name of a link of ours would let the real file be written
+                    # a second name of a mirror's link would make the real file writable
                     source = self.mirror.copy_path(old) or source
             if name == "link" and old is not None:
                 kwargs["follow_symlinks"] = False
@@ -224,7 +223,7 @@ class Diversion:
     def _run_guarded(
         self, original: Callable[..., Any], work: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """``work``; what it calls itself goes to ``original``."""
+        """Return ``work``, within which ``original`` is called directly."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if not self.mirror.enter_call():
@@ -238,7 +237,7 @@ class Diversion:
 
 
 def _call_with_path(path: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call it; an error tells the name that the job gave."""
+    """Call a function; an error names the path that the job used."""
     try:
         return function(*args, **kwargs)
     except OSError as error:
@@ -247,8 +246,8 @@ def _call_with_path(path: Any, function: Callable[..., Any], *args: Any, **kwarg
         raise
 
 
-def with_shared_memory() -> None:
-    """Blocks of shared memory are files, too, which Python opens by their names."""
+def divert_shared_memory() -> None:
+    """Divert blocks of shared memory, which are files that Python opens by name."""
     try:
         import _posixshmem  # type: ignore[import-not-found]
     except ImportError:

@@ -1,11 +1,11 @@
-"""A private copy of the file system that is made folder by folder, where a job writes.
+"""A private copy of the file system, created folder by folder where a job writes.
 
-Below ``upper``, a folder of ours, lies the whole tree as the job sees it: a link of ours stands for
-every file and folder that it has not changed. A folder in which something is made, changed or
+The folder ``upper`` holds the whole tree as the job sees it: a link of the mirror stands for every
+file and folder that the job has not changed. A folder in which something is created, changed or
 removed becomes a real one, filled with such links; a file that is written becomes a copy. Removing,
-renaming and listing then need no bookkeeping, and all processes of a job see the same. What others
-make in such a folder later is not seen. Links of ours begin with ``OURS``, which tells them from
-the user's.
+renaming and listing then need no bookkeeping, and all processes of a job see the same. Files that
+other programs later create in such a folder are not visible. The mirror's links begin with
+``OURS``, which distinguishes them from the user's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHUNK = 1 << 22
 
 
 class Mirror:
-    """``folder`` is ours, for one command; ``left`` are places that are written for good."""
+    """The mirror of one command, in ``folder``; ``left`` are places that are written for good."""
 
     def __init__(self, folder: str, left: Sequence[str]) -> None:
         self.upper = os.path.join(os.path.realpath(folder), "upper")
@@ -44,10 +44,10 @@ class Mirror:
         self.busy: set[int] = set()
         self.drafts = itertools.count()
         self.resolved: dict[str, str] = {}
-        """folders without the user's links on the way: asked for every file that is opened"""
+        """cache of ``_resolve_folder``, which runs for every opened file"""
 
     def enter_call(self) -> bool:
-        """Begin to handle a call of the job's; False where this thread handles one already."""
+        """Begin to handle a call of the job; False if this thread already handles one."""
         thread = _thread.get_ident()
         if thread in self.busy:
             return False
@@ -55,17 +55,17 @@ class Mirror:
         return True
 
     def leave_call(self) -> None:
-        """The call is handled."""
+        """End the handling of a call."""
         self.busy.discard(_thread.get_ident())
 
     def current_folder(self) -> str:
-        """Where the job is: it may have gone into a folder that it made."""
-        found = _getcwd()
-        return found[len(self.upper) :] or "/" if found.startswith(self.upper) else found
+        """Return the job's working directory, which may be a folder that it created."""
+        folder = _getcwd()
+        return folder[len(self.upper) :] or "/" if folder.startswith(self.upper) else folder
 
     def locate_path(self, path: Any) -> str | None:
-        """A path as the job means it, absolute, the links above it resolved; None for one that is
-        not diverted (a descriptor, a device, a place that is written for good)."""
+        """Return a path as the job sees it, absolute, with the links above it resolved; None if it
+        is not diverted (a descriptor, a device, a place that is written for good)."""
         try:
             text = os.fsdecode(path)
         except TypeError:
@@ -85,24 +85,24 @@ class Mirror:
         return place.startswith(LEFT) and not f"{place}/".startswith(SHARED)
 
     def _resolve_folder(self, folder: str, links: int = 0) -> str:
-        """A folder without the user's links on the way."""
+        """A folder with the user's links resolved."""
         if folder == "/":
             return folder
         known = self.resolved.get(folder)
         if known is not None:
             return known
         above, name = os.path.split(folder)
-        found = os.path.join(self._resolve_folder(above, links), name)
-        target = self._link_at(found)
+        place = os.path.join(self._resolve_folder(above, links), name)
+        target = self._link_at(place)
         if target is None or links >= MOST_LINKS:
-            self.resolved[folder] = found
-            return found
+            self.resolved[folder] = place
+            return place
         return self._resolve_folder(
-            os.path.normpath(os.path.join(os.path.dirname(found), target)), links + 1
+            os.path.normpath(os.path.join(os.path.dirname(place), target)), links + 1
         )
 
     def _link_at(self, place: str) -> str | None:
-        """Where the user's link at a place leads; None where there is none."""
+        """The target of the user's link at a place; None if there is none."""
         try:
             target = _readlink(place if self._is_left(place) else self.upper + place)
         except OSError:
@@ -110,7 +110,7 @@ class Mirror:
         return None if target.startswith(OURS) else target
 
     def follow_links(self, place: str) -> str | None:
-        """What a place leads to over the user's links; None where that is not diverted."""
+        """Follow the user's links from a place; None if the target is not diverted."""
         for _ in range(MOST_LINKS):
             target = self._link_at(place)
             if target is None:
@@ -122,7 +122,7 @@ class Mirror:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
 
     def find_path(self, place: str) -> str | None:
-        """Where to read what the job knows as ``place``; None where that is its own path."""
+        """Return the path from which to read ``place``; None if that is the job's own path."""
         above = os.path.dirname(place)
         try:
             if os.path.samestat(_stat(self.upper + above), _stat(above)):
@@ -133,7 +133,7 @@ class Mirror:
         return self.upper + place if target is None else target
 
     def _stand_in(self, place: str) -> str | None:
-        """The real path for which a link of ours stands, here."""
+        """The real path of a place that is a link of the mirror; None otherwise."""
         try:
             target = _readlink(self.upper + place)
         except OSError:
@@ -141,15 +141,15 @@ class Mirror:
         return target[len(OURS) - 1 :] if target.startswith(OURS) else None
 
     def prepare_path(self, place: str) -> str:
-        """Where to make, remove or rename: a folder of that name is a real one there."""
+        """Return the path at which to create, remove or rename; a folder becomes a real one."""
         self.resolved.clear()
         self._fill_above(place)
         self._fill_folder(place)
         return self.upper + place
 
     def copy_path(self, place: str, keep: bool = True) -> str | None:
-        """Where to change what is there, if anything is; with ``keep`` it holds what it did. None
-        for a pipe, a socket or a device."""
+        """Return the path at which to change a file, copied before; without ``keep`` the copy is
+        empty. None for a pipe, a socket or a device."""
         self._fill_above(place)
         real, copy = self._stand_in(place), self.upper + place
         if real is None:
@@ -169,17 +169,17 @@ class Mirror:
         """Make the folder above a real one.
 
         Raises:
-            PermissionError: it is none of ours all the same: a link that another process has made
-                since it was looked up.
+            PermissionError: it lies outside the mirror, by a link that another process has created
+                meanwhile.
         """
         above = os.path.dirname(place)
         self._fill_folder(above)
-        found = os.path.realpath(self.upper + above)
-        if not f"{found}/".startswith(f"{self.upper}/"):
+        real = os.path.realpath(self.upper + above)
+        if not f"{real}/".startswith(f"{self.upper}/"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
 
     def _fill_folder(self, folder: str) -> None:
-        """Make a folder a real one that holds a link for every entry; what is no folder stays."""
+        """Make a folder a real one that holds a link for every entry; other files stay."""
         if folder == "/":
             return
         self._fill_folder(os.path.dirname(folder))
@@ -197,11 +197,11 @@ class Mirror:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
-            fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has it, too
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a process forked meanwhile holds it too
             _close(handle)
 
     def _exchange_link(self, link: str, make: Callable[[str], None]) -> None:
-        """Put what ``make`` makes in the place of a link, such that nobody finds nothing there."""
+        """Replace a link with what ``make`` creates, atomically."""
         draft = f"{self.lock}.{os.getpid()}.{_thread.get_ident()}.{next(self.drafts)}"
         make(draft)
         if not os.path.isdir(draft):
@@ -219,20 +219,20 @@ class Mirror:
 
 
 def _fill_folder(real: str, draft: str) -> None:
-    """A folder with a link for every entry of a real one, and the user's links as they are."""
+    """Create a folder with a link for every entry of a real one, and copies of the user's links."""
     _mkdir(draft)
     with _scandir(real) as entries:
         for entry in entries:
             target = _readlink(entry.path) if entry.is_symlink() else OURS[:-1] + entry.path
             _symlink(target, os.path.join(draft, entry.name))
-    told = _stat(real)
-    _chmod(draft, stat.S_IMODE(told.st_mode) | stat.S_IRWXU)
-    _utime(draft, ns=(told.st_atime_ns, told.st_mtime_ns))
+    status = _stat(real)
+    _chmod(draft, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+    _utime(draft, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _copy_file(real: str, draft: str, keep: bool) -> None:
-    told = _stat(real)
-    mode = stat.S_IMODE(told.st_mode)
+    status = _stat(real)
+    mode = stat.S_IMODE(status.st_mode)
     target = _open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode | stat.S_IRUSR | stat.S_IWUSR)
     try:
         source = _open(real, os.O_RDONLY) if keep else -1
@@ -245,4 +245,4 @@ def _copy_file(real: str, draft: str, keep: bool) -> None:
                 _close(source)
     finally:
         _close(target)
-    _utime(draft, ns=(told.st_atime_ns, told.st_mtime_ns))
+    _utime(draft, ns=(status.st_atime_ns, status.st_mtime_ns))

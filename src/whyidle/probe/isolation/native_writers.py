@@ -1,6 +1,6 @@
-"""Functions that open files in code that is no Python, by the names they are given.
+"""Wraps functions whose native code opens files by name.
 
-Each is wrapped once its module has been imported: its path is replaced by where the mirror has it.
+Each is wrapped once its module has been imported, and is called with the path in the mirror.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from .diversion import Diversion
 
 Use = Literal["read", "write", "keep", "mode"]
-"""what becomes of the file: it is read; written anew; written further; or as ``mode`` says"""
+"""what the function does with the file: reads it, overwrites it, changes it, or as ``mode`` says"""
 
 
 class Argument(NamedTuple):
@@ -46,7 +46,7 @@ KNOWN = {
 
 
 def install(diversion: Diversion) -> None:
-    """Wrap what has been imported, and all else once it is."""
+    """Wrap the functions of modules that are imported, and of the others once they are."""
     waiter = Waiter(diversion)
     for name in KNOWN:
         if name in sys.modules:
@@ -56,7 +56,7 @@ def install(diversion: Diversion) -> None:
 
 
 class Waiter:
-    """A finder that finds nothing itself, and wraps functions of modules that others have found."""
+    """A finder that delegates to the others and wraps functions of the modules they find."""
 
     def __init__(self, diversion: Diversion) -> None:
         self.diversion = diversion
@@ -64,7 +64,7 @@ class Waiter:
         self.looking: set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The spec of a known module, whose loader then calls `wrap`."""
+        """Return the spec of a known module, whose loader then calls ``wrap``."""
         if name not in self.waiting or name in self.looking:
             return None
         self.looking.add(name)
@@ -95,8 +95,8 @@ class Waiter:
 
 
 def wrap(diversion: Diversion, name: str, module: Any) -> None:
-    """Have a module's functions called with the paths of the mirror. A class stays itself: of one
-    that is written in Python the initialiser is replaced."""
+    """Wrap a module's functions to use paths in the mirror. Of a class written in Python, the
+    initialiser is wrapped."""
     for argument in KNOWN[name]:
         owner, attribute, skipped = module, argument.function, 0
         original = getattr(module, attribute, None)
@@ -110,7 +110,7 @@ def wrap(diversion: Diversion, name: str, module: Any) -> None:
 def wrap_function(
     diversion: Diversion, original: Any, argument: Argument, skipped: int
 ) -> Callable[..., Any]:
-    """One function with its path replaced; ``skipped`` arguments come before those of the table."""
+    """Wrap one function; ``skipped`` arguments precede those of the table."""
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -124,7 +124,7 @@ def wrap_function(
 def _replace_path(
     diversion: Diversion, argument: Argument, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, with the path as the mirror has it."""
+    """The arguments of a call, with the path in the mirror."""
     _, position, keyword, use = argument
     path = kwargs.get(keyword, args[position] if position < len(args) else None)
     if not isinstance(path, str | bytes | os.PathLike) or str(path).startswith((":", "file:")):

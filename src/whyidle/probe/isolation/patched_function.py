@@ -1,4 +1,4 @@
-"""A function of Python's that stands where another stood."""
+"""A replacement of a function of Python."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 class Patched:
-    """A function in another's place. No plain function, which would become a method where a class
-    keeps it; it is pickled as what it stands for."""
+    """A callable that replaces a function. Not a plain function, which would become a method in a
+    class; it is pickled as the function that it replaces."""
 
     def __init__(self, original: Callable[..., Any], handle: Callable[..., Any]) -> None:
         self.handle = handle
@@ -19,7 +19,7 @@ class Patched:
         self.__wrapped__ = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the original is called."""
+        """Call the replacement."""
         return self.handle(*args, **kwargs)
 
     def __reduce__(self) -> str:

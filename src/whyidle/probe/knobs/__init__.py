@@ -1,12 +1,11 @@
-"""Fixes as they are applied at run time: each file turns the knobs that begin with its name.
+"""Applies fixes at run time: each module sets the knobs of its family.
 
-``loader.workers`` is turned by ``loader.turn``, and so on. What is asked for stands in the JSON
-file that ``WHYIDLE_PLAN`` names: ``{"edits": {knob: value}, "was": {knob: value}}``, and for knobs
-of other packages ``"implementations": {knob: file}``, a file with ``apply(session, settings)``. A
-knob says in ``PID.knobs.json`` how often it took hold, or why it declined; then the job runs as it
-was. Of what is set as it is made it says at which lines of the job it was set, and why not at
-others. A fault while a knob is turned, or later in what it put into the job, leaves that knob alone
-and is noted like every other (``guard``).
+``loader.apply`` sets ``loader.workers``, and so on. ``WHYIDLE_PLAN`` names a JSON file with the
+settings: ``{"edits": {knob: value}, "was": {knob: value}}``, and for knobs of other packages
+``"implementations": {knob: file}``, a file with ``apply(session, settings)``. ``PID.knobs.json``
+reports how often each knob was applied, or why it declined; then the job runs unchanged. For
+objects that are changed when they are created it also lists the lines of the job that create them.
+A fault in a knob withdraws that knob and is recorded (``containment``).
 """
 
 from __future__ import annotations
@@ -22,57 +21,58 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from ..core import containment as guard
-from ._source_line import line_of
+from ..core import fault_containment as guard
+from ._source_line import find_source_line
 
-NO_FORM = "it has no form that could be applied while the script runs"
+NO_FORM = "it cannot be applied while the script runs"
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class DeclinedError(Exception):
-    """A knob cannot be turned here; the message says why, for people."""
+    """A knob cannot be applied here; the message says why, for the user."""
 
 
 class KnobSession:
-    """What turns the knobs of one process, and tells of it."""
+    """Applies the knobs of one process and reports on them."""
 
-    def __init__(self, folder: str, asked: dict[str, Any]) -> None:
+    def __init__(self, folder: str, plan: dict[str, Any]) -> None:
         self.folder = folder
-        self.edits: dict[str, Any] = asked.get("edits", {})
-        self.was: dict[str, Any] = asked.get("was", {})
-        self.implementations: dict[str, str] = asked.get("implementations", {})
+        self.edits: dict[str, Any] = plan.get("edits", {})
+        self.was: dict[str, Any] = plan.get("was", {})
+        self.implementations: dict[str, str] = plan.get("implementations", {})
         self.applied: dict[str, int] = {}
         self.declined: dict[str, str] = {}
-        self.let_go: set[str] = set()
-        """knobs that took hold, and should not have"""
+        self.withdrawn: set[str] = set()
+        """knobs that were applied and then withdrawn"""
         self.made: dict[str, dict[str, str]] = {}
-        """knob -> ``file:line`` that makes what it sets -> why it is not set there, or nothing"""
+        """knob -> ``file:line`` that creates what it changes -> why it is unchanged there, or empty
+        """
         self.line: str | None = None
-        """the one that is being carried out"""
+        """the line of the job that is creating an object now"""
         self.start = os.getcwd()
         self.multiplied: dict[str, list[int]] = {}
-        """of a knob that multiplies what it finds, what that was"""
+        """knob -> the original values that it multiplied"""
         self.waiting: dict[str, Callable[[], str]] = {}
-        """what a knob that took no hold so far still waits for; empty: nothing worth telling"""
+        """knob -> why it has not been applied yet; empty text: nothing to report"""
         self.undo: list[Callable[[], None]] = []
         self.owner = os.getpid()
         os.register_at_fork(after_in_child=self._reset_after_fork)
 
     def _reset_after_fork(self) -> None:
-        """A child tells of what takes hold in it."""
+        """Start a report of the child's own."""
         self.applied, self.declined = {}, {}
         self.waiting, self.made, self.multiplied = {}, {}, {}
 
     @property
     def is_child(self) -> bool:
-        """Whether this is another process than the one that the knobs were turned in."""
+        """Whether this process was forked from the one in which the knobs were applied."""
         return os.getpid() != self.owner
 
     def apply_knobs(self) -> None:
-        """Turn every knob that was asked for."""
+        """Apply every knob of the plan."""
         for place in dict.fromkeys(map(self._place, self.edits)):
             own = {knob: to for knob, to in self.edits.items() if self._place(knob) == place}
-            if place == "env":  # in the environment already: whoever starts the command does that
+            if place == "env":  # in the environment already, by whatever started the command
                 continue
             foreign = place in self.implementations.values()
             if not (Path(place) if foreign else Path(__file__).parent / f"{place}.py").is_file():
@@ -87,26 +87,26 @@ class KnobSession:
             except DeclinedError as reason:
                 self.undo_changes(before)
                 self.decline_knobs(own, str(reason))
-            except Exception as error:  # contained: the job goes on without it
+            except Exception as error:  # contained: the job continues without the knob
                 self.undo_changes(before)
                 self.report_fault(own, error)
 
     def _place(self, knob: str) -> str:
-        """What sets a knob: a file of another package, or the one of its family here."""
+        """The file of another package that sets a knob, or the module of its family here."""
         return self.implementations.get(knob, knob.partition(".")[0])
 
     def record_applied(self, *knobs: str) -> None:
-        """These have taken hold, once more."""
-        knobs = tuple(one for one in knobs if one not in self.let_go)
+        """Count one more application of these knobs."""
+        knobs = tuple(knob for knob in knobs if knob not in self.withdrawn)
         new = self._note_lines(knobs)
         for knob in knobs:
             count = self.applied[knob] = self.applied.get(knob, 0) + 1
-            if new or not count & (count - 1):  # seldom, and yet nearly right where it is killed
+            if new or not count & (count - 1):  # rarely, and still nearly exact after SIGKILL
                 self.write_state()
 
     def _note_lines(self, knobs: Collection[str], why: str = "", line: str | None = None) -> bool:
-        """That these took hold on what is being made, or why not; whether that is news of its line.
-        One that was left stands for all that its line makes."""
+        """Note whether these knobs changed the object that is being created; return whether that is
+        new for its line. One unchanged object stands for all that its line creates."""
         line = line or self.line
         if line is None:
             return False
@@ -116,15 +116,15 @@ class KnobSession:
             lines[line] = lines.get(line) or why
         return new
 
-    def note_multiplied(self, knob: str, found: int) -> None:
-        """A knob has found this, and multiplies it."""
-        if found not in (known := self.multiplied.setdefault(knob, [])):
-            known.append(found)
+    def note_multiplied(self, knob: str, value: int) -> None:
+        """Note an original value that a knob multiplies."""
+        if value not in (known := self.multiplied.setdefault(knob, [])):
+            known.append(value)
             self.write_state()
 
     def decline_knobs(self, knobs: Collection[str], why: str, line: str | None = None) -> None:
-        """These cannot be turned. What took hold elsewhere stands. ``line`` has made what declines,
-        where it is made already."""
+        """Decline these knobs. What was applied elsewhere stays. ``line`` created the object that
+        stays unchanged, if not the current line."""
         self._note_lines(knobs, why, line)
         for knob in knobs:
             if knob not in self.declined:
@@ -132,53 +132,53 @@ class KnobSession:
         self.write_state()
 
     def release_knob(self, knob: str, why: str) -> None:
-        """It took hold, and the script should not be written so: that does not count any more."""
-        self.let_go.add(knob)
+        """Withdraw a knob that was applied: its applications no longer count."""
+        self.withdrawn.add(knob)
         self.applied.pop(knob, None)
         self.decline_knobs([knob], why)
 
     def wait_for(self, knobs: Collection[str], why: str | Callable[[], str]) -> None:
-        """These take hold when something happens; why that has not been, should it never be."""
+        """Say why these knobs have not been applied, should they never be."""
         for knob in knobs:
             self.waiting[knob] = why if callable(why) else lambda: why
 
     def report_fault(self, knobs: Collection[str], error: BaseException) -> None:
-        """A mistake of ours: told of as one, and these knobs are given up."""
+        """Record a fault of the probe and decline these knobs."""
         guard.note_fault(self.folder, f"knob {' '.join(knobs)}", error)
         self.decline_knobs(knobs, f"{type(error).__name__}: {error}")
 
     def run_contained(self, knobs: Collection[str], work: Callable[..., Any], *args: Any) -> Any:
-        """What ``work`` gives; None, and these knobs given up, where it fails. An exception of the
-        job's own signal handlers passes."""
+        """Return the result of ``work``; None, with these knobs declined, if it fails. An exception
+        of the job's own signal handlers passes."""
         try:
             return work(*args)
-        except Exception as error:  # nothing of ours may reach the job
+        except Exception as error:  # no fault of the probe may reach the job
             if guard.signal_of_handler(error) is not None:
                 raise
             self.report_fault(knobs, error)
             return None
 
     def write_state(self) -> None:
-        """Write down what has become of the knobs, whole or not at all."""
-        told: dict[str, Any] = {"applied": self.applied, "declined": self.declined}
-        told |= {"multiplied": self.multiplied, "made": self.made}
+        """Write the report on the knobs, completely or not at all."""
+        report: dict[str, Any] = {"applied": self.applied, "declined": self.declined}
+        report |= {"multiplied": self.multiplied, "made": self.made}
         settled = {*self.applied, *self.declined}
-        told["waiting"] = {
+        report["waiting"] = {
             knob: text
             for knob, why in self.waiting.items()
             if knob not in settled and (text := why())
         }
-        text = json.dumps(told)
+        text = json.dumps(report)
         path = Path(self.folder) / f"{os.getpid()}.knobs.json"
         try:
             draft = path.with_suffix(".draft")
             draft.write_text(text, encoding="utf-8")
             draft.replace(path)
         except OSError as error:
-            guard.note_fault(self.folder, "telling of the knobs", error)
+            guard.note_fault(self.folder, "reporting on the knobs", error)
 
     def replace_function(self, owner: Any, name: str, make: Wrapper) -> None:
-        """Put what ``make`` makes of ``owner.name`` in its place, until it is undone."""
+        """Replace ``owner.name`` with ``make(owner.name)`` until the change is undone."""
         original = getattr(owner, name)
         own = name in vars(owner)
         setattr(owner, name, functools.wraps(original)(make(original)))
@@ -188,33 +188,35 @@ class KnobSession:
 
         self.undo.append(undo)
 
-    def replace_making(self, kind: type, make: Wrapper) -> None:
-        """As ``replace`` of what makes the objects of a kind, and tell at which lines that is."""
+    def wrap_constructor(self, kind: type, make: Wrapper) -> None:
+        """Wrap the ``__init__`` of a class with ``make``, and note the lines that call it."""
 
-        def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def note_line(original: Callable[..., Any]) -> Callable[..., Any]:
             init = make(original)
 
-            def making(*args: Any, **named: Any) -> Any:
+            def construct(*args: Any, **named: Any) -> Any:
                 made = args[0] if args else named.get("self")
                 before = self.line
-                self.line = self.run_contained((), line_of, sys._getframe(1), made, self.start)
+                self.line = self.run_contained(
+                    (), find_source_line, sys._getframe(1), made, self.start
+                )
                 try:
                     return init(*args, **named)
                 finally:
                     self.line = before
 
-            return making
+            return construct
 
-        self.replace_function(kind, "__init__", noting)
+        self.replace_function(kind, "__init__", note_line)
 
     def after_steps(self, work: Callable[[int], None]) -> None:
-        """Call ``work`` with their number after every step of the optimizer that steps first."""
+        """Call ``work`` with the step number after every step of the optimizer that steps first."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         first: list[int] = []
         count = 0
 
-        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
             nonlocal count
             if not first:
                 first.append(id(optimizer))
@@ -222,34 +224,34 @@ class KnobSession:
                 count += 1
                 self.run_contained(tuple(self.edits), work, count)
 
-        self.undo.append(register_optimizer_step_post_hook(after).remove)
+        self.undo.append(register_optimizer_step_post_hook(after_step).remove)
 
     def undo_changes(self, to: int = 0) -> None:
-        """Turn all back but the first so many changes, last first."""
+        """Undo all changes but the first ``to``, last first."""
         while len(self.undo) > to:
             self.undo.pop()()
 
 
 def install(folder: str) -> KnobSession | None:
-    """Turn the knobs that ``WHYIDLE_PLAN`` asks for; None where it asks for nothing."""
+    """Apply the knobs of the plan that ``WHYIDLE_PLAN`` names; None if there is none."""
     path = os.environ.get("WHYIDLE_PLAN")
     if not path:
         return None
     try:
-        asked = json.loads(Path(path).read_text(encoding="utf-8"))
-        parts = {name: dict(asked[name]) for name in ("edits", "was")}
-        hand = KnobSession(folder, parts | {"implementations": asked.get("implementations", {})})
+        plan = json.loads(Path(path).read_text(encoding="utf-8"))
+        parts = {name: dict(plan[name]) for name in ("edits", "was")}
+        session = KnobSession(folder, parts | {"implementations": plan.get("implementations", {})})
     except (OSError, ValueError, TypeError, LookupError) as error:
         guard.note_fault(folder, "reading the plan", error)
         return None
-    hand.apply_knobs()
-    hand.write_state()
-    atexit.register(hand.write_state)
-    return hand
+    session.apply_knobs()
+    session.write_state()
+    atexit.register(session.write_state)
+    return session
 
 
 def load_file(path: str) -> Any:
-    """A module by its file. It is not found by importing, nor does it hide what is."""
+    """Load a module by its file, without adding it to ``sys.modules``."""
     spec = importlib.util.spec_from_file_location(f"{__name__}.{Path(path).stem}_plugin", path)
     assert spec is not None
     assert spec.loader is not None
@@ -259,5 +261,5 @@ def load_file(path: str) -> Any:
 
 
 def do_nothing(_: Callable[..., Any]) -> Callable[..., Any]:
-    """In the place of a function that is to do nothing any more."""
+    """Return a function that does nothing, in place of the original."""
     return lambda *_args, **_named: None

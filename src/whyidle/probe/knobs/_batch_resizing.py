@@ -1,9 +1,9 @@
-"""Larger batches where the job trains: a DataLoader that shuffles is made with a larger batch size.
+"""Multiplies the batch size of loaders that train: those that shuffle.
 
-An order that nobody shuffled is an evaluation, or somebody's choice: it is left alone. So are
-batches that a sampler of the script's own puts together, streams without an index, and a dataset
-of which too few batches would be left. The loader's length is the new one from the start, so that
-schedules which are computed from it come out right.
+A loader that does not shuffle evaluates, or has a deliberate order: it stays as it is. So do
+batches from a sampler of the script's own, streams without an index, and datasets that would have
+too few batches left. The loader has its new length from the start, so that schedules computed from
+it are right.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from . import DeclinedError, KnobSession
 
 KNOB = "loader.batch_size_times"
 LEAST = 10
-"""batches that an epoch must have left: fewer steps than that hardly are one"""
+"""fewest batches that an epoch must have left"""
 
 
 class Sizes:
-    """What loaders of one process were made with."""
+    """The batch sizes of the loaders of one process."""
 
-    def __init__(self, hand: KnobSession, times: float) -> None:
-        self.hand, self.times = hand, times
-        was = hand.was.get(KNOB)
+    def __init__(self, session: KnobSession, times: float) -> None:
+        self.session, self.times = session, times
+        was = session.was.get(KNOB)
         self.tried = was if isinstance(was, str) else ""
-        """sizes that the plan was made for; in a trial of it none are known yet"""
+        """batch sizes that the plan was made for; not yet known in its trial"""
         self.made: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
-        """by dataset: frameworks make loaders anew from what loaders say of themselves"""
+        """dataset -> enlarged sizes: frameworks create loaders from the attributes of others"""
         self.put_together: weakref.WeakSet[Any] = weakref.WeakSet()
-        """batch samplers that loaders made for themselves, of which frameworks do so, too"""
+        """batch samplers that loaders created themselves, which frameworks reuse as well"""
 
-    def larger(self, bound: dict[str, Any]) -> int | None:
-        """The batch size for a loader that is about to be made; None for one that is left alone.
+    def enlarged_size(self, bound: dict[str, Any]) -> int | None:
+        """Return the batch size for a loader that is being created; None to leave it unchanged.
 
         Raises:
-            DeclinedError: it may train, and cannot be given larger batches.
+            DeclinedError: the loader may train, and its batches cannot be enlarged.
         """
         from torch.utils.data import get_worker_info
 
@@ -46,85 +46,85 @@ class Sizes:
             return None
         if (given := bound.get("batch_sampler")) is not None:
             shared = getattr(given, "batch_sampler", given)
-            if any(one is given or one is shared for one in self.put_together):
-                return None  # that of a loader that was given its size already, or a shard of it
-            raise DeclinedError("the script puts its batches together itself")
-        known = self._known(data)
+            if any(sampler is given or sampler is shared for sampler in self.put_together):
+                return None  # of a loader whose size is set already, or a shard of it
+            raise DeclinedError("the script has a batch sampler of its own")
+        known = self._enlarged_sizes(data)
         if size in known or not _shuffles(bound):
             return None
         if self.tried and str(size) not in self.tried.split(", "):
             raise DeclinedError(
-                f"a loader has batches of {size}, and it was tried on batches of {self.tried} "
-                "only: they may be larger already, by the patch or by hand"
+                f"a loader has batches of {size}, but it was tried on batches of {self.tried} "
+                "only: the batch size may have been raised already, by the patch or by hand"
             )
         larger = round(size * self.times)
         count = len(bound.get("sampler") or data)
         if count // max(larger, 1) < LEAST:
             raise DeclinedError(f"an epoch of {count} samples would have {count // larger} steps")
         known.add(larger)
-        self.hand.note_multiplied(KNOB, size)
+        self.session.note_multiplied(KNOB, size)
         return larger
 
     def remember(self, loader: Any) -> None:
-        """A loader that puts its batches together as PyTorch does."""
+        """Remember the batch sampler that a loader created itself."""
         if loader.batch_sampler is not None:
             self.put_together.add(loader.batch_sampler)
 
-    def _known(self, data: Any) -> set[int]:
+    def _enlarged_sizes(self, data: Any) -> set[int]:
         try:
             return self.made.setdefault(data, set())
-        except TypeError:  # nothing can be remembered of it
+        except TypeError:  # it has no weak references
             return set()
 
 
 def _shuffles(bound: dict[str, Any]) -> bool:
-    """Whether samples come in random order, as they do where a job trains.
+    """Whether samples come in random order, as in training.
 
     Raises:
-        DeclinedError: nobody can tell.
+        DeclinedError: unknown.
     """
     from torch.utils import data
     from torch.utils.data.distributed import DistributedSampler
 
     sampler = bound.get("sampler")
     if isinstance(bound["dataset"], data.IterableDataset):
-        raise DeclinedError("of an IterableDataset nobody can tell whether it is trained on")
+        raise DeclinedError("whether an IterableDataset is used for training is unknown")
     if isinstance(sampler, DistributedSampler):
         return bool(sampler.shuffle)
     random = (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
     return bool(bound.get("shuffle")) or isinstance(sampler, random)
 
 
-def turn(hand: KnobSession, times: float) -> None:
-    """Have loaders that shuffle made with larger batches."""
+def enlarge_batches(session: KnobSession, times: float) -> None:
+    """Multiply the batch size of loaders that shuffle."""
     from torch.utils.data import DataLoader
 
-    signature, sizes = inspect.signature(DataLoader.__init__), Sizes(hand, times)
+    signature, sizes = inspect.signature(DataLoader.__init__), Sizes(session, times)
 
-    def larger(bound: dict[str, Any]) -> int | None:
+    def find_size(bound: dict[str, Any]) -> int | None:
         try:
-            return sizes.larger(bound)
+            return sizes.enlarged_size(bound)
         except DeclinedError as reason:
-            hand.decline_knobs([KNOB], str(reason))
+            session.decline_knobs([KNOB], str(reason))
             return None
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
             try:
                 bound = signature.bind(self, *args, **kwargs).arguments
-            except TypeError:  # the script's own mistake, which PyTorch tells better
+            except TypeError:  # the script's own mistake, which PyTorch reports better
                 original(self, *args, **kwargs)
                 return
-            size = hand.run_contained([KNOB], larger, bound)
+            size = session.run_contained([KNOB], find_size, bound)
             if size is not None:
                 bound |= bound.pop("kwargs", {})
                 original(**{**bound, "batch_size": size})
-                hand.record_applied(KNOB)
+                session.record_applied(KNOB)
             else:
                 original(self, *args, **kwargs)
             if bound.get("batch_sampler") is None:
-                hand.run_contained([KNOB], sizes.remember, self)
+                session.run_contained([KNOB], sizes.remember, self)
 
         return init
 
-    hand.replace_function(DataLoader, "__init__", make)
+    session.replace_function(DataLoader, "__init__", make)

@@ -1,8 +1,8 @@
-"""A hash of what a dataset holds: equal as long as the script has not changed it.
+"""Hashes the contents of a dataset: equal as long as the script has not changed it.
 
 The dataset is pickled into a hash function. Functions and classes that pickle cannot find by name,
-such as lambdas, count by their identity and by what their closures hold. Global variables and class
-attributes are not seen. What cannot be pickled, or is very large, has no hash.
+such as lambdas, are hashed by identity and by the contents of their closures. Global variables and
+class attributes are ignored. What cannot be pickled, or is very large, has no hash.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class NoHashError(Exception):
 
 
 def hash_contents(*objects: Any, skip_shared: bool = False) -> bytes:
-    """One hash of all of them. ``skip_shared`` leaves out tensors in shared memory, which worker
-    processes see as they are now.
+    """Return one hash of all objects. ``skip_shared`` leaves out tensors in shared memory, whose
+    current values worker processes see.
 
     Raises:
-        NoHashError: one of them has none.
+        NoHashError: one of them cannot be hashed.
     """
     sink = _HashSink()
     try:
@@ -71,10 +71,10 @@ class _HashPickler(pickle.Pickler):
 
 def _has_name(value: Any) -> bool:
     """Whether pickle finds a function or class by its name."""
-    found: Any = sys.modules.get(value.__module__)
+    member: Any = sys.modules.get(value.__module__)
     for name in value.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is value
+        member = getattr(member, name, None)
+    return member is value
 
 
 def _function_parts(value: Any) -> tuple[Any, ...]:

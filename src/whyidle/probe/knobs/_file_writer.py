@@ -1,8 +1,8 @@
-"""One thread that writes files in the order in which they were handed over.
+"""A thread that writes files in the order of their submission.
 
-A file is put together in a folder beside its place and renamed when it is complete. Whoever uses
-its name, or starts something that may, waits until then: Python announces most uses by audit
-events. The thread is no daemon, so that the process ends after it.
+A file is written in a folder next to its place and renamed when it is complete. Code that uses its
+name, or starts a process that may, waits until then: Python announces most uses by audit events.
+The thread is not a daemon, so that the process ends after it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ FILE_EVENTS = """
 open os.rename os.remove os.rmdir os.link os.symlink os.truncate os.chmod os.chown os.utime
 os.setxattr os.listdir os.scandir shutil.copyfile shutil.move
 """
-"""audit events of which the first arguments name files, or folders of files"""
+"""audit events whose first arguments name files or folders"""
 PROCESS_EVENTS = """
 subprocess.Popen os.system os.exec os.fork os.forkpty os.posix_spawn os.spawn os.kill os.killpg
 socket.connect socket.sendto
 """
-"""audit events after which another process may look at any file"""
+"""audit events after which another process may read any file"""
 
 
 class FileWriter:
-    """``failure`` says which file could not be written, until somebody has been told."""
+    """The writing thread. ``failure`` says which file could not be written, until it is raised."""
 
     def __init__(self) -> None:
         self.failure = ""
@@ -50,8 +50,8 @@ class FileWriter:
         return getattr(self._own, "use", False) or os.getpid() != self._owner
 
     @contextmanager
-    def own_use(self) -> Iterator[None]:
-        """Files that this thread uses meanwhile are looked at as they are."""
+    def bypass_waiting(self) -> Iterator[None]:
+        """Let this thread use files without waiting meanwhile."""
         before, self._own.use = getattr(self._own, "use", False), True
         try:
             yield
@@ -59,7 +59,7 @@ class FileWriter:
             self._own.use = before
 
     def submit_write(self, path: str, write: Callable[[str], Any]) -> None:
-        """Have ``write`` called with the path of a draft, which then takes its place."""
+        """Queue ``write``, called with the path of a draft that then replaces ``path``."""
         if not self._listens:
             self._listens = True
             sys.addaudithook(self._on_event)
@@ -81,18 +81,20 @@ class FileWriter:
                 self._changed.wait_for(lambda: not self._queue)
 
     def wait_for(self, name: Any) -> None:
-        """Wait until this file, or all in the folder of this name, are complete."""
+        """Wait until this file, or all files in this folder, are complete."""
         if self.is_idle or not isinstance(name, (str, bytes, os.PathLike)):
             return
         try:
-            with self.own_use():
+            with self.bypass_waiting():
                 path = os.path.realpath(os.fsdecode(name))
-        except ValueError:  # which the caller's own use of the name raises, too
+        except ValueError:  # the caller's own use of the name raises it too
             return
         below = path.rstrip(os.sep) + os.sep
         with self._changed:
             self._changed.wait_for(
-                lambda: not any(each == path or each.startswith(below) for each, _ in self._queue)
+                lambda: (
+                    not any(queued == path or queued.startswith(below) for queued, _ in self._queue)
+                )
             )
 
     def _run_loop(self) -> None:
@@ -117,14 +119,17 @@ class FileWriter:
         if event in PROCESS_EVENTS.split():
             self.wait_all()
         elif event in FILE_EVENTS.split():
-            if any(type(each) is int and each >= 0 for each in args[2:]) and event != "open":
+            if (
+                any(type(argument) is int and argument >= 0 for argument in args[2:])
+                and event != "open"
+            ):
                 self.wait_all()  # a name relative to an open folder
             for name in args[:2] if event != "open" else args[:1]:
                 self.wait_for(os.curdir if name is None else name)
 
 
 def _write_file(path: str, write: Callable[[str], Any]) -> None:
-    """The draft has the name of the file: PyTorch stores it in the archive."""
+    """Write a draft of the same file name, which PyTorch stores in the archive, and rename it."""
     place = Path(path)
     folder = place.with_name(f".whyidle-{os.getpid()}")
     folder.mkdir(exist_ok=True)

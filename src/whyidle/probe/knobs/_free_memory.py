@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""Measures how much memory this process may still take."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
-"""limit and use, of the control group that a container sees as its own"""
+"""limit and use of the control group that a container sees as its own"""
 
 
 def free_bytes() -> int:
-    """What the machine has available, and the control group leaves; a great number where nobody
-    says. Files that are only cached count as used by a group: careful rather than exact."""
+    """Return the memory that the machine and the control group have left; a large number if
+    unknown. Cached files count as used by the group: careful rather than exact."""
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found = [int(x.split()[1]) << 10 for x in lines if x.startswith("MemAvailable:")]
+        limits = [int(x.split()[1]) << 10 for x in lines if x.startswith("MemAvailable:")]
     except (OSError, ValueError):
-        found = []
-    found += [_left(limit, used) for limit, used in GROUPS]
-    return max(min(found), 0)
+        limits = []
+    limits += [_group_left(limit, used) for limit, used in GROUPS]
+    return max(min(limits), 0)
 
 
-def _left(limit: str, used: str) -> int:
+def _group_left(limit: str, used: str) -> int:
     try:
         return int(Path(limit).read_text("ascii")) - int(Path(used).read_text("ascii"))
     except (OSError, ValueError):  # there is none, or it is "max"

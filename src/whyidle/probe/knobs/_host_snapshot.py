@@ -1,8 +1,8 @@
-"""A copy in host memory of what is saved: later changes to the original do not reach it.
+"""Copies what is saved to host memory, so that later changes to the original do not reach it.
 
 The object is pickled and unpickled at once. Tensors are not pickled but copied storage by storage,
-so that views still share memory, and strings are handed over as they are: what is pickled again
-from the copy is the same byte for byte (but for the order within sets).
+so that views still share memory, and strings are passed as they are: pickling the copy gives the
+same bytes (except for the order within sets).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pickle
 from typing import Any
 
 PRIORITY = -7919
-"""before PyTorch's own, and unlikely to be another's: PyTorch cannot sort two of the same"""
+"""precedes PyTorch's own and is unlikely to be taken: PyTorch cannot sort two equal ones"""
 TAGS: dict[int, str] = {}
 """address of a copied storage -> the device that the file names"""
 
@@ -50,7 +50,7 @@ class Snapshot:
         self._originals.clear()
 
     def refer_to(self, value: Any) -> int | None:
-        """The number of a value that is not pickled; None for one that is."""
+        """Return the number of a value that is not pickled; None for one that is."""
         import torch
 
         if isinstance(value, (str, bytes, torch.Tensor)):
@@ -58,16 +58,14 @@ class Snapshot:
             if number is None:
                 number = self._numbers[id(value)] = len(self._references)
                 self._originals.append(value)
-                self._references.append(self._copy_value(value))
+                if isinstance(value, bytes):
+                    self._add_size(len(value))
+                plain = isinstance(value, (str, bytes))
+                self._references.append(value if plain else self._copy_tensor(value))
             return number
         if isinstance(value, (torch.UntypedStorage, torch.TypedStorage)):
             raise UnknownError("it saves the storage of a tensor by itself")
         return None
-
-    def _copy_value(self, value: Any) -> Any:
-        if isinstance(value, bytes):
-            self._add_size(len(value))
-        return value if isinstance(value, (str, bytes)) else self._copy_tensor(value)
 
     def _copy_tensor(self, value: Any) -> Any:
         import torch
@@ -107,7 +105,7 @@ class Snapshot:
             raise UnknownError("there is too little memory for a second copy of what is saved")
 
     def forget_tags(self) -> None:
-        """The file is written: these addresses may be used again."""
+        """Forget the tags of copied storages once the file is written, as addresses are reused."""
         for address in self.tagged:
             TAGS.pop(address, None)
 
@@ -132,8 +130,8 @@ class _Unpickler(pickle.Unpickler):
 
 @functools.cache
 def register_tags() -> None:
-    """Have files name the device from which a storage was copied. Nothing takes that back: without
-    copies it says nothing."""
+    """Make saved files name the device from which a storage was copied. This cannot be undone;
+    without copies it has no effect."""
     import torch
 
     torch.serialization.register_package(

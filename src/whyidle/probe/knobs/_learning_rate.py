@@ -1,9 +1,9 @@
-"""A learning rate that goes with a larger batch: linearly for SGD, by the square root for Adam.
+"""Scales the learning rate with the batch: linearly for SGD, by the square root for Adam.
 
-It is scaled for the step alone and put back behind it: whatever sets it, a schedule or the script,
-goes on with its own numbers. Only where a loader of the job was made with larger batches, and only
-for optimizers of which a rule is known (Goyal et al., Accurate, Large Minibatch SGD, 2017; Malladi
-et al., On the SDEs and Scaling Rules for Adaptive Gradient Algorithms, 2022).
+The rate is scaled during the step only and restored afterwards, so a schedule or the script
+continues with its own values. Applies only if a loader of the job has larger batches, and to
+optimizers with a known rule (Goyal et al., Accurate, Large Minibatch SGD, 2017; Malladi et al., On
+the SDEs and Scaling Rules for Adaptive Gradient Algorithms, 2022).
 """
 
 from __future__ import annotations
@@ -21,65 +21,65 @@ ROOT = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "SparseAdam", "RMSprop", "A
 
 
 class Rates:
-    """What the optimizers of a process have, while they step with more."""
+    """Scales the rates of the optimizers of one process."""
 
-    def __init__(self, hand: KnobSession, times: float) -> None:
-        self.hand, self.times = hand, times
+    def __init__(self, session: KnobSession, times: float) -> None:
+        self.session, self.times = session, times
         self.before: weakref.WeakKeyDictionary[Any, list[float]] = weakref.WeakKeyDictionary()
         self.is_compiling = tracing_query()
 
-    def begins(self, optimizer: Any, *_: Any) -> None:
-        """A step begins."""
-        larger = self.hand.applied.get(_batch_resizing.KNOB)
-        if larger and KNOB not in self.hand.declined and not self.is_compiling():
-            self.hand.run_contained([KNOB], self._attempt, optimizer)
+    def before_step(self, optimizer: Any, *_: Any) -> None:
+        """Scale the rates before a step."""
+        larger = self.session.applied.get(_batch_resizing.KNOB)
+        if larger and KNOB not in self.session.declined and not self.is_compiling():
+            self.session.run_contained([KNOB], self._scale_rates, optimizer)
 
-    def _attempt(self, optimizer: Any) -> None:
-        self.put_back(optimizer)  # a step that failed has left them
+    def _scale_rates(self, optimizer: Any) -> None:
+        self.restore_rates(optimizer)  # a step that failed has left them
         try:
-            factor = self.times ** power(optimizer)
+            factor = self.times ** rate_exponent(optimizer)
         except DeclinedError as reason:
-            self.hand.decline_knobs([KNOB], str(reason))
+            self.session.decline_knobs([KNOB], str(reason))
             return
         self.before[optimizer] = [group["lr"] for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             group["lr"] *= factor
-        self.hand.record_applied(KNOB)
+        self.session.record_applied(KNOB)
 
-    def ends(self, optimizer: Any, *_: Any) -> None:
-        """A step has ended."""
+    def after_step(self, optimizer: Any, *_: Any) -> None:
+        """Restore the rates after a step."""
         if optimizer in self.before:
-            self.hand.run_contained([KNOB], self.put_back, optimizer)
+            self.session.run_contained([KNOB], self.restore_rates, optimizer)
 
-    def put_back(self, optimizer: Any) -> None:
-        """What it had."""
+    def restore_rates(self, optimizer: Any) -> None:
+        """Restore the optimizer's own rates."""
         before = self.before.pop(optimizer, None)
         for group, rate in zip(optimizer.param_groups, before or (), strict=False):
             group["lr"] = rate
 
 
-def turn(hand: KnobSession) -> None:
+def scale_rates(session: KnobSession) -> None:
     """Scale the learning rate of each step by the size of its batch.
 
     Raises:
-        DeclinedError: batches stay as they are.
+        DeclinedError: the plan has no larger batches.
     """
     from torch.optim import optimizer as base
 
-    times = float(hand.edits.get(_batch_resizing.KNOB) or 1.0)
+    times = float(session.edits.get(_batch_resizing.KNOB) or 1.0)
     if times == 1.0:
-        raise DeclinedError("batches stay as large as they are")
-    hand.wait_for([KNOB], "no loader was made with larger batches")
-    rates = Rates(hand, times)
-    hand.undo.append(base.register_optimizer_step_pre_hook(rates.begins).remove)
-    hand.undo.append(base.register_optimizer_step_post_hook(rates.ends).remove)
+        raise DeclinedError("the plan does not change the batch size")
+    session.wait_for([KNOB], "no loader was given larger batches")
+    rates = Rates(session, times)
+    session.undo.append(base.register_optimizer_step_pre_hook(rates.before_step).remove)
+    session.undo.append(base.register_optimizer_step_post_hook(rates.after_step).remove)
 
 
-def power(optimizer: Any) -> float:
-    """Of the batch's factor, by which the learning rate grows.
+def rate_exponent(optimizer: Any) -> float:
+    """Return the power of the batch's factor by which the learning rate grows.
 
     Raises:
-        DeclinedError: no rule is known, or it is kept where Python cannot change it for a step.
+        DeclinedError: no rule is known, or the rate is a tensor.
     """
     import torch
 

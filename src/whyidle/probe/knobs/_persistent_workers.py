@@ -1,9 +1,9 @@
-"""Workers that are kept between epochs, as long as the script does not change what they load from.
+"""Persistent workers, as long as the script does not change what they load from.
 
-A kept worker holds the dataset of the epoch in which it was started. Where the training loop draws
-new negatives into the dataset, sets its epoch or replaces its transform, the next epoch starts new
-workers; where that happens again and again, or where the dataset has no hash to tell it by, workers
-are no longer kept. One change is enough to report that the script should not be written this way.
+A persistent worker holds the dataset of the epoch in which it was started. If the training loop
+draws new negatives into the dataset, sets its epoch or replaces its transform, the next epoch
+starts new workers; after repeated changes, or if the dataset has no hash, workers are no longer
+persistent. A single change is enough to withdraw the knob.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ._dataset_hash import NoHashError, hash_contents
 
 KNOB = "loader.persistent_workers"
 CHANGES = 2
-"""changes between epochs after which workers are no longer kept, as for ``dataset.cache``"""
+"""changes between epochs after which workers are no longer persistent, as for ``dataset.cache``"""
 CHANGED = "the loop changes what its workers load from (dataset, collate_fn or worker_init_fn)"
 
 
 class KeptWorkers:
-    """Those of one loader."""
+    """The persistent workers of one loader."""
 
-    def __init__(self, hand: KnobSession) -> None:
-        self.hand = hand
-        self.line = hand.line
+    def __init__(self, session: KnobSession) -> None:
+        self.session = session
+        self.line = session.line
         self.hash = b""
         self.left = False
         self.changes = 0
 
     def begin_epoch(self, loader: Any, others: Iterable[KeptWorkers]) -> bool:
-        """Whether workers may be kept on. Where those of ``others`` are, a change is reported only
-        of the line that made this loader."""
+        """Return whether the workers may stay. If those of ``others`` stay, a change is reported
+        only for the line that creates this loader."""
         was = self.hash
         try:
             self.hash = hash_contents(
@@ -55,31 +55,31 @@ class KeptWorkers:
     def _report(self, why: str, others: Iterable[KeptWorkers]) -> None:
         self.left = True
         if any(not other.left and other.line != self.line for other in others):
-            self.hand.decline_knobs([KNOB], why, self.line)
+            self.session.decline_knobs([KNOB], why, self.line)
         else:
-            self.hand.release_knob(KNOB, why)
+            self.session.release_knob(KNOB, why)
 
 
 def _draw_seed(loader: Any) -> None:
-    """Starting workers draws their seed from the job's own generator, which shuffles with it next:
-    draw it here as well, so that the job's random numbers stay the same."""
+    """Draw what starting workers draws from the job's generator, which shuffles next, so that the
+    job's random numbers stay the same."""
     import torch
 
     torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
 
 
 class Loaders:
-    """The loaders whose workers are kept only because of this knob."""
+    """The loaders whose workers are persistent only because of this knob."""
 
-    def __init__(self, hand: KnobSession) -> None:
-        self.hand = hand
+    def __init__(self, session: KnobSession) -> None:
+        self.session = session
         self.datasets: weakref.WeakSet[Any] = weakref.WeakSet()
-        """theirs: frameworks make loaders anew from the attributes of loaders"""
+        """their datasets: frameworks create loaders from the attributes of other loaders"""
         self.kept: dict[int, KeptWorkers] = {}
-        """by the loader's id: loaders may be pickled, copied or without a hash"""
+        """by the loader's id, as loaders may be pickled, copied or unhashable"""
 
     def add_loader(self, loader: Any, changed: bool) -> None:
-        """A loader was made; ``changed``: by this knob, to keep its workers."""
+        """Register a new loader; ``changed``: this knob made its workers persistent."""
         try:
             ours = changed or loader.dataset in self.datasets
             if changed:
@@ -87,13 +87,13 @@ class Loaders:
         except TypeError:  # a list, for example, has neither hash nor weak references
             ours = changed
         if ours and loader.persistent_workers:
-            self.kept[id(loader)] = KeptWorkers(self.hand)
+            self.kept[id(loader)] = KeptWorkers(self.session)
             weakref.finalize(loader, self.kept.pop, id(loader), None).atexit = False
 
     def begin_epoch(self, loader: Any) -> None:
-        """An iterator of a loader is about to be made."""
+        """Check a loader before its iterator is created."""
         kept = self.kept.get(id(loader))
-        if kept is None or self.hand.run_contained(
+        if kept is None or self.session.run_contained(
             [KNOB], kept.begin_epoch, loader, self.kept.values()
         ):
             return
@@ -102,11 +102,11 @@ class Loaders:
         del self.kept[id(loader)]
 
 
-def turn(hand: KnobSession) -> Loaders:
-    """Check kept workers whenever an epoch begins."""
+def check_workers(session: KnobSession) -> Loaders:
+    """Check persistent workers whenever an epoch begins."""
     from torch.utils.data import DataLoader
 
-    loaders = Loaders(hand)
+    loaders = Loaders(session)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def iterate(self: Any) -> Any:
@@ -115,5 +115,5 @@ def turn(hand: KnobSession) -> Loaders:
 
         return iterate
 
-    hand.replace_function(DataLoader, "__iter__", make)
+    session.replace_function(DataLoader, "__iter__", make)
     return loaders

@@ -1,4 +1,4 @@
-"""Random number generators: where they are, and whether something has one of its own."""
+"""The state of random number generators, and generators that a dataset holds."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ import sys
 from typing import Any
 
 AUGMENTING = ("albumentations", "imgaug", "kornia", "imgaug2")
-"""packages whose transforms draw from generators of their own, now and then only"""
+"""packages whose transforms draw from generators of their own, and not for every sample"""
 GENERATORS = ("Generator", "RandomState", "Random", "SystemRandom")
 DEPTH, MOST = 5, 2_000
-"""how deep, and at how many objects, generators are looked for"""
+"""depth and number of objects to which a dataset is searched for generators"""
 
 
 def find_generator(value: Any) -> str:
-    """The name of a generator, or of what has one, among the attributes of a dataset and of what it
-    holds; empty where none is found."""
+    """Name the random generator, or the object with one, that a dataset holds; empty if none is
+    found."""
     seen: set[int] = set()
     waiting = [("dataset", value, 0)]
     while waiting and len(seen) < MOST:
-        name, one, depth = waiting.pop(0)
-        if id(one) in seen:
+        name, value, depth = waiting.pop(0)
+        if id(value) in seen:
             continue
-        seen.add(id(one))
-        kind = type(one)
+        seen.add(id(value))
+        kind = type(value)
         package = kind.__module__.partition(".")[0]
         if package in AUGMENTING or (
             kind.__name__ in GENERATORS and package in ("random", "numpy", "torch")
         ):
             return f"{name} ({kind.__module__}.{kind.__name__})"
         if depth < DEPTH:
-            waiting += [(f"{name}{key}", each, depth + 1) for key, each in _held_objects(one)]
+            waiting += [(f"{name}{key}", held, depth + 1) for key, held in _held_objects(value)]
     return ""
 
 
-def _held_objects(one: Any) -> list[tuple[str, Any]]:
-    """What an object holds, of which few are looked at in long lists."""
-    if isinstance(one, (list, tuple)):
-        return [(f"[{number}]", each) for number, each in enumerate(one[:50])]
-    if isinstance(one, dict):
-        return [(f"[{key!r}]", each) for key, each in list(one.items())[:50]]
-    if isinstance(one, type) or type(one).__module__ in ("builtins", "torch"):
+def _held_objects(holder: Any) -> list[tuple[str, Any]]:
+    """The objects that an object holds, with their names; at most 50 of a container."""
+    if isinstance(holder, (list, tuple)):
+        return [(f"[{number}]", value) for number, value in enumerate(holder[:50])]
+    if isinstance(holder, dict):
+        return [(f"[{key!r}]", value) for key, value in list(holder.items())[:50]]
+    if isinstance(holder, type) or type(holder).__module__ in ("builtins", "torch"):
         return []
-    return [(f".{key}", each) for key, each in getattr(one, "__dict__", {}).items()]
+    return [(f".{key}", value) for key, value in getattr(holder, "__dict__", {}).items()]
 
 
 def read_states() -> tuple[Any, ...]:
-    """Where the random number generators are."""
+    """Read the states of Python's, PyTorch's and NumPy's generators."""
     import torch
 
     numpy: Any = sys.modules.get("numpy")
@@ -54,19 +54,19 @@ def read_states() -> tuple[Any, ...]:
     return random.getstate(), torch.get_rng_state(), legacy
 
 
-def are_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether nobody drew from them in between."""
+def are_same(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
+    """Whether two readings of the states are equal."""
     import torch
 
-    if one[0] != other[0] or not torch.equal(one[1], other[1]):
+    if before[0] != after[0] or not torch.equal(before[1], after[1]):
         return False
-    if one[2] is None or other[2] is None:
-        return one[2] is other[2]
-    return bool(one[2][2:] == other[2][2:] and (one[2][1] == other[2][1]).all())
+    if before[2] is None or after[2] is None:
+        return before[2] is after[2]
+    return bool(before[2][2:] == after[2][2:] and (before[2][1] == after[2][1]).all())
 
 
 def disturb_states() -> None:
-    """Set them elsewhere."""
+    """Set the generators to other states."""
     import torch
 
     random.seed(0xD15)
@@ -77,7 +77,7 @@ def disturb_states() -> None:
 
 
 def restore_states(before: tuple[Any, ...]) -> None:
-    """Set them back."""
+    """Restore the states of the generators."""
     import torch
 
     random.setstate(before[0])

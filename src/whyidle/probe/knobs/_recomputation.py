@@ -1,4 +1,4 @@
-"""Activations that are kept instead of computed again in the backward pass."""
+"""Keeps activations instead of computing them again in the backward pass."""
 
 from __future__ import annotations
 
@@ -12,93 +12,95 @@ from . import KnobSession
 OWN = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
 """arguments of ``torch.utils.checkpoint.checkpoint`` that are not the function's"""
 Buffer = tuple[Any, str, Any, int]
-"""whose it is, its name, itself, and how often it has been changed"""
-FIRST = "what is checkpointed is left as it is in the first step, to see that it counts nothing"
+"""module, name, tensor, and version of the tensor"""
+FIRST = "the first step still recomputes, to check that no buffer of the model changes"
 
 
-def keep_activations(hand: KnobSession, knob: str) -> None:
-    """Call what is checkpointed directly: the same numbers, and the memory of its activations. Left
-    alone where the script chooses itself what is kept (``context_fn``), where the older form is
-    given nothing that needs a gradient: then it gives none to the parameters either; and where its
-    modules change their buffers, as batch norm and spectral norm do: computed twice they change
-    them twice in each step. That is seen in the first step, and the first time of each function."""
+def keep_activations(session: KnobSession, knob: str) -> None:
+    """Call checkpointed functions directly: the same numbers, but the memory of their activations.
+
+    Calls stay unchanged if the script chooses what to keep (``context_fn``), or if no input of the
+    reentrant form needs a gradient, as its parameters then get none either. The knob declines if
+    modules change their buffers, as batch norm and spectral norm do: recomputation changes them
+    twice in each step. That is checked in the first step and at the first call of each function.
+    """
     import torch
     from torch.utils import checkpoint as home
 
-    first = FirstCalls(hand, knob)
+    first = FirstCalls(session, knob)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
             older = kwargs.get("use_reentrant") is not False
-            needed = any(getattr(one, "requires_grad", False) for one in args)
-            left = "context_fn" in kwargs or (older and not needed) or knob in hand.declined
+            needed = any(getattr(argument, "requires_grad", False) for argument in args)
+            left = "context_fn" in kwargs or (older and not needed) or knob in session.declined
             if left or not torch.is_grad_enabled():
                 return original(function, *args, **kwargs)
-            if not first.heard(function):
-                with first.listening(function):
+            if not first.was_checked(function):
+                with first.watch_buffers(function):
                     return original(function, *args, **kwargs)
-            hand.record_applied(knob)
+            session.record_applied(knob)
             return function(*args, **{k: v for k, v in kwargs.items() if k not in OWN})
 
         return checkpoint
 
-    hand.replace_function(home, "checkpoint", make)
+    session.replace_function(home, "checkpoint", make)
 
 
 class FirstCalls:
-    """Whether what is checkpointed changes buffers; then the knob is declined."""
+    """Checks whether checkpointed functions change buffers, and then declines the knob."""
 
-    def __init__(self, hand: KnobSession, knob: str) -> None:
-        self.hand, self.knob = hand, knob
+    def __init__(self, session: KnobSession, knob: str) -> None:
+        self.session, self.knob = session, knob
         self.known: set[Any] = set()
-        """the code of functions: many are made anew for each call"""
+        """code objects of checked functions: many functions are created anew for each call"""
         self.stepped = False
-        """whether all of a step was listened to: one code may call other modules"""
-        # where the script compiles, PyTorch says of such a hook that it may be called twice: it may
+        """whether a whole step was checked: one code object may call several modules"""
+        # where the script compiles, PyTorch warns that such a hook may be called twice: harmless
         warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global")
-        hand.wait_for([knob], lambda: FIRST if self.known else "")
-        hand.after_steps(self._after)
+        session.wait_for([knob], lambda: FIRST if self.known else "")
+        session.after_steps(self._note_step)
 
-    def _after(self, _: int) -> None:
+    def _note_step(self, _: int) -> None:
         self.stepped = bool(self.known)
 
-    def heard(self, function: Any) -> bool:
-        """Whether it was listened to before."""
-        return self.stepped and _code(function) in self.known
+    def was_checked(self, function: Any) -> bool:
+        """Whether a function was checked before."""
+        return self.stepped and _code_of(function) in self.known
 
     @contextlib.contextmanager
-    def listening(self, function: Any) -> Iterator[None]:
-        """See which modules are called meanwhile, and whether their buffers change."""
+    def watch_buffers(self, function: Any) -> Iterator[None]:
+        """Check whether the buffers of the modules that are called meanwhile change."""
         import torch
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         held: dict[int, Buffer] = {}
 
-        def note(module: Any, _: Any = None) -> None:
-            for name, one in module.named_buffers(recurse=False):
-                if not one.is_inference() and id(one) not in held:
-                    held[id(one)] = (module, name, one, one._version)
+        def note_buffers(module: Any, _: Any = None) -> None:
+            for name, buffer in module.named_buffers(recurse=False):
+                if not buffer.is_inference() and id(buffer) not in held:
+                    held[id(buffer)] = (module, name, buffer, buffer._version)
 
         whole = getattr(function, "__self__", function)
         for part in whole.modules() if isinstance(whole, torch.nn.Module) else ():
-            note(part)
-        handle = register_module_forward_pre_hook(note)
+            note_buffers(part)
+        handle = register_module_forward_pre_hook(note_buffers)
         try:
             yield
         finally:
             handle.remove()
-        self.known.add(_code(function))
-        self._judge(held.values())
+        self.known.add(_code_of(function))
+        self._decline_changes(held.values())
 
-    def _judge(self, held: Iterable[Buffer]) -> None:
-        for module, name, one, version in held:
-            if one._version != version or getattr(module, name, None) is not one:
+    def _decline_changes(self, held: Iterable[Buffer]) -> None:
+        for module, name, buffer, version in held:
+            if buffer._version != version or getattr(module, name, None) is not buffer:
                 kind = type(module).__name__
-                why = f"{kind} changes {name!r} with each call, and is called twice in each step"
-                self.hand.decline_knobs([self.knob], why)
+                why = f"{kind} changes its buffer {name!r} in each of the two calls of a step"
+                self.session.decline_knobs([self.knob], why)
                 return
 
 
-def _code(function: Any) -> Any:
+def _code_of(function: Any) -> Any:
     inner = getattr(function, "__func__", function)
     return getattr(inner, "__code__", type(function))

@@ -1,7 +1,7 @@
-"""Samples as bytes: the same bytes for the same sample, bit for bit, and a new sample from them.
+"""Encodes samples as bytes and decodes them: equal samples give equal bytes.
 
-Only what is known through and through is taken: numbers, text, tensors of host memory, arrays,
-images with what is said of them, and lists, tuples and dicts of them.
+Supported are numbers, text, tensors in host memory, arrays, images with their metadata, and lists,
+tuples and dicts of these.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any
 
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 VERSION = 2
-"""of the format: from 3 on, the bytes tell which objects were the same one"""
+"""marshal format: from version 3 on, the bytes depend on which objects are identical"""
 
 
 class UnknownError(Exception):
-    """It holds something of another kind; the message names it."""
+    """The sample holds a value of an unsupported type; the message names it."""
 
 
 def encode_sample(value: Any) -> bytes:
-    """The sample as bytes.
+    """Encode a sample.
 
     Raises:
-        UnknownError: it is of no kind that is kept.
+        UnknownError: it holds a value of an unsupported type.
     """
     return marshal.dumps(_encode_plain(value), VERSION)
 
 
 def decode_sample(data: Any) -> Any:
-    """A sample of its own from bytes: whoever changes it changes nothing here."""
+    """Decode a sample; the result shares no memory with ``data``."""
     return _decode_value(marshal.loads(data))
 
 
@@ -45,10 +45,10 @@ def _encode_plain(value: Any) -> Any:
         if not all(type(key) in PLAIN for key in value):
             raise UnknownError("a dict by other keys than text and numbers")
         return ["d", *(part for key in value for part in (key, _encode_plain(value[key])))]
-    found = _encode_tensor(value) or _encode_array(value) or _encode_image(value)
-    if found is None:
+    result = _encode_tensor(value) or _encode_array(value) or _encode_image(value)
+    if result is None:
         raise UnknownError(f"a {kind.__module__}.{kind.__qualname__}")
-    return found
+    return result
 
 
 def _encode_tensor(value: Any) -> list[Any] | None:
@@ -62,7 +62,7 @@ def _encode_tensor(value: Any) -> list[Any] | None:
     if any(not step and size > 1 for step, size in zip(value.stride(), value.shape, strict=True)):
         raise UnknownError("a tensor whose elements share memory")
     flat = value.contiguous()
-    # not by ``numpy``: what has been an array cannot be resized by the job any more
+    # not by ``numpy``: PyTorch cannot resize a tensor that was converted to an array
     data = ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size())
     name = str(value.dtype).partition(".")[2]
     return ["t", name, tuple(value.shape), tuple(value.stride()), data]
@@ -76,13 +76,9 @@ def _encode_array(value: Any) -> list[Any] | None:
         raise UnknownError("an array of objects")
     if value.dtype.names or value.dtype.subdtype:
         raise UnknownError("an array of records")
-    kind = "g" if type(value) is not numpy.ndarray else "f" if _by_columns(value) else "c"
+    kind = "g" if type(value) is not numpy.ndarray else "f" if value.flags.fnc else "c"
     order = "F" if kind == "f" else "C"
     return [kind, value.dtype.str, tuple(value.shape), value.tobytes(order)]
-
-
-def _by_columns(value: Any) -> bool:
-    return bool(value.flags.f_contiguous and not value.flags.c_contiguous)
 
 
 def _encode_image(value: Any) -> list[Any] | None:
@@ -94,10 +90,10 @@ def _encode_image(value: Any) -> list[Any] | None:
     return ["p", value.mode, value.size, value.tobytes(), _encode_plain(value.info)]
 
 
-def _decode_value(found: Any) -> Any:
-    if type(found) is not list:
-        return found
-    kind, *rest = found
+def _decode_value(value: Any) -> Any:
+    if type(value) is not list:
+        return value
+    kind, *rest = value
     return READ[kind](rest)
 
 
@@ -112,7 +108,7 @@ def _read_tensor(rest: list[Any]) -> Any:
     dtype = getattr(torch, name)
     if not data:
         return torch.empty_strided(shape, stride, dtype=dtype)
-    flat = torch.empty(len(data), dtype=torch.uint8)  # where PyTorch puts its own tensors
+    flat = torch.empty(len(data), dtype=torch.uint8)  # in PyTorch's own memory
     ctypes.memmove(flat.data_ptr(), data, len(data))
     made = flat.view(dtype).view(shape)
     if made.stride() == stride:
@@ -121,7 +117,7 @@ def _read_tensor(rest: list[Any]) -> Any:
 
 
 def _read_array(order: str, rest: list[Any]) -> Any:
-    numpy: Any = sys.modules["numpy"]  # whoever made the sample has imported it
+    numpy: Any = sys.modules["numpy"]  # the dataset has imported it
     kind, shape, data = rest
     made = numpy.frombuffer(bytearray(data), dtype=kind)
     return made.reshape(shape, order="F" if order == "F" else "C")
@@ -135,8 +131,8 @@ def _read_image(rest: list[Any]) -> Any:
 
 
 READ: dict[str, Callable[[list[Any]], Any]] = {
-    "l": lambda rest: [_decode_value(one) for one in rest],
-    "u": lambda rest: tuple(_decode_value(one) for one in rest),
+    "l": lambda rest: [_decode_value(item) for item in rest],
+    "u": lambda rest: tuple(_decode_value(item) for item in rest),
     "d": _read_dict,
     "t": _read_tensor,
     "c": lambda rest: _read_array("C", rest),

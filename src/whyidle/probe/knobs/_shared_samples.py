@@ -1,8 +1,8 @@
-"""Memory that this process shares with the workers that it forks: samples by their index.
+"""Stores samples by index in memory that this process shares with the workers that it forks.
 
-Nothing is ever moved or freed in it. Who adds takes a stretch under a lock, fills it, and only
-then says where it is, so that who looks finds all of it or nothing; on machines that may show one
-store before an earlier one, a checksum says whether it is whole.
+Nothing in it is ever moved or freed. A writer reserves space under a lock, fills it, and only then
+publishes its place, so that readers find the whole sample or none. On machines that may reorder
+stores, a checksum shows whether a sample is complete.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import zlib
 from typing import Any
 
 RECORD = struct.Struct("<QI4x")
-"""length and checksum of a sample, before it"""
+"""header of a sample: length and checksum"""
 IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686")
 PATIENCE_S = 0.05
-"""for the lock: whoever holds it does so for a microsecond, unless it was killed"""
+"""time-out for the lock: a process holds it for a microsecond, unless it was killed"""
 OFF, PROVEN, EVERY = range(3)
-"""what processes tell each other of a dataset: whether nothing is kept any more, how many samples
-it was proven with, and one of how many looks makes its sample again (0: not settled)"""
+"""shared state of a dataset: whether the cache was dropped, how many samples have proven it, and
+the number of reads per sample that is computed again (0: not yet known)"""
 
 
 class Room:
-    """Where the samples of all datasets lie.
+    """The memory for the samples of all datasets.
 
     Raises:
-        OSError: there is no such memory.
+        OSError: the memory cannot be mapped.
     """
 
     def __init__(self, size: int) -> None:
@@ -37,8 +37,8 @@ class Room:
         self.fill = memoryview(mmap.mmap(-1, 8)).cast("q")
         self.lock = multiprocessing.get_context("fork").Lock()
 
-    def put(self, data: bytes) -> int:
-        """Where it lies now; -1 where there is no room, or not in time."""
+    def allocate_block(self, data: bytes) -> int:
+        """Store a sample and return its place; -1 if memory is full or the lock is not free."""
         taken = -(-(RECORD.size + len(data)) // 8) * 8
         if not self.lock.acquire(timeout=PATIENCE_S):
             return -1
@@ -55,21 +55,16 @@ class Room:
         return int(begin)
 
     def get(self, begin: int) -> bytes | None:
-        """What lies there, if it is whole."""
-        data = self.view(begin)
-        return None if data is None else bytes(data)
-
-    def view(self, begin: int) -> memoryview | None:
-        """The same in its place, where nobody will ever change it."""
+        """Return the sample at a place, if it is complete."""
         length, check = RECORD.unpack_from(self.body, begin)
         if begin + RECORD.size + length > self.size:
             return None
-        data = memoryview(self.body)[begin + RECORD.size : begin + RECORD.size + length]
+        data = self.body[begin + RECORD.size : begin + RECORD.size + length]
         return data if IN_ORDER or zlib.crc32(data) == check else None
 
 
 class Index:
-    """Of one dataset: where each of its samples lies, whether they are to be trusted."""
+    """The places of one dataset's samples, and its shared state."""
 
     def __init__(self, room: Room, items: int) -> None:
         self.room = room
@@ -78,13 +73,13 @@ class Index:
         self.state, self.places = whole[: EVERY + 1], whole[EVERY + 1 :]
 
     def get(self, item: int) -> bytes | None:
-        """The sample, if it is there."""
+        """Return a sample, if it is stored."""
         place = self.places[item] if 0 <= item < self.items else 0
         return self.room.get(place - 1) if place else None
 
-    def put(self, item: int, data: bytes) -> bool:
-        """Keep it; whether there was room."""
-        begin = self.room.put(data) if 0 <= item < self.items else -1
+    def store_sample(self, item: int, data: bytes) -> bool:
+        """Store a sample; return whether that succeeded."""
+        begin = self.room.allocate_block(data) if 0 <= item < self.items else -1
         if begin >= 0:
             self.places[item] = begin + 1
         return begin >= 0

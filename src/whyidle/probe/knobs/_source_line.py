@@ -1,4 +1,4 @@
-"""The line of the job at which an object is made."""
+"""Finds the line of the job that creates an object."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def line_of(frame: FrameType | None, made: Any, start: str) -> str | None:
-    """``file:line`` of whoever has ``made`` made: the first frame outwards that is not ours, and no
-    function of the object itself, as its class's ``__init__`` or what a library has put in its
-    place. Names of files are from ``start``."""
+def find_source_line(frame: FrameType | None, made: Any, start: str) -> str | None:
+    """Return ``file:line`` of the code that creates ``made``: the first caller that is neither the
+    probe nor a function of the object itself, such as its class's ``__init__`` or a library's
+    wrapper of it. File names are relative to ``start``."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(OURS) and not _of(frame, made):
+        if not name.startswith(OURS) and not _belongs_to(frame, made):
             return f"{os.path.join(start, name)}:{frame.f_lineno}"
         frame = frame.f_back
     return None
 
 
-def _of(frame: FrameType, made: Any) -> bool:
-    """Whether the first argument of a frame's function is the object; under ``*`` it is a tuple.
-    Only an ``__init__`` and what is wrapped around one, which has that from around it, are asked:
-    until Python 3.13 a frame that is asked keeps what its variables held by then."""
+def _belongs_to(frame: FrameType, made: Any) -> bool:
+    """Whether the first argument of a frame's function is the object, or a tuple that begins with
+    it (``*args``). Only ``__init__`` and closures around one are inspected: until Python 3.13,
+    reading a frame's variables keeps their values alive."""
     code = frame.f_code
     if not code.co_varnames or not (code.co_name == "__init__" or code.co_freevars):
         return False

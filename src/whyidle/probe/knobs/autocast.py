@@ -1,4 +1,4 @@
-"""Lower precision where it is safe: autocast around the model's calls."""
+"""Runs the model's calls under autocast."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from . import DeclinedError, KnobSession
 from .model import Call, wrap_outermost
 
 
-def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Run the model under autocast with bfloat16. What it returns is float32 again, so that losses
-    are summed up as before. Declines for float16, which needs a gradient scaler in the loop."""
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Run the model under autocast with bfloat16. Its results are converted to float32, so that
+    losses accumulate as before. Declines float16, which needs a gradient scaler in the loop."""
     if edits.get("autocast.dtype") != "bfloat16":
         raise DeclinedError("float16 needs a GradScaler in the training loop")
 
@@ -21,41 +21,43 @@ def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
         import torch
 
         kind = next((p.device.type for p in model.parameters()), "cpu")
-        hand.record_applied(*edits)
+        session.record_applied(*edits)
 
-        def under(*args: Any, **kwargs: Any) -> Any:
+        def call_under_autocast(*args: Any, **kwargs: Any) -> Any:
             with torch.autocast(kind, dtype=torch.bfloat16):
-                found = call(*args, **kwargs)
-            return _to_full(found)
+                result = call(*args, **kwargs)
+            return _to_float32(result)
 
-        return under
+        return call_under_autocast
 
-    wrap_outermost(hand, edits, wrap)
+    wrap_outermost(session, edits, wrap)
 
 
-def _to_full(found: Any) -> Any:
+def _to_float32(value: Any) -> Any:
     import torch
 
-    if isinstance(found, torch.Tensor):
-        return found.float() if found.dtype == torch.bfloat16 else found
-    if type(found) in (list, tuple):
-        return type(found)(map(_to_full, found))
-    if isinstance(found, tuple) and hasattr(found, "_fields"):  # a named one
-        return type(found)(*map(_to_full, found))
-    if isinstance(found, dict):
-        return _with_full(found, found, type(found).__setitem__)
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        held = {each.name: getattr(found, each.name, None) for each in dataclasses.fields(found)}
-        return _with_full(found, held, object.__setattr__)
-    return found
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype == torch.bfloat16 else value
+    if type(value) in (list, tuple):
+        return type(value)(map(_to_float32, value))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named one
+        return type(value)(*map(_to_float32, value))
+    if isinstance(value, dict):
+        return _copy_as_float32(value, value, type(value).__setitem__)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        held = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+        return _copy_as_float32(value, held, object.__setattr__)
+    return value
 
 
-def _with_full(found: Any, held: Mapping[Any, Any], put: Callable[[Any, Any, Any], None]) -> Any:
-    """The same with full values: a copy, since the model may keep what it gives. Dicts of Hugging
-    Face set their attributes along with their items."""
-    full = {name: _to_full(value) for name, value in held.items()}
+def _copy_as_float32(
+    container: Any, held: Mapping[Any, Any], put: Callable[[Any, Any, Any], None]
+) -> Any:
+    """Copy a container with float32 values, as the model may store its result. Hugging Face's dicts
+    set their attributes along with their items."""
+    full = {name: _to_float32(value) for name, value in held.items()}
     others = {name: value for name, value in full.items() if value is not held[name]}
-    made = copy.copy(found) if others else found
+    copied = copy.copy(container) if others else container
     for name, value in others.items():
-        put(made, name, value)
-    return made
+        put(copied, name, value)
+    return copied

@@ -1,4 +1,4 @@
-"""Anomaly mode, which records and checks every operator."""
+"""Disables anomaly mode, which records and checks every operator."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from . import DeclinedError, KnobSession
 
 
-def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Have it stay off, whoever asks."""
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Keep anomaly mode off."""
     import torch
 
     if edits["autograd.anomaly_mode"]:
-        raise DeclinedError("it is only ever turned off")
+        raise DeclinedError("anomaly mode can only be turned off")
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def set_anomaly_enabled(mode: bool, *args: Any, **kwargs: Any) -> Any:
             if mode:
-                hand.record_applied(*edits)
+                session.record_applied(*edits)
             return original(False, *args, **kwargs)
 
         return set_anomaly_enabled
 
-    hand.replace_function(torch, "set_anomaly_enabled", make)
+    session.replace_function(torch, "set_anomaly_enabled", make)

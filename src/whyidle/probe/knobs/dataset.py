@@ -1,11 +1,11 @@
-"""What a dataset returns, kept by index once it is proven to be the same every time.
+"""Caches the samples of a dataset by index once they are proven to be deterministic.
 
-Proof is of this run's own samples: the first ones are made twice, with other states of the random
-number generators of Python, NumPy and PyTorch, and must be the same bit for bit; no sample may
-draw from those generators at all, nor its dataset hold one of its own; and of what is kept, some
-are made again in every epoch. The first one that comes out otherwise, a dataset that keeps changing
-between epochs, or one that has no hash to tell that by, ends it for good. What is kept lies in
-memory that workers share, and each look gives a new copy.
+The proof uses samples of this run: the first ones are computed twice, with other states of the
+random number generators of Python, NumPy and PyTorch, and must be bitwise equal; no sample may draw
+from these generators, nor may the dataset hold one of its own; and in every epoch some cached
+samples are computed again. The cache is dropped for good when a sample differs, when the dataset
+keeps changing between epochs, or when it has no hash that would show this. Samples are stored in
+memory that workers share; each read returns a new copy.
 """
 
 from __future__ import annotations
@@ -14,30 +14,28 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import NO_FORM, KnobSession, _file_staging, _free_memory
+from . import NO_FORM, KnobSession, _free_memory
 from ._sample_cache import KNOB, SampleCache
 from ._shared_samples import Index, Room
 
 SHARE = 0.5
-"""of the memory that is free at first, all that is kept may take at most"""
+"""largest share of the free memory, measured at first, that the cache may take"""
 
 
-def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Keep what datasets with an index return."""
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Cache the samples of datasets with an index."""
     from torch.utils.data import dataloader
     from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-    hand.decline_knobs([knob for knob in edits if knob not in (KNOB, _file_staging.KNOB)], NO_FORM)
-    if edits.get(_file_staging.KNOB):
-        _file_staging.stage_files(hand)
+    session.decline_knobs([knob for knob in edits if knob != KNOB], NO_FORM)
     if not edits.get(KNOB):
         return
-    shelf = CacheShelf(hand)
+    shelf = CacheShelf(session)
 
     def make_iterator(original: Callable[..., Any]) -> Callable[..., Any]:
         def init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(self, loader, *args, **kwargs)
-            hand.run_contained([KNOB], shelf.begin_epoch, loader)
+            session.run_contained([KNOB], shelf.begin_epoch, loader)
             return result
 
         return init
@@ -45,38 +43,38 @@ def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
     def make_fetcher(original: Callable[..., Any]) -> Callable[..., Any]:
         def init(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(self, dataset, *args, **kwargs)
-            kept = hand.run_contained([KNOB], shelf.cached_dataset, dataset)
+            kept = session.run_contained([KNOB], shelf.cached_dataset, dataset)
             if kept is not None:
                 self.dataset = kept
             return result
 
         return init
 
-    hand.replace_function(dataloader._BaseDataLoaderIter, "__init__", make_iterator)
-    hand.replace_function(_MapDatasetFetcher, "__init__", make_fetcher)
+    session.replace_function(dataloader._BaseDataLoaderIter, "__init__", make_iterator)
+    session.replace_function(_MapDatasetFetcher, "__init__", make_fetcher)
 
 
 class CacheShelf:
-    """All that is kept in a process, and in the workers that it forks."""
+    """The caches of a process and the workers that it forks."""
 
-    def __init__(self, hand: KnobSession) -> None:
-        self.hand = hand
+    def __init__(self, session: KnobSession) -> None:
+        self.session = session
         self.room: Room | None = None
         self.caches: dict[int, SampleCache] = {}
 
     def begin_epoch(self, loader: Any) -> None:
-        """An iterator of a loader is made, in the process that owns the loader."""
+        """Begin an epoch of a loader, in the process that owns it."""
         from torch.utils.data import IterableDataset
 
         if isinstance(loader.dataset, IterableDataset):
-            self.hand.decline_knobs([KNOB], "samples of an IterableDataset have no index")
+            self.session.decline_knobs([KNOB], "samples of an IterableDataset have no index")
             return
         cache = self._cache_of(loader.dataset)
         if cache is not None:
             cache.begin_epoch(loader.dataset)
 
     def cached_dataset(self, dataset: Any) -> Any:
-        """What stands for the dataset where batches are made; None where it stands for itself."""
+        """Return the wrapper to use in place of the dataset; None to use the dataset itself."""
         cache = self._cache_of(dataset)
         if cache is None or cache.off:
             return None
@@ -84,8 +82,8 @@ class CacheShelf:
         return kind(cache, dataset)
 
     def _cache_of(self, dataset: Any) -> SampleCache | None:
-        """Who keeps its samples, for as long as the script has it; nobody those of a plain list,
-        which has them itself."""
+        """The cache of a dataset, for as long as the script has it; None for a plain list, which
+        holds its samples itself."""
         from torch.utils.data import get_worker_info
 
         number = id(dataset)
@@ -96,32 +94,32 @@ class CacheShelf:
         except TypeError:
             return None
         if self.room is None:
-            info = get_worker_info()  # a worker that is no copy has memory of its own
+            info = get_worker_info()  # a spawned worker has memory of its own
             share = SHARE / (info.num_workers if info else 1)
             self.room = Room(int(share * min(_free_memory.free_bytes(), 1 << 44)))
-        made = SampleCache(self.hand, Index(self.room, len(dataset)), gone)
+        made = SampleCache(self.session, Index(self.room, len(dataset)), gone)
         self.caches[number] = made
         return made
 
 
 class CachedDataset:
-    """Stands for a dataset where batches are made."""
+    """Replaces a dataset where batches are made."""
 
     def __init__(self, cache: SampleCache, dataset: Any) -> None:
         self.cache = cache
         self.dataset = dataset
 
     def _make_samples(self, indices: list[Any]) -> list[Any]:
-        return [self.dataset[one] for one in indices]
+        return [self.dataset[index] for index in indices]
 
     def __getitem__(self, index: Any) -> Any:
         if type(index) is not int:
             return self.dataset[index]
-        return self.cache.items([index], self._make_samples)[0]
+        return self.cache.read_samples([index], self._make_samples)[0]
 
 
 class CachedBatchDataset(CachedDataset):
-    """The same for one that makes several samples at once."""
+    """The same for a dataset with ``__getitems__``."""
 
     def __getitems__(self, indices: list[Any]) -> Any:
-        return self.cache.items(list(indices), self.dataset.__getitems__)
+        return self.cache.read_samples(list(indices), self.dataset.__getitems__)

@@ -1,4 +1,4 @@
-"""How gradients are exchanged: the settings of DistributedDataParallel."""
+"""Changes how DistributedDataParallel exchanges gradients."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ HOOK = "ddp.comm_hook"
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 
 
-def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Have the wrapper made with other settings, its hook registered, and gradients exchanged in
-    the last backward pass of each step only."""
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Change the wrapper's arguments, register its hook, and exchange gradients in the last
+    backward pass of each step only."""
     from torch.nn.parallel import DistributedDataParallel as Wrapper
 
-    told = {knob.partition(".")[2]: value for knob, value in edits.items()}
-    named = {name: value for name, value in told.items() if name in ARGUMENTS}
+    settings = {knob.partition(".")[2]: value for knob, value in edits.items()}
+    named = {name: value for name, value in settings.items() if name in ARGUMENTS}
     if named:
-        hand.replace_making(Wrapper, lambda original: _wrap_init(hand, named, original))
-    if told.get("comm_hook") == "bf16_compress":
-        hand.replace_function(
-            Wrapper, "forward", lambda original: _wrap_hook_registration(hand, original)
+        session.wrap_constructor(Wrapper, lambda original: _wrap_init(session, named, original))
+    if settings.get("comm_hook") == "bf16_compress":
+        session.replace_function(
+            Wrapper, "forward", lambda original: _wrap_hook_registration(session, original)
         )
     elif HOOK in edits:
-        hand.decline_knobs([HOOK], "only bf16_compress is known")
-    if "no_sync" in told:
-        Accumulation(hand, int(told["no_sync"])).apply_to(Wrapper)
+        session.decline_knobs([HOOK], "only bf16_compress is supported")
+    if "no_sync" in settings:
+        Accumulation(session, int(settings["no_sync"])).apply_to(Wrapper)
 
 
 def _wrap_init(
-    hand: KnobSession, named: dict[str, Any], original: Callable[..., Any]
+    session: KnobSession, named: dict[str, Any], original: Callable[..., Any]
 ) -> Callable[..., Any]:
     signature = inspect.signature(original)
     knobs = [f"ddp.{name}" for name in named]
@@ -41,66 +41,69 @@ def _wrap_init(
     def init(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             bound = signature.bind(self, *args, **kwargs).arguments
-        except TypeError:  # the script's own mistake, which PyTorch tells better
+        except TypeError:  # the script's own mistake, which PyTorch reports better
             return original(self, *args, **kwargs)
         result = original(**{**bound, **named})
-        hand.record_applied(*knobs)
+        session.record_applied(*knobs)
         return result
 
     return init
 
 
-def _wrap_hook_registration(hand: KnobSession, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Registered as late as can be: the script may bring a hook of its own, and there is one."""
+def _wrap_hook_registration(
+    session: KnobSession, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Register the hook at the first forward pass: the script may register its own before, and
+    there can be only one."""
     seen: set[int] = set()
 
     def register(self: Any) -> None:
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
         if getattr(self, "_comm_hooks", None):
-            hand.decline_knobs([HOOK], "the script has registered a hook of its own")
+            session.decline_knobs([HOOK], "the script has registered a hook of its own")
             return
         try:
             self.register_comm_hook(None, default_hooks.bf16_compress_hook)
         except (TypeError, RuntimeError) as error:  # not with this backend
-            hand.decline_knobs([HOOK], f"PyTorch refuses: {error}")
+            session.decline_knobs([HOOK], f"PyTorch refuses: {error}")
         else:
-            hand.record_applied(HOOK)
+            session.record_applied(HOOK)
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if id(self) not in seen:
             seen.add(id(self))
-            hand.run_contained([HOOK], register, self)
+            session.run_contained([HOOK], register, self)
         return original(self, *args, **kwargs)
 
     return forward
 
 
 class Accumulation:
-    """Of the passes of a step only the last one exchanges; the count starts anew at each step.
-    Where a step comes sooner (the rest of an epoch, say), gradients are averaged before anybody
-    uses them: whoever clips or unscales them, or the optimizer."""
+    """Exchanges gradients in the last backward pass of each step only. If a step comes sooner (at
+    the end of an epoch, for example), gradients are averaged before they are clipped, unscaled or
+    used by the optimizer."""
 
-    def __init__(self, hand: KnobSession, passes: int) -> None:
-        self.hand = hand
+    def __init__(self, session: KnobSession, passes: int) -> None:
+        self.session = session
         self.passes = passes
         self.done = 0
         self.local: dict[int, Any] = {}
-        """wrappers whose last pass was not exchanged"""
+        """wrappers whose last pass had no exchange"""
 
     def apply_to(self, wrapper: Any) -> None:
-        """Count the passes of this class."""
+        """Count the forward passes of this class."""
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-        self.hand.after_steps(self._after_step)
+        self.session.after_steps(self._after_step)
         before = register_optimizer_step_pre_hook(lambda *_: self.exchange_gradients())
-        self.hand.undo.append(before.remove)
-        self.hand.replace_function(wrapper, "forward", self._wrap_forward)
+        self.session.undo.append(before.remove)
+        self.session.replace_function(wrapper, "forward", self._wrap_forward)
         for owner, name in _gradient_readers():
-            self.hand.replace_function(owner, name, self._wrap_reader)
+            self.session.replace_function(owner, name, self._wrap_reader)
 
     def exchange_gradients(self) -> None:
-        """Average what was not. A fault here is no fault of ours to hide: ranks would part."""
+        """Average gradients that were not exchanged. Faults are raised, as ranks would diverge."""
         while self.local:
             _average_gradients(self.local.popitem()[1])
 
@@ -119,7 +122,7 @@ class Accumulation:
                 self.local.pop(id(model), None)
                 return original(model, *args, **kwargs)
             self.local[id(model)] = model
-            self.hand.record_applied("ddp.no_sync")
+            self.session.record_applied("ddp.no_sync")
             with model.no_sync():
                 return original(model, *args, **kwargs)
 
@@ -134,7 +137,7 @@ class Accumulation:
 
 
 def _gradient_readers() -> Iterator[tuple[Any, str]]:
-    """What reads gradients before the optimizer does."""
+    """The functions that read gradients before the optimizer does."""
     import torch
     from torch.nn.utils import clip_grad
 
@@ -147,8 +150,8 @@ def _gradient_readers() -> Iterator[tuple[Any, str]]:
 
 
 def _average_gradients(wrapper: Any) -> None:
-    """What the exchange would have made of the gradients, in one call per kind of number. All
-    ranks come here in the same step, since all make the same passes."""
+    """Average gradients as the exchange would have, in one call per dtype and device. All ranks
+    come here in the same step, since all run the same passes."""
     import torch
     import torch.distributed as dist
 

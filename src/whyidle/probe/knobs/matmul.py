@@ -1,4 +1,4 @@
-"""How exactly float32 matrices are multiplied."""
+"""Sets the precision of float32 matrix multiplications."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from . import KnobSession, do_nothing
 
 
-def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Set the precision, and let no line of the script set it back."""
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Set the precision, and ignore the script's own setting."""
     import torch
 
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(str(edits["matmul.precision"]))
-    hand.replace_function(torch, "set_float32_matmul_precision", do_nothing)
-    hand.undo.insert(-1, lambda: torch.set_float32_matmul_precision(before))
-    hand.record_applied(*edits)
+    session.replace_function(torch, "set_float32_matmul_precision", do_nothing)
+    session.undo.insert(-1, lambda: torch.set_float32_matmul_precision(before))
+    session.record_applied(*edits)

@@ -1,4 +1,4 @@
-"""The allocator's cache, which need not be emptied in every step."""
+"""Empties the allocator's cache less often."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..frameworks.torch import accelerator
 from . import KnobSession, Wrapper
 
 OTHERS = ("xpu", "mps")
-"""modules like ``torch.cuda`` that PyTorch brings; one that a package brings is asked for by name
-once the job steps"""
+"""device modules of PyTorch besides ``torch.cuda``; one of another package is found by name at the
+first step"""
 
 
-def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Let ``torch.cuda.empty_cache()`` and its like through only every so many calls; 0: never."""
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Run only one in so many calls of ``torch.cuda.empty_cache()`` and its like; 0: none."""
     import torch
 
     every, calls = int(edits["memory.empty_cache_every"]), 0
@@ -24,28 +24,28 @@ def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
             nonlocal calls
             calls += 1
             if not every or (calls - 1) % every:
-                hand.record_applied(*edits)
+                session.record_applied(*edits)
                 return None
             return original(*args, **kwargs)
 
         return empty_cache
 
-    hand.wait_for(edits, "the cache was emptied once at most")
-    # a script may import them by name; their home, torch.cuda.memory, PyTorch itself uses
-    _replace_in_modules(hand, (torch.cuda, getattr(torch, "accelerator", None)), make)
+    session.wait_for(edits, "the cache was emptied at most once")
+    # not in torch.cuda.memory, which PyTorch itself uses
+    _replace_in_modules(session, (torch.cuda, getattr(torch, "accelerator", None)), make)
 
-    def stepped(step: int) -> None:
+    def replace_others(step: int) -> None:
         if step == 1:
             kinds = (*OTHERS, torch._C._get_privateuse1_backend_name())
             _replace_in_modules(
-                hand, [accelerator.device_module(torch, kind) for kind in kinds], make
+                session, [accelerator.device_module(torch, kind) for kind in kinds], make
             )
 
-    hand.after_steps(stepped)
+    session.after_steps(replace_others)
 
 
-def _replace_in_modules(hand: KnobSession, modules: Iterable[Any], make: Wrapper) -> None:
-    """In those modules that are there."""
+def _replace_in_modules(session: KnobSession, modules: Iterable[Any], make: Wrapper) -> None:
+    """Replace ``empty_cache`` in those modules that exist."""
     for module in modules:
         if hasattr(module, "empty_cache"):
-            hand.replace_function(module, "empty_cache", make)
+            session.replace_function(module, "empty_cache", make)

@@ -1,8 +1,7 @@
-"""The model as a whole: compiled, or laid out for convolutions.
+"""Changes the model as a whole: compiles it, or sets its memory format.
 
-The model is every module that is called with gradients on while no other one is: one as a rule,
-several where a step calls its parts by themselves. It is changed through its class, so that it can
-still be pickled.
+The model is every outermost module that is called with gradients enabled: usually one, several if a
+step calls parts separately. It is changed through its class, so that it can still be pickled.
 """
 
 from __future__ import annotations
@@ -22,49 +21,49 @@ DYNAMIC = "model.compile_dynamic"
 COMPILE = ("model.compile", "model.compile_mode", DYNAMIC)
 
 
-def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Compile its forward pass, set how the script does, set its memory format, have it keep its
-    activations, or attend in another form."""
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Compile the model, change how the script compiles it, set its memory format, keep its
+    activations, or switch its attention."""
     edits = dict(edits)
     if form := edits.pop(_fused_attention.KNOB, None):
-        _fused_attention.fuse_attention(hand, form, wrap_outermost)
+        _fused_attention.fuse_attention(session, form, wrap_outermost)
     if DYNAMIC in edits and "model.compile" not in edits:
-        _for_any_length(hand, edits.pop(DYNAMIC))
+        _for_any_length(session, edits.pop(DYNAMIC))
     if edits.pop(CHECKPOINTING, True) is False:
-        keep_activations(hand, CHECKPOINTING)
+        keep_activations(session, CHECKPOINTING)
     if not edits:
         return
     known = {*COMPILE, "model.memory_format"}
     if unknown := [knob for knob in edits if knob not in known]:
-        raise DeclinedError(f"{', '.join(unknown)}: it needs another line in the script")
-    wrap_outermost(hand, edits, functools.partial(_change_model, hand, edits))
+        raise DeclinedError(f"{', '.join(unknown)}: it needs a change of the script")
+    wrap_outermost(session, edits, functools.partial(_change_model, session, edits))
 
 
-def _for_any_length(hand: KnobSession, dynamic: bool) -> None:
-    """What the script has compiled from now on serves every length, or one each."""
+def _for_any_length(session: KnobSession, dynamic: bool) -> None:
+    """Set ``dynamic`` for everything that the script compiles from now on."""
     import torch
 
     def make(original: Call) -> Call:
-        def compiled(*args: Any, **kwargs: Any) -> Any:
-            hand.record_applied(DYNAMIC)
+        def compile_model(*args: Any, **kwargs: Any) -> Any:
+            session.record_applied(DYNAMIC)
             return original(*args, **{**kwargs, "dynamic": dynamic})
 
-        return compiled
+        return compile_model
 
-    hand.replace_function(torch, "compile", make)
+    session.replace_function(torch, "compile", make)
 
 
 def wrap_outermost(
-    hand: KnobSession, edits: dict[str, Any], wrap: Callable[[Any, Call], Call]
+    session: KnobSession, edits: dict[str, Any], wrap: Callable[[Any, Call], Call]
 ) -> None:
-    """Wrap the calls of the model, once it is seen: ``wrap(model, call)`` gives the new call. After
-    the first step no more is looked for. A ``wrap`` that fails leaves the model as it is."""
+    """Wrap the calls of the model once it is found: ``wrap(model, call)`` returns the new call. The
+    search ends after the first step. A ``wrap`` that fails leaves the model unchanged."""
     import torch
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     known: set[int] = set()
     calls: dict[int, tuple[Callable[[], Any], Call]] = {}
-    """weakly: a script that drops its model wants the memory back"""
+    """by id, with weak references, so that a dropped model is freed"""
     kinds: set[type] = set()
     ours: set[Any] = set()
 
@@ -80,7 +79,7 @@ def wrap_outermost(
     def adopt(module: Any) -> None:
         kind = type(module)
         original: Any = kind.__call__
-        while original in ours:  # of this class, or of one that it inherits from
+        while original in ours:  # wrapped in this class or in a base class
             original = original.__wrapped__
         number, model = id(module), weakref.ref(module, lambda _: calls.pop(number, None))
         calls[number] = (
@@ -89,52 +88,57 @@ def wrap_outermost(
         )
         if kind not in kinds:
             kinds.add(kind)
-            hand.replace_function(kind, "__call__", make)
+            session.replace_function(kind, "__call__", make)
             ours.add(kind.__call__)
 
-    def before(module: Any, args: Any) -> None:
+    def before_forward(module: Any, args: Any) -> None:
         if id(module) in known or not torch.is_grad_enabled():
             return
         known.update(id(part) for part in module.modules())
         if any(p.requires_grad for p in module.parameters()):
-            hand.run_contained(edits, adopt, module)
+            session.run_contained(edits, adopt, module)
 
-    # where the script compiles, PyTorch says of such a hook that it may be called twice: it may
+    # where the script compiles, PyTorch warns that such a hook may be called twice: harmless here
     warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
-    handle = register_module_forward_pre_hook(before)
-    hand.undo.append(handle.remove)
-    hand.after_steps(lambda _: handle.remove())
+    handle = register_module_forward_pre_hook(before_forward)
+    session.undo.append(handle.remove)
+    session.after_steps(lambda _: handle.remove())
 
 
-def _change_model(hand: KnobSession, edits: dict[str, Any], model: Any, call: Call) -> Call:
+def _change_model(session: KnobSession, edits: dict[str, Any], model: Any, call: Call) -> Call:
     import torch
 
-    asked = [knob for knob in edits if knob in COMPILE]
-    if asked and _is_compiled(model):
-        hand.decline_knobs(asked, "it is compiled already")
-    elif asked and (kind := _uncompilable_device(model)):
-        hand.decline_knobs(asked, f"PyTorch's compiler makes no code for the device {kind!r}")
-    elif asked:
+    compile_knobs = [knob for knob in edits if knob in COMPILE]
+    if compile_knobs and any(
+        hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None
+        for part in model.modules()
+    ):
+        session.decline_knobs(compile_knobs, "it is compiled already")
+    elif compile_knobs and (kind := _uncompilable_device(model)):
+        session.decline_knobs(
+            compile_knobs, f"PyTorch's compiler does not support the device {kind!r}"
+        )
+    elif compile_knobs:
         import torch._dynamo
 
-        torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it was
+        torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs uncompiled
         _compile_in_place(model, mode=edits.get("model.compile_mode"), dynamic=edits.get(DYNAMIC))
-        hand.record_applied(*asked)
+        session.record_applied(*compile_knobs)
     if edits.get("model.memory_format") != "channels_last":
         return call
     model.to(memory_format=torch.channels_last)
-    hand.record_applied("model.memory_format")
+    session.record_applied("model.memory_format")
 
-    def laid_out(*args: Any, **kwargs: Any) -> Any:
+    def call_channels_last(*args: Any, **kwargs: Any) -> Any:
         return call(*map(_to_channels_last, args), **kwargs)
 
-    return laid_out
+    return call_channels_last
 
 
 def _compile_in_place(model: Any, **how: Any) -> None:
-    """In place: its calls are compiled from now on. The compiler passes over code of PyTorch's own
-    that nothing it looks at calls, as that of a bare ``nn.Sequential`` (until PyTorch 2.13): such a
-    model gets a frame around it, as ``torch.compile(model)`` makes one."""
+    """Compile the model's calls in place. The compiler skips PyTorch's own code unless code that it
+    compiles calls it, as for a bare ``nn.Sequential`` (until PyTorch 2.13): such a model gets a
+    frame around it, as in ``torch.compile(model)``."""
     import torch
     from torch._dynamo import external_utils, trace_rules
 
@@ -146,24 +150,16 @@ def _compile_in_place(model: Any, **how: Any) -> None:
     model._compiled_call_impl = torch.compile(framed, **how)
 
 
-def _is_compiled(model: Any) -> bool:
-    """Whether the script has had it, or a part of it, compiled."""
-    return any(
-        hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None
-        for part in model.modules()
-    )
-
-
 def _uncompilable_device(model: Any) -> str:
-    """The device of the model, where the compiler has nothing for its kind: then its code would run
-    as it did, or slower, in many traced pieces."""
+    """The model's device type if the compiler has no backend for it: the model would run as before,
+    or slower, in many traced pieces. Empty otherwise."""
     from torch._inductor.codegen import common
 
     register = getattr(common, "init_backend_registration", None)
-    if register is None:  # an older PyTorch, which cannot be asked
+    if register is None:  # an older PyTorch, which has no such list
         return ""
     register()
-    kinds = {one.device.type for one in model.parameters()} - {"meta"}
+    kinds = {parameter.device.type for parameter in model.parameters()} - {"meta"}
     return next((kind for kind in kinds if common.get_scheduling_for_device(kind) is None), "")
 
 

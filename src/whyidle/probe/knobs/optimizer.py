@@ -1,7 +1,8 @@
-"""One kernel, or few, for all parameters: the optimizer's own switches."""
+"""Sets the optimizer's own switches for fused and for-each updates."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -12,16 +13,16 @@ SWITCHES = ("fused", "foreach")
 GROUPS = "param_groups"
 
 
-def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Have every optimizer of PyTorch's that knows the switch made with it, and without the other;
-    one that refuses is made as it was."""
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Create every optimizer of PyTorch that has the switch with it, and without the other one. An
+    optimizer that refuses is created as the script asked."""
     import torch
 
     if edits.get(_learning_rate.KNOB):
         try:
-            _learning_rate.turn(hand)
+            _learning_rate.scale_rates(session)
         except DeclinedError as reason:
-            hand.decline_knobs([_learning_rate.KNOB], str(reason))
+            session.decline_knobs([_learning_rate.KNOB], str(reason))
     edits = {knob: value for knob, value in edits.items() if knob != _learning_rate.KNOB}
     if not edits:
         return
@@ -31,82 +32,79 @@ def apply(hand: KnobSession, edits: dict[str, Any]) -> None:
             known = inspect.signature(kind.__init__).parameters
             own = {k: v for k, v in edits.items() if k.partition(".")[2] in known}
             if own and "__init__" in vars(kind):
-                hand.replace_making(kind, _wrap_init(hand, own, kind))
-    _watch_for_others(hand, edits)
+                session.wrap_constructor(kind, functools.partial(_wrap_init, session, own, kind))
+    _watch_for_others(session, edits)
 
 
-def _watch_for_others(hand: KnobSession, edits: dict[str, Any]) -> None:
-    """Say so where what steps has no such switch."""
+def _watch_for_others(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Decline if the optimizer that steps has no such switch."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     seen: set[type] = set()
 
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if type(optimizer) not in seen:  # a hook must not take itself off while hooks are called
+    def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if type(optimizer) not in seen:  # a hook must not remove itself while hooks are called
             seen.add(type(optimizer))
-            hand.run_contained(edits, look, optimizer)
+            session.run_contained(edits, check_switches, optimizer)
 
-    def look(optimizer: Any) -> None:
+    def check_switches(optimizer: Any) -> None:
         names = [knob.partition(".")[2] for knob in edits]
         if not any(name in group for group in optimizer.param_groups for name in names):
             kind = type(optimizer)
-            hand.decline_knobs(
+            session.decline_knobs(
                 edits, f"{kind.__module__}.{kind.__qualname__} has no switch {' or '.join(names)}"
             )
 
-    hand.undo.append(register_optimizer_step_post_hook(after).remove)
+    session.undo.append(register_optimizer_step_post_hook(after_step).remove)
 
 
 def _wrap_init(
-    hand: KnobSession, edits: dict[str, Any], kind: type
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(self: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
-            switches = {knob.partition(".")[2]: value for knob, value in edits.items()}
-            others = {name: None for name in SWITCHES if name in kwargs and name not in switches}
-            params = _list_parameters(params)
-            if "fused" in switches and (why := hand.run_contained(edits, _explain_unfit, params)):
-                hand.decline_knobs(edits, f"{kind.__name__} refuses: {why}")
-                return original(self, params, *args, **kwargs)
-            try:
-                result = original(self, params, *args, **{**kwargs, **others, **switches})
-            except (RuntimeError, ValueError, TypeError) as error:
-                hand.decline_knobs(edits, f"{kind.__name__} refuses: {error}")
-                return original(self, params, *args, **kwargs)
-            hand.record_applied(*edits)
-            hand.run_contained(edits, _keep_switch, hand, edits, self)
-            return result
+    session: KnobSession, edits: dict[str, Any], kind: type, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    def init(self: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
+        switches = {knob.partition(".")[2]: value for knob, value in edits.items()}
+        others = {name: None for name in SWITCHES if name in kwargs and name not in switches}
+        params = _list_parameters(params)
+        if "fused" in switches and (why := session.run_contained(edits, _explain_unfit, params)):
+            session.decline_knobs(edits, f"{kind.__name__} refuses: {why}")
+            return original(self, params, *args, **kwargs)
+        try:
+            result = original(self, params, *args, **{**kwargs, **others, **switches})
+        except (RuntimeError, ValueError, TypeError) as error:
+            session.decline_knobs(edits, f"{kind.__name__} refuses: {error}")
+            return original(self, params, *args, **kwargs)
+        session.record_applied(*edits)
+        session.run_contained(edits, _keep_switch, session, edits, self)
+        return result
 
-        return init
-
-    return make
+    return init
 
 
-def _keep_switch(hand: KnobSession, edits: dict[str, Any], optimizer: Any) -> None:
-    """Keep it so where a state is loaded, which brings the switches of whoever saved it; and not
-    where gradients turn out to be sparse, which no fused kernel takes."""
+def _keep_switch(session: KnobSession, edits: dict[str, Any], optimizer: Any) -> None:
+    """Set the switches again after loading a state, which brings those of the saved optimizer, and
+    turn them off if gradients are sparse, which fused kernels do not support."""
     switches = {name: edits.get(f"optimizer.{name}") for name in SWITCHES}
-    line = hand.line
-    looked: list[Any] = []  # a hook must not take itself off while hooks are called
+    line = session.line
+    looked: list[Any] = []  # a hook must not remove itself while hooks are called
 
-    def loaded(state: Any) -> Any:
+    def set_switches(state: Any) -> Any:
         groups = [group | {name: switches[name] for name in SWITCHES} for group in state[GROUPS]]
         return {**state, GROUPS: groups}
 
-    def look(groups: Any) -> None:
+    def check_gradients(groups: Any) -> None:
         looked.append(True)
         grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
         if any(grad.is_sparse for grad in grads):
             for group in groups:
                 group["fused"] = False
-            hand.decline_knobs(edits, "its gradients are sparse", line)
+            session.decline_knobs(edits, "its gradients are sparse", line)
 
     def load(own: Any, state: Any) -> Any:
-        return hand.run_contained(edits, loaded, state)
+        return session.run_contained(edits, set_switches, state)
 
     def step(own: Any, args: Any, kwargs: Any) -> None:
         if not looked:
-            hand.run_contained(edits, look, own.param_groups)
+            session.run_contained(edits, check_gradients, own.param_groups)
 
     optimizer.register_load_state_dict_pre_hook(load)
     if switches["fused"]:
@@ -114,7 +112,7 @@ def _keep_switch(hand: KnobSession, edits: dict[str, Any], optimizer: Any) -> No
 
 
 def _list_parameters(params: Any) -> Any:
-    """An iterator of parameters can be read only once, and may have to be read twice."""
+    """Turn an iterator of parameters into a list, as it may have to be read twice."""
     if not hasattr(params, "__next__"):
         return params
     return [
@@ -123,16 +121,15 @@ def _list_parameters(params: Any) -> Any:
 
 
 def _explain_unfit(params: Any) -> str:
-    """What PyTorch will say of these parameters at the first fused step, where it is too late;
-    empty where they are as they must be."""
+    """Why the first fused step of these parameters would fail; empty if it would not."""
     from torch.utils import _foreach_utils
 
     ask = getattr(_foreach_utils, "_get_fused_kernels_supported_devices", lambda: ["cuda"])
     devices = ask()
     for param in params:
         held = param.get("params", ()) if isinstance(param, dict) else [param]
-        for one in held if isinstance(held, (list, tuple)) else [held]:
-            tensor = one[1] if isinstance(one, tuple) else one
+        for entry in held if isinstance(held, (list, tuple)) else [held]:
+            tensor = entry[1] if isinstance(entry, tuple) else entry
             if not tensor.is_floating_point():
                 return f"a parameter is {tensor.dtype}"
             if tensor.device.type not in devices:

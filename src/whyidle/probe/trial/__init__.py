@@ -1,1 +1,1 @@
-"""What runs in a process of an A/B trial besides the recording: the witness and what it needs."""
+"""Runs in a process of an A/B trial in addition to the recording: the witness and its parts."""

@@ -1,7 +1,7 @@
-"""What the device of a trial has done by when: its host's marks tell when it was given to it.
+"""Measures when the device of a trial has completed each step.
 
-It is waited for twice only. In between an event is recorded behind each step, where the device has
-events that can be timed; they are read at the end, when those that count are over.
+The host waits for the device only twice. In between, an event is recorded after each step if the
+device has events that can be timed; the events are read at the end.
 """
 
 from __future__ import annotations
@@ -12,31 +12,30 @@ from typing import Any
 from ..core.trial_state import TrialDevice
 
 MOST = 20_000
-"""steps that events are recorded behind"""
+"""most steps with an event"""
 
 
 class DeviceProgress:
-    """That of one device. ``drained``: after which step, and when, it had done all that it was
-    given, as it was waited for."""
+    """The progress of one device. ``drained``: (step, time) of each wait for the device."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
         self.device = TrialDevice(None, None, None)
         self.drained: list[tuple[int, int]] = []
         self.events: list[tuple[int, Any]] = []
-        """the first is recorded where it was waited for first"""
+        """(step, event); the first event is recorded at the first wait"""
 
     def follow_device(self, device: TrialDevice) -> None:
-        """From now on."""
+        """Measure this device from now on."""
         self.device, self.drained, self.events = device, [], []
 
     @property
     def device_index(self) -> int | None:
-        """The device's number."""
+        """The number of the device."""
         return self.device.number
 
     def wait_for_device(self, count: int) -> None:
-        """Wait for it, unless what it is given is being recorded as a graph."""
+        """Wait for the device, unless work is being captured as a graph."""
         if self.device.module is None or self.device.is_capturing():
             return
         self.device.synchronize()
@@ -45,7 +44,7 @@ class DeviceProgress:
             self.note_step(count)
 
     def note_step(self, count: int) -> None:
-        """It was given a step's work."""
+        """Record an event after the work of a step."""
         clock = self.device.clock
         if clock is None or not self.drained or len(self.events) > MOST:
             return
@@ -56,15 +55,15 @@ class DeviceProgress:
         self.events.append((count, event))
 
     def drained_by_step(self) -> list[tuple[int, int]]:
-        """After which step, and when, it had done all that it was given, as far as is known."""
+        """Return (step, time) of the completion of each step, as far as measured."""
         clock = self.device.clock
         if not self.events or clock is None:
             return self.drained
         (_, first), *later = self.events
         since = self.drained[0][1]
-        found = dict(self.drained)
+        result = dict(self.drained)
         for count, event in later:
             if not clock.query(event):
                 break
-            found.setdefault(count, since + round(clock.elapsed_ms(first, event) * 1e6))
-        return sorted(found.items())
+            result.setdefault(count, since + round(clock.elapsed_ms(first, event) * 1e6))
+        return sorted(result.items())

@@ -1,7 +1,8 @@
-"""The shells above a process of a trial: when it ends, they would go on with their next line.
+"""Stops the shells that started a process of a trial, before it ends.
 
-That line may remove the machine that the job ran on. A shell which was not interrupted itself takes
-the end of what was as any other end, so it is stopped beforehand, and killed with the trial.
+Otherwise they would run the next line of their script, which may shut down the machine: a shell
+that was not interrupted itself takes an interrupted command as finished. The trial later kills the
+stopped shells.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ SHELLS = frozenset({"ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "sh
 
 
 def stop_shells(folder: str) -> None:
-    """Stop those that belong to the trial of that recording. What launches ranks is left alone:
-    ranks end the better for it."""
+    """Stop the parent shells that belong to this trial. Launchers of ranks keep running, as they
+    end their ranks in order."""
     mark = f"WHYIDLE_RUN={folder}".encode()
-    with suppress(OSError, ValueError):  # no /proc, or somebody else's
+    with suppress(OSError, ValueError):  # no /proc, or a process of another user
         pid = os.getppid()
         while pid > 1:
             with open(f"/proc/{pid}/environ", "rb") as file:

@@ -1,9 +1,9 @@
-"""What the ranks of a trial have in common: they end after the same step, and show that they live.
+"""Ends all ranks of a trial after the same step, and shows which ranks are alive.
 
-A rank that ends alone leaves the others waiting in an exchange for ever. So the first one that has
-run long enough writes down a step that is still ahead of all of them, and each ends after that: a
-host may be many steps ahead of its device, so each tells how many it has made (``reached``). A rank
-that trains holds a lock on a file of its own, which the system takes away when it dies.
+A rank that ends alone leaves the others waiting in a collective for ever. So the first rank that
+has run long enough writes a step that is still ahead of all of them, and each ends after it. As a
+host may be many steps ahead of its device, each rank publishes its count (``step_counter``). A rank
+that trains holds a lock on a file of its own, which the system releases when the rank dies.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ LAST = "last.step"
 """the file that names the step after which all end"""
 AHEAD_S = 0.25
 AHEAD = (2, 50)
-"""steps that others may be ahead: of so many seconds, since a device's queue of launches lets a
-host run ahead of it for a while, and bounds of that"""
+"""bounds of the number of steps that other ranks may be ahead; in between, the steps of
+``AHEAD_S``, as a device's launch queue lets a host run ahead for a while"""
 GATHER_S = 1.0
-"""for so long one that has told waits for the others"""
+"""how long a rank that has reported waits for the others"""
 
 
 class RankSync:
-    """The ranks of one job, as one of them sees them."""
+    """One rank's view of all ranks of the job."""
 
     def __init__(
         self, folder: str, known: Callable[[], tuple[int, int] | None] = lambda: None
     ) -> None:
         self.folder, self.known = folder, known
-        """``known``: rank and number of ranks, as the framework knows them"""
+        """``known`` returns rank and number of ranks, as the framework knows them"""
         self.rank: int | None = None
         self.world = 1
         self.last: int | None = None
@@ -43,7 +43,7 @@ class RankSync:
         self.reached = SharedStepCounter(folder)
 
     def join_ranks(self) -> None:
-        """Take part: this process trains, and may be one of several."""
+        """Take part in the job: this process trains, possibly as one of several."""
         if self.joined:
             return
         self.joined = True
@@ -57,7 +57,7 @@ class RankSync:
             import fcntl
 
             path = Path(self.folder) / f"{os.getpid()}.rank"
-            draft = path.with_suffix(".draft-rank")  # whoever sees the file sees the lock
+            draft = path.with_suffix(".draft-rank")  # renamed once it is locked
             self.file = draft.open("w", encoding="ascii")
             fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.file.write(str(self.rank))
@@ -65,7 +65,7 @@ class RankSync:
             draft.rename(path)
 
     def is_last_step(self, marks: list[int], due: bool) -> bool:
-        """Whether it ends after this step; ``due`` is whether it would if it were alone."""
+        """Whether to end after this step; ``due``: whether a single rank would end."""
         if self.world <= 1:
             return due
         self.reached.publish_count(len(marks))
@@ -77,11 +77,11 @@ class RankSync:
             )
             self.last = self._agreed_step()
             if self.last is None:
-                return True  # nothing can be written: better alone than never
+                return True  # nothing can be written: end alone rather than never
         return self.last is not None and len(marks) >= self.last
 
     def wait_for_ranks(self) -> None:
-        """Wait for what the others tell: a launcher that sees one end may kill them."""
+        """Wait for the reports of the others: a launcher may kill them when one rank ends."""
         if self.world <= 1:
             return
         local = int(os.environ.get("LOCAL_WORLD_SIZE") or self.world)
@@ -99,7 +99,8 @@ class RankSync:
             return None
 
     def _announce_step(self, step: int) -> None:
-        """The first one decides: a link is made at once and never over another."""
+        """Announce the last step. Creating a link is atomic and fails if it exists, so the first
+        rank decides."""
         draft = Path(self.folder) / f"{os.getpid()}.{LAST}"
         with suppress(OSError):
             draft.write_text(str(step), encoding="ascii")
@@ -107,7 +108,7 @@ class RankSync:
 
 
 def launcher_rank() -> tuple[int | None, int]:
-    """The rank of this process, and how many there are, as the launcher says."""
+    """Return rank and number of ranks from the launcher's variables."""
     try:
         return int(os.environ["RANK"]), int(os.environ.get("WORLD_SIZE") or 1)
     except (KeyError, ValueError):
@@ -115,7 +116,7 @@ def launcher_rank() -> tuple[int | None, int]:
 
 
 def safe_distance(marks: list[int]) -> int:
-    """How many steps from here all ranks are certain to come by."""
+    """Return a number of steps that no rank is ahead."""
     recent = marks[-AHEAD[1] :]
     each_s = (recent[-1] - recent[0]) / 1e9 / max(len(recent) - 1, 1)
     return max(AHEAD[0], min(AHEAD[1], int(AHEAD_S / each_s) if each_s > 0 else AHEAD[1]))

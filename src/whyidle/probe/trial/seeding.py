@@ -1,14 +1,14 @@
-"""In a trial: what a job would have the system seed is seeded from a count, the same in every arm.
+"""Seeds, in a trial, the random generators that would take a seed from the system.
 
 ``np.random.default_rng()``, ``random.Random()`` or ``torch.seed()`` take their seed from the
-system, so that two runs of the same job differ, and nothing could be held against anything. Here
-each such seed is made of the arm's own seed, of who asks (which rank, which worker), and of how
-many its module has asked for before: processes stay as different from each other as they would be.
-What the script seeds itself, and what is not to be guessed (``secrets``, ``os.urandom``), is as it
-was.
+system, so that two runs of the same job differ and cannot be compared. Here each such seed is
+derived from the arm's own seed, the process that asks (rank, worker), and the number of seeds that
+its module has asked for before: processes stay as different from each other as they would be.
+Explicit seeds of the script and cryptographic randomness (``secrets``, ``os.urandom``) stay
+unchanged.
 
-Loaded by ``boot/sitecustomize.py`` by its path, before any code of the job, for scripts may draw
-before they import a framework: standard library only, and nothing of ours.
+``boot/sitecustomize.py`` loads this file by its path, before any code of the job, as scripts may
+draw before they import a framework. So it uses the standard library only, and nothing of whyidle.
 """
 
 from __future__ import annotations
@@ -23,35 +23,33 @@ from typing import Any
 
 NAME = "_whyidle_unseeded"
 NUMPY = "numpy.random.bit_generator"
-"""the module in which NumPy asks the system: all of its generators take their seed by way of it"""
+"""the module in which NumPy asks the system for the seeds of all of its generators"""
 PLACES = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""by which launchers tell processes apart that are otherwise started alike"""
+"""variables that distinguish the processes of a launcher"""
 LEFT_ALONE = ("tempfile",)
-"""modules whose numbers only name things: names must differ from process to process"""
+"""modules whose numbers become names, which must differ from process to process"""
 OWN = (__name__, NAME, "random")
 SPAWNED = "--multiprocessing-fork"
-"""the word by which a worker that is spawned knows that it is one"""
+"""argument of a spawned worker"""
 MOST_BITS = 512
 
 
 class SeedSequence:
-    """Those of one process, and of the children that it forks."""
+    """The seeds of one process and of the children that it forks."""
 
     def __init__(self, seed: int, complain: Callable[[Exception], None]) -> None:
         self.seed = seed
         self.complain = complain
         self.failed = False
         places = [os.environ.get(name, "") for name in PLACES]
-        words = [
-            os.path.basename(word) for word in _command_words()[1:]
-        ]  # copies lie in other folders
+        words = [os.path.basename(word) for word in _command_words()[1:]]  # copies have other paths
         self.place = repr((places, words))
         self.process = _process_name()
         self.forks: tuple[int, ...] = ()
-        """of children that no module of Python's started: which fork of its parent's each was"""
+        """for children that ``os.fork`` started: the number of each fork in its parent"""
         self.forked = 0
         self.sown = False
-        """whether the job has seeded Python's own generator itself"""
+        """whether the job has seeded Python's global generator itself"""
         self.counts: dict[str, itertools.count[int]] = {}
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
@@ -61,11 +59,10 @@ class SeedSequence:
     def _after_fork(self) -> None:
         self.forks, self.forked = (*self.forks, self.forked), 0
         self.counts.clear()
-        random.seed()  # as Python itself does, from the system
+        random.seed()  # as Python itself does after a fork
 
     def next_bits(self, many: int) -> int:
-        """The next seed of so many bits, of the module that asks for it; the system's, should that
-        fail."""
+        """Return the next seed for the calling module; one from the system if that fails."""
         try:
             if not self.failed:
                 return self._counted_bits(many)
@@ -76,7 +73,7 @@ class SeedSequence:
 
     def _counted_bits(self, many: int) -> int:
         process = _process_name()
-        if process != self.process:  # a worker: it knows which one only after it was forked
+        if process != self.process:  # a worker, which learns its number only after the fork
             self.process, self.forks = process, ()
             self.counts.clear()
         module = _calling_module()
@@ -91,18 +88,17 @@ def _command_words() -> list[str]:
 
 
 def _process_name() -> Any:
-    """Which process of ``multiprocessing``'s this is: its place among its parent's, or by name
-    while that is not told yet."""
-    found = sys.modules.get("multiprocessing.process")
-    if found is None:
+    """Identity of this process in ``multiprocessing``, or its name before it has one."""
+    result = sys.modules.get("multiprocessing.process")
+    if result is None:
         return "MainProcess"
-    own = found.current_process()
+    own = result.current_process()
     return own._identity or own.name
 
 
 def _calling_module() -> str:
-    """The module of the job's, or of a library, that asks: what a fix has libraries draw leaves the
-    job's own numbers alone."""
+    """The module that asks for a seed. Seeds are counted per module, so that draws of a library
+    that a fix adds do not change the job's own numbers."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") in OWN:
         frame = frame.f_back
@@ -110,51 +106,50 @@ def _calling_module() -> str:
 
 
 def install(seed: int, complain: Callable[[Exception], None]) -> Callable[[Any], None]:
-    """From here on, for the standard library; what is returned does the same for NumPy, given
-    ``numpy.random.bit_generator`` before anything is made of it. ``complain`` is told of a fault,
-    once."""
+    """Seed Python's generators from now on. Returns a function that does the same for NumPy, called
+    with ``numpy.random.bit_generator`` before its first use. ``complain`` receives a fault, once.
+    """
     seeds, original = SeedSequence(seed, complain), random.Random.seed
     _seeds[:] = [seeds]
 
-    def of_python(self: Any, a: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def seed_python(self: Any, a: Any = None, *args: Any, **kwargs: Any) -> Any:
         if a is not None:
             seeds.sown |= self is random._inst
         elif _calling_module() not in LEFT_ALONE:
             a = seeds.next_bits(MOST_BITS)
         return original(self, a, *args, **kwargs)
 
-    random.Random.seed = of_python  # type: ignore[method-assign]
+    random.Random.seed = seed_python  # type: ignore[method-assign]
     random.seed = random._inst.seed
     random.seed()
     if SPAWNED in _command_words():
         _once_it_knows()
 
-    def of_numpy(module: Any) -> None:
+    def seed_numpy(module: Any) -> None:
         if hasattr(module, "randbits"):
             module.randbits = seeds.next_bits
 
-    return of_numpy
+    return seed_numpy
 
 
 def _once_it_knows() -> None:
-    """A worker that is spawned knows only later which one it is: unless the script has seeded it by
-    then, it starts anew."""
+    """Seed a spawned worker again once it knows its number, unless the script has seeded it."""
     from multiprocessing.process import BaseProcess
 
     original: Any = BaseProcess._bootstrap  # type: ignore[attr-defined]
 
-    def begins(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
         _seeds[0].place += repr(self._identity)
         if not _seeds[0].sown:
             random.seed()
         return original(self, *args, **kwargs)
 
-    BaseProcess._bootstrap = begins  # type: ignore[attr-defined]
+    BaseProcess._bootstrap = bootstrap  # type: ignore[attr-defined]
 
 
 def make_seed(sow: Callable[[int], Any]) -> Callable[[], int] | None:
-    """What draws the next seed, of the module that asks for it, and gives it to ``sow``: for the
-    generators of a framework. None where nothing is seeded here."""
+    """Return a function that passes the calling module's next seed to ``sow``, for the generators
+    of a framework; None if this process is not seeded."""
     if not _seeds:
         return None
 

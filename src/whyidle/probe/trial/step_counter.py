@@ -1,6 +1,6 @@
-"""How many steps each rank of a trial has made, where the others can see it.
+"""Shares the number of steps of each rank of a trial with the other ranks.
 
-Eight bytes of a file of its own, mapped: to tell it takes no call of the system.
+Each rank maps eight bytes of a file of its own, so that publishing needs no system call.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ COUNT = struct.Struct("q")
 
 
 class SharedStepCounter:
-    """What this process has told of itself, and sees of the others."""
+    """The step counts of the ranks."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
         self.own: mmap.mmap | None = None
 
     def start_sharing(self) -> None:
-        """Tell it from here on, where that can be had."""
+        """Create this rank's counter, if files can be mapped."""
         path = self.folder / f"{os.getpid()}.reached"
         with suppress(OSError, ValueError):
             path.write_bytes(COUNT.pack(0))
@@ -30,12 +30,12 @@ class SharedStepCounter:
                 self.own = mmap.mmap(file.fileno(), COUNT.size)
 
     def publish_count(self, count: int) -> None:
-        """So many steps are made."""
+        """Publish this rank's number of steps."""
         if self.own is not None:
             COUNT.pack_into(self.own, 0, count)
 
     def highest_count(self) -> int:
-        """The most that any has made; 0 where nobody tells."""
+        """Return the highest count of any rank; 0 if none is published."""
         most = 0
         for path in self.folder.glob("*.reached"):
             with suppress(OSError, struct.error):

@@ -51,9 +51,9 @@ def test_it_ends_when_it_has_run_long_enough(train):
     found = ran(train, 100_000, ArmRequest(steps=12, seconds=0.2))
     assert found.ending == "stopped"
     assert found.is_comparable
-    assert len(found.told.marks) >= 12
-    assert 0.2e9 <= found.told.marks[-1] - found.told.marks[0] < 2e9
-    assert len(found.told.losses) == len(found.told.marks)
+    assert len(found.report.marks) >= 12
+    assert 0.2e9 <= found.report.marks[-1] - found.report.marks[0] < 2e9
+    assert len(found.report.losses) == len(found.report.marks)
     host, device = peak_memory([found])
     assert host > 10 * 2**20  # torch alone takes more
     assert device is None
@@ -85,16 +85,16 @@ def test_it_tells_when_code_was_compiled(train):
     train.write_text(compiled)
     found = ran(train, 40, ArmRequest(steps=1000))
     assert found.ending == "finished"
-    assert {steps for steps, _ in found.told.compiled} == {0, 20}
-    assert all(ns > 0 for _, ns in found.told.compiled)
+    assert {steps for steps, _ in found.report.compiled} == {0, 20}
+    assert all(ns > 0 for _, ns in found.report.compiled)
 
 
 def test_a_job_that_ends_by_itself_tells_all_it_did(train):
     found = ran(train, 20, ArmRequest(steps=1000))
     assert found.ending == "finished"
     assert found.status == 0
-    assert len(found.told.marks) == 20
-    assert "through" in found.said
+    assert len(found.report.marks) == 20
+    assert "through" in found.output_end
 
 
 DRAWS = f"""
@@ -120,7 +120,7 @@ def test_arms_are_the_same_where_the_script_leaves_seeds_to_the_system(tmp_path)
         (ArmRequest(steps=1000, seed=seed), tmp_path / f"arm-{n}")
         for n, seed in enumerate((0, 0, 1))
     ]
-    losses = [run_arm([sys.executable, str(script)], *arm, Open()).told.losses for arm in arms]
+    losses = [run_arm([sys.executable, str(script)], *arm, Open()).report.losses for arm in arms]
     assert len(losses[0]) == 20
     assert losses[0] == losses[1] != losses[2]
 
@@ -142,7 +142,7 @@ def test_an_arm_that_leaves_too_little_room_is_ended(tmp_path, monkeypatch):
     words = [sys.executable, "-c", "import time; time.sleep(600)"]
     found = run_arm(words, ArmRequest(), tmp_path / "arm", Shelf(tmp_path, monkeypatch))
     assert (found.ending, found.is_comparable) == ("full", False)
-    assert "0.0 GB are left" in found.full
+    assert "0.0 GB left" in found.full
 
 
 def test_two_arms_learn_the_same_and_one_with_other_seeds_does_not(train):
@@ -151,8 +151,8 @@ def test_two_arms_learn_the_same_and_one_with_other_seeds_does_not(train):
     other = run_arm(
         [sys.executable, str(train), "20"], ArmRequest(seed=1), train.parent / "other", Open()
     )
-    assert one.told.losses == again.told.losses
-    assert one.told.losses != other.told.losses
+    assert one.report.losses == again.report.losses
+    assert one.report.losses != other.report.losses
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,11 @@ def test_the_last_words_speak_for_a_reason(last, found):
 @pytest.mark.parametrize(
     ("last", "behind", "why", "hint"),
     [
-        ("OSError: [Errno 28] No space left", KEPT, "room", "TMPDIR="),
-        ("PermissionError: x", KEPT, "mount below it", "mkdir -p"),
+        ("OSError: [Errno 28] No space left", KEPT, "disk space", "TMPDIR="),
+        ("PermissionError: x", KEPT, "contains a mount", "mkdir -p"),
         ("PermissionError: x", IsolationReport("python", False, ()), "permission", ANYWAY),
-        ("KeyError: 'x'", KEPT, "thrown away", ANYWAY),
-        ("KeyError: 'x'", IsolationReport("landlock", False, ()), "refused where", ANYWAY),
+        ("KeyError: 'x'", KEPT, "discarded", ANYWAY),
+        ("KeyError: 'x'", IsolationReport("landlock", False, ()), "refused if", ANYWAY),
     ],
 )
 def test_a_network_is_not_recommended_where_nothing_speaks_for_it(last, behind, why, hint):
@@ -62,7 +62,7 @@ def test_a_network_is_not_recommended_where_nothing_speaks_for_it(last, behind, 
 def test_a_network_is_recommended_where_it_was_looked_for():
     sent = IsolationReport("namespaces", False, (Leak("connection to hub:443", "a.py:1"),))
     found = explain_failure("KeyError: 'x'", 1, sent)
-    assert "kept from this: connection to hub:443." in found.why
+    assert "Blocked: connection to hub:443." in found.why
     assert "--network --yes" in found.hint
     assert "--network --yes" in explain_failure("ConnectionError: no", 1, KEPT).hint
     unnamed = Leak("connection or look-up of a name, by code that is not Python", "")
@@ -84,15 +84,15 @@ def test_what_landlock_refuses_is_not_said_to_be_thrown_away(tmp_path, monkeypat
         found = explain_failure(
             error_line.last_error_line(done.stderr), done.returncode, guard.make_report()
         )
-    assert "refused, not thrown away" in found.why
-    assert "by themselves" in found.hint
+    assert "refused in a trial, not discarded" in found.why
+    assert "beforehand" in found.hint
 
 
 def test_an_arm_tells_what_stood_around_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine = local.start(TrialTerms(["false"], yes=True))
     (tmp_path / "arm").mkdir()
-    found = engine.run_arm(ArmRequest(), tmp_path / "arm").behind
+    found = engine.run_arm(ArmRequest(), tmp_path / "arm").isolation
     assert found.level == engine._kept_in.level
     assert not found.network
-    assert arm.ArmResult("crashed", 1, 1.0, tmp_path, "").behind is None
+    assert arm.ArmResult("crashed", 1, 1.0, tmp_path, "").isolation is None

@@ -45,8 +45,11 @@ def test_modules_of_patched_files_are_found_where_the_trials_found_them():
     [
         ([None], ""),
         ([{"/tmp/copy/src/pkg/data.py": []}], ""),
-        ([{}], "the command was not seen to load src/pkg/data.py"),
-        ([{"/repo/other.py": []}], "the command was not seen to load src/pkg/data.py"),
+        ([{}], "the command did not load src/pkg/data.py, as far as was recorded"),
+        (
+            [{"/repo/other.py": []}],
+            "the command did not load src/pkg/data.py, as far as was recorded",
+        ),
         (
             [{"/repo/src/pkg/train.py": []}],
             "the command loads src/pkg/train.py from elsewhere",

@@ -92,7 +92,7 @@ def test_all_ranks_end_after_the_same_step_and_tell(train):
     assert len(one.marks) == len(other.marks) >= 30
     assert one.losses != other.losses  # each has data of its own
     assert one.norm == other.norm is not None  # and they have one model
-    assert found.told == one
+    assert found.report == one
     most = max(sample.own for sample in found.samples)  # the last ones may be of the end
     assert most > 50 << 20  # three interpreters with PyTorch
 

@@ -42,7 +42,7 @@ def test_each_arm_reads_the_file_from_where_it_stands(tmp_path, standard):
     words = [sys.executable, "-c", "import sys; print(sys.stdin.read().split())"]
     for name in ("one", "two"):
         assert (
-            arm.run_arm(words, ArmRequest(), tmp_path / name, Open()).said.strip()
+            arm.run_arm(words, ArmRequest(), tmp_path / name, Open()).output_end.strip()
             == "['one', 'two']"
         )
     assert os.lseek(0, 0, os.SEEK_CUR) == len("a header\n")
@@ -52,7 +52,7 @@ def test_each_arm_reads_the_file_from_where_it_stands(tmp_path, standard):
 def test_what_can_be_read_only_once_is_left_alone(tmp_path, standard):
     os.write(write := pipe(standard), b"one\n")
     words = [sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"]
-    assert arm.run_arm(words, ArmRequest(), tmp_path / "one", Open()).said.strip() == "''"
+    assert arm.run_arm(words, ArmRequest(), tmp_path / "one", Open()).output_end.strip() == "''"
     os.close(write)
     assert stdin_replay.redirect_words() == ""
     assert os.read(0, 10) == b"one\n"
@@ -64,12 +64,12 @@ def test_a_job_that_was_given_nothing_or_too_little_is_told_so(tmp_path, standar
     with Path(os.devnull).open("rb") as file:
         standard(file.fileno())
     found = failure_hints.explain_failure(said, 1, None)
-    assert "nothing to read" in found.why
+    assert "standard input is empty" in found.why
     assert "< FILE" in found.hint
     (tmp_path / "lines.txt").write_text("one\n")
     with (tmp_path / "lines.txt").open("rb") as file:
         standard(file.fileno())
-    assert "came to its end" in failure_hints.explain_failure(said, 1, None).why
+    assert "its input file ended" in failure_hints.explain_failure(said, 1, None).why
 
 
 @pytest.mark.parametrize(

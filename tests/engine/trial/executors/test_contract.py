@@ -24,10 +24,10 @@ ENOUGH = ArmRequest(steps=12, seconds=0.1, patience_s=60.0)
 @each_executor
 def test_an_arm_runs_as_it_was_typed_and_overwrites_nothing(name, start, place, job):
     ran = start(name).run_arm(ENOUGH, place("one"))
-    assert ran.ending == "stopped", ran.said
+    assert ran.ending == "stopped", ran.output_end
     assert ran.is_comparable
-    assert len(ran.told.losses) == len(ran.told.marks) >= 12
-    assert ran.said.startswith(f"{job} by its owner")
+    assert len(ran.report.losses) == len(ran.report.marks) >= 12
+    assert ran.output_end.startswith(f"{job} by its owner")
 
 
 @each_executor
@@ -37,7 +37,7 @@ def test_knobs_are_turned_and_seeds_are_alike(name, start, place):
     base = engine.run_arm(ENOUGH, place("base"))
     treated = engine.run_arm(ArmRequest((threads,), 12, 0.1, patience_s=60.0), place("treated"))
     assert treated.applied == {"torch.num_threads": 1}
-    assert base.told.losses[:12] == treated.told.losses[:12]
+    assert base.report.losses[:12] == treated.report.losses[:12]
 
 
 @each_executor
@@ -46,7 +46,7 @@ def test_what_was_watched_can_be_read_here(name, start, place):
         ArmRequest(seconds=0.5, profile=True, patience_s=60.0), place("watched")
     )
     assert ran.recording == Path(ran.recording.parent, "recording")
-    assert lead_report(read_reports(ran.recording)).marks == ran.told.marks
+    assert lead_report(read_reports(ran.recording)).marks == ran.report.marks
     assert list(ran.recording.glob("*.spans"))
     assert "host_telemetry" in diagnose_recording(ran.recording).coverage.signals
 
@@ -55,7 +55,7 @@ def test_what_was_watched_can_be_read_here(name, start, place):
 def test_a_job_that_crashes_says_so(name, start, place):
     ran = start(name, "no such option").run_arm(ENOUGH, place("crash"))
     assert ran.ending == "crashed"
-    assert "ValueError: no such option" in ran.said
+    assert "ValueError: no such option" in ran.output_end
     assert not ran.is_comparable
 
 
@@ -67,8 +67,8 @@ def test_a_patch_runs_in_copies(name, start, place, job):
     ran = start(name).run_arm(
         ArmRequest(steps=12, seconds=0.1, patience_s=60.0, patch=patch), place("patched")
     )
-    assert ran.is_comparable, ran.said
-    assert not ran.said.startswith(f"{job} ")
+    assert ran.is_comparable, ran.output_end
+    assert not ran.output_end.startswith(f"{job} ")
 
 
 @each_executor

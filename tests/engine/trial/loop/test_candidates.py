@@ -29,11 +29,11 @@ def promising(found: Diagnosis, speedup: float, low: float, high: float) -> Diag
         ((1.5, 1.2, 1.8), None),
         ((1.0, 1.0, 1.4), None),  # it may bring much, and costs nothing
         ((1.1, 0.8, 1.4), None),  # more is expected than may be lost
-        ((1.0, 0.7, 1.2), "expected to bring nothing, and may slow the job to 0.70×"),
-        ((0.9, 0.7, 1.2), "expected to bring nothing, and may slow the job to 0.70×"),
-        ((1.01, 0.7, 1.2), "expected to bring 1.01× only, and may slow the job to 0.70×"),
-        ((1.0, 0.7, 1.01), "promises at most 1.01×"),
-        ((1.0, 1.0, 1.03), "expected to bring nothing, and at most 1.03×"),
+        ((1.0, 0.7, 1.2), "no gain predicted, and it may slow the job to 0.70×"),
+        ((0.9, 0.7, 1.2), "no gain predicted, and it may slow the job to 0.70×"),
+        ((1.01, 0.7, 1.2), "only 1.01× predicted, and it may slow the job to 0.70×"),
+        ((1.0, 0.7, 1.01), "predicted at most 1.01×"),
+        ((1.0, 1.0, 1.03), "no gain predicted, and at most 1.03×"),
         ((1.03, 1.0, 1.04), None),  # what is expected would be kept
     ],
 )

@@ -99,14 +99,14 @@ def test_it_ends_with_the_most_pairs_however_rough(found):
 
 
 def test_what_fails_in_one_of_them_is_kept_no_longer(found):
-    crashed = replace(ran(0.1), ending="crashed", said="boom", told=None)
+    crashed = replace(ran(0.1), ending="crashed", output_end="boom", report=None)
     confirm_gain(found, bench(BASES[2:], [crashed]), ())
     assert not found.kept
-    assert "rolled back: with it the job crashed (boom)" in found.rejection_text
+    assert "rolled back: with it, the job crashed (boom)" in found.rejection_text
 
 
 def test_a_job_that_fails_without_it_says_nothing_against_it(found):
-    crashed = replace(ran(0.1), ending="crashed", told=None)
+    crashed = replace(ran(0.1), ending="crashed", report=None)
     confirm_gain(found, bench([crashed], TREATS[2:]), ())
     assert found.kept
     assert not found.rejection_text
@@ -116,7 +116,7 @@ def test_a_job_that_fails_without_it_says_nothing_against_it(found):
 def test_what_turns_out_to_gain_nothing_is_kept_no_longer(found):
     confirm_gain(found, bench([ran(0.03), ran(0.02)], [ran(0.1), ran(0.2)]), ())
     assert not found.kept
-    assert "chance" in found.rejection_text
+    assert "significant" in found.rejection_text
 
 
 def test_ctrl_c_leaves_what_was_known(found):

@@ -45,11 +45,11 @@ def test_what_is_hidden_shows_when_the_first_is_healed(tmp_path):
     looks = [diagnosis(WORKERS), diagnosis(FREEZE), diagnosis()]
     found = Job(tmp_path, looks, both).heal()
     assert kept(found) == ["loader-workers", "gc-freeze"]
-    assert found.whole.effect.speedup == pytest.approx(1 / 0.375, rel=0.01)
+    assert found.combined_trial.effect.speedup == pytest.approx(1 / 0.375, rel=0.01)
     assert found.after.findings == []
     told = fix_document.make_document(found)
     assert [trial.kept for trial in told.trials] == [True, True]
-    assert told.detail.fixed.speedup == found.whole.effect.speedup
+    assert told.detail.fixed.speedup == found.combined_trial.effect.speedup
 
 
 def test_what_a_later_look_has_found_is_not_told_as_unknown(tmp_path):
@@ -74,7 +74,7 @@ def test_a_job_is_run_further_without_and_with_a_fix_where_there_is_time(tmp_pat
     asked = []
     executor = Executor(lambda arm: asked.append(([one.knob for one in arm.edits], arm.steps)))
     job = TrialSession(
-        [], tmp_path, executor, budget_s=100.0, allowed=(), voice=Voice(), arm_s=10.0
+        [], tmp_path, executor, budget_s=100.0, allowed=(), listener=Voice(), arm_s=10.0
     )
     arms = optimize.make_arms(job, None, (), (Edit(knob="loader.workers", value=4),))
     arms.reaching(40, 20)
@@ -114,12 +114,12 @@ def test_what_fails_with_the_others_is_given_up_though_it_was_faster_once(tmp_pa
         found = plain(edits)
         if len(edits) < 2 or job.looks or next(count) < 1:
             return found
-        return replace(found, ending="crashed", told=None)
+        return replace(found, ending="crashed", report=None)
 
     job.trial = trial
     found = job.heal()
     assert kept(found) == ["loader-workers"]
-    assert "given up: with the others, rolled back" in found.judged[1].rejection_text
+    assert "given up: together with the others, rolled back" in found.judged[1].rejection_text
 
 
 @pytest.mark.parametrize("second", ["trial", "look"])
@@ -143,10 +143,12 @@ def test_ctrl_c_leaves_what_is_proven_by_then(tmp_path, second):
 
 def test_an_isolation_that_is_no_longer_available_leaves_what_is_proven_by_then(tmp_path):
     job = Job(tmp_path, [diagnosis(WORKERS, FREEZE), diagnosis(FREEZE)], both, "gc.freeze")
-    job.error = TrialError("A trial can no longer be kept in.", why="The machine is busy.")
+    job.error = TrialError(
+        "Trials can no longer be isolated as before.", why="The machine is busy."
+    )
     found = job.heal()
     assert kept(found) == ["loader-workers"]
-    assert found.stopped == "A trial can no longer be kept in. The machine is busy."
+    assert found.stopped == "Trials can no longer be isolated as before. The machine is busy."
 
 
 def scattered():
@@ -159,8 +161,8 @@ def test_what_is_kept_is_tried_again_where_its_gain_is_known_roughly(tmp_path):
     job = Job(tmp_path, [diagnosis(WORKERS), diagnosis()], scattered())
     found = job.heal()
     assert kept(found) == ["loader-workers"]
-    assert found.whole.effect.pairs == 3
-    assert not is_wide(found.whole.effect)
+    assert found.combined_trial.effect.pairs == 3
+    assert not is_wide(found.combined_trial.effect)
     hurried = Job(tmp_path, [diagnosis(WORKERS), diagnosis()], scattered())
     plain = hurried.look
 
@@ -172,8 +174,8 @@ def test_what_is_kept_is_tried_again_where_its_gain_is_known_roughly(tmp_path):
     hurried.look = last_look
     found = hurried.heal()
     assert kept(found) == ["loader-workers"]
-    assert found.whole.effect.pairs == 2
-    assert is_wide(found.whole.effect)
+    assert found.combined_trial.effect.pairs == 2
+    assert is_wide(found.combined_trial.effect)
 
 
 def test_all_together_is_tried_again_as_well(tmp_path):
@@ -181,8 +183,8 @@ def test_all_together_is_tried_again_as_well(tmp_path):
     ways = itertools.chain([1.0] * 8, (0.93, 1.07, 0.93, 1.07), itertools.repeat(1.0))
     found = Job(tmp_path, looks, lambda turned: both(turned) * next(ways)).heal()
     assert kept(found) == ["loader-workers", "gc-freeze"]
-    assert found.whole.candidate.fix == "all"
-    assert found.whole.effect.pairs > 2
+    assert found.combined_trial.candidate.fix == "all"
+    assert found.combined_trial.effect.pairs > 2
     assert [one.effect.pairs for one in found.judged] == [2, 2]
 
 
@@ -191,7 +193,7 @@ def test_each_fix_that_is_kept_is_told_by_what_all_trials_say_of_the_scatter(tmp
     job = Job(tmp_path, looks, scattered())
     found = job.heal()
     assert kept(found) == ["loader-workers", "gc-freeze"]
-    decided = job.healing.voice.effects
+    decided = job.healing.listener.effects
     assert is_wide(decided[0])
     for before, one in zip(decided, found.judged, strict=True):
         assert before.low < one.effect.low < one.effect.speedup < one.effect.high < before.high
@@ -204,15 +206,15 @@ def test_what_fails_when_it_is_tried_again_is_not_kept(tmp_path):
     def trial(edits):
         found = plain(edits)
         crashes = edits and next(count) == 2
-        return replace(found, ending="crashed", told=None) if crashes else found
+        return replace(found, ending="crashed", report=None) if crashes else found
 
     job.trial = trial
     found = job.heal()
     assert not kept(found)
-    assert found.whole is None
+    assert found.combined_trial is None
     assert found.after is None
-    assert "rolled back: with it the job crashed" in found.judged[0].rejection_text
-    assert ("loader-workers", False) in job.healing.voice.told
+    assert "rolled back: with it, the job crashed" in found.judged[0].rejection_text
+    assert ("loader-workers", False) in job.healing.listener.told
 
 
 def test_the_interval_of_a_single_pair_is_unknown(tmp_path):
@@ -233,8 +235,8 @@ def test_that_others_had_the_machine_all_along_is_told(tmp_path, others, said):
 
     def trial(edits):
         found = plain(edits)
-        first = found.told.marks[0]
-        seen = [(mark, (mark - first) / 1e9) for mark in found.told.marks]
+        first = found.report.marks[0]
+        seen = [(mark, (mark - first) / 1e9) for mark in found.report.marks]
         busy = 1 + others * have
         samples = [TreeSample(mark, 0, 0, at, 1.0 + at * busy) for mark, at in seen]
         return replace(found, samples=samples)
@@ -242,7 +244,7 @@ def test_that_others_had_the_machine_all_along_is_told(tmp_path, others, said):
     job.trial = trial
     found = fix_document.make_document(job.heal())
     assert found.trials[0].untold
-    told = f"other programs took {have:.1f} of the machine's {have} cores"
+    told = f"other programs used {have:.1f} of the machine's {have} cores"
     assert any(told in note for note in found.coverage.notes) == said
 
 
@@ -259,7 +261,7 @@ def test_what_the_budget_does_not_reach_is_said_in_seconds(tmp_path):
     job.healing.budget_s = 2.0
     found = job.heal()
     assert not found.judged
-    assert "takes about 4 s, 2 s were left (--budget 1m)" in found.passed[0].why
+    assert "needs about 4 s, 2 s were left (--budget 1m)" in found.passed[0].why
     assert found.enough_s == 60.0
 
 
@@ -301,7 +303,7 @@ def test_with_something_kept_what_is_needed_counts_the_last_checks(tmp_path):
     job.healing.budget_s = 4.6
     found = job.heal()
     assert kept(found) == ["loader-workers"]
-    assert "takes about 6 s with the last checks, 5 s were left" in found.passed[0].why
+    assert "needs about 6 s with the final checks, 5 s were left" in found.passed[0].why
 
 
 @pytest.mark.parametrize(("promised", "tried"), [(1.2, False), (1.4, True)])
@@ -350,17 +352,17 @@ def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(tmp_path
         told = fix_document.make_document(job.heal()).detail.fixed.left[-1]
         return told.rpartition("of the step): ")[2]
 
-    assert left(hand, asks) == "do by-hand (left to you: only who knows the job can do it)"
+    assert left(hand, asks) == "do by-hand (apply it yourself: it needs knowledge of the job)"
     assert left(asks, hand) == "do autocast (needs your consent: --allow numerics)"
 
     def slow(turned):
         return both(turned) * (2.0 if "gc.freeze" in turned else 1.0)
 
     assert left(FREEZE, speeds=slow) == "do gc-freeze (tried, not kept: slower)"
-    assert left(FREEZE, hand, speeds=slow).startswith("do by-hand (left to you")
-    assert left(WORKERS) == "do loader-workers (kept, and not enough)"
+    assert left(FREEZE, hand, speeds=slow).startswith("do by-hand (apply it yourself")
+    assert left(WORKERS) == "do loader-workers (kept, but not sufficient)"
     long = msgspec.structs.replace(hand, summary="do it " * 99)
-    assert left(long).endswith(" ... (left to you: only who knows the job can do it)")
+    assert left(long).endswith(" ... (apply it yourself: it needs knowledge of the job)")
 
 
 def test_the_number_is_searched_before_the_fix_is_tried(tmp_path):
@@ -432,7 +434,7 @@ def _only_once(look):
 def test_what_will_be_tried_is_told_after_the_first_look(tmp_path):
     job = Job(tmp_path, [diagnosis(WORKERS, FREEZE), diagnosis()], both)
     job.heal()
-    assert job.healing.voice.told[1] == ["loader-workers", "gc-freeze"]
+    assert job.healing.listener.told[1] == ["loader-workers", "gc-freeze"]
 
 
 def look_at(folder, ran):
@@ -450,10 +452,10 @@ def look_at(folder, ran):
         ("crashed", 30, ("fails after 30 steps: RuntimeError: shard 7", "without whyidle")),
         ("crashed", 0, ("fails: RuntimeError: shard 7", "without whyidle")),
         ("silent", 0, ("does not train", "whyidle run")),
-        ("hung", 1, ("ended after 1 step, 4 s after its start", "--budget")),
-        ("hung", 0, ("ended after 0 steps", "PYTHONPATH anew")),
-        ("full", 1, ("writes more than there is room for", "TMPDIR=")),
-        ("finished", 5, ("Only 5 training steps were seen", "train longer")),
+        ("hung", 1, ("stopped after 1 step, 4 s after its start", "--budget")),
+        ("hung", 0, ("stopped after 0 steps", "replaces PYTHONPATH")),
+        ("full", 1, ("its files fill the disk", "TMPDIR=")),
+        ("finished", 5, ("Only 5 training steps were recorded", "Train longer")),
     ],
 )
 def test_why_a_job_cannot_be_tried(tmp_path, ending, steps, said):
@@ -467,7 +469,7 @@ def test_why_a_job_cannot_be_tried(tmp_path, ending, steps, said):
 
 
 def test_what_a_failing_command_printed_is_not_called_its_error(tmp_path):
-    with pytest.raises(TrialError, match=r"The command fails. It printed last: hi"):
+    with pytest.raises(TrialError, match=r"The command fails. Its last output: hi"):
         look_at(tmp_path, ArmResult("crashed", 3, 4.0, tmp_path, "hi\n", None))
 
 
@@ -548,7 +550,9 @@ def test_what_the_job_took_no_number_of_in_a_race_is_not_tried_in_pairs(tmp_path
         (2, "declined"),
     ]
     assert not found.judged[0].bases
-    assert not any(str(said).startswith("loader-workers: pair") for said in job.healing.voice.told)
+    assert not any(
+        str(said).startswith("loader-workers: pair") for said in job.healing.listener.told
+    )
 
 
 def test_energy_is_told_of_as_many_samples(tmp_path):
@@ -565,8 +569,8 @@ def test_times_of_larger_batches_are_said_to_be_of_as_many_samples(tmp_path):
     larger = proposed_fix("larger-batch", 2.0, loader__batch_size_times=4)
     found = Job(tmp_path, [diagnosis(larger), diagnosis()], lambda _: 1.0).heal()
     (trial,) = fix_document.make_document(found).trials
-    assert "as many samples" in trial.notes[0]
-    assert "was not seen" in trial.why
+    assert "of an original step" in trial.notes[0]
+    assert "was not recorded" in trial.why
 
 
 def test_of_a_fix_whose_arms_take_long_there_is_one_pair_and_a_budget_that_would_do(tmp_path):

@@ -56,8 +56,8 @@ class Trials:
 
     def __post_init__(self):
         self.command = ["python", "train.py"]
-        self.voice = SimpleNamespace(show_stage=lambda _: None)
-        self.left = None
+        self.listener = SimpleNamespace(show_stage=lambda _: None)
+        self.remaining_job = None
         self.kept_candidates = [FIX]
         self.merged_edits = lambda *_: FIX.edits
         self.over_s = self.left_s + 0.25 * self.budget_s
@@ -88,11 +88,11 @@ def over(tmp_path, healed, trials, script=SCRIPT):
 
 def test_a_patch_as_fast_as_promised_is_run_once(tmp_path, healed):
     found = over(tmp_path, healed, Trials([ran(0.1)], []))
-    assert found.good
+    assert found.is_writable
     assert "set_detect_anomaly(False)" in found.patch.diff
-    assert found.told == (
-        "The patched files were run once: 1.50 times as fast as before. Their numbers: 40 losses, "
-        "the same bit for bit."
+    assert found.explanation == (
+        "The patched files were run once: 1.50 times as fast as before. Losses: 40 losses, "
+        "bitwise equal."
     )
 
 
@@ -100,31 +100,31 @@ def test_a_slow_patch_is_run_again_beside_the_job(tmp_path, healed):
     """The machine was slow for a moment: beside the job as it is by then, it gains what it did."""
     found = over(tmp_path, healed, Trials([ran(0.16), ran(0.12)], [ran(0.3)]))
     assert found.speedup == pytest.approx(0.2 / 0.14, rel=0.01)
-    assert "run twice: 1.43 times as fast as before." in found.told
+    assert "run twice: 1.43 times as fast as before." in found.explanation
 
 
 @pytest.mark.parametrize(("pairs", "again"), [(2, False), (6, False), (1, True)])
 def test_a_single_run_may_be_slower_than_the_mean_of_many(tmp_path, healed, pairs, again):
     """1.39 times as fast, where trials say 1.4 at least: of means of six pairs, or of two."""
-    healed.whole.effect = replace(healed.whole.effect, pairs=pairs)
+    healed.combined_trial.effect = replace(healed.combined_trial.effect, pairs=pairs)
     trials = Trials([ran(0.108), ran(0.108)], [ran(0.15)])
-    assert ("twice" in over(tmp_path, healed, trials).told) == again
+    assert ("twice" in over(tmp_path, healed, trials).explanation) == again
 
 
 @pytest.mark.parametrize("left_s", [100.0, -100.0])
 def test_what_stays_slower_is_told_beside_what_was_promised(tmp_path, healed, left_s):
     trials = Trials([ran(0.16), ran(0.16)], [ran(0.15)], left_s=left_s)
     found = over(tmp_path, healed, trials)
-    assert found.good
-    assert ("twice" in found.told) == (left_s > 0)
-    assert "0.94 times as fast" in found.told
-    assert "less than in the trials (1.50, 1.40 to 1.60)" in found.told
+    assert found.is_writable
+    assert ("twice" in found.explanation) == (left_s > 0)
+    assert "0.94 times as fast" in found.explanation
+    assert "less than in the trials (1.50, 1.40 to 1.60)" in found.explanation
 
 
 def test_ctrl_c_in_the_second_run_keeps_the_patch(tmp_path, healed):
     found = over(tmp_path, healed, Trials([ran(0.16)], [KeyboardInterrupt()]))
-    assert found.good
-    assert "run once: 0.94" in found.told
+    assert found.is_writable
+    assert "run once: 0.94" in found.explanation
 
 
 FUSED = replace(
@@ -136,7 +136,7 @@ CACHE = replace(
 
 
 def crashed():
-    return replace(ran(0.1), ending="crashed", said="RuntimeError: no gradients")
+    return replace(ran(0.1), ending="crashed", output_end="RuntimeError: no gradients")
 
 
 def test_after_a_crash_the_patch_is_handed_over_without_the_fix_that_made_it(tmp_path, healed):
@@ -144,15 +144,17 @@ def test_after_a_crash_the_patch_is_handed_over_without_the_fix_that_made_it(tmp
     script = SCRIPT + "opt = torch.optim.SGD(p)\n"
     trials = Trials([crashed(), ran(0.12)], [])
     found = over(tmp_path, healed, trials, script)
-    assert found.good
+    assert found.is_writable
     assert "set_detect_anomaly(False)" in found.patch.diff
     assert "fused" not in found.patch.diff
     (said,) = found.patch.sentences
-    assert said.startswith("fused-optimizer: write torch.optim.NAME(..., fused=True) (left out: ")
-    assert "the job crashed (RuntimeError: no gradients)" in said
+    assert said.startswith(
+        "fused-optimizer: write torch.optim.NAME(..., fused=True) (left out, because "
+    )
+    assert "the patched job crashed (RuntimeError: no gradients)" in said
     assert not trials.patched
-    assert "1.25 times as fast" in found.told
-    assert "the 1.50 of the trials is with what is left to do by hand" in found.told
+    assert "1.25 times as fast" in found.explanation
+    assert "speed-up of 1.50 includes the fixes to apply by hand" in found.explanation
 
 
 @pytest.mark.parametrize(
@@ -166,9 +168,9 @@ def test_where_no_part_of_it_is_seen_to_run_nothing_is_handed_over(
     healed.kept.append(FUSED)
     trials = Trials([crashed(), *more], [], left_s=left_s)
     found = over(tmp_path, healed, trials, SCRIPT + "opt = torch.optim.SGD(p)\n")
-    assert not found.good
+    assert not found.is_writable
     assert len(trials.patched) == runs
-    assert "No patch is handed over: patched so, the job crashed" in found.told
+    assert "No patch was written: the patched job crashed" in found.explanation
 
 
 def test_what_is_left_to_do_by_hand_is_not_asked_of_the_patched_files(tmp_path, healed):
@@ -176,10 +178,10 @@ def test_what_is_left_to_do_by_hand_is_not_asked_of_the_patched_files(tmp_path, 
     healed.kept.append(CACHE)
     found = over(tmp_path, healed, Trials([ran(0.14)], []))
     assert found.patch.lacking == ("dataset-cache",)
-    assert found.told == (
-        "The patched files were run once: 1.07 times as fast as before; the 1.50 of the trials is "
-        "with what is left to do by hand (dataset-cache). Their numbers: 40 losses, the same bit "
-        "for bit."
+    assert found.explanation == (
+        "The patched files were run once: 1.07 times as fast as before; the trials' "
+        "speed-up of 1.50 includes the fixes to apply by hand (dataset-cache). Losses: 40 losses, "
+        "bitwise equal."
     )
 
 
@@ -191,20 +193,20 @@ def test_a_cause_that_shows_later_has_its_lines_as_well(tmp_path, healed):
     edit = Edit(knob="evaluation.gradients", value=False, was=True)
     healed.kept[:] = [replace(FIX, cause="heavy-evaluation", edits=(edit,))]
     looks = [msgspec.structs.replace(healed.before, findings=[finding]), healed.before]
-    found = over(tmp_path, replace(healed, looks=looks), Trials([ran(0.1)], []), script)
+    found = over(tmp_path, replace(healed, diagnoses=looks), Trials([ran(0.1)], []), script)
     assert "+with torch.no_grad():" in found.patch.diff
 
 
 def test_other_numbers_or_a_crash_hand_over_nothing(tmp_path, healed):
     other = over(tmp_path, healed, Trials([ran(0.1, losses=[2 * x for x in LOSSES])], []))
-    assert not other.good
-    crashed = replace(ran(0.1), ending="crashed", said="SyntaxError: no")
-    assert "SyntaxError: no" in over(tmp_path, healed, Trials([crashed], [])).told
+    assert not other.is_writable
+    crashed = replace(ran(0.1), ending="crashed", output_end="SyntaxError: no")
+    assert "SyntaxError: no" in over(tmp_path, healed, Trials([crashed], [])).explanation
 
 
 def with_files(one, files):
-    told = replace(one.told, files=files)
-    return replace(one, told=told, ranks={0: told})
+    told = replace(one.report, files=files)
+    return replace(one, report=told, ranks={0: told})
 
 
 def test_a_run_of_the_files_as_they_were_is_no_check(tmp_path, healed):
@@ -213,10 +215,10 @@ def test_a_run_of_the_files_as_they_were_is_no_check(tmp_path, healed):
         ran(0.1, losses=[2 * x for x in LOSSES]), {str(tmp_path / "train.py"): []}
     )
     found = over(tmp_path, healed, Trials([as_it_was], []))
-    assert found.good
+    assert found.is_writable
     assert found.speedup is None
-    assert found.told == (
-        "The patch could not be checked: the command loads train.py from elsewhere."
+    assert found.explanation == (
+        "The patch was not checked: the command loads train.py from elsewhere."
     )
 
 
@@ -226,17 +228,20 @@ def test_the_copies_are_found_as_the_trials_found_the_files(tmp_path, healed):
     trials = Trials([with_files(ran(0.1), {"/copy/train.py": []})], [])
     found = over(tmp_path, replace(healed, judged=[judged]), trials)
     assert found.patch.own.folders[0] == tmp_path
-    assert "1.50 times as fast" in found.told
+    assert "1.50 times as fast" in found.explanation
 
 
 def test_a_crash_that_comes_of_a_link_of_ours_keeps_the_patch(tmp_path, healed):
     said = "OSError: Cannot call rmtree on a symbolic link"
-    failed = replace(ran(0.1), ending="crashed", said=said, stumbled=True)
+    failed = replace(ran(0.1), ending="crashed", output_end=said, failed_at_link=True)
     found = over(tmp_path, healed, Trials([failed], []))
-    assert found.good
+    assert found.is_writable
     assert found.speedup is None
-    assert "not run to its end: the job removes or makes anew a large folder" in found.told
-    assert f"({said})" in found.told
+    assert (
+        "check of the patch was aborted: the job removes or recreates a large folder"
+        in found.explanation
+    )
+    assert f"({said})" in found.explanation
 
 
 def test_what_a_trial_has_left_is_not_patched(tmp_path, healed):
@@ -249,7 +254,7 @@ def test_what_a_trial_has_left_is_not_patched(tmp_path, healed):
     arms = [replace(ran(0.1), made={"loader.workers": {f"{there}:{n}": why}})
             for n, why in ((2, ""), (3, "because"))]  # fmt: skip
     judged = replace(healed.judged[0], candidate=fix, treats=arms)
-    found = replace(healed, judged=[judged], kept=[fix], whole=judged)
+    found = replace(healed, judged=[judged], kept=[fix], combined_trial=judged)
     handed = patch_check.hand_over(Trials([ran(0.1)], []), found, tmp_path)
     assert handed is not None
     assert [line for line in handed.patch.diff.splitlines() if line[0] == "+"][1:] == [
@@ -261,5 +266,5 @@ def test_what_a_trial_has_left_is_not_patched(tmp_path, healed):
 def test_a_run_without_room_keeps_the_patch(tmp_path, healed):
     full = replace(ran(0.1), ending="full", full="the disk filled up")
     found = over(tmp_path, healed, Trials([full], []))
-    assert found.good
-    assert found.told == "The patch was not run to its end: the disk filled up."
+    assert found.is_writable
+    assert found.explanation == "The check of the patch was aborted: the disk filled up."

@@ -57,7 +57,7 @@ class Engine:
         if each == "early":
             return replace(plain, ending="outrun", status=None, rungs={1: 9.0 + number})
         marks = [int(i * each * 1e9) for i in range(40)]
-        return replace(plain, told=ProcessReport("stopped", 0, marks, []))
+        return replace(plain, report=ProcessReport("stopped", 0, marks, []))
 
 
 def healing(tmp_path, engine, budget_s=1e4, arm_s=10.0):
@@ -126,8 +126,8 @@ ALIKE = dict.fromkeys(NUMBERS, 0.1)
         (ALIKE, dict.fromkeys(NUMBERS, "it is a stream"), "declined: it is a stream"),
         (ALIKE | {8: "early"}, dict.fromkeys(NUMBERS, "it is one"), "declined: it is one"),
         (ALIKE | {8: None}, {1: "few", 2: "few", 4: "many", 16: "many"}, "declined: many"),
-        (ALIKE, dict.fromkeys(NUMBERS, ""), "declined: nothing in the job took it up"),
-        (dict.fromkeys(NUMBERS), {}, "rolled back: with it the job crashed"),
+        (ALIKE, dict.fromkeys(NUMBERS, ""), "declined: it took no effect in this job"),
+        (dict.fromkeys(NUMBERS), {}, "rolled back: with it, the job crashed"),
     ],
     ids=["declined", "outrun", "one crashes", "not taken up", "crashed"],
 )

@@ -66,7 +66,7 @@ def arm(tmp_path_factory):
         if key not in ran:
             command = [sys.executable, str(path), str(parts), str(rate)]
             ran[key] = run_arm(command, ArmRequest(**asked), folder / f"arm-{len(ran)}", Open())
-            assert ran[key].is_comparable, ran[key].said
+            assert ran[key].is_comparable, ran[key].output_end
         return ran[key]
 
     return start
@@ -82,20 +82,20 @@ def pair(arm, **named):
 
 def test_a_step_has_more_samples_and_what_it_gains_is_told_by_them(arm):
     base, treated = pair(arm)
-    assert samples_per_step(base.told) == 8
-    assert samples_per_step(treated.told) == 32
+    assert samples_per_step(base.report) == 8
+    assert samples_per_step(treated.report) == 32
     assert set(treated.applied) == {edit.knob for edit in EDITS}
     assert not treated.declined
     assert not explain_incomparable(FIX, base, treated)
-    (one,), (other,) = work_s([base.told], [treated.told])
-    assert one == pytest.approx(step_s(base.told, len(base.told.marks)))
-    each = step_s(treated.told, len(treated.told.marks))
-    assert other == pytest.approx(8 * sample_s(treated.told)) == pytest.approx(each / 4)
+    (one,), (other,) = work_s([base.report], [treated.report])
+    assert one == pytest.approx(step_s(base.report, len(base.report.marks)))
+    each = step_s(treated.report, len(treated.report.marks))
+    assert other == pytest.approx(8 * sample_s(treated.report)) == pytest.approx(each / 4)
 
 
 def test_rungs_of_a_race_are_told_by_samples(arm):
     _, treated = pair(arm)
-    assert treated.rungs[max(treated.rungs)] < step_s(treated.told, len(treated.told.marks)) / 8
+    assert treated.rungs[max(treated.rungs)] < step_s(treated.report, len(treated.report.marks)) / 8
 
 
 def test_a_script_that_cuts_its_batches_up_is_seen(arm):
@@ -106,23 +106,23 @@ def test_a_script_that_cuts_its_batches_up_is_seen(arm):
 def test_it_holds_where_as_much_is_learned_in_the_same_time(arm):
     """Each step waits as long, whatever its size; the rate that goes with it is a safe one."""
     base, treated = pair(arm)
-    check = check_losses("convergence", BaselineRuns(base.told), treated.told)
-    assert check.holds, check.told
-    assert "after the same" in check.told
+    check = check_losses("convergence", BaselineRuns(base.report), treated.report)
+    assert check.holds, check.explanation
+    assert "s of training the loss is" in check.explanation
 
 
 def test_it_does_not_where_the_rate_that_goes_with_it_is_too_much(arm):
     """Linear regression in eight dimensions: with 0.22 it learns, with 0.88 it diverges."""
     base, treated = pair(arm, rate=0.22)
-    assert base.told.losses[-1] < 0.01 * base.told.losses[0]
-    check = check_losses("convergence", BaselineRuns(base.told), treated.told)
+    assert base.report.losses[-1] < 0.01 * base.report.losses[0]
+    check = check_losses("convergence", BaselineRuns(base.report), treated.report)
     assert not check.holds
-    assert "loss" in check.told
+    assert "loss" in check.explanation
 
 
 def test_the_noise_scale_of_a_known_job(arm):
     """Of linear regression on normal features without noise it is their number and one."""
-    found = estimate_scale(arm(rate=0.002, steps=400, noise=True).told)
+    found = estimate_scale(arm(rate=0.002, steps=400, noise=True).report)
     assert found.size == 8
     assert found.low < 9.0 < found.high
     assert 6.0 < found.samples < 13.0

@@ -45,12 +45,12 @@ def test_looks_grow_with_the_budget_and_arms_where_they_must(budget_s, look, pla
 def test_what_budget_would_do_is_said_and_would_do():
     told = EVERY_95_S.explain_budget(7.5)
     assert told == (
-        "needs --budget 127m: an evaluation comes every 95 s, and an arm is 8 s of steps"
+        "needs --budget 127m: an evaluation occurs every 95 s, and an arm has 8 s of steps"
     )
     assert EVERY_95_S.needs_s == 127 * 60.0
     assert EVERY_95_S.explain_budget(arm_s(EVERY_95_S.needs_s, [EVERY_95_S])) == ""
     once = RareEvent("a checkpoint", 12.0, once=True).explain_budget(7.5)
-    assert once.startswith("may need --budget 16m: a checkpoint came once in 12 s")
+    assert once.startswith("may need --budget 16m: a checkpoint occurred once in 12 s")
     daily = RareEvent("a checkpoint", 3e4, once=False)
     assert daily.needs_s is None
     assert "--budget" not in daily.explain_budget(20.0)
@@ -109,7 +109,7 @@ def test_a_fix_whose_pauses_no_arm_holds_says_what_budget_would_do(tmp_path):
     found = job.heal()
     (judged,) = found.judged
     assert judged.rejection_text.endswith(
-        "; needs --budget 34m: an evaluation comes every 25 s, and an arm is 8 s of steps"
+        "; needs --budget 34m: an evaluation occurs every 25 s, and an arm has 8 s of steps"
     )
     assert found.enough_s == 34 * 60.0
 

@@ -11,7 +11,7 @@ def test_it_pays_when_the_steps_have_brought_it_back():
     found = startup_cost([3.0, 3.1], [13.0, 13.1], (0.2, 0.1))
     assert found.seconds == pytest.approx(10.0)
     assert found.pays_after == pytest.approx(100.0)
-    assert "10.0 s more to start, pays after 100 steps; 60 are left" in found.describe_cost(60)
+    assert "10.0 s longer to start, recovered after 100 of 60 steps" in found.describe_cost(60)
 
 
 def test_start_ups_that_scatter_cost_nothing():

@@ -34,7 +34,7 @@ def load(path, *, member=None, progress=None):
     except ValueError as error:
         raise BrokenTraceError(f"{path} is no nap log.", why=f"{error}.") from error
     start, end, name = np.array(rows, dtype=np.int64).T
-    host = HostEvents.of(start, end, name=name, kind=np.array(KINDS)[name], thread=0)
+    host = HostEvents.from_columns(start, end, name=name, kind=np.array(KINDS)[name], thread=0)
     return Timeline(
         names=NAMES,
         roles=ROLES,

@@ -1,1 +1,1 @@
-"""One arm of a trial: starts it, isolates it, watches it, and reads its reports."""
+"""One arm of a trial: starts, isolates and watches it, and reads its reports."""

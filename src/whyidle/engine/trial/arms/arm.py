@@ -1,4 +1,4 @@
-"""One arm of a trial: the command runs until enough steps are done, and tells what it saw."""
+"""Runs one arm of a trial until enough steps are done, and collects its result."""
 
 from __future__ import annotations
 
@@ -33,137 +33,124 @@ from whyidle.engine.trial.arms.process_tree import TreeSample
 from whyidle.model.diagnosis import Edit
 
 Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun", "full"]
-"""``stopped`` after the asked steps; ``silent``: it ended well without a step that was seen;
-``outrun``: ended at a rung, because another value of the knob is faster; ``full``: ended because
-what it wrote left too little room"""
-TAIL = 20_000
-"""characters kept of what it printed"""
+"""``stopped``: after the requested steps; ``silent``: successful exit without a recorded step;
+``outrun``: stopped at a rung because another value of the knob is faster; ``full``: stopped
+because its files left too little disk space"""
+TAIL = 20_000  # stored characters of its output
 
 
 class ArmIsolation(Protocol):
-    """What keeps an arm from overwriting and publishing anything."""
+    """Prevents an arm from overwriting or publishing anything."""
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command, kept in."""
+        """Wrap the command."""
 
     def environment(self) -> Mapping[str, str]:
-        """What is added to its environment."""
+        """Variables to add to its environment."""
 
     @property
     def places(self) -> Sequence[Path]:
-        """Folders of ours that take what it writes."""
+        """Temporary folders that receive its writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArmRequest:
-    """What an arm is to do: ``edits`` to apply; ``steps`` and ``seconds`` from the first step on
-    to run at least; ``seed`` is added to all seeds; ``patience_s`` ends it where it hangs; with
-    ``profile`` it is also watched in detail, and goes on until its operators
-    have been recorded once; with ``sway``, a seed, its results are off by about
-    what another order of its sums brings; with ``eager`` compiled code draws the random numbers
-    that it would draw uncompiled; with ``patch`` it runs copies of the user's files that
-    are patched so; ``rungs`` are seconds from the first step on after which it tells how long a
-    step takes, or with ``per_sample`` a sample; with ``noise`` gradients are compared from step to
-    step."""
+    """What an arm runs with, and for how long."""
 
     edits: tuple[Edit, ...] = ()
-    steps: int | None = None
-    seconds: float | None = None
-    seed: int = 0
-    patience_s: float = 120.0
-    profile: bool = False
+    steps: int | None = None  # least number of steps
+    seconds: float | None = None  # least time from the first step on
+    seed: int = 0  # added to all seeds
+    patience_s: float = 120.0  # time after which it counts as hung
+    profile: bool = False  # diagnose it, and continue until its operators have been recorded once
     sway: int = 0
-    eager: bool = False
-    patch: SourcePatch | None = None
+    """seed of artificial rounding noise, as large as from another order of summation; 0: none"""
+    eager: bool = False  # compiled code draws the random numbers that uncompiled code would draw
+    patch: SourcePatch | None = None  # run patched copies of the user's files
     rungs: tuple[float, ...] = ()
-    per_sample: bool = False
-    noise: bool = False
+    """seconds from the first step on after which it reports its step time"""
+    per_sample: bool = False  # report the time of a sample at rungs, not of a step
+    noise: bool = False  # compare gradients from step to step
 
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """What an arm showed. ``told`` is of the first rank; None where no step was seen. ``ranks`` is
-    what each told, ``lost`` those that died and left the others waiting. ``seconds`` is what it
-    took altogether, ``samples`` what its processes held meanwhile, ``rungs`` the seconds of a step
-    by rung; ``swayed`` is whether its results were off on purpose; ``full`` says where too little
-    room was left, if that ended it; ``behind`` is what stood around it; ``stumbled`` is whether an
-    error comes of a link of ours."""
+    """The result of one arm."""
 
     ending: Ending
     status: int | None
-    seconds: float
+    seconds: float  # total duration
     recording: Path
-    said: str
-    told: ProcessReport | None = None
-    applied: Mapping[str, int] = field(default_factory=dict)
-    declined: Mapping[str, str] = field(default_factory=dict)
+    output_end: str  # end of its output
+    report: ProcessReport | None = None  # report of the first rank; None without a recorded step
+    applied: Mapping[str, int] = field(default_factory=dict)  # knob -> how often it took effect
+    declined: Mapping[str, str] = field(default_factory=dict)  # knob -> why it took no effect
     made: Made = field(default_factory=dict)
     multiplied: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    rungs: Mapping[int, float] = field(default_factory=dict)
+    """knob -> original values that it multiplied"""
+    rungs: Mapping[int, float] = field(default_factory=dict)  # rung -> seconds of a step
     ranks: Mapping[int, ProcessReport] = field(default_factory=dict)
-    lost: Sequence[int] = ()
-    samples: Sequence[TreeSample] = ()
-    swayed: bool = False
-    full: str = ""
-    behind: IsolationReport | None = None
-    stumbled: bool = False
+    lost: Sequence[int] = ()  # ranks that died and left the others waiting
+    samples: Sequence[TreeSample] = ()  # memory and CPU of its processes over time
+    swayed: bool = False  # artificial rounding noise was added
+    full: str = ""  # the disk that had too little space left, if that ended it
+    isolation: IsolationReport | None = None  # how it was isolated
+    failed_at_link: bool = False  # it failed because a folder is a link in the patched copy
 
     @property
     def is_comparable(self) -> bool:
-        """Whether its steps can be compared."""
-        if self.told is None or any(one.unswayed for one in (self.told, *self.ranks.values())):
+        """Whether its step times can be compared."""
+        if self.report is None or any(one.unswayed for one in (self.report, *self.ranks.values())):
             return False
-        enough = len(self.told.marks) >= FEWEST
+        enough = len(self.report.marks) >= FEWEST
         return enough and self.ending in ("stopped", "finished")
 
 
 def run_arm(
     command: Sequence[str],
-    asked: ArmRequest,
+    request: ArmRequest,
     folder: Path,
     guard: ArmIsolation,
     slowest: Mapping[int, float] | None = None,
 ) -> ArmResult:
-    """Run the command as asked; ``folder`` (new, empty) gets its recording and what it printed.
-    In a race, ``slowest`` is the most seconds of a step by rung: an arm that takes longer is ended.
+    """Run one arm of the user's command in ``folder`` (new, empty), isolated by ``guard``. In a
+    race, ``slowest`` maps rungs to the most seconds of a step; a slower arm is stopped.
 
     Raises:
-        OSError: the copies of patched files cannot be made.
+        OSError: the patched files cannot be copied.
     """
     recording = folder / "recording"
     recording.mkdir(parents=True)
-    place = _arm_place(command, asked.patch, folder)
+    patched = _arm_place(command, request.patch, folder)
     stock, begin = RoomWatch(guard.places), time.monotonic()
-    with (folder / "said.txt").open("wb") as said, stdin_replay.open_stdin() as stdin:
+    with (folder / "said.txt").open("wb") as output, stdin_replay.open_stdin() as stdin:
         child = subprocess.Popen(
-            guard.command(place.command),
-            cwd=place.folder,
-            env={**arm_environment(asked, folder, place.environment), **guard.environment()},
+            guard.command(patched.command),
+            cwd=patched.folder,
+            env={**arm_environment(request, folder, patched.environment), **guard.environment()},
             stdin=stdin,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        watch = ArmWatchdog(
-            child, recording, asked.patience_s, RaceCutoff(recording, slowest), stock
+        watchdog = ArmWatchdog(
+            child, recording, request.patience_s, RaceCutoff(recording, slowest), stock
         )
         try:
-            with start_monitor(recording, child.pid) if asked.profile else nullcontext():
-                status = watch.wait_for_end()
+            with start_monitor(recording, child.pid) if request.profile else nullcontext():
+                status = watchdog.wait_for_end()
         finally:
-            kin = orphan_cleanup.descendants(child.pid)
+            descendants = orphan_cleanup.descendants(child.pid)
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-            orphan_cleanup.end_processes(recording, kin)
+            orphan_cleanup.end_processes(recording, descendants)
     text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
-    ran = _read_result(watch, status, time.monotonic() - begin, text)
-    return replace(ran, swayed=bool(asked.sway), stumbled=place.failed_on_link(text))
+    result = _read_result(watchdog, status, time.monotonic() - begin, text)
+    return replace(result, swayed=bool(request.sway), failed_at_link=patched.failed_on_link(text))
 
 
 def _arm_place(command: Sequence[str], patch: SourcePatch | None, folder: Path) -> PatchedCommand:
-    """Where it runs, and with which words: beside its own folder, whose writes stay, where files
-    are patched."""
     here = Path.cwd()
     if patch is None:
         return PatchedCommand(tuple(command), here, {})
@@ -173,63 +160,64 @@ def _arm_place(command: Sequence[str], patch: SourcePatch | None, folder: Path) 
 
 
 def arm_environment(
-    asked: ArmRequest, folder: Path, place: Mapping[str, str] | None = None
+    request: ArmRequest, folder: Path, place: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The job's: with the probe, the witness, and the knobs in it; ``place`` is what its place
-    adds."""
-    own = {
+    """The environment with variables of the probe, the trial, the knobs and the mirror."""
+    variables = {
         **os.environ,
-        **WatchLimits(profile="look" if asked.profile else "off").limit_variables(),
+        **WatchLimits(profile="look" if request.profile else "off").limit_variables(),
     }
-    own |= place or {}
-    before = own.get("PYTHONPATH")
-    own["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
-    own["WHYIDLE_RUN"] = str(folder / "recording")
-    own["PYTHONHASHSEED"] = str(asked.seed)
-    told = ("steps", "seconds", "seed", "sway", "eager", "rungs", "per_sample", "noise", "profile")
-    limits = {name: getattr(asked, name) for name in told}
-    own["WHYIDLE_TRIAL"] = json.dumps(limits)
-    if asked.edits:
-        edits = {edit.knob: edit.value for edit in asked.edits}
-        was = {edit.knob: edit.was for edit in asked.edits}
-        own |= plan_channel.write_request(edits, was, folder / "recording")
-    return own
+    variables |= place or {}
+    before = variables.get("PYTHONPATH")
+    variables["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
+    variables["WHYIDLE_RUN"] = str(folder / "recording")
+    variables["PYTHONHASHSEED"] = str(request.seed)
+    names = ("steps", "seconds", "seed", "sway", "eager", "rungs", "per_sample", "noise", "profile")
+    limits = {name: getattr(request, name) for name in names}
+    variables["WHYIDLE_TRIAL"] = json.dumps(limits)
+    if request.edits:
+        edits = {edit.knob: edit.value for edit in request.edits}
+        was = {edit.knob: edit.was for edit in request.edits}
+        variables |= plan_channel.write_request(edits, was, folder / "recording")
+    return variables
 
 
-def _read_result(watch: ArmWatchdog, status: int | None, seconds: float, said: str) -> ArmResult:
-    recording = watch.recording
-    found, last = read_reports(recording), last_rung(recording)
-    turned = plan_channel.read_applied_knobs(recording)
+def _read_result(
+    watchdog: ArmWatchdog, status: int | None, seconds: float, output: str
+) -> ArmResult:
+    recording = watchdog.recording
+    reports, rung = read_reports(recording), last_rung(recording)
+    knobs = plan_channel.read_applied_knobs(recording)
     return ArmResult(
-        ending=_classify_ending(watch, lead_report(found), status),
+        ending=_classify_ending(watchdog, lead_report(reports), status),
         status=status,
         seconds=seconds,
         recording=recording,
-        said=said,
-        told=lead_report(found),
-        applied=turned.applied,
-        declined=turned.declined,
-        made=turned.made,
-        multiplied=turned.multiplied,
-        rungs=watch.outrun.rungs | ({last.number: last.step_s} if last else {}),
-        ranks=lost_ranks.by_rank(found),
-        lost=watch.lost,
-        samples=watch.tree.samples,
-        full=watch.full,
+        output_end=output,
+        report=lead_report(reports),
+        applied=knobs.applied,
+        declined=knobs.declined,
+        made=knobs.made,
+        multiplied=knobs.multiplied,
+        rungs=watchdog.outrun.rungs | ({rung.number: rung.step_s} if rung else {}),
+        ranks=lost_ranks.by_rank(reports),
+        lost=watchdog.lost,
+        samples=watchdog.tree.samples,
+        full=watchdog.full,
     )
 
 
-def _classify_ending(watch: ArmWatchdog, told: ProcessReport | None, status: int | None) -> Ending:
-    if watch.outrun.told:
+def _classify_ending(
+    watchdog: ArmWatchdog, report: ProcessReport | None, status: int | None
+) -> Ending:
+    if watchdog.outrun.is_outrun:
         return "outrun"
-    if told is not None and told.ended == "stopped":
+    if report is not None and report.ended == "stopped":
         return "stopped"
-    if watch.full:
+    if watchdog.full:
         return "full"
-    if watch.lost:
+    if watchdog.lost or status:
         return "crashed"
     if status is None:
         return "hung"
-    if status:
-        return "crashed"
-    return "finished" if told is not None else "silent"
+    return "finished" if report is not None else "silent"

@@ -1,4 +1,4 @@
-"""How the trials of ``fix`` are kept in, and what is told of that."""
+"""Isolates the arms of ``whyidle fix``, and reports blocked actions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from whyidle.engine.trial.arms.launchers import find_launcher
 from whyidle.errors import TrialError
 
 SENT = (
-    "What that costs is not in these numbers: whyidle fix --network --yes ... gives it back, and "
-    "uploads are real then."
+    "Measured times do not include it: whyidle fix --network --yes ... allows it, including real "
+    "uploads."
 )
-MOST = 5
-"""of what was held back so many are told"""
+MOST = 5  # blocked actions listed in a note, at most
 ENDING = ("SIGTERM", "SIGHUP")
 
 
 class TrialIsolation:
-    """The guards of all arms, and what they held back. ``network`` lets the job reach it; ``level``
-    is the kind that they must have at least, as it was found before."""
+    """The isolation of all arms (``level``: the least) and the actions that it blocked."""
 
     def __init__(self, *, network: bool, level: Level = "python") -> None:
         self.network = network
@@ -36,26 +34,23 @@ class TrialIsolation:
         self.leaks: dict[Leak, None] = {}
 
     def check_isolation(self, command: Sequence[str], *, yes: bool) -> None:
-        """Look what can be had here, before anything is run.
+        """Determine the best isolation of this machine, before anything is run.
 
         Raises:
-            TrialError: what the job does could not all be undone, and nobody said --yes.
+            TrialError: the job cannot be fully isolated, and --yes was not given.
         """
         if self.network and not yes:
             raise TrialError(
-                "With --network trials send what the job sends.",
-                why="Uploads are real: a job that pushes checkpoints somewhere would overwrite "
-                "them.",
-                hint="whyidle fix --network --yes ... goes on all the same.",
+                "With --network, trials send everything that the job sends.",
+                why="Uploads are real: a job that pushes checkpoints would overwrite them.",
+                hint="To continue anyway: whyidle fix --network --yes ...",
             )
         starts = find_launcher(command)
         if starts is not None and not yes:
             raise TrialError(
-                f"What {starts} starts is not kept in.",
-                why="Another machine or a service runs it: what the job writes and sends there "
-                "is real.",
-                hint="Try the command that it starts, or whyidle fix --yes ... to go on all the "
-                "same.",
+                f"Processes started by {starts} cannot be isolated.",
+                why="A service or another machine runs them: their writes and uploads are real.",
+                hint="Pass the command that it starts; to continue anyway: whyidle fix --yes ...",
             )
         _must_have_room()
         with tempfile.TemporaryDirectory(prefix="whyidle-") as folder:
@@ -65,26 +60,26 @@ class TrialIsolation:
                 self.level, why, sends = guard.level, guard.why, guard.can_send
         if self.level == "python" and not yes:
             raise TrialError(
-                "Here a trial is kept in by Python only.",
-                why="Files that other programs or C++ code of the job write, and what they send, "
-                f"would not be held back ({why}).",
-                hint="whyidle fix --yes ... goes on all the same.",
+                "On this machine, trials can only be isolated in Python.",
+                why="Writes and uploads by other programs or C++ code of the job would be real "
+                f"({why}).",
+                hint="To continue anyway: whyidle fix --yes ...",
             )
         if sends and not yes:
             raise TrialError(
-                "Here programs of a trial reach the network.",
-                why="What programs or C++ code of the job upload would be real: there are no "
-                f"namespaces ({why}), and this kernel's Landlock knows no ports (Linux 6.7 has "
-                "one that does).",
-                hint="whyidle fix --yes ... goes on all the same.",
+                "On this machine, programs in a trial can reach the network.",
+                why="Uploads by programs or C++ code of the job would be real: namespaces are not "
+                f"available ({why}), and this kernel's Landlock cannot block ports (Linux 6.7 or "
+                "later can).",
+                hint="To continue anyway: whyidle fix --yes ...",
             )
 
     @contextmanager
     def isolate_arm(self, folder: Path) -> Iterator[Isolation]:
-        """A guard around one arm, whose ``folder`` stays writable.
+        """Isolate one arm, whose ``folder`` stays writable.
 
         Raises:
-            TrialError: it would hold back less than what was found before the first arm.
+            TrialError: the isolation would be weaker than before the first arm.
         """
         scratch = folder / "scratch"
         scratch.mkdir()
@@ -92,65 +87,64 @@ class TrialIsolation:
         with _end_arm_on_signal(), isolate(scratch, network=self.network, real=[folder]) as guard:
             if LEVELS.index(guard.level) > LEVELS.index(self.level):
                 raise TrialError(
-                    "A trial can no longer be kept in as it was asked for.",
-                    why=f"Isolation was better before the first one ({self.level}) than it is "
-                    f"now ({guard.level}): {guard.why}.",
+                    "Trials can no longer be isolated as before.",
+                    why=f"The isolation was {self.level} and is now only {guard.level}: "
+                    f"{guard.why}.",
                     hint="Try again when the machine is less busy.",
                 )
             yield guard
             self.leaks |= dict.fromkeys(guard.find_leaks())
 
     def isolation_notes(self) -> list[str]:
-        """What was held back, or let through, a sentence each."""
+        """Sentences on blocked or allowed actions."""
         return told_of(self.leaks, network=self.network)
 
 
 def _must_have_room() -> None:
-    """Raises TrialError where what trials record would not find room."""
     try:
         place = tempfile.gettempdir()
         left = disk_room(place).free_bytes
     except OSError as error:
         raise TrialError(
-            "There is no place for temporary files.",
+            "There is no folder for temporary files.",
             why=f"{error}.",
-            hint="TMPDIR=FOLDER whyidle fix COMMAND, a folder that has room.",
+            hint="Name one: TMPDIR=FOLDER whyidle fix COMMAND",
         ) from error
     if left < LEAST_BYTES:
         raise TrialError(
             f"The folder for temporary files, {place}, has {left / 1e6:.1f} MB left.",
-            why=f"Trials record there, and need {LEAST_BYTES / 1e6:.0f} MB at least.",
-            hint="TMPDIR=FOLDER whyidle fix COMMAND, a folder that has more room.",
+            why=f"Trials record there and need at least {LEAST_BYTES / 1e6:.0f} MB.",
+            hint="Name a folder with more space: TMPDIR=FOLDER whyidle fix COMMAND",
         )
 
 
 def told_of(leaks: Iterable[Leak], *, network: bool) -> list[str]:
-    """What was held back, or with ``network`` let through, a sentence each."""
-    found = list(leaks)
+    """Sentences on the actions that were blocked, or allowed by ``network``."""
+    actions = list(leaks)
     if network:
-        return _describe_leaks("Let through in trials (--network)", found)
-    held = [leak for leak in found if leak.held]
-    other = [leak for leak in found if not leak.held]
-    sent = any(leak.what.startswith(SENDING) for leak in held)
-    said = [
-        f"{text} {SENT}" if sent else text for text in _describe_leaks("Held back in trials", held)
+        return _describe_leaks("Allowed in trials (--network)", actions)
+    blocked = [leak for leak in actions if leak.held]
+    unblocked = [leak for leak in actions if not leak.held]
+    sent = any(leak.what.startswith(SENDING) for leak in blocked)
+    sentences = [
+        f"{text} {SENT}" if sent else text for text in _describe_leaks("Blocked in trials", blocked)
     ]
-    return said + _describe_leaks("Not held back in trials", other)
+    return sentences + _describe_leaks("Not blocked in trials", unblocked)
 
 
 def _describe_leaks(head: str, leaks: Sequence[Leak]) -> list[str]:
-    here = f"{Path.cwd()}/"
-    places = [leak.where.removeprefix(here) for leak in leaks]
-    told = [
+    working_folder = f"{Path.cwd()}/"
+    places = [leak.where.removeprefix(working_folder) for leak in leaks]
+    texts = [
         f"{leak.what}{f' ({place})' if place else ''}"
         for leak, place in zip(leaks[:MOST], places, strict=False)
     ]
     more = f"; and {len(leaks) - MOST} more" if len(leaks) > MOST else ""
-    return [f"{head}: {'; '.join(told)}{more}."] if told else []
+    return [f"{head}: {'; '.join(texts)}{more}."] if texts else []
 
 
 def _mark_above(folder: Path) -> None:
-    """The folder of all arms, so that it can be removed by a later start where we are killed."""
+    """Mark the folder of all arms, so that a later start removes it if this process is killed."""
     place = Path(tempfile.gettempdir()).resolve()
     for each in (folder, *folder.parents):
         if each.parent.resolve() == place and each.name.startswith("whyidle-fix-"):
@@ -159,8 +153,8 @@ def _mark_above(folder: Path) -> None:
 
 @contextmanager
 def _end_arm_on_signal() -> Iterator[None]:
-    """What would end us at once ends the arm first: its processes are stopped, its files removed.
-    What is ignored (nohup) or handled already stays so."""
+    """Stop the arm and remove its files when a signal ends this process. Signals that are ignored
+    (nohup) or handled already keep their handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
-"""Commands that have a service start what they name, here or on another machine.
+"""Recognises launchers that let a service start the job, here or on another machine.
 
-That is no child of theirs, so nothing of ours is around it. They are looked for by name among the
-words in front of the program that trains, and where a command may stand in the text of a shell. A
-name in a quoted text or behind a condition counts as well: who knows better says ``--yes``.
+Such a job is not a child process and cannot be isolated. Launchers are recognised by name, in the
+words before the training program and in shell text. Names in quoted text or conditions count too;
+``--yes`` overrides it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_CHARACTERS = 1 << 20
 
 
 def find_launcher(words: Sequence[str]) -> str | None:
-    """The first launcher that a command comes to, as it is written there."""
+    """The first launcher in a command, as it is written there."""
     for at, word in enumerate(words):
         name = Path(word).name
         if _PROGRAM.fullmatch(name):
@@ -46,7 +46,6 @@ def find_launcher(words: Sequence[str]) -> str | None:
 
 
 def _script(path: str) -> str:
-    """The text of a shell's script; empty for anything else."""
     with suppress(OSError, ValueError):
         if Path(path).is_file():
             with Path(path).open(encoding="utf-8", errors="replace") as file:

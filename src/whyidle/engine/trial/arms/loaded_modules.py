@@ -1,4 +1,4 @@
-"""Which files a run has loaded: where a patched one must be found, and whether it was."""
+"""Checks which of the patched files a run loaded."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from whyidle.engine.trial.arms.arm import ArmResult
 
 
 def found_as(patch: SourcePatch, runs: Iterable[ArmResult]) -> SourcePatch:
-    """The same, of which it is known from what runs of the unpatched files told where modules of
-    it are found: an installation in development need not show in any path."""
-    told = [files for ran in runs for files in _loaded_files(ran)]
+    """Add the folders from which unpatched runs imported the files."""
+    loaded = [files for ran in runs for files in _loaded_files(ran)]
     starts = [
         Path(start)
-        for files in told
+        for files in loaded
         for path, starts in files.items()
         if Path(path) in patch.files
         for start in starts
@@ -26,22 +25,21 @@ def found_as(patch: SourcePatch, runs: Iterable[ArmResult]) -> SourcePatch:
 
 
 def explain_unloaded(patch: SourcePatch, ran: ArmResult) -> str:
-    """Why a run with a patch says nothing of it, without a full stop: it loaded a file as it was,
-    or was not seen to load any patched one. Empty where it did, or where that is not known."""
-    known = list(_loaded_files(ran))
-    if not known:
+    """Explain why a run did not test the patch: it loaded an original file, or no patched one.
+    Empty if it loaded a patched file, or if that is unknown."""
+    processes = list(_loaded_files(ran))
+    if not processes:
         return ""
-    told = [Path(path) for files in known for path in files]
-    as_it_was = sorted(set(told) & set(patch.files))
+    loaded = [Path(path) for files in processes for path in files]
+    as_it_was = sorted(set(loaded) & set(patch.files))
     if as_it_was:
         return f"the command loads {as_it_was[0].relative_to(patch.diff_root)} from elsewhere"
     names = [path.relative_to(patch.diff_root) for path in sorted(patch.files)]
-    if not any(path.parts[-len(name.parts) :] == name.parts for path in told for name in names):
-        return f"the command was not seen to load {names[0]}"
+    if not any(path.parts[-len(name.parts) :] == name.parts for path in loaded for name in names):
+        return f"the command did not load {names[0]}, as far as was recorded"
     return ""
 
 
 def _loaded_files(ran: ArmResult) -> Iterator[Mapping[str, Sequence[str]]]:
-    """What each of its processes told."""
-    processes = [*ran.ranks.values(), *([ran.told] if ran.told else [])]
+    processes = [*ran.ranks.values(), *([ran.report] if ran.report else [])]
     return (one.files for one in processes if one.files is not None)

@@ -1,4 +1,4 @@
-"""Ending what an arm leaves behind."""
+"""Ends processes that an arm leaves behind."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from pathlib import Path
 
 import psutil
 
-GONE_S = 5.0
-"""how long a killed process is waited for: it frees its memory before it goes"""
+GONE_S = 5.0  # time to wait for a killed process, which frees its memory first
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """All that a process has started and that is there."""
+    """Living descendants of a process."""
     with suppress(psutil.Error, OSError):
         return psutil.Process(pid).children(recursive=True)
     return []
 
 
 def is_finished(pid: int) -> bool:
-    """Whether nothing is left of a command but shells that were stopped, so that they do not go on
-    after what they started has ended."""
+    """Whether only stopped shells are left, which would continue with their script."""
     with suppress(psutil.Error, OSError):
         if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
             still = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
@@ -31,10 +29,11 @@ def is_finished(pid: int) -> bool:
 
 
 def end_processes(recording: Path, descended: Sequence[psutil.Process]) -> None:
-    """End what the command left behind, and see it gone: launchers start their ranks in sessions of
-    their own. Every process of the arm has the name of its recording in its environment, but one
-    that is just being started can not be asked for it: ``descended`` are those known by
-    descent."""
+    """End all processes of an arm, and wait until they are gone.
+
+    Launchers start ranks in sessions of their own, so processes are found by the recording in their
+    environment. A process that is just starting has none yet; ``descended`` are known descendants.
+    """
     until = time.monotonic() + GONE_S
     left = [*descended, *_recorded_processes(recording)]
     while (
@@ -58,7 +57,6 @@ def _run_of(process: psutil.Process) -> str | None:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether it is more than an entry that nobody has asked about yet."""
     with suppress(psutil.Error, OSError):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False

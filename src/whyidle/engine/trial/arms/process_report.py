@@ -1,4 +1,4 @@
-"""What the processes of an arm wrote of themselves."""
+"""Reports that the processes of an arm write."""
 
 from __future__ import annotations
 
@@ -9,83 +9,75 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-FEWEST = 12
-"""steps that can be compared"""
+FEWEST = 12  # least number of steps for a comparison
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessReport:
-    """Of one process: ns of a clock that all processes share; the loss of each backward pass; how
-    far some parameters went in the first steps, and the norm of all of them then; whether a step
-    ``drew`` random numbers; what the ``device`` held after some steps (how many were done, bytes),
-    and what it has left; ``memory_bytes`` of the host that the process held at most, and
-    ``device_peak`` that its tensors did of the device; how many ``samples`` the steps up to each
-    mark have used, where that was counted; of how much gradients scatter, from step to step, what
-    ``gradient_noise.py`` sees; after how many steps, and when, its device was ``drained``: waited
-    for at the first of them, and known to be done at the others; after how many steps code was
-    ``compiled``, and how long, ns; whether its results were to be off,
-    and were not to the end (``unswayed``); which of the job's ``files`` were loaded, each with the
-    folders that it was found from as a module (None: not known); and whether it was stopped, ended
-    by itself (finished), or by an error (crashed)."""
+    """Report of one training process. Times are ns of the host's monotonic clock."""
 
-    ended: str
+    ended: str  # ``stopped``, ``finished`` (by itself) or ``crashed``
     begun: int
-    marks: list[int]
-    losses: list[float]
+    marks: list[int]  # ends of the steps
+    losses: list[float]  # loss of each backward pass
     rank: int | None = None
     world: int = 1
-    memory_bytes: int | None = None
-    moved: float | None = None
-    norm: float | None = None
-    drew: bool | None = None
-    device: Sequence[Sequence[int]] = ()
+    memory_bytes: int | None = None  # peak of its memory on the host
+    moved: float | None = None  # how far sampled parameters moved in the first steps
+    norm: float | None = None  # norm of all parameters after these steps
+    drew: bool | None = None  # whether steps drew random numbers
+    device: Sequence[Sequence[int]] = ()  # (steps done, bytes allocated on the device)
     device_free: int | None = None
     device_peak: int | None = None
-    samples: Sequence[int] = ()
+    samples: Sequence[int] = ()  # samples used up to each mark, if they were counted
     noise: Sequence[Sequence[float]] = ()
+    """scatter of the gradients from step to step, for ``gradient_noise.py``"""
     drained: Sequence[Sequence[int]] = ()
-    compiled: Sequence[Sequence[int]] = ()
-    unswayed: bool = False
+    """(steps done, time) at which the device's queue was empty; it was waited for at the first"""
+    compiled: Sequence[Sequence[int]] = ()  # (steps done, ns) of each compilation
+    unswayed: bool = False  # rounding noise was requested, but could not be added to the end
     files: Mapping[str, Sequence[str]] | None = None
+    """loaded files of the job -> folders they were imported from; None: unknown"""
 
 
 def read_reports(recording: Path) -> list[ProcessReport]:
-    """Of every process that trained; what cannot be read is none."""
-    found = []
+    """Read the reports of all processes that trained; unreadable ones are skipped."""
+    reports = []
     for path in sorted(recording.glob("*.trial.json")):
         with suppress(OSError, ValueError, TypeError, KeyError):
-            told = json.loads(path.read_text(encoding="utf-8"))
-            told["losses"] = [float.fromhex(loss) for loss in told["losses"]]
+            document = json.loads(path.read_text(encoding="utf-8"))
+            document["losses"] = [float.fromhex(loss) for loss in document["losses"]]
             for name in ("moved", "norm"):
-                told[name] = float.fromhex(told[name]) if told[name] else None
-            found.append(ProcessReport(**told))
-    return found
+                document[name] = float.fromhex(document[name]) if document[name] else None
+            reports.append(ProcessReport(**document))
+    return reports
 
 
-def lead_report(found: list[ProcessReport]) -> ProcessReport | None:
-    """The first rank; of several jobs the one that made most steps."""
-    return min(found, key=lambda one: (one.rank or 0, -len(one.marks)), default=None)
+def lead_report(reports: list[ProcessReport]) -> ProcessReport | None:
+    """The report of the first rank; of several jobs, of the one with most steps."""
+    return min(reports, key=lambda one: (one.rank or 0, -len(one.marks)), default=None)
 
 
 class RungReport(NamedTuple):
-    """What the first rank told on the way: which rung it has come to (1, 2, ...), and seconds of a
-    step by then, or of a sample, as it was asked."""
+    """A rung that the first rank reached (1, 2, ...), and its seconds of a step or a sample."""
 
     number: int
     step_s: float
 
 
 def last_rung(recording: Path) -> RungReport | None:
-    """The last one."""
-    found = []
+    """Read the last rung that the first rank reached."""
+    rungs = []
     for path in sorted(recording.glob("*.rung.json")):
         with suppress(OSError, ValueError, TypeError, KeyError):
-            told = json.loads(path.read_text(encoding="utf-8"))
-            rank = int(told["rank"] or 0)
-            found.append((rank, -told["rung"], RungReport(told["rung"], float(told["step_s"]))))
-    return min(found)[2] if found else None
+            document = json.loads(path.read_text(encoding="utf-8"))
+            rank = int(document["rank"] or 0)
+            rungs.append(
+                (rank, -document["rung"], RungReport(document["rung"], float(document["step_s"])))
+            )
+    return min(rungs)[2] if rungs else None
 
 
 def was_stopped(recording: Path) -> bool:
-    """Whether a process has been stopped because it had run long enough."""
+    """Whether a process stopped because it had done the requested steps."""
     return any(one.ended == "stopped" for one in read_reports(recording))

@@ -1,5 +1,4 @@
-"""All processes of an arm, seen from outside: what they hold in memory, read from disk, and take of
-the machine's cores."""
+"""Samples memory, disk reads and CPU time of all processes of an arm from outside."""
 
 from __future__ import annotations
 
@@ -12,28 +11,23 @@ from typing import NamedTuple
 import psutil
 
 EVERY_S, COUNT_S, LIST_S = 0.1, 0.5, 1.0
-"""time between samples, between those that count CPU time, and between looks for new processes,
-which cost more"""
-MOST = 0.01
-"""of a core, what looking may take: of many processes there are fewer samples"""
+"""intervals of samples, of samples with CPU time, and of searches for new processes"""
+MOST = 0.01  # share of a core that sampling may take; with many processes it samples less often
 _SPENT = ("user", "nice", "system", "irq", "softirq", "steal")
 
 
 class TreeSample(NamedTuple):
-    """At a time of the clock that all processes share (ns): bytes of memory that are a process's
-    own (neither files nor shared memory), of all of them; bytes that were fetched from storage so
-    far, not from memory; CPU time that they have used so far, and that the whole machine has, both
-    0 where they were not read along: that is not needed as often."""
+    """One sample over all processes."""
 
     time_ns: int
-    own: int
-    fetched: int
-    cpu_s: float = 0.0
-    machine_s: float = 0.0
+    own: int  # private memory, without files and shared memory, bytes
+    fetched: int  # bytes read from storage so far
+    cpu_s: float = 0.0  # CPU time of the processes so far; 0 if not sampled
+    machine_s: float = 0.0  # CPU time of the whole machine so far; 0 if not sampled
 
 
 class ProcessTree:
-    """The processes that one has started, and those that these have."""
+    """A process and its descendants."""
 
     def __init__(self, pid: int) -> None:
         self.samples: list[TreeSample] = []
@@ -43,10 +37,10 @@ class ProcessTree:
         self._each: list[psutil.Process] = []
         self._fetched: dict[psutil.Process, int] = {}
         self._used: dict[psutil.Process, tuple[float, float]] = {}
-        """by itself, and by children that it has waited for"""
+        """CPU time of the process, and of children that it has waited for"""
 
     def take_sample(self) -> None:
-        """Take a sample, where it is time for one."""
+        """Take a sample if one is due."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -65,18 +59,18 @@ class ProcessTree:
         self._due = now + max(EVERY_S, (time.thread_time() - cpu) / MOST)
 
     def _own_memory(self, process: psutil.Process) -> int:
-        """What a process holds by itself; what it has fetched is noted, for it may be gone soon."""
+        """Private memory of a process; also records its disk reads, since it may exit soon."""
         try:
-            told = process.memory_info()
-            with suppress(psutil.Error, OSError, AttributeError):  # not told by every system
+            memory = process.memory_info()
+            with suppress(psutil.Error, OSError, AttributeError):  # not on every system
                 self._fetched[process] = process.io_counters().read_bytes
         except (psutil.Error, OSError):
             return 0
-        return int(told.rss - getattr(told, "shared", 0))
+        return int(memory.rss - getattr(memory, "shared", 0))
 
     def _cpu_time(self) -> float:
-        """CPU time of all processes; what those have used that are gone is known from before. Those
-        that come and go between two looks, as compilers do, count when they were waited for."""
+        """CPU time of all processes, including ended ones. Short-lived processes, such as
+        compilers, count once their parent has waited for them."""
         for process in self._each:
             with suppress(psutil.Error, OSError):
                 times = process.cpu_times()
@@ -92,8 +86,7 @@ class ProcessTree:
 
 
 def _machine_s() -> float:
-    """CPU time that was spent on all cores so far, by whomever: what a host gave to other machines
-    counts; 0 where the system does not tell."""
+    """CPU time used on all cores so far, including stolen time; 0 if unknown."""
     try:
         times = psutil.cpu_times()
     except (psutil.Error, OSError):
@@ -102,7 +95,7 @@ def _machine_s() -> float:
 
 
 def fetched_bytes(samples: Sequence[TreeSample], begin_ns: int, end_ns: int) -> int:
-    """What was fetched from storage between two moments."""
+    """Bytes read from storage between two moments."""
     if not samples:
         return 0
     first, last = _samples_around(samples, begin_ns, end_ns)
@@ -110,8 +103,7 @@ def fetched_bytes(samples: Sequence[TreeSample], begin_ns: int, end_ns: int) -> 
 
 
 def others_cores(samples: Sequence[TreeSample], begin_ns: int, end_ns: int) -> float | None:
-    """How many cores programs other than the job's took on average between two moments; None where
-    the machine does not tell."""
+    """Cores that programs other than the job used on average; None if unknown."""
     counted = [sample for sample in samples if sample.machine_s]
     if not counted:
         return None
@@ -126,7 +118,6 @@ def others_cores(samples: Sequence[TreeSample], begin_ns: int, end_ns: int) -> f
 def _samples_around(
     samples: Sequence[TreeSample], begin_ns: int, end_ns: int
 ) -> tuple[TreeSample, TreeSample]:
-    """The last sample before, and the first one after."""
     times = [sample.time_ns for sample in samples]
     first = samples[max(bisect_left(times, begin_ns) - 1, 0)]
     return first, samples[min(bisect_left(times, end_ns), len(samples) - 1)]

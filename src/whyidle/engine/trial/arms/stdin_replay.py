@@ -1,7 +1,6 @@
-"""What an arm reads from its standard input: the user's file from where it stands, or nothing.
+"""Gives every arm the same standard input: the user's file from its current position, or nothing.
 
-A command that is run again and again must read the same every time. A file can be opened anew for
-each arm; what comes through a pipe, or is typed, is gone once it is read.
+A file can be opened again for each arm; input from a pipe or a terminal can be read only once.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-STANDARD = 0
-"""the descriptor"""
+STANDARD = 0  # descriptor of the standard input
 OWN = Path("/proc/self/fd")
-"""opened by this name a file has a position of its own, which a copy of its descriptor has not"""
+"""a file opened by this path has its own position, unlike a duplicated descriptor"""
 
 
 def stdin_kind(descriptor: int = STANDARD) -> Literal["file", "pipe", "typed", "none"]:
-    """What stands behind it; a file is none where it cannot be opened anew."""
+    """Classify the standard input; a file that cannot be opened again is a ``pipe``."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
@@ -34,8 +32,7 @@ def stdin_kind(descriptor: int = STANDARD) -> Literal["file", "pipe", "typed", "
 
 
 def redirect_words(descriptor: int = STANDARD) -> str:
-    """How a shell is told to give the same file again, after a command; empty without one, and
-    where it has no name any more."""
+    """Shell redirection of the same file, to append to a command; empty without a named file."""
     if stdin_kind(descriptor) != "file":
         return ""
     path = (OWN / str(descriptor)).readlink()
@@ -44,8 +41,7 @@ def redirect_words(descriptor: int = STANDARD) -> str:
 
 @contextmanager
 def open_stdin(descriptor: int = STANDARD) -> Iterator[int]:
-    """A descriptor for an arm to read: of the user's file, from where that stands by now, or of
-    nothing."""
+    """Open a descriptor for an arm: the user's file at its current position, or ``/dev/null``."""
     file = stdin_kind(descriptor) == "file"
     opened = os.open(OWN / str(descriptor) if file else os.devnull, os.O_RDONLY)
     try:

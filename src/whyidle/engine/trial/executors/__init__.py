@@ -1,1 +1,1 @@
-"""Executors: where the arms of a trial run, one in each file."""
+"""Executors, which run the arms of trials, one per file."""

@@ -1,8 +1,7 @@
-"""What an engine that reaches other machines does on one of them, in a process that is not ours.
+"""Runs an arm on another machine, for executors of clusters.
 
-An arm runs there as it would here: in the folder of the command, with the variables of whoever
-typed it, in an isolation that is set up there. All that it writes goes into a folder of ours, which
-is removed; what is needed of it is handed back.
+The arm runs in the command's folder, with the user's environment variables, in an isolation that is
+set up there. It writes to a temporary folder; the result and the recording are returned.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ from whyidle.errors import TrialError
 from whyidle.version import __version__
 
 GIVEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
-"""variables by which a cluster says which accelerators a process may use"""
-MOST_BYTES = 1 << 28
-"""of a file that the command names, which is compared with what is there"""
+"""variables by which a cluster assigns accelerators"""
+MOST_BYTES = 1 << 28  # size up to which files named in the command are compared
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteOrder:
-    """An arm that is to run there; ``slowest`` as ``arm.run`` has it."""
+    """An arm to run; ``slowest`` as for ``arm.run_arm``."""
 
     terms: TrialTerms
     asked: ArmRequest
@@ -45,8 +43,7 @@ class RemoteOrder:
 
 @dataclass(frozen=True, slots=True)
 class RemoteResult:
-    """What came of it: its recording, packed, where it was watched in detail; and what was held
-    back."""
+    """The result of an arm: its recording, packed, if it was diagnosed; and blocked actions."""
 
     ran: ArmResult
     recording: bytes
@@ -55,8 +52,7 @@ class RemoteResult:
 
 @dataclass(frozen=True, slots=True)
 class MachineCheck:
-    """A machine: why arms cannot run there (empty: they can), and what to do about that; the kind
-    of isolation that they have there."""
+    """Whether a machine can run arms: ``why`` not (empty: it can), what to do, its isolation."""
 
     host: str
     why: str = ""
@@ -65,28 +61,26 @@ class MachineCheck:
 
 
 def named_files(terms: TrialTerms) -> dict[str, str]:
-    """The files that the command names, and what is in them, as a digest."""
-    found = {}
+    """Digests of the files that the command names."""
+    digests = {}
     for word in terms.command[1:]:
-        with suppress(OSError):  # a program in a word (-c) is too long for a name
+        with suppress(OSError):  # a program in a word (-c) is too long for a file name
             path = terms.here / word
             if path.is_file() and path.stat().st_size <= MOST_BYTES:
-                found[word] = _file_digest(path)
-    return found
+                digests[word] = _file_digest(path)
+    return digests
 
 
 def check_machine(terms: TrialTerms, files: Mapping[str, str], version: str) -> MachineCheck:
-    """Whether this machine reaches what the command needs, and can keep its trials in."""
+    """Check that this machine has the command's files, and can isolate trials."""
     host = socket.gethostname()
     why = _explain_unreachable(terms, files)
     if why:
-        hint = "The folder of the command, its data and its environment must be at the same paths "
-        return MachineCheck(
-            host, why, f"{hint}on every machine of the cluster, on a shared file system."
-        )
+        hint = "Use a shared file system: the command's folder, data and environment must have the "
+        return MachineCheck(host, why, f"{hint}same paths on every machine of the cluster.")
     if version != __version__:
         return MachineCheck(
-            host, f"it has whyidle {__version__}, not {version}", "Install the same there."
+            host, f"it has whyidle {__version__}, not {version}", "Install the same version there."
         )
     with as_typed(terms):
         kept_in = TrialIsolation(network=terms.network)
@@ -99,17 +93,17 @@ def check_machine(terms: TrialTerms, files: Mapping[str, str], version: str) -> 
 
 def _explain_unreachable(terms: TrialTerms, files: Mapping[str, str]) -> str:
     if not terms.here.is_dir():
-        return f"there is no folder {terms.here}"
+        return f"the folder {terms.here} does not exist"
     program = terms.command[0]
     place = str(terms.here / program) if Path(program).name != program else program
     if shutil.which(place, path=terms.environment.get("PATH")) is None:
-        return f"there is no program {program}"
+        return f"the program {program} does not exist"
     for word, digest in files.items():
         path = terms.here / word
         if not path.is_file():
-            return f"there is no file {word}"
+            return f"the file {word} does not exist"
         if _file_digest(path) != digest:
-            return f"{word} is another file there"
+            return f"the file {word} is different"
     return ""
 
 
@@ -121,8 +115,8 @@ def run_remote(order: RemoteOrder) -> RemoteResult:
     """Run an arm on this machine.
 
     Raises:
-        OSError: the copies of patched files cannot be made.
-        TrialError: the isolation that was found there is no longer available.
+        OSError: the patched files cannot be copied.
+        TrialError: the isolation is no longer available.
     """
     with as_typed(order.terms):
         top = Path(tempfile.mkdtemp(prefix="whyidle-fix-"))
@@ -132,29 +126,29 @@ def run_remote(order: RemoteOrder) -> RemoteResult:
             kept_in = TrialIsolation(network=order.terms.network, level=order.terms.level)
             with kept_in.isolate_arm(folder) as guard:
                 ran = arm.run_arm(order.terms.command, order.asked, folder, guard, order.slowest)
-                ran = replace(ran, behind=guard.make_report())
+                ran = replace(ran, isolation=guard.make_report())
             packed = pack_folder(ran.recording) if order.asked.profile else b""
             return RemoteResult(ran, packed, tuple(kept_in.leaks))
         finally:
             shutil.rmtree(top, ignore_errors=True)
 
 
-def unpack_result(came: RemoteResult, folder: Path) -> ArmResult:
-    """What came of it, with its recording unpacked into ``folder`` on this machine."""
+def unpack_result(result: RemoteResult, folder: Path) -> ArmResult:
+    """Unpack the recording into ``folder`` on this machine."""
     recording = folder / "recording"
     recording.mkdir(parents=True, exist_ok=True)
-    if came.recording:
-        with tarfile.open(fileobj=io.BytesIO(came.recording)) as packed:
+    if result.recording:
+        with tarfile.open(fileobj=io.BytesIO(result.recording)) as packed:
             for member in packed:
                 path, content = recording / member.name, packed.extractfile(member)
                 if content is not None and path.resolve().is_relative_to(recording.resolve()):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(content.read())
-    return replace(came.ran, recording=recording)
+    return replace(result.ran, recording=recording)
 
 
 def pack_folder(folder: Path) -> bytes:
-    """All files of a folder, in one piece."""
+    """Pack all files of a folder."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as into:
         for path in sorted(folder.rglob("*")):
@@ -165,8 +159,7 @@ def pack_folder(folder: Path) -> bytes:
 
 @contextmanager
 def as_typed(terms: TrialTerms) -> Iterator[None]:
-    """Have this process in the folder and with the variables of whoever typed the command, but with
-    the accelerators that the cluster gives it."""
+    """Switch to the user's folder and environment, but keep the assigned accelerators."""
     before, folder = dict(os.environ), Path.cwd()
     own = {name: before[name] for name in GIVEN if name in before}
     _become_environment({**terms.environment, **own})

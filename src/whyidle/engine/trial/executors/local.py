@@ -1,4 +1,4 @@
-"""Trials on the machine that whyidle runs on."""
+"""Runs trials on this machine."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from whyidle.errors import UsageError
 
 
 def start(terms: TrialTerms) -> LocalExecutor:
-    """See what kind of isolation is available here.
+    """Determine the isolation of this machine.
 
     Raises:
-        UsageError: resources are asked for, which nothing here hands out.
-        TrialError: what the job does could not all be undone, and nobody said yes.
+        UsageError: resources are requested.
+        TrialError: the job cannot be fully isolated, and ``yes`` is not set.
     """
     if terms.resources:
-        raise UsageError("--resources is for a cluster.", hint="whyidle fix --engine ray ...")
+        raise UsageError("--resources requires a cluster.", hint="whyidle fix --engine ray ...")
     kept_in = TrialIsolation(network=terms.network)
     kept_in.check_isolation(terms.command, yes=terms.yes)
     return LocalExecutor(terms, kept_in)
 
 
 class LocalExecutor:
-    """Arms are processes of ours."""
+    """Runs arms as child processes."""
 
     def __init__(self, terms: TrialTerms, kept_in: TrialIsolation) -> None:
         self._terms, self._kept_in = terms, kept_in
 
     def run_arm(
-        self, asked: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
+        self, request: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
     ) -> ArmResult:
-        """One arm."""
+        """Run one arm."""
         with self._kept_in.isolate_arm(folder) as guard:
-            ran = arm.run_arm(self._terms.command, asked, folder, guard, slowest)
-            return replace(ran, behind=guard.make_report())
+            result = arm.run_arm(self._terms.command, request, folder, guard, slowest)
+            return replace(result, isolation=guard.make_report())
 
     def executor_notes(self) -> list[str]:
-        """What was held back."""
+        """Sentences on blocked actions."""
         return self._kept_in.isolation_notes()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""

@@ -1,2 +1,1 @@
-"""The loop of ``whyidle fix``: choose a candidate, test it against the baseline, keep or reject
-it."""
+"""The loop of ``whyidle fix``: select a fix, test it against the baseline, keep or reject it."""

@@ -1,4 +1,4 @@
-"""Whether a fix whose times are known is kept, or why not."""
+"""Decides whether a measured fix is kept."""
 
 from __future__ import annotations
 
@@ -27,120 +27,115 @@ from whyidle.engine.trial.statistics.rank_equivalence import (
 from whyidle.engine.trial.statistics.speedup import SpeedupEstimate
 
 HARM = 0.75
-"""what is slower than this in all, and slower in every pair, is called so, whatever chance may have
-to do with it"""
-LONGER = 3
-"""times as many steps as an arm's, in which what fills up once has done so"""
-UNMEASURED = "how much the samples of so large a batch teach (gradient noise scale) is not measured"
+"""a fix below this speed-up that is slower in every pair is called slower without further proof"""
+LONGER = 3  # length of the arm that confirms a leak, relative to a usual arm
+UNMEASURED = "the effect of the larger batch on learning (gradient noise scale) was not measured"
 
 
 def decide_acceptance(
-    found: TrialResult, bench: ArmFactory, bases: list[ArmResult], treats: list[ArmResult]
+    trial: TrialResult, bench: ArmFactory, bases: list[ArmResult], treats: list[ArmResult]
 ) -> None:
-    """Keep it, or say why not."""
-    gain = found.effect
+    """Keep the fix, or set the reason why not."""
+    gain = trial.effect
     if gain is None:
         return
     if not is_proven_gain(gain):
-        why = too_little(found, gain)
-        found.hurried &= why.kind == "untold"
-        more = ", and there was no time for more" if found.hurried else ""
-        if not gain.low > 1.0 and (told := compare_load(bases, treats)):
-            more += f", but {told}: try it again when the machine is quiet"
-        found.reason = replace(why, text=why.text + more)
+        why = too_little(trial, gain)
+        trial.hurried &= why.kind == "untold"
+        addition = ", and there was no time for more pairs" if trial.hurried else ""
+        if not gain.low > 1.0 and (text := compare_load(bases, treats)):
+            addition += f", but {text}: try it again when the machine is idle"
+        trial.reason = replace(why, text=why.text + addition)
         return
-    left = _remaining_job(found, bench, bases)
-    if left is not None and found.once is not None and found.once.pays_after > left:
+    remaining = _remaining_job(trial, bench, bases)
+    if remaining is not None and trial.once is not None and trial.once.pays_after > remaining:
         longer = "" if bench.left else " (the real job is longer: --left 20000)"
-        found.reason = RejectionReason("little", f"{found.once.describe_cost(left)}{longer}")
+        trial.reason = RejectionReason("little", f"{trial.once.describe_cost(remaining)}{longer}")
         return
-    leak, slow = find_leaks(bases, treats, fmean(found.treated_s), left)
-    found.notes += [one.describe_leak(fmean(found.treated_s)) for one in slow]
-    if leak is not None and (told := _describe_leak(leak, found, bench)):
-        found.reason = harm_reason(told)
+    leak, slow = find_leaks(bases, treats, fmean(trial.treated_s), remaining)
+    trial.notes += [one.describe_leak(fmean(trial.treated_s)) for one in slow]
+    if leak is not None and (text := _describe_leak(leak, trial, bench)):
+        trial.reason = harm_reason(text)
         return
-    found.check, found.untreated = check_all_ranks(
-        found.candidate, baseline_by_rank(bases), treats, bench
+    trial.check, trial.untreated = check_all_ranks(
+        trial.candidate, baseline_by_rank(bases), treats, bench
     )
-    if not found.check.holds:
-        told = found.check.told
-        found.reason = (
-            harm_reason(told) if found.check.measured else RejectionReason("unjudged", told)
+    if not trial.check.holds:
+        text = trial.check.explanation
+        trial.reason = (
+            harm_reason(text) if trial.check.measured else RejectionReason("unjudged", text)
         )
-    if found.check.holds and changes_batch(found.candidate):
-        found.reason = _check_sample_worth(found, bench, gain)
-    found.kept = found.reason is None
+    if trial.check.holds and changes_batch(trial.candidate):
+        trial.reason = _check_sample_worth(trial, bench, gain)
+    trial.kept = trial.reason is None
 
 
 def is_proven_gain(gain: SpeedupEstimate) -> bool:
-    """Whether it is faster beyond chance, and enough so."""
+    """Whether the gain is significant and large enough."""
     return gain.low > 1.0 and gain.speedup >= WORTH
 
 
-def too_little(found: TrialResult, gain: SpeedupEstimate) -> RejectionReason:
-    """Why what it gains is not worth keeping it."""
-    always = all(one > other for one, other in zip(found.treated_s, found.base_s, strict=True))
+def too_little(trial: TrialResult, gain: SpeedupEstimate) -> RejectionReason:
+    """The reason to reject a gain that is not proven or too small."""
+    always = all(one > other for one, other in zip(trial.treated_s, trial.base_s, strict=True))
     if gain.high < 1.0:
         return RejectionReason("little", "slower")
     if gain.speedup < HARM and always:
-        return RejectionReason("little", f"slower in {_format_pairs(gain.pairs)}")
+        pairs = "the only pair" if gain.pairs == 1 else f"each of {gain.pairs} pairs"
+        return RejectionReason("little", f"slower in {pairs}")
     if gain.low > 1.0:
-        return RejectionReason("little", f"worth under {WORTH - 1:.0%}")
-    return replace(UNTOLD, text=f"{UNTOLD.text} in {_so_many(gain.pairs)}")
+        return RejectionReason("little", f"gain under {WORTH - 1:.0%}")
+    pairs = f"{gain.pairs} pair{'s' if gain.pairs != 1 else ''}"
+    return replace(UNTOLD, text=f"{UNTOLD.text} in {pairs}")
 
 
-def _format_pairs(count: int) -> str:
-    return "the one pair there was" if count == 1 else f"each of {count} pairs"
-
-
-def _so_many(pairs: int) -> str:
-    return f"{pairs} pair{'s' if pairs != 1 else ''}"
-
-
-def _describe_leak(leak: MemoryLeak, found: TrialResult, bench: ArmFactory) -> str:
-    """What is told of a leak; empty where a longer run shows that it is none, which is noted. Where
-    there is no time for that, it is a guess."""
-    told = leak.describe_leak(fmean(found.treated_s))
-    steps = min(len(ran.told.marks) for ran in found.treats if ran.told)
-    bench.say("longer with it, to know whether its memory goes on growing")
-    ran = bench.lasting(LONGER * steps, steps)
-    if ran is None:
-        found.hurried = True
-        return f"it may leak: {told}, as far as {steps} steps tell, and there was no time for more"
-    if not ran.is_comparable:
-        return f"it may leak: {told}, as far as {steps} steps tell: a longer run failed"
-    if goes_on(leak, ran, steps):
-        return f"it leaks: {told}"
-    found.notes.append(f"{leak.where} memory grows in the first {steps} steps, and not on")
+def _describe_leak(leak: MemoryLeak, trial: TrialResult, bench: ArmFactory) -> str:
+    """Describe a leak; empty if a longer run shows that it is none, which is noted."""
+    growth = leak.describe_leak(fmean(trial.treated_s))
+    steps = min(len(result.report.marks) for result in trial.treats if result.report)
+    bench.say("a longer run with it, to check whether its memory keeps growing")
+    guess = f"it may leak: {growth}, measured over {steps} steps"
+    result = bench.lasting(LONGER * steps, steps)
+    if result is None:
+        trial.hurried = True
+        return f"{guess}; there was no time for a longer run"
+    if not result.is_comparable:
+        return f"{guess}; a longer run failed"
+    if goes_on(leak, result, steps):
+        return f"it leaks: {growth}"
+    trial.notes.append(f"{leak.where} memory grows in the first {steps} steps only")
     return ""
 
 
 def _remaining_job(
-    found: TrialResult, bench: ArmFactory, bases: Sequence[ArmResult]
+    trial: TrialResult, bench: ArmFactory, bases: Sequence[ArmResult]
 ) -> float | None:
-    """Steps that are left of the job, where anybody knows; one that ended by itself tells."""
+    """Remaining steps of the job: as given, or the length of arms that ended by themselves."""
     if bench.left is not None:
-        return bench.left.remaining_steps(fmean(found.base_s))
-    ended = [len(ran.told.marks) for ran in bases if ran.told and ran.ending == "finished"]
-    return float(max(ended)) if ended else None
+        return bench.left.remaining_steps(fmean(trial.base_s))
+    lengths = [
+        len(result.report.marks)
+        for result in bases
+        if result.report and result.ending == "finished"
+    ]
+    return float(max(lengths)) if lengths else None
 
 
 def _check_sample_worth(
-    found: TrialResult, bench: ArmFactory, gain: SpeedupEstimate
+    trial: TrialResult, bench: ArmFactory, gain: SpeedupEstimate
 ) -> RejectionReason | None:
-    """Note what samples of a larger batch still teach; why it is not kept, if that is less in all,
-    however much of the doubt is in its favour."""
+    """Note how a larger batch affects learning; reject it if less is learned per second."""
     if not bench.affordable():
-        found.notes.append(f"{UNMEASURED}: there was no time for the run that tells (--budget)")
+        trial.notes.append(f"{UNMEASURED}: there was no time for another run (--budget)")
         return None
-    bench.say("an untreated run whose gradients are compared, to know how large a batch may be")
-    ran = bench.noisy(fewest_losses(found.untreated))
-    seen = estimate_scale(ran.told) if ran.is_comparable and ran.told else None
-    if seen is None:
-        found.notes.append(f"{UNMEASURED}: too little was seen of its gradients")
+    bench.say("a run without it that compares gradients, to measure the effect of larger batches")
+    result = bench.noisy(fewest_losses(trial.untreated))
+    scale = estimate_scale(result.report) if result.is_comparable and result.report else None
+    if scale is None:
+        trial.notes.append(f"{UNMEASURED}: too few gradients were recorded")
         return None
-    grown = batch_factor(found.candidate)
-    found.notes.append(seen.describe_scale(grown, gain.speedup))
-    best = gain.high * seen.sample_worth(grown, seen.high)
-    little = "more samples in a second, and less is learned from them"
+    factor = batch_factor(trial.candidate)
+    trial.notes.append(scale.describe_scale(factor, gain.speedup))
+    best = gain.high * scale.sample_worth(factor, scale.high)
+    little = "more samples per second, but slower learning"
     return None if best > 1.0 else RejectionReason("little", little)

@@ -1,4 +1,4 @@
-"""What the trials found, as the diagnosis document tells it, and as a plan."""
+"""Writes the results of trials into the diagnosis document and into a plan."""
 
 from __future__ import annotations
 
@@ -21,63 +21,64 @@ from whyidle.model.knobs import Setting
 from whyidle.model.plan import FixPlan, PlannedFix, Speedup
 from whyidle.version import __version__
 
-LEFT = 5
-"""of what remains so many are told"""
+LEFT = 5  # remaining findings in the document, at most
 
 
 def make_document(
-    found: optimize.Optimized, stored: str | None = None, price_per_hour: float | None = None
+    optimized: optimize.Optimized, stored: str | None = None, price_per_hour: float | None = None
 ) -> Diagnosis:
-    """The diagnosis of the job as it was, with all trials, and what it became, whose own diagnosis
-    is ``stored`` under that id; ``price_per_hour`` is the whole job's."""
-    amid = [] if found.amid is None else [PassedOver(found.amid, optimize.AMID)]
-    trials = [*map(_trial_entry, found.judged), *map(_passed_over_entry, (*amid, *found.passed))]
-    detail = found.before.detail
-    if found.after is not None:
-        detail = msgspec.structs.replace(
-            detail, fixed=_fixed_job(found, found.after, stored, price_per_hour)
-        )
-    coverage = found.before.coverage
-    coverage = msgspec.structs.replace(
-        coverage, notes=[*_note_background_load(found), *coverage.notes]
+    """Add the trials and the fixed job (stored as ``stored``) to the first diagnosis.
+    ``price_per_hour`` is that of the whole job."""
+    amid = (
+        []
+        if optimized.interrupted_fix is None
+        else [PassedOver(optimized.interrupted_fix, optimize.AMID)]
     )
-    since = _seen_since(found)
+    trials = [
+        *map(_trial_entry, optimized.judged),
+        *map(_passed_over_entry, (*amid, *optimized.passed)),
+    ]
+    detail = optimized.before.detail
+    if optimized.after is not None:
+        detail = msgspec.structs.replace(
+            detail, fixed=_fixed_job(optimized, optimized.after, stored, price_per_hour)
+        )
+    coverage = optimized.before.coverage
+    coverage = msgspec.structs.replace(
+        coverage, notes=[*_note_background_load(optimized), *coverage.notes]
+    )
+    since = {finding.cause for look in optimized.diagnoses for finding in look.findings}
     return msgspec.structs.replace(
-        found.before,
+        optimized.before,
         trials=trials,
         detail=detail,
         coverage=coverage,
-        abstentions=[one for one in found.before.abstentions if one.cause not in since],
+        abstentions=[one for one in optimized.before.abstentions if one.cause not in since],
     )
 
 
-def _seen_since(found: optimize.Optimized) -> set[str]:
-    """Causes that a later look has found: of these nobody is told that they could not be judged."""
-    return {finding.cause for look in found.looks for finding in look.findings}
-
-
-def _note_background_load(found: optimize.Optimized) -> list[str]:
-    """That other programs may be why a gain could not be told, where one could not."""
-    if not any(one.rejection_kind == "untold" for one in found.judged):
+def _note_background_load(optimized: optimize.Optimized) -> list[str]:
+    if not any(trial.rejection_kind == "untold" for trial in optimized.judged):
         return []
-    told = common_load([ran for one in found.judged for ran in (*one.bases, *one.treats)])
-    return [told] if told else []
+    note = common_load(
+        [result for trial in optimized.judged for result in (*trial.bases, *trial.treats)]
+    )
+    return [note] if note else []
 
 
-def make_plan(found: optimize.Optimized, command: Sequence[str]) -> FixPlan:
-    """What was kept, to run with."""
+def make_plan(optimized: optimize.Optimized, command: Sequence[str]) -> FixPlan:
+    """Make a plan of the kept fixes."""
     return FixPlan(
         command=list(command),
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         whyidle=__version__,
-        fix=[fix for fix in _kept_fixes(found) if fix.edits],
+        fix=[fix for fix in _kept_fixes(optimized) if fix.edits],
     )
 
 
-def _kept_fixes(found: optimize.Optimized) -> list[PlannedFix]:
-    """Of a knob that was turned again later the last value stands, where it was set last; what it
-    was is what it was in the script."""
-    kept = [one for one in found.judged if one.kept]
+def _kept_fixes(optimized: optimize.Optimized) -> list[PlannedFix]:
+    """Kept fixes; of each knob the last value, and as ``was`` the value in the script."""
+    kept = [one for one in optimized.judged if one.kept]
     was = {edit.knob: edit.was for one in reversed(kept) for edit in one.candidate.edits}
     fixes: list[PlannedFix] = []
     taken: set[str] = set()
@@ -89,15 +90,15 @@ def _kept_fixes(found: optimize.Optimized) -> list[PlannedFix]:
 
 
 def _planned_fix(
-    one: TrialResult, edits: Mapping[str, Setting | None], was: Mapping[str, Setting | None]
+    trial: TrialResult, edits: Mapping[str, Setting | None], was: Mapping[str, Setting | None]
 ) -> PlannedFix:
-    candidate = one.candidate
+    candidate = trial.candidate
     return PlannedFix(
         fix=candidate.fix,
         consent=candidate.consent,
         summary=candidate.summary,
         predicted=_optional_speedup(candidate.predicted),
-        measured=_optional_speedup(one.effect),
+        measured=_optional_speedup(trial.effect),
         edits={knob: value for knob, value in edits.items() if value is not None},
         was={knob: before for knob in edits if (before := was[knob]) is not None},
     )
@@ -106,48 +107,43 @@ def _planned_fix(
 def _optional_speedup(gain: SpeedupEstimate | Predicted | None) -> Speedup | None:
     if gain is None or not math.isfinite(gain.high):
         return None
-    numbers = (round(number, 4) for number in (gain.speedup, gain.low, gain.high))
-    times, low, high = numbers
+    times, low, high = (round(number, 4) for number in (gain.speedup, gain.low, gain.high))
     return Speedup(times=times, low=low, high=high)
 
 
-def _trial_entry(one: TrialResult) -> Trial:
-    candidate, gain = one.candidate, one.effect
-    before, after = peak_memory(one.bases), peak_memory(one.treats)
+def _trial_entry(trial: TrialResult) -> Trial:
+    candidate, gain = trial.candidate, trial.effect
+    before, after = peak_memory(trial.bases), peak_memory(trial.treats)
+    pays_after = trial.once.pays_after if trial.once else math.inf
     return Trial(
         fix=candidate.fix,
         consent=candidate.consent,
-        baseline=_mean_time(one.base_s),
-        treated=_mean_time(one.treated_s),
+        baseline=_mean_time(trial.base_s),
+        treated=_mean_time(trial.treated_s),
         speedup=gain.speedup if gain else None,
         low=gain.low if gain and gain.has_interval else None,
         high=gain.high if gain and gain.has_interval else None,
         predicted=candidate.predicted.speedup if candidate.predicted else None,
-        numerics=one.check.told if one.check else None,
-        kept=one.kept,
-        why=one.rejection_text or ("faster, and the numbers hold" if one.kept else ""),
+        numerics=trial.check.explanation if trial.check else None,
+        kept=trial.kept,
+        why=trial.rejection_text or ("faster, with equivalent losses" if trial.kept else ""),
         promised=candidate.predicted,
         cause=candidate.cause,
         summary=candidate.summary,
         edits=[msgspec.structs.replace(edit, among=()) for edit in candidate.edits],
         pairs=gain.pairs if gain else 0,
-        startup_s=one.once.seconds if one.once else None,
-        pays_after_steps=_steps_to_pay(one),
-        notes=[*batch_remarks(candidate), *one.notes],
-        searched=one.searched,
-        untold=one.rejection_kind == "untold",
-        harmful=one.rejection_kind == "harm",
-        tried=one.rejection_kind != "declined",
+        startup_s=trial.once.seconds if trial.once else None,
+        pays_after_steps=pays_after if math.isfinite(pays_after) else None,
+        notes=[*batch_remarks(candidate), *trial.notes],
+        searched=trial.searched,
+        untold=trial.rejection_kind == "untold",
+        harmful=trial.rejection_kind == "harm",
+        tried=trial.rejection_kind != "declined",
         host_bytes_before=before.host,
         host_bytes=after.host,
         device_bytes_before=before.device,
         device_bytes=after.device,
     )
-
-
-def _steps_to_pay(one: TrialResult) -> float | None:
-    after = one.once.pays_after if one.once else math.inf
-    return after if math.isfinite(after) else None
 
 
 def _mean_time(times: Sequence[float]) -> float | None:
@@ -177,20 +173,20 @@ def _passed_over_entry(one: PassedOver) -> Trial:
     )
 
 
-def _energy_per_step(found: optimize.Optimized, step: float | None) -> float | None:
-    """Joules of as many samples as a step had."""
-    return None if step is None else step / max(map(batch_factor, found.kept), default=1.0)
-
-
 def _fixed_job(
-    found: optimize.Optimized, after: Diagnosis, stored: str | None, price_per_hour: float | None
+    optimized: optimize.Optimized,
+    after: Diagnosis,
+    stored: str | None,
+    price_per_hour: float | None,
 ) -> FixedJob:
-    whole = found.whole.effect if found.whole else None
+    whole = optimized.combined_trial.effect if optimized.combined_trial else None
     speedup = whole.speedup if whole else None
-    rate = found.before.steps.samples_per_s
-    first, _, _ = after.verdict.headline.partition(". ")  # what follows is a finding, told below
+    rate = optimized.before.steps.samples_per_s
+    energy = after.utilization.energy_j_per_step
+    factor = max(map(batch_factor, optimized.kept), default=1.0)
+    first, _, _ = after.verdict.headline.partition(". ")  # the rest is a finding, listed below
     left = [first] if after.verdict.state == "starved" else []
-    left += describe_remaining(found, after)
+    left += describe_remaining(optimized, after)
     return FixedJob(
         run=stored,
         attribution=after.attribution,
@@ -202,7 +198,7 @@ def _fixed_job(
         left=left[:LEFT],
         samples_per_s_before=rate,
         samples_per_s=rate * speedup if rate and speedup else None,
-        energy_j_per_step_before=found.before.utilization.energy_j_per_step,
-        energy_j_per_step=_energy_per_step(found, after.utilization.energy_j_per_step),
+        energy_j_per_step_before=optimized.before.utilization.energy_j_per_step,
+        energy_j_per_step=None if energy is None else energy / factor,
         price_per_hour=price_per_hour,
     )

@@ -1,7 +1,7 @@
-"""Diagnose, try the most promising fix, keep what is proven, look again: until nothing is left.
+"""Diagnoses the job, tests the most promising fix, keeps it if proven, and repeats.
 
-After each fix that is kept the job is watched anew with it, so that what it hid is seen, and what
-gains no more is not tried: the next candidates are judged by what the run itself then says.
+After each kept fix the job is diagnosed again with it, because it may reveal other causes and make
+other fixes useless.
 """
 
 from __future__ import annotations
@@ -42,195 +42,176 @@ from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
 Look = Callable[[TrialSession, int], Diagnosis]
-"""watches the job as it is by now, so many times as long as is usual"""
-UNSEEN = ("declined", "untold", "little")
-"""kinds of reasons for which too little of what it is about may have been seen"""
-GROWN = 1.1
-"""so many times as large is the next budget that is asked for, at least"""
+"""diagnoses the job with the kept fixes; the number multiplies the usual duration"""
+UNSEEN = ("declined", "untold", "little")  # kinds of rejection that a longer arm might change
+GROWN = 1.1  # least factor between suggested budgets
 STOPPED = "interrupted before it was tried"
-AMID = "interrupted while it was tried, so nothing can be said of it"
+AMID = "interrupted during its trial, without a result"
 
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """What came of it. ``after`` is None where nothing was kept; ``whole`` is the trial of all kept
-    fixes together, against the untreated job; ``stopped`` says why it ended early, if it did, and
-    ``enough_s`` is a budget that would do for what was not tried for want of time; ``amid`` is what
-    was being tried when it was interrupted."""
+    """The result of a session."""
 
     before: Diagnosis
-    after: Diagnosis | None
+    after: Diagnosis | None  # None if nothing was kept
     judged: Sequence[TrialResult]
     kept: Sequence[Candidate]
     passed: Sequence[PassedOver]
-    whole: TrialResult | None
+    combined_trial: TrialResult | None  # the trial of all kept fixes together
     seconds: float
-    stopped: str | None
-    enough_s: float | None = None
-    amid: Candidate | None = None
-    looks: Sequence[Diagnosis] = ()
-    """between ``before`` and ``after``, too"""
+    stopped: str | None  # why it ended early, if it did
+    enough_s: float | None = None  # a sufficient budget, if time ran out
+    interrupted_fix: Candidate | None = None  # the fix whose trial was interrupted
+    diagnoses: Sequence[Diagnosis] = ()  # diagnoses after each kept fix
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far it is."""
-
     now: Diagnosis
     look: Look
     looks: list[Diagnosis] = field(default_factory=list)
-    """with one fix, with two, and so on"""
     passed: dict[str, PassedOver] = field(default_factory=dict)
     tried: set[tuple[str, tuple[Edit, ...]]] = field(default_factory=set)
-    amid: Candidate | None = None
-    """what is being tried"""
+    amid: Candidate | None = None  # the fix in its trial
     stopped: str | None = None
     enough_s: float | None = None
 
 
-def optimize(healing: TrialSession, look: Look = watch_job) -> Optimized:
-    """Try, keep, and look again, within the budget. Ctrl-C ends it with what is known by then.
-
-    Args:
-        healing: the command, and what time there is.
-        look: watches the job in detail.
+def optimize(session: TrialSession, look: Look = watch_job) -> Optimized:
+    """Test fixes within the budget, with ``look`` to diagnose the job. Ctrl-C ends the session with
+    the results so far.
 
     Raises:
-        TrialError: the command does not run, or shows too few steps.
+        TrialError: the command fails, or takes too few steps.
     """
-    healing.voice.show_stage("watching the job as it is")
-    before = _first_diagnosis(healing, look)
-    course = _Progress(before, look)
-    healing.voice.show_watched_job(before, choose_candidates(before, healing.allowed)[0])
+    session.listener.show_stage("watching the unchanged job")
+    before = _first_diagnosis(session, look)
+    progress = _Progress(before, look)
+    session.listener.show_watched_job(before, choose_candidates(before, session.allowed)[0])
     whole = None
     try:
-        while _try_next(healing, course):
+        while _try_next(session, progress):
             pass
-        whole = _judge_all_kept(healing)
-    except (KeyboardInterrupt, TrialError) as error:  # what is proven by then stays so
-        course.stopped = STOPPED if isinstance(error, KeyboardInterrupt) else str(error)
-        whole = _single_judgement(healing)
-        ready, _ = _open_candidates(healing, course)
-        course.passed |= {one.fix: PassedOver(one, course.stopped) for one in ready}
-    for one in healing.judged:
-        update_gain(one, list(healing.alike_times(one)))
-    done = {one.candidate.fix for one in healing.judged}
-    if course.amid is not None:
-        done.add(course.amid.fix)
+        whole = _judge_all_kept(session)
+    except (KeyboardInterrupt, TrialError) as error:  # proven fixes stay kept
+        progress.stopped = STOPPED if isinstance(error, KeyboardInterrupt) else str(error)
+        whole = _single_judgement(session)
+        ready, _ = _open_candidates(session, progress)
+        progress.passed |= {one.fix: PassedOver(one, progress.stopped) for one in ready}
+    for one in session.judged:
+        update_gain(one, list(session.alike_times(one)))
+    done = {one.candidate.fix for one in session.judged}
+    if progress.amid is not None:
+        done.add(progress.amid.fix)
     return Optimized(
         before=before,
-        after=course.looks[len(healing.kept_candidates) - 1] if healing.kept_candidates else None,
-        judged=healing.judged,
-        kept=healing.kept_candidates,
-        passed=[one for name, one in course.passed.items() if name not in done],
-        whole=whole,
-        seconds=time.monotonic() - healing.begun,
-        stopped=course.stopped,
-        enough_s=course.enough_s,
-        amid=course.amid,
-        looks=course.looks,
+        after=progress.looks[len(session.kept_candidates) - 1] if session.kept_candidates else None,
+        judged=session.judged,
+        kept=session.kept_candidates,
+        passed=[one for name, one in progress.passed.items() if name not in done],
+        combined_trial=whole,
+        seconds=time.monotonic() - session.begun,
+        stopped=progress.stopped,
+        enough_s=progress.enough_s,
+        interrupted_fix=progress.amid,
+        diagnoses=progress.looks,
     )
 
 
-def _first_diagnosis(healing: TrialSession, look: Look) -> Diagnosis:
-    """How the job is. What says nothing for sure and offers nothing to try is watched longer, if
-    the job was not over by then and there is time."""
-    found = look(healing, 1)
-    over = found.run.exit_status is not None or found.run.duration_s is None
+def _first_diagnosis(session: TrialSession, look: Look) -> Diagnosis:
+    """Diagnose the unchanged job; longer if the first diagnosis is inconclusive without
+    candidates, the job did not end, and time is left."""
+    diagnosis = look(session, 1)
+    ended = diagnosis.run.exit_status is not None or diagnosis.run.duration_s is None
     if (
-        found.verdict.state != "inconclusive"
-        or over
-        or choose_candidates(found, healing.allowed)[0]
+        diagnosis.verdict.state != "inconclusive"
+        or ended
+        or choose_candidates(diagnosis, session.allowed)[0]
     ):
-        return found
-    if healing.left_s < 2 * LONGER * (found.run.duration_s or 0.0):
-        return found
-    healing.voice.show_stage("nothing is sure yet: watching the job longer")
+        return diagnosis
+    if session.left_s < 2 * LONGER * (diagnosis.run.duration_s or 0.0):
+        return diagnosis
+    session.listener.show_stage("inconclusive so far: watching the job longer")
     try:
-        return look(healing, LONGER)
-    except TrialError:  # it has been seen to run: what is known stays
-        return found
+        return look(session, LONGER)
+    except TrialError:
+        return diagnosis
 
 
-def _try_next(healing: TrialSession, course: _Progress) -> bool:
-    """Try the most promising fix; whether there was one, and time for it."""
-    ready, aside = _open_candidates(healing, course)
-    course.passed |= {one.candidate.fix: one for one in aside}
+def _try_next(session: TrialSession, progress: _Progress) -> bool:
+    """Test the most promising fix; False if there is none, or no time."""
+    ready, passed_over = _open_candidates(session, progress)
+    progress.passed |= {one.candidate.fix: one for one in passed_over}
     if not ready:
         return False
-    needed = LEAST_ARMS + LAST_ARMS * bool(healing.kept_candidates)
-    if not (healing.can_afford(needed) or _may_exceed_budget(healing, ready[0], needed)):
-        enough_s = _sufficient_budget(healing, needed, len(ready))
-        course.enough_s = max(course.enough_s or 0.0, enough_s)
-        course.stopped = _no_time(healing, needed, enough_s)
-        course.passed |= {one.fix: PassedOver(one, course.stopped) for one in ready}
+    needed = LEAST_ARMS + LAST_ARMS * bool(session.kept_candidates)
+    predicted = ready[0].predicted
+    left_s = session.over_s if predicted and predicted.speedup >= PROMISING else session.left_s
+    if left_s <= needed * session.arm_s:
+        enough_s = _sufficient_budget(session, needed, len(ready))
+        progress.enough_s = max(progress.enough_s or 0.0, enough_s)
+        progress.stopped = _no_time(session, needed, enough_s)
+        progress.passed |= {one.fix: PassedOver(one, progress.stopped) for one in ready}
         return False
-    course.amid = ready[0]
-    candidate, searched, why = choose_candidate_value(healing, ready[0])
-    cures = verdict_fixes(course.now)
+    progress.amid = ready[0]
+    candidate, searched, why = choose_candidate_value(session, ready[0])
+    cures = verdict_fixes(progress.now)
     waits = any(one.fix in cures for one in ready[1:]) and ready[0].fix not in cures
     arms = make_arms(
-        healing, candidate, healing.merged_edits(), healing.merged_edits(candidate), waits=waits
+        session, candidate, session.merged_edits(), session.merged_edits(candidate), waits=waits
     )
     if why:
-        judgement = TrialResult(candidate, reason=why)
+        trial = TrialResult(candidate, reason=why)
     else:
-        judgement = run_ab_test(
-            candidate, arms, list(healing.alike_times()), healing.purse.next_alpha
+        trial = run_ab_test(
+            candidate, arms, list(session.alike_times()), session.alpha_budget.next_alpha
         )
-    if judgement.was_measured:
-        healing.purse.spend_alpha(proven=judgement.is_proven)
-    judgement.searched = searched
-    _too_rare(healing, course, judgement)
-    course.tried |= {candidate_key(ready[0]), candidate_key(candidate)}
-    healing.judged.append(judgement)
-    course.amid = None
-    healing.voice.show_trial_result(judgement)
-    if judgement.hurried:
-        pair_s = judgement.pair_s * len(judgement.bases)
+    if trial.was_measured:
+        session.alpha_budget.spend_alpha(proven=trial.is_proven)
+    trial.searched = searched
+    _too_rare(session, progress, trial)
+    progress.tried |= {candidate_key(ready[0]), candidate_key(candidate)}
+    session.judged.append(trial)
+    progress.amid = None
+    session.listener.show_trial_result(trial)
+    if trial.hurried:
+        pair_s = trial.pair_s * len(trial.bases)
         enough_s = max(
-            _sufficient_budget(healing, LEAST_ARMS, 1), _whole_minutes(healing.spent_s + pair_s)
+            _sufficient_budget(session, LEAST_ARMS, 1), _whole_minutes(session.spent_s + pair_s)
         )
-        course.enough_s = max(course.enough_s or 0.0, enough_s)
-    if judgement.kept:
-        _look_again(healing, course, judgement)
+        progress.enough_s = max(progress.enough_s or 0.0, enough_s)
+    if trial.kept:
+        _look_again(session, progress, trial)
     return True
 
 
-def _may_exceed_budget(healing: TrialSession, candidate: Candidate, arms: int) -> bool:
-    """Whether so much is expected of it that the budget may be passed a little."""
-    much = candidate.predicted is not None and candidate.predicted.speedup >= PROMISING
-    return much and healing.over_s > arms * healing.arm_s
-
-
 def _open_candidates(
-    healing: TrialSession, course: _Progress
+    session: TrialSession, progress: _Progress
 ) -> tuple[list[Candidate], list[PassedOver]]:
-    """What is still to be tried, as the job is by now, and what is not."""
-    ready, aside = choose_candidates(course.now, healing.allowed, course.tried)
-    return [one for one in ready if healing.changes_anything(one)], aside
+    ready, passed_over = choose_candidates(progress.now, session.allowed, progress.tried)
+    return [one for one in ready if session.changes_anything(one)], passed_over
 
 
-def _too_rare(healing: TrialSession, course: _Progress, judgement: TrialResult) -> None:
-    """Say so where an arm holds too little of what a fix is about to tell what it brings."""
-    rare, why = judgement.candidate.rare, judgement.reason
+def _too_rare(session: TrialSession, progress: _Progress, trial: TrialResult) -> None:
+    rare, why = trial.candidate.rare, trial.reason
     if rare is None or why is None or why.kind not in UNSEEN:
         return
-    if any(ran.ending == "finished" for ran in judgement.bases):  # it has been seen to its end
+    if any(result.ending == "finished" for result in trial.bases):  # arms covered the whole job
         return
-    if lacking := rare.explain_budget(healing.seconds):
-        judgement.reason = replace(why, text=f"{why.text}; {lacking}")
+    if lacking := rare.explain_budget(session.seconds):
+        trial.reason = replace(why, text=f"{why.text}; {lacking}")
         if rare.needs_s is not None:
-            course.enough_s = max(course.enough_s or 0.0, rare.needs_s)
+            progress.enough_s = max(progress.enough_s or 0.0, rare.needs_s)
 
 
-def _sufficient_budget(healing: TrialSession, arms: int, fixes: int) -> float:
-    """A budget that would do for so many fixes more, of so many arms each; whole minutes. With it
-    arms are longer, those that are run by now as well."""
-    spent, enough = healing.spent_s, 2 * healing.budget_s
+def _sufficient_budget(session: TrialSession, arms: int, fixes: int) -> float:
+    """Budget for ``fixes`` further trials of ``arms`` arms each, in whole minutes. A larger budget
+    also makes arms longer, including those run so far."""
+    spent, enough = session.spent_s, 2 * session.budget_s
     while enough < MOST_S:
-        each = healing.arm_at(enough)
-        needs = spent * max(each / healing.arm_s, 1.0) + fixes * arms * each
+        each = session.arm_at(enough)
+        needs = spent * max(each / session.arm_s, 1.0) + fixes * arms * each
         if needs <= enough:
             break
         enough = min(max(needs, GROWN * enough), MOST_S)
@@ -238,108 +219,101 @@ def _sufficient_budget(healing: TrialSession, arms: int, fixes: int) -> float:
 
 
 def _whole_minutes(seconds: float) -> float:
-    """Rounded up to whole ones, in seconds."""
     return 60.0 * math.ceil(seconds / 60)
 
 
-def _no_time(healing: TrialSession, arms: int, enough_s: float) -> str:
-    """Why nothing more is tried."""
-    needs, left = arms * healing.arm_s, max(healing.left_s, 0.0)
-    last = " with the last checks" if healing.kept_candidates else ""
+def _no_time(session: TrialSession, arms: int, enough_s: float) -> str:
+    needs, left = arms * session.arm_s, max(session.left_s, 0.0)
+    last = " with the final checks" if session.kept_candidates else ""
     return (
-        f"no time: it takes about {needs:.0f} s{last}, {left:.0f} s were left "
+        f"no time: it needs about {needs:.0f} s{last}, {left:.0f} s were left "
         f"(--budget {enough_s / 60:.0f}m)"
     )
 
 
-def _look_again(healing: TrialSession, course: _Progress, judgement: TrialResult) -> None:
-    """Watch it with what is kept. What cannot even be watched is not kept after all."""
-    healing.voice.show_stage("looking again with it")
+def _look_again(session: TrialSession, progress: _Progress, trial: TrialResult) -> None:
+    session.listener.show_stage("watching the job with it")
     try:
-        course.now = course.look(healing, 1)
-        course.looks.append(course.now)
+        progress.now = progress.look(session, 1)
+        progress.looks.append(progress.now)
     except TrialError as error:
-        judgement.kept, judgement.reason = False, harm_reason(f"{error.what} {error.why}")
-        healing.voice.show_trial_result(judgement)
-    except KeyboardInterrupt:  # it is proven, and was not looked at again
-        course.looks.append(course.now)
+        trial.kept, trial.reason = False, harm_reason(f"{error.what} {error.why}")
+        session.listener.show_trial_result(trial)
+    except KeyboardInterrupt:  # it is proven, but not diagnosed again
+        progress.looks.append(progress.now)
         raise
 
 
 def make_arms(
-    healing: TrialSession,
+    session: TrialSession,
     candidate: Candidate,
     base: tuple[Edit, ...],
     treated: tuple[Edit, ...],
     *,
     waits: bool = False,
 ) -> ArmFactory:
-    """Arms with the edits of ``treated``, beside those with the edits of ``base``. Where what cures
-    the verdict's cause ``waits`` for its turn, time for that is kept back."""
+    """Make arms with the edits of ``base`` and of ``treated``. If a fix of the verdict's cause
+    ``waits``, time for its trial is reserved."""
     kept_back = LEAST_ARMS * waits
     return ArmFactory(
-        base=lambda: healing.run_trial_arm(base),
-        treated=lambda: healing.run_trial_arm(treated),
-        other=lambda: healing.run_trial_arm(base, seed=1),
-        swayed=lambda seed, steps: healing.run_numeric_arm(base, steps, sway=seed),
-        drawn=lambda steps: healing.run_numeric_arm(treated, steps, eager=True),
-        noisy=lambda steps: healing.run_numeric_arm(base, steps, noise=True),
-        affordable=lambda: healing.can_afford(LEAST_ARMS - 1 + kept_back),
+        base=lambda: session.run_trial_arm(base),
+        treated=lambda: session.run_trial_arm(treated),
+        other=lambda: session.run_trial_arm(base, seed=1),
+        swayed=lambda seed, steps: session.run_numeric_arm(base, steps, sway=seed),
+        drawn=lambda steps: session.run_numeric_arm(treated, steps, eager=True),
+        noisy=lambda steps: session.run_numeric_arm(base, steps, noise=True),
+        affordable=lambda: session.can_afford(LEAST_ARMS - 1 + kept_back),
         pressing=lambda: (
-            not (healing.kept_candidates or waits) and healing.over_s > PAIR * healing.arm_s
+            not (session.kept_candidates or waits) and session.over_s > PAIR * session.arm_s
         ),
-        over=lambda seconds: healing.over_s < seconds,
-        say=lambda text: healing.voice.show_stage(f"{candidate.fix}: {text}"),
-        left=healing.left,
-        reaching=lambda steps, usual: healing.run_to_step(base, steps, usual),
-        lasting=lambda steps, usual: healing.run_to_step(treated, steps, usual),
+        over=lambda seconds: session.over_s < seconds,
+        say=lambda text: session.listener.show_stage(f"{candidate.fix}: {text}"),
+        left=session.remaining_job,
+        reaching=lambda steps, usual: session.run_to_step(base, steps, usual),
+        lasting=lambda steps, usual: session.run_to_step(treated, steps, usual),
     )
 
 
-def all_kept(healing: TrialSession) -> Candidate:
-    """All that is kept, as if it were one fix."""
-    consent = max((one.consent for one in healing.kept_candidates), key=CONSENTS.index)
+def all_kept(session: TrialSession) -> Candidate:
+    """Combine all kept fixes into one candidate."""
+    consent = max((one.consent for one in session.kept_candidates), key=CONSENTS.index)
     return replace(
-        healing.kept_candidates[-1], fix="all", consent=consent, edits=healing.merged_edits()
+        session.kept_candidates[-1], fix="all", consent=consent, edits=session.merged_edits()
     )
 
 
-def _judge_all_kept(healing: TrialSession) -> TrialResult | None:
-    """All that is kept against the job as it was, as if it were one fix. Where it does not hold,
-    what was kept last is given up, and the rest is asked again."""
-    while len(healing.kept_candidates) > 1:
-        fix = all_kept(healing)
-        arms = make_arms(healing, fix, (), fix.edits)
-        found = run_ab_test(fix, arms, list(healing.alike_times()))
-        _confirm_all_kept(healing, found)
-        sound = found.rejection_kind != "harm" and (found.check is None or found.check.holds)
-        if found.kept or (found.effect and found.effect.speedup >= WORTH and sound):
-            return found
-        last = [one for one in healing.judged if one.kept][-1]
+def _judge_all_kept(session: TrialSession) -> TrialResult | None:
+    while len(session.kept_candidates) > 1:
+        fix = all_kept(session)
+        arms = make_arms(session, fix, (), fix.edits)
+        trial = run_ab_test(fix, arms, list(session.alike_times()))
+        _confirm_all_kept(session, trial)
+        sound = trial.rejection_kind != "harm" and (trial.check is None or trial.check.holds)
+        if trial.kept or (trial.effect and trial.effect.speedup >= WORTH and sound):
+            return trial
+        last = [one for one in session.judged if one.kept][-1]
         last.kept = False
         last.reason = RejectionReason(
-            "given up", f"given up: with the others, {found.rejection_text}"
+            "given up", f"given up: together with the others, {trial.rejection_text}"
         )
-        healing.voice.show_trial_result(last)
-    if only := _single_judgement(healing):
-        _confirm_all_kept(healing, only)
+        session.listener.show_trial_result(last)
+    if only := _single_judgement(session):
+        _confirm_all_kept(session, only)
         if not only.kept:
-            healing.voice.show_trial_result(only)
-    return _single_judgement(healing)
+            session.listener.show_trial_result(only)
+    return _single_judgement(session)
 
 
-def _confirm_all_kept(healing: TrialSession, found: TrialResult) -> None:
-    """Take what time is left to tell well what all that is kept brings; the last checks come after
-    it."""
+def _confirm_all_kept(session: TrialSession, trial: TrialResult) -> None:
+    """Use the remaining time, except for the final checks, to measure the total gain precisely."""
     arms = replace(
-        make_arms(healing, found.candidate, (), healing.merged_edits()),
-        affordable=lambda: healing.can_afford(PAIR + LAST_ARMS),
-        say=lambda text: healing.voice.show_stage(f"how much that brings: {text}"),
+        make_arms(session, trial.candidate, (), session.merged_edits()),
+        affordable=lambda: session.can_afford(PAIR + LAST_ARMS),
+        say=lambda text: session.listener.show_stage(f"measuring the gain: {text}"),
     )
-    confirm_gain(found, arms, list(healing.alike_times(found)))
+    confirm_gain(trial, arms, list(session.alike_times(trial)))
 
 
-def _single_judgement(healing: TrialSession) -> TrialResult | None:
-    """The trial of what is kept, where that is one fix."""
-    kept = [one for one in healing.judged if one.kept]
+def _single_judgement(session: TrialSession) -> TrialResult | None:
+    kept = [one for one in session.judged if one.kept]
     return kept[0] if len(kept) == 1 else None

@@ -1,5 +1,4 @@
-"""The patch of what was kept, run once before it is handed over; where that was slower than the
-trials promise, twice."""
+"""Checks the patch of the kept fixes in a run; in two runs if the first is slower than expected."""
 
 from __future__ import annotations
 
@@ -21,124 +20,126 @@ from whyidle.engine.trial.statistics.per_sample_timing import changes_batch, wor
 from whyidle.engine.trial.statistics.rank_equivalence import check_all_ranks
 from whyidle.engine.trial.statistics.speedup import SpeedupEstimate, step_s
 
-AGAIN = 2
-"""runs that a second look at the patched files takes"""
-REFUSED = "No patch is handed over: "
+AGAIN = 2  # runs that a second check takes
+REFUSED = "No patch was written: "
 STUMBLED = (
-    "The patch was not run to its end: the job removes or makes anew a large folder, which is a "
-    "link where the patched files are"
+    "The check of the patch was aborted: the job removes or recreates a large folder, which is a "
+    "link in the patched copy"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PatchCheck:
-    """A patch, how many times as fast the patched files ran (None: not run), and a sentence about
-    it. ``good`` is whether it may be handed over."""
+    """The result of the check."""
 
     patch: SourcePatch
-    speedup: float | None
-    told: str
-    good: bool
+    speedup: float | None  # of the patched files; None: not measured
+    explanation: str  # the result in a sentence
+    is_writable: bool = True  # whether the patch may be written
 
 
-def hand_over(healing: TrialSession, found: Optimized, folder: Path) -> PatchCheck | None:
-    """Write what was kept into copies of the user's files, and run them; None where nothing was
-    kept. ``folder`` is where the command starts."""
-    if not found.kept:
+def hand_over(session: TrialSession, optimized: Optimized, folder: Path) -> PatchCheck | None:
+    """Write the kept fixes into copies of the user's files, and run them; None without kept fixes.
+    ``folder`` is the command's working folder."""
+    if not optimized.kept:
         return None
-    looks = reversed((found.before, *found.looks))  # of a cause that shows twice the first counts
+    looks = reversed(
+        (optimized.before, *optimized.diagnoses)
+    )  # the first diagnosis of a cause counts
     causes = {finding.cause: finding.where for look in looks for finding in look.findings}
-    kept = [KeptFix(one.fix, one.edits, causes.get(one.cause, ())) for one in found.kept]
-    patch = _make_patch(healing, found, folder, kept)
+    kept = [KeptFix(one.fix, one.edits, causes.get(one.cause, ())) for one in optimized.kept]
+    patch = _make_patch(session, optimized, folder, kept)
     if not patch.diff:
-        return PatchCheck(patch, None, "", good=False)
-    whole = _run_patched(healing, found, patch)
-    return whole if whole.good else _without_one(healing, found, folder, kept, whole)
+        return PatchCheck(patch, None, "", is_writable=False)
+    whole = _run_patched(session, optimized, patch)
+    return whole if whole.is_writable else _without_one(session, optimized, folder, kept, whole)
 
 
 def _make_patch(
-    healing: TrialSession, found: Optimized, folder: Path, kept: Sequence[KeptFix]
+    session: TrialSession, optimized: Optimized, folder: Path, kept: Sequence[KeptFix]
 ) -> SourcePatch:
-    judged = [one for one in (*found.judged, found.whole) if one is not None and one.kept]
-    made = merge_lines(ran.made for one in judged for ran in one.treats)
-    patch = make_patch(kept, list(healing.command), folder, found.before.device.kind, made)
-    return found_as(patch, (ran for one in judged for ran in one.treats))
+    judged = [
+        one for one in (*optimized.judged, optimized.combined_trial) if one is not None and one.kept
+    ]
+    made = merge_lines(result.made for one in judged for result in one.treats)
+    patch = make_patch(kept, list(session.command), folder, optimized.before.device.kind, made)
+    return found_as(patch, (result for one in judged for result in one.treats))
 
 
 def _without_one(
-    healing: TrialSession,
-    found: Optimized,
+    session: TrialSession,
+    optimized: Optimized,
     folder: Path,
     kept: Sequence[KeptFix],
     whole: PatchCheck,
 ) -> PatchCheck:
-    """One fix may have been written wrongly: the patch without it, the last one first, where that
-    runs as it should and there is time to see it; else what is known of the whole."""
-    why = whole.told.removeprefix(REFUSED).rstrip(".")
-    for left in reversed(kept):
-        patch = _make_patch(healing, found, folder, [one for one in kept if one is not left])
+    """Find a patch that passes without one of the fixes; else return the check of the whole."""
+    why = whole.explanation.removeprefix(REFUSED).rstrip(".")
+    for omitted in reversed(kept):
+        patch = _make_patch(session, optimized, folder, [one for one in kept if one is not omitted])
         if not patch.diff or patch.diff == whole.patch.diff:
             continue
-        if healing.over_s < healing.arm_s:
+        if session.over_s < session.arm_s:
             break
-        handed = _run_patched(
-            healing, found, patch.note_missing(left, f"left out: with it, too, {why}")
+        check = _run_patched(
+            session, optimized, patch.note_missing(omitted, f"left out, because with it {why}")
         )
-        if handed.good:
-            return whole if handed.speedup is None else handed  # it may not have been run
+        if check.is_writable:
+            return whole if check.speedup is None else check  # it may not have been run
     return whole
 
 
-def _run_patched(healing: TrialSession, found: Optimized, patch: SourcePatch) -> PatchCheck:
-    healing.voice.show_stage("the patched files, once")
+def _run_patched(session: TrialSession, optimized: Optimized, patch: SourcePatch) -> PatchCheck:
+    session.listener.show_stage("running the patched files")
     try:
-        ran = healing.run_trial_arm((), patch=patch)
+        result = session.run_trial_arm((), patch=patch)
     except OSError as error:
-        return PatchCheck(patch, None, f"The patch was not run: {error}.", good=True)
+        return PatchCheck(patch, None, f"The patch was not checked: {error}.")
     except KeyboardInterrupt:
-        return PatchCheck(patch, None, "The patch was not run: it was stopped before.", good=True)
-    if ran.ending == "full":
-        return PatchCheck(patch, None, f"The patch was not run to its end: {ran.full}.", good=True)
-    if not ran.is_comparable or ran.told is None:
-        last = error_line.last_error_line(ran.said)[:120]
-        if ran.stumbled:
-            return PatchCheck(patch, None, f"{STUMBLED} ({last}).", good=True)
-        told = f"{REFUSED}patched so, the job {ran.ending} ({last})."
-        return PatchCheck(patch, None, told, good=False)
-    if why := explain_unloaded(patch, ran):
-        return PatchCheck(patch, None, f"The patch could not be checked: {why}.", good=True)
-    return _compare_patched(healing, found, patch, ran, ran.told)
+        return PatchCheck(patch, None, "The patch was not checked: interrupted.")
+    if result.ending == "full":
+        return PatchCheck(patch, None, f"The check of the patch was aborted: {result.full}.")
+    if not result.is_comparable or result.report is None:
+        last = error_line.last_error_line(result.output_end)[:120]
+        if result.failed_at_link:
+            return PatchCheck(patch, None, f"{STUMBLED} ({last}).")
+        message = f"{REFUSED}the patched job {result.ending} ({last})."
+        return PatchCheck(patch, None, message, is_writable=False)
+    if why := explain_unloaded(patch, result):
+        return PatchCheck(patch, None, f"The patch was not checked: {why}.")
+    return _compare_patched(session, optimized, patch, result, result.report)
 
 
 def _compare_patched(
-    healing: TrialSession, found: Optimized, patch: SourcePatch, ran: ArmResult, told: ProcessReport
+    session: TrialSession,
+    optimized: Optimized,
+    patch: SourcePatch,
+    result: ArmResult,
+    report: ProcessReport,
 ) -> PatchCheck:
-    """Hold the patched run against the untreated ones: the numbers decide, the speed is told."""
-    first = next(one for one in found.judged if one.kept)
-    known, numbers = (found.whole or first).untreated, ""
+    first = next(one for one in optimized.judged if one.kept)
+    known, losses = (optimized.combined_trial or first).untreated, ""
     if known:
-        fix = all_kept(healing)
+        fix = all_kept(session)
         arms = replace(
-            make_arms(healing, fix, (), ()),
-            drawn=lambda steps: healing.run_numeric_arm((), steps, eager=True, patch=patch),
+            make_arms(session, fix, (), ()),
+            drawn=lambda steps: session.run_numeric_arm((), steps, eager=True, patch=patch),
         )
-        check, _ = check_all_ranks(fix, known, [ran], arms)
+        check, _ = check_all_ranks(fix, known, [result], arms)
         if not check.holds:
-            why = f"{REFUSED}patched so, {check.told}."
-            return PatchCheck(patch, None, why, good=False)
-        numbers = f" Their numbers: {check.told}."
-    times = _PatchedTimes(list(first.base_s), [_patched_s(found, told)])
-    gain = found.whole.effect if found.whole else None
+            why = f"{REFUSED}in the patched job, {check.explanation}."
+            return PatchCheck(patch, None, why, is_writable=False)
+        losses = f" Losses: {check.explanation}."
+    times = _PatchedTimes(list(first.base_s), [_patched_s(optimized, report)])
+    gain = optimized.combined_trial.effect if optimized.combined_trial else None
     if gain is not None and not patch.lacking and times.is_below(gain):
-        _rerun_both(healing, found, patch, times)
-    said = times.describe_times(gain, patch.lacking) + numbers
-    return PatchCheck(patch, times.patched_speedup, said, good=True)
+        _rerun_both(session, optimized, patch, times)
+    message = times.describe_times(gain, patch.lacking) + losses
+    return PatchCheck(patch, times.patched_speedup, message)
 
 
 @dataclass(slots=True)
 class _PatchedTimes:
-    """Seconds of a steady step, of the job as it was and of the patched files, run by run."""
-
     base_s: list[float]
     patched_s: list[float]
 
@@ -147,52 +148,55 @@ class _PatchedTimes:
         return fmean(self.base_s) / fmean(self.patched_s)
 
     def is_below(self, gain: SpeedupEstimate) -> bool:
-        """Whether it is less than trials have found, beyond chance: single runs scatter more than
-        the means of ``gain.pairs`` of them, whose interval is known. With as much scatter in each
-        run, and ``n`` runs here, by the root of ``(1/pairs + 1/n) / (2/pairs)`` times as much."""
+        """Whether the speed-up is significantly below that of the trials. The trials' interval is
+        for means of ``pairs`` runs; with ``n`` patched runs it is wider by the square root of
+        ``(1/pairs + 1/n) / (2/pairs)``."""
         wider = math.sqrt((1.0 + gain.pairs / len(self.patched_s)) / 2.0)
         return self.patched_speedup < gain.speedup * (gain.low / gain.speedup) ** wider
 
     def describe_times(self, gain: SpeedupEstimate | None, lacking: Sequence[str]) -> str:
-        """What patched runs came to, and whether that is what trials have found, of all fixes: of
-        files that lack some of them nobody knows how fast they would have been."""
+        """Describe the speed-up, and compare it with the trials if the patch has all fixes."""
         times = "once" if len(self.patched_s) == 1 else "twice"
-        said = (
-            f"The patched files were run {times}: {self.patched_speedup:.2f} times as fast "
-            "as before"
-        )
+        speedup = f"{self.patched_speedup:.2f} times as fast as before"
+        text = f"The patched files were run {times}: {speedup}"
         if gain is not None and lacking:
-            rest = f"what is left to do by hand ({', '.join(lacking)})"
-            return f"{said}; the {gain.speedup:.2f} of the trials is with {rest}."
+            rest = f"the fixes to apply by hand ({', '.join(lacking)})"
+            return f"{text}; the trials' speed-up of {gain.speedup:.2f} includes {rest}."
         if gain is None or not self.is_below(gain):
-            return f"{said}."
+            return f"{text}."
         return (
-            f"{said}, less than in the trials ({gain.speedup:.2f}, {gain.low:.2f} to "
-            f"{gain.high:.2f}): compare a longer run before you rely on it."
+            f"{text}, less than in the trials ({gain.speedup:.2f}, {gain.low:.2f} to "
+            f"{gain.high:.2f}): confirm it with a longer run."
         )
 
 
-def _patched_s(found: Optimized, told: ProcessReport) -> float:
-    """Seconds of a step; where fixes gave it more samples, of as many as it had."""
-    known = found.whole.untreated.get(told.rank or 0) if found.whole else None
-    if known is None or not any(changes_batch(one) for one in found.kept):
-        return step_s(told, len(told.marks))
-    return work_s([known.base], [told])[1][0]
+def _patched_s(optimized: Optimized, report: ProcessReport) -> float:
+    known = (
+        optimized.combined_trial.untreated.get(report.rank or 0)
+        if optimized.combined_trial
+        else None
+    )
+    if known is None or not any(changes_batch(one) for one in optimized.kept):
+        return step_s(report, len(report.marks))
+    return work_s([known.base], [report])[1][0]
 
 
 def _rerun_both(
-    healing: TrialSession, found: Optimized, patch: SourcePatch, times: _PatchedTimes
+    session: TrialSession, optimized: Optimized, patch: SourcePatch, times: _PatchedTimes
 ) -> None:
-    """Run both sides once more, side by side: machines are not as fast at all times."""
-    if healing.over_s < AGAIN * healing.arm_s:
+    """Run both sides once more, because the machine's speed varies."""
+    if session.over_s < AGAIN * session.arm_s:
         return
-    healing.voice.show_stage(
-        "once more, beside the job as it is: they were slower than in the trials"
-    )
+    session.listener.show_stage("again, with the original files: slower than in the trials")
     try:
-        base, ran = healing.run_trial_arm(()), healing.run_trial_arm((), patch=patch)
-    except KeyboardInterrupt:  # what is known by then holds
+        base, result = session.run_trial_arm(()), session.run_trial_arm((), patch=patch)
+    except KeyboardInterrupt:
         return
-    if base.is_comparable and ran.is_comparable and base.told is not None and ran.told is not None:
-        times.base_s.append(step_s(base.told, len(base.told.marks)))
-        times.patched_s.append(_patched_s(found, ran.told))
+    if (
+        base.is_comparable
+        and result.is_comparable
+        and base.report is not None
+        and result.report is not None
+    ):
+        times.base_s.append(step_s(base.report, len(base.report.marks)))
+        times.patched_s.append(_patched_s(optimized, result.report))

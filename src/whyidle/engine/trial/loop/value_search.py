@@ -1,7 +1,7 @@
-"""Which number of a knob is fastest: those that the model proposes race, then the best is tried.
+"""Races the proposed values of a knob and selects the one to test.
 
-The race only chooses: what the best one gains is measured anew, in pairs, by whoever tries it, so
-that the luck of a single arm is not taken for speed.
+The race only selects a value. Its gain is measured afterwards in pairs, so that chance in a single
+arm does not count as a gain.
 """
 
 from __future__ import annotations
@@ -23,100 +23,98 @@ from whyidle.engine.trial.statistics.speedup import step_s
 from whyidle.engine.wording import summarize_edits
 from whyidle.model.diagnosis import Edit, SearchedValue
 
-SHARE = 0.2
-"""of the time that is left, at most, goes into a race"""
-MOST = 5
-"""numbers in a race"""
-NEIGHBOURS = 3
-"""numbers that are a race: the model's, and one on either side, where there are so many"""
+SHARE = 0.2  # most of the remaining time for a race
+MOST = 5  # values in a race, at most
+NEIGHBOURS = 3  # values that a race needs: the proposed one and its neighbours
 
 
 class ChosenValue(NamedTuple):
-    """The candidate with the number to try, what was tried for it, and why none is worth a pair;
-    None where one is."""
+    """The candidate with the chosen value."""
 
     candidate: Candidate
-    searched: list[SearchedValue]
-    why: RejectionReason | None = None
+    searched: list[SearchedValue]  # results of the race
+    why: RejectionReason | None = None  # why no value is worth a test
 
 
-def choose_candidate_value(healing: TrialSession, candidate: Candidate) -> ChosenValue:
-    """The candidate with the number that is fastest; as it was, where it has no number, or the time
-    does not allow a race. Where the job took no number, or failed with each, a pair would show the
-    same again."""
+def choose_candidate_value(session: TrialSession, candidate: Candidate) -> ChosenValue:
+    """Race the values of a candidate, if it has several and there is time.
+
+    If no value took effect, or all failed, the reason is returned, since a test would fail alike.
+    """
     candidate = _within_limits(candidate, most_workers_here())
-    edit = next((one for one in candidate.edits if _has_values(one)), None)
+    raced = [
+        e for e in candidate.edits if len(e.among) > 1 and not catalog.find_knob(e.knob).by_people
+    ]
+    edit = raced[0] if raced else None
     if edit is None:
         return ChosenValue(candidate, [])
-    among = edit.among[: min(MOST, _affordable_arms(healing))]
+    spare_s = session.left_s - (LEAST_ARMS + LAST_ARMS) * session.arm_s
+    race_s = max(min(SHARE * session.left_s, spare_s), 0.0)
+    among = edit.among[: min(MOST, int(race_s / max(session.arm_s, 1e-9)))]
     if len(among) < min(NEIGHBOURS, len(edit.among)):
         return ChosenValue(candidate, [])
     values = ", ".join(map(str, sorted(among)))
-    healing.voice.show_stage(f"{candidate.fix}: which {edit.knob} of {values} is fastest")
+    session.listener.show_stage(f"{candidate.fix}: which {edit.knob} of {values} is fastest")
     entries = [_with_value(candidate, edit, value) for value in among]
-    rans = healing.race_values([healing.merged_edits(entry) for entry in entries])
-    came = list(zip(among, entries, rans, strict=True))
-    found = [_search_entry(edit.knob, value, ran) for value, _, ran in came]
-    if steps_s := _step_times(found, rans):
-        return ChosenValue(entries[among.index(_chosen(healing, steps_s, came))], found)
-    whys = [failure_reason(ran, entry) for _, entry, ran in came if ran.ending != "outrun"]
-    return ChosenValue(candidate, found, whys[0] if whys and all(whys) else None)
+    results = session.race_values([session.merged_edits(entry) for entry in entries])
+    races = list(zip(among, entries, results, strict=True))
+    searched = [_search_entry(edit.knob, value, result) for value, _, result in races]
+    if steps_s := _step_times(searched, results):
+        return ChosenValue(entries[among.index(_choose_value(session, steps_s, races))], searched)
+    whys = [
+        failure_reason(result, entry) for _, entry, result in races if result.ending != "outrun"
+    ]
+    return ChosenValue(candidate, searched, whys[0] if whys and all(whys) else None)
 
 
-def _step_times(found: Sequence[SearchedValue], rans: Sequence[ArmResult]) -> dict[int, float]:
-    """Seconds of a step by number, of those that came through; where none did, of those that took
-    hold and were outrun, by the job without it then: a pair tells that more surely."""
-    through = {one.value: one.step_s for one in found if one.ended == "through" and one.step_s}
-    return through or {
+def _step_times(
+    searched: Sequence[SearchedValue], results: Sequence[ArmResult]
+) -> dict[int, float]:
+    """Step times of values that finished the race; else of those that were stopped as slow."""
+    finished = {one.value: one.step_s for one in searched if one.ended == "through" and one.step_s}
+    return finished or {
         one.value: one.step_s
-        for one, ran in zip(found, rans, strict=True)
-        if one.ended == "early" and one.step_s and ran.applied.get(one.knob)
+        for one, result in zip(searched, results, strict=True)
+        if one.ended == "early" and one.step_s and result.applied.get(one.knob)
     }
 
 
-def _chosen(
-    healing: TrialSession,
+def _choose_value(
+    session: TrialSession,
     steps_s: dict[int, float],
-    came: Sequence[tuple[int, Candidate, ArmResult]],
+    races: Sequence[tuple[int, Candidate, ArmResult]],
 ) -> int:
-    """The number to try, start-ups counted where those of all are known."""
     startup_s = {
-        value: max(ran.seconds - len(ran.told.marks) * steps_s[value], 0.0)
-        for value, _, ran in came
-        if value in steps_s and ran.told is not None and ran.ending in ("stopped", "finished")
+        value: max(result.seconds - len(result.report.marks) * steps_s[value], 0.0)
+        for value, _, result in races
+        if value in steps_s
+        and result.report is not None
+        and result.ending in ("stopped", "finished")
     }
-    whole = len(startup_s) == len(steps_s)
-    left = healing.left.remaining_steps(min(steps_s.values())) if healing.left else None
-    return choose_value(steps_s, startup_s=startup_s if whole else None, steps_left=left)
+    complete = len(startup_s) == len(steps_s)
+    remaining = (
+        session.remaining_job.remaining_steps(min(steps_s.values()))
+        if session.remaining_job
+        else None
+    )
+    return choose_value(steps_s, startup_s=startup_s if complete else None, steps_left=remaining)
 
 
 def _within_limits(candidate: Candidate, most: int | None) -> Candidate:
-    """With no more workers than the limits of this process carry."""
     if most is None:
         return candidate
-    found = [
+    edits_of_workers = [
         one for one in candidate.edits if catalog.find_knob(one.knob).counts_processes and one.among
     ]
-    if not found or max(found[0].among) <= most:
+    if not edits_of_workers or max(edits_of_workers[0].among) <= most:
         return candidate
-    among = tuple(dict.fromkeys(min(value, most) for value in found[0].among))
-    edit = msgspec.structs.replace(found[0], among=among)
-    edits = tuple(edit if one is found[0] else one for one in candidate.edits)
+    among = tuple(dict.fromkeys(min(value, most) for value in edits_of_workers[0].among))
+    edit = msgspec.structs.replace(edits_of_workers[0], among=among)
+    edits = tuple(edit if one is edits_of_workers[0] else one for one in candidate.edits)
     return _with_value(replace(candidate, edits=edits), edit, among[0])
 
 
-def _has_values(edit: Edit) -> bool:
-    return len(edit.among) > 1 and not catalog.find_knob(edit.knob).by_people
-
-
-def _affordable_arms(healing: TrialSession) -> int:
-    """Arms of a race, when a trial and the last arms must have their time as well."""
-    spare = healing.left_s - (LEAST_ARMS + LAST_ARMS) * healing.arm_s
-    return int(max(min(SHARE * healing.left_s, spare), 0.0) / max(healing.arm_s, 1e-9))
-
-
 def _with_value(candidate: Candidate, edit: Edit, value: int) -> Candidate:
-    """The candidate with another number, and what it then says."""
     if value == edit.value:
         return candidate
     edits = tuple(
@@ -125,18 +123,16 @@ def _with_value(candidate: Candidate, edit: Edit, value: int) -> Candidate:
     return replace(candidate, edits=edits, summary=summarize_edits(edits))
 
 
-def _search_entry(knob: str, value: int, ran: ArmResult) -> SearchedValue:
-    """What came of one number; of batches that are so many times as large, the seconds of as many
-    samples as a step had."""
+def _search_entry(knob: str, value: int, result: ArmResult) -> SearchedValue:
     sized = catalog.find_knob(knob).per_sample
-    last = ran.rungs[max(ran.rungs)] if ran.rungs and not sized else None
-    if ran.declined.get(knob) and not ran.applied.get(knob) and ran.ending == "outrun":
+    last = result.rungs[max(result.rungs)] if result.rungs and not sized else None
+    if result.declined.get(knob) and not result.applied.get(knob) and result.ending == "outrun":
         return SearchedValue(knob=knob, value=value, step_s=None, ended="declined")
-    if ran.ending == "outrun":
+    if result.ending == "outrun":
         return SearchedValue(knob=knob, value=value, step_s=last, ended="early")
-    if not ran.is_comparable or ran.told is None:
+    if not result.is_comparable or result.report is None:
         return SearchedValue(knob=knob, value=value, step_s=None, ended="failed")
-    if not ran.applied.get(knob):
+    if not result.applied.get(knob):
         return SearchedValue(knob=knob, value=value, step_s=None, ended="declined")
-    each = step_s(ran.told, len(ran.told.marks)) / (value if sized else 1)
+    each = step_s(result.report, len(result.report.marks)) / (value if sized else 1)
     return SearchedValue(knob=knob, value=value, step_s=each, ended="through")

@@ -1,1 +1,1 @@
-"""What the times, losses and memory of arms prove, and how sure that is."""
+"""Statistics of arms: speed-up, equivalence of losses, memory growth, start-up cost."""

@@ -1,9 +1,7 @@
-"""Other programs that took the machine's cores while arms ran.
+"""CPU load of other programs while arms ran.
 
-What is measured while somebody else computes says as much of them as of the fix. Pairs in turned
-order bear what comes and goes; they do not bear what came just while the fix ran. So the cores that
-were busy without the job are told for each arm, and those with the fix are held against those
-without it.
+Pairs in alternating order cancel slow changes of the load, but not a load that coincides with the
+arms of the fix. The cores used by other programs are therefore compared between both kinds of arms.
 """
 
 from __future__ import annotations
@@ -17,43 +15,42 @@ from whyidle.engine.trial.arms.arm import ArmResult
 from whyidle.engine.trial.arms.process_tree import others_cores
 
 MUCH = 0.15
-"""of the machine's cores: others that take so many more while the fix runs may be why it is slower.
-Two threads of one core gave a job between 1 and 0.51 times its speed when one of them was taken;
-what an idle machine does by itself stays under a twentieth"""
+"""share of the machine's cores from which additional load may explain a slow-down: a job on two
+threads of one core ran at 0.51 to 1 times its speed when one was taken; an idle machine uses less
+than 0.05 itself"""
 
 
-def compare_load(
-    bases: Sequence[ArmResult], treats: Sequence[ArmResult], cores: int | None = None
-) -> str:
-    """That others took more of the machine with the fix than without it, in half a sentence; empty
-    where they did not, or nobody knows. ``cores`` is how many the machine has."""
+def compare_load(bases: Sequence[ArmResult], treats: Sequence[ArmResult]) -> str:
+    """Describe a higher load in arms with the fix, as half a sentence; empty if there was none or
+    it is unknown."""
     without, with_it = _mean_load(bases), _mean_load(treats)
-    have = cores or psutil.cpu_count() or 1
+    have = psutil.cpu_count() or 1
     if without is None or with_it is None or with_it - without < MUCH * have:
         return ""
     return (
-        f"other programs took {with_it:.1f} of the machine's {have} cores while it was tried, "
-        f"{without:.1f} while the job ran without it"
+        f"other programs used {with_it:.1f} of the machine's {have} cores during its arms, "
+        f"{without:.1f} during those without it"
     )
 
 
-def common_load(rans: Sequence[ArmResult], cores: int | None = None) -> str:
-    """That others took much of the machine in all arms alike, as a sentence; empty where they did
-    not, or nobody knows: no arm is wronged by that, and all of them scatter."""
-    taken, have = _mean_load(rans), cores or psutil.cpu_count() or 1
+def common_load(arms: Sequence[ArmResult]) -> str:
+    """Describe a high load in all arms, as a sentence; empty if there was none or it is unknown.
+    It favours no arm, but increases the scatter."""
+    taken, have = _mean_load(arms), psutil.cpu_count() or 1
     if taken is None or taken < MUCH * have:
         return ""
     return (
-        f"While fixes were tried, other programs took {taken:.1f} of the machine's {have} cores, "
-        "so that arms scatter and gains are hard to tell: try it again when the machine is quiet."
+        f"During the trials, other programs used {taken:.1f} of the machine's {have} cores, which "
+        "makes step times vary and gains hard to prove: try again when the machine is idle."
     )
 
 
-def _mean_load(rans: Sequence[ArmResult]) -> float | None:
+def _mean_load(arms: Sequence[ArmResult]) -> float | None:
     found = [
         taken
-        for ran in rans
-        if ran.told is not None and len(ran.told.marks) > 1
-        if (taken := others_cores(ran.samples, ran.told.marks[0], ran.told.marks[-1])) is not None
+        for ran in arms
+        if ran.report is not None and len(ran.report.marks) > 1
+        if (taken := others_cores(ran.samples, ran.report.marks[0], ran.report.marks[-1]))
+        is not None
     ]
     return fmean(found) if found else None

@@ -1,9 +1,9 @@
-"""The gradient noise scale: how much the samples of a larger batch still teach.
+"""The gradient noise scale: how much each sample of a larger batch contributes to learning.
 
-With batches of ``b`` samples a sample teaches in proportion to ``1 / (scale + b)``, where the scale
-is the variance of the gradient of one sample over the square of the mean gradient (McCandlish et
-al., An Empirical Model of Large-Batch Training, 2018), if the learning rate goes with the batch. It
-is small at the beginning of training and grows, so that what it allows at first it allows later.
+With batches of ``b`` samples, the contribution of a sample is proportional to ``1 / (scale + b)``.
+The scale is the variance of a sample's gradient over the square of the mean gradient (McCandlish et
+al., An Empirical Model of Large-Batch Training, 2018), if the learning rate is scaled with the
+batch. It grows during training, so a batch size that is useful early stays useful.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from whyidle.engine.trial.arms.process_report import ProcessReport
 from whyidle.engine.trial.statistics.speedup import samples_per_step
 
-PARTS = 8
-"""stretches of steps, each of which is left out once, to know how far the scale is off"""
-ERRORS = 2.0
-"""standard errors, either side"""
+PARTS = 8  # blocks of steps of the jackknife estimate of the standard error
+ERRORS = 2.0  # half the width of the interval, standard errors
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseScale:
-    """In samples of all ranks, with its interval; ``size`` is what they have in a step."""
+    """The scale in samples, with its interval; ``size``: samples of a step over all ranks."""
 
     samples: float
     low: float
@@ -31,31 +29,29 @@ class NoiseScale:
     size: float
 
     def sample_worth(self, times: float, samples: float | None = None) -> float:
-        """What a sample teaches in batches so many times as large, relative to now; of another
-        scale, if one is given."""
+        """Relative contribution of a sample in batches ``times`` as large."""
         scale = self.samples if samples is None else samples
         return 1.0 if math.isinf(scale) else (scale + self.size) / (scale + times * self.size)
 
     def describe_scale(self, times: float, speedup: float) -> str:
-        """For people, without a full stop."""
+        """Describe the scale and its consequence, without full stop."""
         worth = self.sample_worth(times)
         return (
             f"gradient noise scale {_format_samples(self.samples)} samples "
-            f"({_format_samples(self.low)} to "
-            f"{_format_samples(self.high)}) with {self.size:.0f} a step: with {times:.3g} times "
-            "as many a "
-            f"sample teaches {worth:.2f} times as much as now, so {speedup:.2f} times the samples "
-            f"in a second teach {speedup * worth:.2f} times as much"
+            f"({_format_samples(self.low)} to {_format_samples(self.high)}), {self.size:.0f} per "
+            f"step: in a batch {times:.3g} times as large, a sample contributes {worth:.2f} times "
+            f"as much to learning, so {speedup:.2f} times the samples per second contribute "
+            f"{speedup * worth:.2f} times as much"
         )
 
 
-def estimate_scale(told: ProcessReport) -> NoiseScale | None:
-    """From what an arm told of its gradients; None where that is too little."""
-    each = samples_per_step(told)
-    noise = [(a, b) for a, b in told.noise if math.isfinite(a) and math.isfinite(b)]
-    if not each or len(noise) < 2 * PARTS:
+def estimate_scale(report: ProcessReport) -> NoiseScale | None:
+    """Estimate the scale from an arm's report; None with too few measurements."""
+    batch = samples_per_step(report)
+    noise = [(a, b) for a, b in report.noise if math.isfinite(a) and math.isfinite(b)]
+    if not batch or len(noise) < 2 * PARTS:
         return None
-    size = each * told.world
+    size = batch * report.world
     rest = [
         _signal_to_noise(
             [pair for place, pair in enumerate(noise) if place * PARTS // len(noise) != part]
@@ -70,7 +66,7 @@ def estimate_scale(told: ProcessReport) -> NoiseScale | None:
 
 
 def _signal_to_noise(noise: Sequence[tuple[float, float]]) -> float:
-    """The square of the mean gradient over the variance of a batch's: may be negative by chance."""
+    """Square of the mean gradient over the batch variance; may be negative by chance."""
     alike = sum(b for _, b in noise)
     apart = sum(a for a, _ in noise)
     return 2.0 * alike / apart if apart else math.inf

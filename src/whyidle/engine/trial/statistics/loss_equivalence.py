@@ -1,11 +1,10 @@
-"""Whether a fix left the numbers as they were, as its consent class promises.
+"""Checks that a fix changed the losses no more than its consent class allows.
 
-Class ``none`` is the same bit for bit, where the job itself is. Where it is not, nobody can promise
-that: a fix is then held to what untreated runs of it differ by, and that is told. A fix that only
-takes sums in another order is held, loss by loss, to how far the untreated job itself is led astray
-by as much (`loss_tolerance`): losses of a short trial differ by a hundredth with other seeds and by
-a millionth with another order of sums, so other seeds would let nearly everything pass. They are
-the measure where a fix may draw other random numbers, or compute with less precision by consent.
+Class ``none`` requires bitwise equal losses if the job is reproducible; else differences as between
+untreated runs, which the report states. A fix that only changes the order of summation is compared,
+loss by loss, with the effect of such rounding on the untreated job (`loss_tolerance`). Other seeds
+change losses of a short trial by a hundredth, rounding by a millionth, so runs with other seeds are
+a reference only for fixes that may draw other random numbers or reduce the precision.
 """
 
 from __future__ import annotations
@@ -18,81 +17,70 @@ from whyidle.engine.trial.arms.process_report import ProcessReport
 from whyidle.engine.trial.statistics.speedup import samples_per_step
 from whyidle.model.diagnosis import Consent
 
-BLOCKS = 8
-"""means of so many stretches of the loss are compared: single losses scatter with the batch"""
-ROOM = 3.0
-"""how many times as far apart as two untreated runs of other random order a treated one may be"""
+BLOCKS = 8  # number of block means of the loss to compare; single losses vary with the batch
+ROOM = 3.0  # allowed distance, relative to the distance of untreated runs with other random numbers
 ORDER = 10.0
-"""how many times as far as untreated runs with other rounding a treated one may be: two such runs
-of small networks were up to five times as far apart as another two (``tests``, and `UNITS` of
-``rounding_noise.py``); a learning rate that is off by a thousandth brings twenty times as much"""
-EXACT = 1e-6
-"""relative difference that one more rounding of a loss itself brings, single precision"""
-FAR = 2.0
-"""how many times as far, or less, parameters may go in the first steps"""
+"""allowed distance, relative to the distance of untreated runs with other rounding. For small
+networks that distance varies up to fivefold (``tests``, and `UNITS` of ``rounding_noise.py``); a
+learning rate that is wrong by a thousandth causes twenty times as much"""
+EXACT = 1e-6  # relative difference due to one more rounding of a loss, single precision
+FAR = 2.0  # allowed factor between the distances that parameters move in the first steps
 OTHER_SIZE = 0.1
-"""steps whose number of samples differs by a larger share are not compared one by one: ends of
-epochs alone bring less"""
-UNMEASURED = "how far other rounding takes the job could not be measured"
-NEAR = 1e-3
-"""relative difference that other rounding may bring, where nothing else is known"""
+"""relative difference of samples per step from which steps are not compared one by one"""
+UNMEASURED = "the effect of rounding on this job could not be measured"
+NEAR = 1e-3  # relative difference that is always allowed
 
 
 @dataclass(frozen=True, slots=True)
 class LossCheck:
-    """Whether the numbers hold, and how that was seen, for people. Not ``measured``: how far they
-    may be off is not known."""
+    """Whether the losses are equivalent, and why."""
 
     holds: bool
-    told: str
-    measured: bool = True
+    explanation: str  # the comparison in words
+    measured: bool = True  # False: the allowed difference is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """How two untreated runs differ: from which loss on (1, 2, ...), by which share of it there,
-    and by which at most."""
+    """How two untreated runs differ."""
 
-    since: int
-    first: float
-    most: float
+    since: int  # first different loss, counted from 1
+    first: float  # relative difference there
+    most: float  # largest relative difference
 
     @property
     def describe_difference(self) -> str:
-        """For people."""
+        """The difference in words."""
         return (
-            "the job does not repeat itself: two untreated runs differ by up to "
-            f"{self.most:.1e} from step {self.since} on"
+            f"the job is not reproducible: two untreated runs differ by up to {self.most:.1e} from "
+            f"step {self.since} on"
         )
 
     @property
     def may_be_rounding(self) -> bool:
-        """Whether it may be rounding: as small at first as nothing else is, and grows from there.
-        Else it computes something else each time, of which single losses tell nothing."""
+        """Whether rounding may explain it: then the first difference is small. Else the job
+        computes something else each time, and single losses cannot be compared."""
         return self.first <= NEAR
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineRuns:
-    """What untreated runs show of themselves: the first one, another one (``again``), one with
-    other seeds (``other``), some whose results were off by a few roundings (``swayed``), and of a
-    job that does not repeat itself some ``more``, which say how far apart such runs are. None: not
-    run."""
+    """Untreated runs for comparison. None: not run."""
 
     base: ProcessReport
-    again: ProcessReport | None = None
-    other: ProcessReport | None = None
-    swayed: Sequence[ProcessReport] = ()
-    more: Sequence[ProcessReport] = ()
+    again: ProcessReport | None = None  # a repetition
+    other: ProcessReport | None = None  # with other seeds
+    swayed: Sequence[ProcessReport] = ()  # with artificial rounding noise
+    more: Sequence[ProcessReport] = ()  # further repetitions of a job that is not reproducible
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether two runs are the same bit for bit, as far as is known."""
+        """Whether two runs are bitwise equal, as far as is known."""
         return self.again is None or are_identical(self.base.losses, self.again.losses)
 
     @property
     def run_difference(self) -> RunDifference | None:
-        """How two runs differ; None where they are the same, as far as is known."""
+        """How two runs differ; None if they are equal, as far as is known."""
         if self.again is None or self.is_repeatable:
             return None
         pairs = enumerate(zip(self.base.losses, self.again.losses, strict=False))
@@ -108,29 +96,32 @@ class BaselineRuns:
 def check_losses(
     consent: Consent, untreated: BaselineRuns, treated: ProcessReport, *, redrawn: bool = False
 ) -> LossCheck:
-    """Hold what a treated run learned against untreated ones; ``redrawn`` is whether the fix may
-    have the job draw other random numbers."""
+    """Compare a treated run with untreated ones of the same rank. ``redrawn``: the fix may change
+    the random numbers."""
     base, moved = untreated.base.losses, untreated.base.moved
     count = min(len(base), len(treated.losses))
     if consent != "convergence" and not _as_far(moved, treated.moved):
-        return LossCheck(False, f"parameters go {treated.moved:.3g} far at first, not {moved:.3g}")
+        return LossCheck(False, f"parameters move by {treated.moved:.3g} at first, not {moved:.3g}")
     if not count:
-        held = consent == "none" and moved is not None and treated.moved == moved
-        return LossCheck(held, "no loss was seen" + (", parameters move as before" if held else ""))
+        same = consent == "none" and moved is not None and treated.moved == moved
+        text = "no loss was recorded" + (", parameters move as before" if same else "")
+        return LossCheck(same, text)
     if consent == "convergence" and other_batches(untreated.base, treated):
         return _by_time(untreated, treated)
     if are_identical(base, treated.losses):
-        return _check_parameters(
-            consent, untreated, treated, f"{count} losses, the same bit for bit"
-        )
-    odd = next(
+        norm, again = untreated.base.norm, untreated.again
+        steady = again is None or again.norm == norm
+        if consent == "none" and steady and norm is not None and treated.norm != norm:
+            return LossCheck(False, f"the parameters' norm is {treated.norm!r}, not {norm!r}")
+        return LossCheck(True, f"{count} losses, bitwise equal")
+    index = next(
         i for i in range(count) if not are_identical(base[i : i + 1], treated.losses[i : i + 1])
     )
-    if math.isfinite(base[odd]) and not math.isfinite(treated.losses[odd]):
-        return LossCheck(False, f"loss {odd + 1} is no longer finite")
+    if math.isfinite(base[index]) and not math.isfinite(treated.losses[index]):
+        return LossCheck(False, f"loss {index + 1} is no longer finite")
     if consent == "none" and untreated.is_repeatable:
-        became = f"{base[odd]:.6g} became {treated.losses[odd]:.6g}"
-        return LossCheck(False, f"loss {odd + 1} is another: {became}")
+        values = f"{treated.losses[index]:.6g} instead of {base[index]:.6g}"
+        return LossCheck(False, f"loss {index + 1} differs: {values}")
     varies = untreated.run_difference
     if varies is not None:
         return _check_unrepeatable(consent, untreated, treated, varies, redrawn=redrawn)
@@ -147,69 +138,54 @@ def _check_unrepeatable(
     *,
     redrawn: bool,
 ) -> LossCheck:
-    """Of a job that does not repeat itself: whether it is as far off as such a job may be from
-    itself, and that nothing closer can be told."""
     close = consent in ("none", "rounding") and not redrawn and varies.may_be_rounding
     if close:
         check = _check_rounding(untreated, treated)
-        return replace(check, told=f"{varies.describe_difference}; with it {check.told}")
+        return replace(
+            check, explanation=f"{varies.describe_difference}; with it {check.explanation}"
+        )
     check = _check_near(untreated, treated)
-    told = (
-        f"{varies.describe_difference}; with it {check.told} (up to {ROOM:.0f} times as "
-        "far is let pass)"
+    text = (
+        f"{varies.describe_difference}; with it {check.explanation} (up to "
+        f"{ROOM:.0f} times as much is accepted)"
     )
-    return replace(check, told=told)
+    return replace(check, explanation=text)
 
 
 def are_identical(one: Sequence[float], another: Sequence[float]) -> bool:
-    """Whether two runs are the same bit for bit as long as both go on; no number is one, too."""
+    """Whether two runs are bitwise equal over their common length; NaN equals NaN."""
     pairs = zip(one, another, strict=False)
     return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs)
 
 
-def _check_parameters(
-    consent: Consent, untreated: BaselineRuns, treated: ProcessReport, told: str
-) -> LossCheck:
-    """The losses are the same: so must the parameters be, where the untreated ones are."""
-    norm, again = untreated.base.norm, untreated.again
-    steady = again is None or again.norm == norm
-    if consent == "none" and steady and norm is not None and treated.norm != norm:
-        return LossCheck(False, f"parameters of norm {norm!r} have {treated.norm!r}")
-    return LossCheck(True, told)
-
-
 def _check_rounding(untreated: BaselineRuns, treated: ProcessReport) -> LossCheck:
-    """Whether it goes no further from the base than other rounding takes the job itself, at any
-    step up to there; and where that is far already, not in the mean of many steps either."""
     base = untreated.base.losses
-    known = [one.losses for one in (untreated.again, *untreated.swayed) if one is not None]
-    allowed = loss_tolerance(base, known)
+    references = [one.losses for one in (untreated.again, *untreated.swayed) if one is not None]
+    allowed = loss_tolerance(base, references)
     apart = [abs(a - b) for a, b in zip(base, treated.losses, strict=False)][: len(allowed)]
     worst = max(range(len(apart)), key=lambda i: apart[i] / allowed[i], default=None)
     if worst is None or not math.isfinite(apart[worst]):
         return LossCheck(False, "losses cannot be compared")
     if apart[worst] <= allowed[worst]:
-        mean = _in_mean(base, treated.losses, known)
+        mean = _in_mean(base, treated.losses, references)
         if not mean.holds:
-            return mean if untreated.swayed else _no_losses(mean.told)
+            return mean if untreated.swayed else _no_losses(mean.explanation)
     holds = apart[worst] <= allowed[worst]
     scale = abs(base[worst]) or 1.0
-    told = f"loss {worst + 1} is {apart[worst] / scale:.1e} off"
+    text = f"loss {worst + 1} differs by {apart[worst] / scale:.1e}"
     if not holds and not untreated.swayed:
-        return _no_losses(told)
-    cause = (
-        "another order of sums" if untreated.is_repeatable else f"{ORDER:.0f} times as much as that"
-    )
-    return LossCheck(holds, f"{told}; {cause} may bring {allowed[worst] / scale:.1e}")
+        return _no_losses(text)
+    limit = f"{allowed[worst] / scale:.1e}"
+    accepted = f"rounding allows {limit}" if untreated.is_repeatable else f"accepted up to {limit}"
+    return LossCheck(holds, f"{text}; {accepted}")
 
 
-def _no_losses(told: str) -> LossCheck:
-    return LossCheck(False, f"{told}; {UNMEASURED}", measured=False)
+def _no_losses(text: str) -> LossCheck:
+    return LossCheck(False, f"{text}; {UNMEASURED}", measured=False)
 
 
 def loss_tolerance(base: Sequence[float], known: Sequence[Sequence[float]]) -> list[float]:
-    """How far from the base the same job may come, at each step: a few times as far as any of the
-    ``known`` runs has been by then."""
+    """Allowed difference of each loss: a multiple of the largest so far among ``known`` runs."""
     count = min((len(one) for one in known), default=len(base))
     far, allowed = 0.0, []
     for step, loss in enumerate(base[: min(count, len(base))]):
@@ -220,45 +196,46 @@ def loss_tolerance(base: Sequence[float], known: Sequence[Sequence[float]]) -> l
 
 
 def _as_far(base: float | None, treated: float | None) -> bool:
-    """Whether parameters go about as far as before: what learns nothing has losses that look like
-    those of any other seed for a while."""
+    """Whether parameters move about as far, which losses of few steps do not show."""
     if base is None or treated is None or not base > 0 or not math.isfinite(base):
         return True
     return 1 / FAR < treated / base < FAR
 
 
 def other_batches(base: ProcessReport, treated: ProcessReport) -> bool:
-    """Whether steps have another number of samples."""
+    """Whether the steps have different numbers of samples."""
     one, another = samples_per_step(base), samples_per_step(treated)
     return one is not None and another is not None and abs(another / one - 1.0) > OTHER_SIZE
 
 
 def _by_time(untreated: BaselineRuns, treated: ProcessReport) -> LossCheck:
-    """Whether after the same time of training it has learned at least as much, give or take what
-    other seeds bring: losses of the same step, or of as many samples, say nothing of that."""
     base = untreated.base
-    known = [one for one in (untreated.again, untreated.other) if one is not None]
-    end = min(one.marks[-1] - one.marks[0] for one in (base, treated, *known))
+    references = [one for one in (untreated.again, untreated.other) if one is not None]
+    end = min(one.marks[-1] - one.marks[0] for one in (base, treated, *references))
     before, after = (_loss_curve(one, end) for one in (base, treated))
-    usual = max((_relative_difference(before, _loss_curve(one, end)) for one in known), default=0.0)
+    variation = max(
+        (_relative_difference(before, _loss_curve(one, end)) for one in references), default=0.0
+    )
     scale = sum(map(abs, before)) / len(before) or 1.0
     worse = (after[-1] - before[-1]) / scale
-    told = (
-        f"after the same {end / 1e9:.1f} s of training the loss is {after[-1]:.4g}, "
-        f"{before[-1]:.4g} untreated; untreated runs {usual:.2%} apart"
+    text = (
+        f"after {end / 1e9:.1f} s of training the loss is {after[-1]:.4g}, without the fix "
+        f"{before[-1]:.4g}; runs without it differ by {variation:.2%}"
     )
-    return LossCheck(worse <= max(ROOM * usual, NEAR), told)
+    return LossCheck(worse <= max(ROOM * variation, NEAR), text)
 
 
-def _loss_curve(told: ProcessReport, end: float) -> list[float]:
-    """Means of the loss over stretches of equal time, from the first step on up to ``end`` ns."""
+def _loss_curve(report: ProcessReport, end: float) -> list[float]:
+    """Means of the loss over intervals of equal time, from the first step up to ``end`` ns."""
     parts: list[list[float]] = [[] for _ in range(BLOCKS)]
-    each = len(told.losses) / len(told.marks)
-    for number, mark in enumerate(told.marks):
-        since = mark - told.marks[0]
+    losses_per_step = len(report.losses) / len(report.marks)
+    for number, mark in enumerate(report.marks):
+        since = mark - report.marks[0]
         if since <= end:
-            own = told.losses[round(number * each) : round((number + 1) * each)]
-            parts[min(int(BLOCKS * since / end), BLOCKS - 1)] += own
+            losses = report.losses[
+                round(number * losses_per_step) : round((number + 1) * losses_per_step)
+            ]
+            parts[min(int(BLOCKS * since / end), BLOCKS - 1)] += losses
     means: list[float] = []
     for part in parts:
         means.append(sum(part) / len(part) if part else means[-1] if means else math.nan)
@@ -266,13 +243,11 @@ def _loss_curve(told: ProcessReport, end: float) -> list[float]:
 
 
 def _relative_difference(one: Sequence[float], another: Sequence[float]) -> float:
-    """Root mean square difference of two curves, as a share of the first one's mean."""
     square = sum((a - b) ** 2 for a, b in zip(one, another, strict=True)) / len(one)
     return math.sqrt(square) / (sum(map(abs, one)) / len(one) or 1.0)
 
 
 def _check_near(untreated: BaselineRuns, treated: ProcessReport) -> LossCheck:
-    """Whether it is about as far off as untreated runs are from each other."""
     runs = (untreated.again, untreated.other, *untreated.more)
     known = [one.losses for one in runs if one is not None]
     whose = " with other seeds" if untreated.other is not None else ""
@@ -282,17 +257,17 @@ def _check_near(untreated: BaselineRuns, treated: ProcessReport) -> LossCheck:
 def _in_mean(
     base: Sequence[float],
     treated: Sequence[float],
-    known: Sequence[Sequence[float]],
+    references: Sequence[Sequence[float]],
     whose: str = "",
 ) -> LossCheck:
-    apart = loss_distance(base, treated)
-    usual = max((loss_distance(base, one) for one in known), default=0.0)
-    told = f"losses {apart:.2%} apart; untreated runs{whose} {usual:.2%}"
-    return LossCheck(apart <= max(ROOM * usual, NEAR), told)
+    distance = loss_distance(base, treated)
+    variation = max((loss_distance(base, one) for one in references), default=0.0)
+    text = f"losses differ by {distance:.2%}; runs without it{whose} by {variation:.2%}"
+    return LossCheck(distance <= max(ROOM * variation, NEAR), text)
 
 
 def loss_distance(one: Sequence[float], another: Sequence[float]) -> float:
-    """Root mean square difference of the losses' means over stretches, as a share of the mean."""
+    """Root mean square difference of block means of the losses, relative to their mean."""
     count = min(len(one), len(another))
     if not count:
         return 0.0

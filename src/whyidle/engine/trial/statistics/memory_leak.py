@@ -1,9 +1,8 @@
-"""Whether a fix leaks: memory that grows with every step, and does not without the fix.
+"""Detects memory leaks: memory that grows with every step with the fix, and not without it.
 
-The growth of an arm is the slope of what its processes hold over its steps: the median of the
-slopes between all pairs of samples (Theil and Sen), which a short peak does not bend. What the fix
-adds is told from chance by the scatter of the arms among themselves and of the samples about their
-lines. What fills up once (caches, queues, pools) grows ever more slowly, and is no leak.
+The growth of an arm is the Theil-Sen slope of its memory over its steps, which is robust against
+short peaks. The additional slope of the fix must exceed the variation between arms and the scatter
+of the samples about their lines. Caches, queues and pools grow ever more slowly and are no leak.
 """
 
 from __future__ import annotations
@@ -21,34 +20,29 @@ from whyidle.engine.trial.arms.process_report import ProcessReport
 from whyidle.engine.trial.statistics.alpha_spending import student_quantile
 from whyidle.engine.trial.statistics.speedup import warmup_mark
 
-CHANCE = 0.005
-"""that what only scatters is taken for a leak"""
-LASTING = 0.5
-"""a leak grows in the second half of an arm at least this much as fast as in the first"""
-FEWEST = 8
-"""samples that have a slope"""
-DAY_S = 86_400.0
-"""a job of unknown length is taken to run for so long"""
+CHANCE = 0.005  # probability that scatter counts as a leak
+LASTING = 0.5  # least slope in the second half of an arm, relative to the first, for a leak
+FEWEST = 8  # samples needed for a slope
+DAY_S = 86_400.0  # assumed duration of a job of unknown length
 PAGE = 4096
 
 Points = Callable[[ArmResult], tuple[list[float], list[float]]]
-"""of an arm, steps done and bytes held"""
+"""reads steps done and bytes used from an arm"""
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySlope:
-    """Bytes a step: over an arm, in its halves, and the standard error of the first by the scatter
-    about its line."""
+    """Memory growth, bytes per step."""
 
     each: float
-    early: float
-    late: float
-    error: float
+    early: float  # in the first half
+    late: float  # in the second half
+    error: float  # standard error of ``each``
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLeak:
-    """What a fix adds to memory, bytes a step, at least ``low``; ``steps`` until it is full."""
+    """Additional memory growth, bytes per step, at least ``low``; full after ``steps``."""
 
     where: str
     each: float
@@ -56,16 +50,15 @@ class MemoryLeak:
     steps: float
 
     def describe_leak(self, step_s: float) -> str:
-        """For people, half a sentence."""
-        grows = f"{self.where} memory grows by {_format_bytes(self.each)} with every step"
+        """Describe the leak, as half a sentence."""
+        grows = f"{self.where} memory grows by {_format_bytes(self.each)} per step"
         return f"{grows}: full after {self.steps:.3g} steps, {_format_span(self.steps * step_s)}"
 
 
 def find_leaks(
     bases: Sequence[ArmResult], treats: Sequence[ArmResult], step_s: float, left: float | None
 ) -> tuple[MemoryLeak | None, list[MemoryLeak]]:
-    """The one that fills memory within the ``left`` steps of the job (None: within a day, at
-    ``step_s`` a step), and those that are there but do not."""
+    """Find the leak that fills memory within ``left`` steps (None: a day), and slower ones."""
     horizon = DAY_S / step_s if left is None else left
     free = {"host": float(psutil.virtual_memory().available), "device": _device_free(treats)}
     found = [
@@ -82,7 +75,7 @@ def _find_leak(
 ) -> MemoryLeak | None:
     base, treated = ([fit_slope(*points(ran)) for ran in group] for group in arms)
     known = [[one for one in group if one is not None] for group in (base, treated)]
-    if min(map(len, known)) < 2:  # of one arm nobody knows the scatter
+    if min(map(len, known)) < 2:  # one arm has no scatter
         return None
     each, low = _added_slope(*known)
     lasting = all(one.late > LASTING * one.early and one.late > 0 for one in known[1])
@@ -91,20 +84,18 @@ def _find_leak(
     return MemoryLeak(where, each, low, free / each)
 
 
-def goes_on(leak: MemoryLeak, ran: ArmResult, after: int) -> bool:
-    """Whether a longer arm grows as much beyond so many steps. Workers that come to own what they
-    read, or caches that are as large as an epoch, fill up by longer than an arm takes; where that
-    cannot be told it is taken for a leak."""
-    steps, held = (host_memory if leak.where == "host" else device_memory)(ran)
-    beyond = [(step, size) for step, size in zip(steps, held, strict=True) if step > after]
-    found = fit_slope([step for step, _ in beyond], [size for _, size in beyond])
-    return found is None or found.each > LASTING * leak.each
+def goes_on(leak: MemoryLeak, arm: ArmResult, after: int) -> bool:
+    """Whether memory keeps growing in a longer arm beyond ``after`` steps; True if unknown. Caches
+    of an epoch, or pages copied by workers, may take longer to fill than an arm lasts."""
+    steps, memory = (host_memory if leak.where == "host" else device_memory)(arm)
+    beyond = [(step, size) for step, size in zip(steps, memory, strict=True) if step > after]
+    slope = fit_slope([step for step, _ in beyond], [size for _, size in beyond])
+    return slope is None or slope.each > LASTING * leak.each
 
 
 def _added_slope(
     base: Sequence[MemorySlope], treated: Sequence[MemorySlope]
 ) -> tuple[float, float]:
-    """What the fix adds to the slope, and at least adds."""
     groups = [[one.each for one in base], [one.each for one in treated]]
     free = len(base) + len(treated) - 2
     square = sum((x - fmean(group)) ** 2 for group in groups for x in group) / free
@@ -116,9 +107,9 @@ def _added_slope(
     )
 
 
-def fit_slope(steps: Sequence[float], held: Sequence[float]) -> MemorySlope | None:
-    """Of what is held over the steps; None where that is too little to say."""
-    x, y = np.asarray(steps, float), np.asarray(held, float)
+def fit_slope(steps: Sequence[float], memory: Sequence[float]) -> MemorySlope | None:
+    """Fit the slope of memory over steps; None with too few samples."""
+    x, y = np.asarray(steps, float), np.asarray(memory, float)
     if len(x) < FEWEST or x[-1] <= x[0]:
         return None
     each, middle = _theil_sen(x, y), len(x) // 2
@@ -136,27 +127,26 @@ def _theil_sen(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.median((y[another] - y[one])[known] / apart[known])) if known.any() else 0.0
 
 
-def host_memory(ran: ArmResult) -> tuple[list[float], list[float]]:
-    """What all processes of an arm hold by themselves, over the steps of the first rank, once it
-    runs steadily."""
-    if ran.told is None or not ran.samples:
+def host_memory(arm: ArmResult) -> tuple[list[float], list[float]]:
+    """Private memory of all processes over the steady steps of the first rank."""
+    if arm.report is None or not arm.samples:
         return [], []
-    marks = ran.told.marks
-    begin, end = marks[warmup_mark(ran.told, len(marks))], marks[-1]
-    seen = [sample for sample in ran.samples if begin <= sample.time_ns <= end]
-    steps = np.interp([sample.time_ns for sample in seen], marks, range(1, len(marks) + 1))
-    return steps.tolist(), [float(sample.own) for sample in seen]
+    marks = arm.report.marks
+    begin, end = marks[warmup_mark(arm.report, len(marks))], marks[-1]
+    selected = [sample for sample in arm.samples if begin <= sample.time_ns <= end]
+    steps = np.interp([sample.time_ns for sample in selected], marks, range(1, len(marks) + 1))
+    return steps.tolist(), [float(sample.own) for sample in selected]
 
 
-def device_memory(ran: ArmResult) -> tuple[list[float], list[float]]:
-    """What tensors take on the device of the rank that holds most at the end."""
-    told = [one for one in ran.ranks.values() if one.device]
-    if not told:
+def device_memory(arm: ArmResult) -> tuple[list[float], list[float]]:
+    """Memory of tensors on the fullest device, over the steady steps of its rank."""
+    reports = [one for one in arm.ranks.values() if one.device]
+    if not reports:
         return [], []
-    most = max(told, key=lambda one: one.device[-1][1])
+    most = max(reports, key=lambda one: one.device[-1][1])
     first = warmup_mark(most, len(most.marks))
-    seen = [(step, held) for step, held in most.device if step > first]
-    return [float(step) for step, _ in seen], [float(held) for _, held in seen]
+    selected = [(step, held) for step, held in most.device if step > first]
+    return [float(step) for step, _ in selected], [float(held) for _, held in selected]
 
 
 def _device_free(arms: Sequence[ArmResult]) -> float:

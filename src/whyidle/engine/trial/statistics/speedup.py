@@ -1,10 +1,9 @@
-"""What a fix brings, from arms that ran in turn: the same steps, with and without it.
+"""Estimates the speed-up of a fix from alternating arms with and without it.
 
-Both arms do the same work, step for step, for the same time: so where they are about as fast the
-same steps are compared, and where one is much faster it shows how it goes on when the batches that
-were loaded ahead at its start are used up. The scatter of an arm is estimated from all that ran
-alike, pooled, since one arm has few runs; the interval is Student's for the difference of the
-means of logarithms.
+If both are about as fast, the same steps are compared; if one is much faster, all of its steps
+count, so that batches loaded ahead at its start do not dominate. The scatter is pooled over all
+groups of equal arms, because one group has few runs. The interval is Student's, for the difference
+of the mean logarithms.
 """
 
 from __future__ import annotations
@@ -17,24 +16,19 @@ from statistics import fmean
 from whyidle.engine.trial.arms.process_report import ProcessReport
 from whyidle.engine.trial.statistics.alpha_spending import ALONE, student_quantile
 
-LEAST_LOG = 0.005
-"""a scatter under half a percent is luck: no machine repeats a run of seconds better"""
-WARM, WARM_STEPS = 0.2, 3
-"""of an arm's time, its beginning, that does not count; and so many steps at least"""
-LEAST = 3
-"""steps after the first wait for a device that tell how long one takes"""
+LEAST_LOG = 0.005  # least scatter of logarithms: no machine repeats a run of seconds more precisely
+WARM, WARM_STEPS = 0.2, 3  # warm-up of an arm: share of its time, and least number of steps
+LEAST = 3  # steps after the first wait for the device that a step time needs
 FEW = 2
-"""pauses of the steady part in which code is compiled that count as once and for all, as when a
-model that was compiled is evaluated for the first time: the steps of an arm are too few to hold
-them against each. With more of them it is how the job runs (``probe/trial/compile_pauses.py``)"""
+"""compilations in the steady part that count as one-off, such as for the first evaluation; more of
+them are part of the job (``probe/trial/compile_pauses.py``)"""
 ALIKE = 1.5
-"""arms of which one makes less than this many times the other's steps are compared over the same
-steps"""
+"""arms are compared over the same steps if their step counts differ by less than this factor"""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedupEstimate:
-    """How many times faster, with its interval."""
+    """A speed-up with its interval."""
 
     speedup: float
     low: float
@@ -43,94 +37,87 @@ class SpeedupEstimate:
 
     @property
     def has_interval(self) -> bool:
-        """Whether anything tells how far chance may lead: one pair alone does not."""
+        """Whether the scatter is known; one pair alone does not show it."""
         return self.low > 0.0
 
 
 def common_steps(
     base: Sequence[ProcessReport], treated: Sequence[ProcessReport]
 ) -> tuple[int, int]:
-    """How many steps of either's arms are compared."""
-    one = min(len(told.marks) for told in base)
-    another = min(len(told.marks) for told in treated)
-    if max(one, another) < ALIKE * min(one, another):
-        one = another = min(one, another)
-    return one, another
+    """Number of compared steps of untreated and treated arms."""
+    base_steps = min(len(report.marks) for report in base)
+    treated_steps = min(len(report.marks) for report in treated)
+    if max(base_steps, treated_steps) < ALIKE * min(base_steps, treated_steps):
+        base_steps = treated_steps = min(base_steps, treated_steps)
+    return base_steps, treated_steps
 
 
-def warmup_mark(told: ProcessReport, steps: int) -> int:
-    """The mark at which the steady part of the first ``steps`` begins."""
-    marks = told.marks[:steps]
+def warmup_mark(report: ProcessReport, steps: int) -> int:
+    """Index of the mark at which the steady part of the first ``steps`` begins."""
+    marks = report.marks[:steps]
     since = marks[0] + WARM * (marks[-1] - marks[0])
     first = next(number for number, mark in enumerate(marks) if mark >= since)
     return min(max(first, WARM_STEPS), max(steps - 2, 0))
 
 
-def step_s(told: ProcessReport, steps: int, *, whole: bool = False) -> float:
-    """Seconds of a steady step among the first ``steps``, whatever comes between them included, but
-    for code that is compiled once and for all (with ``whole`` that, too). Where a device was waited
-    for, from then on, by when it was done: marks tell when its host was ready, not when it was."""
-    (begin, since), (end, until) = _steady_marks(told, steps)
-    pauses_s = 0.0 if whole else once_s(told, begin, end)
+def step_s(report: ProcessReport, steps: int, *, whole: bool = False) -> float:
+    """Seconds of a steady step among the first ``steps``.
+
+    Pauses between steps count, except for one-off compilations (with ``whole`` these count too).
+    If the device was waited for, its completion times are used instead of the host's marks.
+    """
+    (begin, since), (end, until) = _steady_marks(report, steps)
+    pauses_s = 0.0 if whole else once_s(report, begin, end)
     return ((until - since) / 1e9 - pauses_s) / max(end - begin, 1)
 
 
-def _steady_marks(told: ProcessReport, steps: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The beginning and the end of the steady part of the first ``steps``: after how many, and
-    when, ns."""
-    if told.drained:
-        begin, end = told.drained[0], _completed_marks(told.drained, steps)
+def _steady_marks(report: ProcessReport, steps: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Begin and end of the steady part of the first ``steps``, each as (steps done, ns)."""
+    if report.drained:
+        known = [each for each in report.drained if each[0] <= steps]
+        begin, end = report.drained[0], (known if len(known) > 1 else report.drained)[-1]
         if end[0] - begin[0] >= LEAST:
             return begin, end
-    first = warmup_mark(told, steps)
-    return (first + 1, told.marks[first]), (steps, told.marks[steps - 1])
+    first = warmup_mark(report, steps)
+    return (first + 1, report.marks[first]), (steps, report.marks[steps - 1])
 
 
-def once_s(told: ProcessReport, begin: int, end: int) -> float:
-    """Seconds in which code was compiled after the step ``begin`` and before ``end`` was made,
-    where that is once and for all; else 0."""
-    found = [(count, ns) for count, ns in told.compiled if begin <= count < end]
+def once_s(report: ProcessReport, begin: int, end: int) -> float:
+    """Seconds of one-off compilations between the steps ``begin`` and ``end``."""
+    found = [(count, ns) for count, ns in report.compiled if begin <= count < end]
     few = len({count for count, _ in found}) <= FEW
     return sum(ns for _, ns in found) / 1e9 if few else 0.0
 
 
-def compiled_late(told: ProcessReport) -> bool:
-    """Whether any code was compiled once its first steps were over."""
-    return any(count > WARM_STEPS for count, _ in told.compiled)
+def compiled_late(report: ProcessReport) -> bool:
+    """Whether code was compiled after the warm-up."""
+    return any(count > WARM_STEPS for count, _ in report.compiled)
 
 
-def _completed_marks(drained: Sequence[Sequence[int]], steps: int) -> Sequence[int]:
-    """After how many of the first ``steps`` it is known last when a device was done with them, and
-    when; of one that has no events, when it was done with all."""
-    known = [each for each in drained if each[0] <= steps]
-    return known[-1] if len(known) > 1 else drained[-1]
+def sample_s(report: ProcessReport) -> float | None:
+    """Seconds of a sample in the steady part; None if samples were not counted."""
+    each = samples_per_step(report)
+    return step_s(report, len(report.marks)) / each if each else None
 
 
-def sample_s(told: ProcessReport) -> float | None:
-    """Seconds of a sample while it runs steadily; None where samples were not counted."""
-    each = samples_per_step(told)
-    return step_s(told, len(told.marks)) / each if each else None
-
-
-def samples_per_step(told: ProcessReport) -> float | None:
-    """Samples of a step while it runs steadily; None where they were not counted."""
-    if not told.samples:
+def samples_per_step(report: ProcessReport) -> float | None:
+    """Samples of a step in the steady part; None if they were not counted."""
+    if not report.samples:
         return None
-    last = len(told.marks) - 1
-    first = warmup_mark(told, last + 1)
-    return (told.samples[last] - told.samples[first]) / max(last - first, 1) or None
+    last = len(report.marks) - 1
+    first = warmup_mark(report, last + 1)
+    return (report.samples[last] - report.samples[first]) / max(last - first, 1) or None
 
 
-def startup_s(told: ProcessReport, steps: int, *, whole: bool = False) -> float:
-    """Seconds from the framework's import on that steady steps (``step_s``) would not have
-    taken."""
-    if told.drained:
-        count, since = told.drained[0]
+def startup_s(report: ProcessReport, steps: int, *, whole: bool = False) -> float:
+    """Seconds from the framework's import on in excess of steady steps (``step_s``)."""
+    if report.drained:
+        count, since = report.drained[0]
     else:
-        first = warmup_mark(told, steps)
-        count, since = first + 1, told.marks[first]
-    later_s = 0.0 if whole else once_s(told, count, steps)
-    return (since - told.begun) / 1e9 + later_s - count * step_s(told, steps, whole=whole)
+        first = warmup_mark(report, steps)
+        count, since = first + 1, report.marks[first]
+    later_s = 0.0 if whole else once_s(report, count, steps)
+    return (since - report.begun) / 1e9 + later_s - count * step_s(report, steps, whole=whole)
 
 
 def estimate_speedup(
@@ -139,13 +126,15 @@ def estimate_speedup(
     alike: Sequence[Sequence[float]] = (),
     chance: float = ALONE,
 ) -> SpeedupEstimate:
-    """The gain of ``treated`` over ``base``, both seconds of runs; ``alike`` are further groups of
-    runs that were the same among themselves, which tell of the machine's scatter; ``chance`` is
-    that of a truth below the interval, and as much that of one above."""
+    """Estimate the speed-up of ``treated`` over ``base``, both seconds per step of each arm.
+
+    ``alike``: further groups of equal arms, for the scatter. ``chance``: one-sided probability that
+    the true value lies below (or above) the interval.
+    """
     groups = [[math.log(s) for s in group] for group in (base, treated, *alike)]
     own, _ = _pooled_deviation(groups[:2])
     pooled, free = _pooled_deviation(groups)
-    sigma = max(pooled, own, LEAST_LOG)  # others may have run while the machine was quieter
+    sigma = max(pooled, own, LEAST_LOG)  # other groups may have run with less background load
     gain = fmean(groups[0]) - fmean(groups[1])
     half = student_quantile(chance, free) * sigma * math.sqrt(1 / len(base) + 1 / len(treated))
     low, high = math.exp(gain - half) if half < 50 else 0.0, math.exp(min(gain + half, 50))
@@ -153,7 +142,6 @@ def estimate_speedup(
 
 
 def _pooled_deviation(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Standard deviation within groups, and its degrees of freedom; 0 where there are none."""
     free = sum(len(group) - 1 for group in groups if group)
     square = sum((x - fmean(group)) ** 2 for group in groups if group for x in group)
     return (math.sqrt(square / free) if free > 0 else 0.0), free

@@ -1,7 +1,7 @@
-"""What a fix costs once (compiling, starting workers, a first pass), and when that has paid.
+"""One-off cost of a fix (compiling, starting workers, a first pass) and when it pays off.
 
-It is kept only where the steps that are left bring more than it costs: after
-``cost / (step without - step with)`` steps. A difference of start-ups that may be chance is none.
+It pays off after ``cost / (step without - step with)`` steps, which the remaining job must have.
+Differences of start-up times within the scatter count as zero.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from statistics import fmean
 
 from whyidle.engine.trial.statistics.alpha_spending import ALONE, student_quantile
 
-LEAST_S = 0.05
-"""start-ups that differ by less scatter so by luck"""
+LEAST_S = 0.05  # least scatter of start-up times
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingJob:
-    """What of the job is still to run: so many steps, or else seconds as it is."""
+    """The remaining job: a number of steps, or else seconds at the current speed."""
 
     steps: float | None = None
     seconds: float = 0.0
 
     def remaining_steps(self, step_s: float) -> float:
-        """Steps of ``step_s`` each."""
+        """Remaining steps of ``step_s`` seconds each."""
         return self.steps if self.steps is not None else self.seconds / step_s
 
 
 @dataclass(frozen=True, slots=True)
 class StartupCost:
-    """Seconds that a fix costs once, 0 where that may be chance, and the steps that bring them back
-    (infinite where none do)."""
+    """One-off cost of a fix, seconds; 0 if it may be chance."""
 
     seconds: float
-    pays_after: float
+    pays_after: float  # steps that recover it; infinite if none do
 
     def describe_cost(self, left: float) -> str:
-        """Why it is not kept, half a sentence."""
-        costs = f"it takes {self.seconds:.1f} s more to start"
-        return f"does not pay: {costs}, pays after {self.pays_after:.0f} steps; {left:.0f} are left"
+        """Explain why the cost is not recovered in the ``left`` steps."""
+        costs = f"it takes {self.seconds:.1f} s longer to start"
+        return (
+            f"does not pay off: {costs}, recovered after {self.pays_after:.0f} of {left:.0f} steps"
+        )
 
 
 def startup_cost(
     base_s: Sequence[float], treated_s: Sequence[float], step_s: tuple[float, float]
 ) -> StartupCost:
-    """From what arms took beyond their steady steps, and seconds of a step without and with it."""
+    """Compute the cost from start-up times, and step times without and with the fix."""
     cost = fmean(treated_s) - fmean(base_s)
     groups = (base_s, treated_s)
     free = sum(len(group) - 1 for group in groups)

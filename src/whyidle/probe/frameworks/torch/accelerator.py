@@ -1,19 +1,19 @@
-"""Devices that a job trains on, through the module that PyTorch keeps for each.
+"""Devices that a job trains on, through PyTorch's module for each type of device.
 
-What is asked of a module is what ``torch.cuda`` offers under the same names: events that can be
-timed, the current stream, synchronisation, the allocator's counts. One that lacks any of it is
-measured less, never wrongly. None of it runs before the first step: to ask CUDA whether it is
-available settles which devices the process may use, and a script may still choose them.
+A module is used through the names of ``torch.cuda``: events that can be timed, the current stream,
+synchronisation, the allocator's counters. If it lacks some of them, less is measured. Nothing of
+this runs before the first step: asking CUDA whether it is available fixes the devices that the
+process may use, which the script may still choose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ... import wire
 from ...core.events import Events
-from ...core.patching import Wrap
 from ...core.recorder import PYTHON, RUNTIME, clock_ns
 from ...core.span_hooks import record_calls
 from ...wire import ProcessFacts
@@ -23,52 +23,63 @@ CUDA = "cuda"
 READS = ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__", "__repr__")
 """methods of a tensor that wait for a device"""
 WAITED_NS = 20_000
-"""a read that returned sooner than this did not wait"""
+"""shortest read that counts as waiting"""
 
 
 def device_type(torch: Any, optimizer: Any) -> str:
-    """The type of the device that holds the parameters, one that PyTorch has a module for, before
-    the CPU. Where nothing is told of parameters: CUDA, if it was used."""
+    """Return the type of the device that holds the parameters; types with a module in PyTorch
+    precede the CPU. Without parameters, as before the first step of a job that accumulates
+    gradients: the accelerator that was used."""
     groups = getattr(optimizer, "param_groups", None) or []
-    found = {p.device.type for group in groups for p in group["params"][:1]}
-    for each in sorted(found - set(HOST)):
-        if device_module(torch, each) is not None:
-            return str(each)
-    used = not found and torch.cuda.is_initialized() and torch.cuda.is_available()
-    return CUDA if used else "cpu"
+    kinds = {p.device.type for group in groups for p in group["params"][:1]}
+    for kind in sorted(kinds - set(HOST)):
+        if device_module(torch, kind) is not None:
+            return str(kind)
+    return "cpu" if kinds else _used_device_type(torch)
+
+
+def _used_device_type(torch: Any) -> str:
+    if torch.cuda.is_initialized() and torch.cuda.is_available():
+        return CUDA
+    current = getattr(getattr(torch, "accelerator", None), "current_accelerator", None)
+    device = None if current is None else current()
+    if device is None:
+        return "cpu"
+    used = getattr(device_module(torch, device.type), "is_initialized", bool)
+    return str(device.type) if used() else "cpu"
 
 
 def device_index(optimizer: Any, kind_: str) -> int | None:
-    """The number of the device that holds the parameters, of those of this type."""
+    """Return the number of the device of this type that holds the parameters."""
     groups = getattr(optimizer, "param_groups", None) or []
-    found = [p.device for group in groups for p in group["params"][:1]]
-    return next((each.index for each in found if each.type == kind_), None)
+    devices = [p.device for group in groups for p in group["params"][:1]]
+    return next((device.index for device in devices if device.type == kind_), None)
 
 
 def device_module(torch: Any, kind_: str) -> Any:
-    """``torch.cuda`` and its like; None where this PyTorch has none, or it finds no device."""
-    found = None if kind_ in HOST else getattr(torch, kind_, None)
-    available = getattr(found, "is_available", None)
-    return found if available is not None and available() else None
+    """Return ``torch.cuda`` or its like; None if it does not exist or finds no device."""
+    module = None if kind_ in HOST else getattr(torch, kind_, None)
+    available = getattr(module, "is_available", None)
+    return module if available is not None and available() else None
 
 
 def device_name(torch: Any, optimizer: Any) -> str | None:
-    """What a device other than CUDA's is called. Of those, sources from outside know the name."""
+    """Return the name of a device other than CUDA's, whose name telemetry provides."""
     kind_ = device_type(torch, optimizer)
     ask = getattr(device_module(torch, kind_), "get_device_name", None) if kind_ != CUDA else None
     return None if ask is None else str(ask())
 
 
-def why_not_recorded(torch: Any, told: ProcessFacts) -> str | None:
-    """Why a burst would not show this device's kernels, and so would show a job of the CPU."""
-    kind_ = str(told.get("device"))
+def why_not_recorded(torch: Any, facts: ProcessFacts) -> str | None:
+    """Return why a burst would not contain this device's kernels; None if it would."""
+    kind_ = str(facts.get("device"))
     if kind_ in (*HOST, CUDA) or getattr(device_module(torch, kind_), "KERNELS_IN_PROFILES", False):
         return None
     return f"kernels of {kind_} are not in PyTorch's profiles"
 
 
 class AcceleratorClock:
-    """The current stream of one device, as ``DeviceClock`` wants it."""
+    """The ``DeviceClock`` of one device's current stream."""
 
     def __init__(self, module_: Any, index: int) -> None:
         self.module, self.index = module_, index
@@ -97,29 +108,29 @@ class AcceleratorClock:
         return bool(self._capturing())
 
 
-def accelerator_clock(torch: Any, told: ProcessFacts) -> AcceleratorClock | None:
-    """The stream of the device that the process told it trains on; None for CUDA, which has a
-    class of its own, and for devices without events that can be timed."""
-    kind_ = str(told.get("device"))
-    found: Any = device_module(torch, kind_) if kind_ != CUDA else None
-    if not all(hasattr(found, name) for name in ("Event", "current_stream", "current_device")):
+def accelerator_clock(torch: Any, facts: ProcessFacts) -> AcceleratorClock | None:
+    """Return the clock of the process's device; None for CUDA, which has a class of its own, and
+    for devices without events that can be timed."""
+    kind_ = str(facts.get("device"))
+    module: Any = device_module(torch, kind_) if kind_ != CUDA else None
+    if not all(hasattr(module, name) for name in ("Event", "current_stream", "current_device")):
         return None
-    index = told.get("device_index")
-    return AcceleratorClock(found, found.current_device() if index is None else int(index))
+    index = facts.get("device_index")
+    return AcceleratorClock(module, module.current_device() if index is None else int(index))
 
 
 def watch_device(events: Events, torch: Any, kind_: str) -> None:
-    """Reads that may wait for this device, its synchronisations, its allocator's emptying."""
+    """Record reads that wait for this device, its synchronisations and releases of its cache."""
     for name in READS:
         if hasattr(torch.Tensor, name):
-            reads = _record_read(events, name, kind_)
+            reads = partial(_record_read, events, name, kind_)
             events.patch_function(f"Tensor.{name} ({kind_})", torch.Tensor, name, reads)
     if kind_ != CUDA:
         _wrap_calls(events, device_module(torch, kind_), kind_)
 
 
 def install_synchronization_hooks(events: Events) -> None:
-    """The calls of CUDA's that a script may import by their names, before it steps."""
+    """Wrap CUDA functions early, as a script may import them by name before its first step."""
     import torch
 
     built: bool = torch.version.cuda is not None or torch.version.hip is not None
@@ -147,25 +158,22 @@ def _wrap_calls(events: Events, owner: Any, kind_: str) -> None:
             events.patch_function(f"{kind_}.{name}", owner, name, timed)
 
 
-def _record_read(events: Events, name: str, kind: str) -> Wrap:
-    """A read of a tensor, recorded where it is on this kind of device and had to be waited for."""
+def _record_read(
+    events: Events, name: str, kind: str, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Wrapper that records reads of tensors on this type of device that had to wait."""
     span = f"{kind}StreamSynchronize (Tensor.{name})"
     where, resides = f"Tensor.{name} ({kind})", f"is_{kind}"
     is_compiling = events.framework.is_tracing
 
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not getattr(self, resides, False):
-                return original(self, *args, **kwargs)
-            begin = clock_ns()
-            try:
-                return original(self, *args, **kwargs)
-            finally:
-                if clock_ns() - begin > WAITED_NS:
-                    events.run_contained(
-                        where, events.add_span, wire.SCALAR_READ, span, RUNTIME, begin
-                    )
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not getattr(self, resides, False):
+            return original(self, *args, **kwargs)
+        begin = clock_ns()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            if clock_ns() - begin > WAITED_NS:
+                events.run_contained(where, events.add_span, wire.SCALAR_READ, span, RUNTIME, begin)
 
-        return wrapper
-
-    return wrap
+    return wrapper

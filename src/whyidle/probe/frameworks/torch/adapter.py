@@ -1,4 +1,4 @@
-"""PyTorch: its hooks put together, and what the core asks about it."""
+"""The adapter for PyTorch: installs its hooks and answers the core's questions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ...core import adapter, containment
-from ...core.device_marks import DeviceMarks
+from ...core import adapter, fault_containment
+from ...core.device_timestamps import DeviceMarks
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.trial_state import TrialState
@@ -26,7 +26,7 @@ from . import (
     trial_state,
     wording,
 )
-from .device_clock import CudaClock, clock_of
+from .device_clock import CudaClock, find_clock
 from .process_facts import FactsReader
 from .profiler import TorchProfiler
 from .tracing import HIDING, hide_modules, tracing_query
@@ -48,7 +48,7 @@ class Adapter(adapter.Adapter):
         self._facts: FactsReader | None = None
 
     def install(self, events: Events) -> None:
-        """Wrap the call sites of PyTorch."""
+        """Install all hooks for PyTorch."""
         step_hooks.install_step_hooks(events)
         dataloader.install_loader_hooks(events)
         collectives.install_collective_hooks(events)
@@ -62,33 +62,33 @@ class Adapter(adapter.Adapter):
         events.add_listener(DeviceHooks(events))
 
     def hide(self, folder: str) -> None:
-        """Have ``torch.compile`` run the probe's functions as they are; once all are loaded."""
+        """Exclude the probe's functions from ``torch.compile``, once all are loaded."""
         own = [sys.modules[name] for name in list(sys.modules) if name.startswith(PACKAGE)]
         try:
             hide_modules(*own)
-        except (ImportError, AttributeError) as error:  # this PyTorch has other names for it
-            containment.note_fault(folder, HIDING, error)
+        except (ImportError, AttributeError) as error:  # other names in this version of PyTorch
+            fault_containment.note_fault(folder, HIDING, error)
 
     def describe_process(self) -> ProcessFacts | None:
-        """What holds for the process whether it trains or not."""
+        """Return facts that hold whether the process trains or not."""
         return None if self._facts is None else self._facts.describe_process()
 
     def describe_training(self, optimizer: Any) -> ProcessFacts:
-        """What is known when it begins to train."""
+        """Return the facts known when training begins."""
         return {} if self._facts is None else self._facts.describe_training(optimizer)
 
     def op_profiler(self, facts: ProcessFacts) -> TorchProfiler:
-        """PyTorch's own profiler."""
+        """Return PyTorch's own profiler."""
         torch, kind = sys.modules["torch"], facts.get("device")
         unrecorded = accelerator.why_not_recorded(torch, facts)
         return TorchProfiler(torch, kind == "cuda", shapes=kind != "cpu", unrecorded=unrecorded)
 
     def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
-        """Have ``forbid`` called before the job uses a profiler of its own."""
+        """Call ``forbid`` before the job uses its own profiler."""
         foreign_profilers.watch_profilers(events, forbid)
 
     def trial_state(self) -> TrialState:
-        """What a trial's witness asks for."""
+        """Return what a trial's witness reads."""
         return trial_state
 
     def install_trial(self, events: Events, awaited: Callable[[], bool]) -> None:
@@ -97,7 +97,7 @@ class Adapter(adapter.Adapter):
 
 
 class DeviceHooks(Listener):
-    """Measures the device that the process trains on, where it has events that can be timed."""
+    """Measures the device that the process trains on, if it has events that can be timed."""
 
     listener = "device hooks"
 
@@ -105,9 +105,9 @@ class DeviceHooks(Listener):
         self.events = events
 
     def on_training_begin(self, optimizer: Any) -> None:
-        """The device is known now."""
+        """Install the hooks of the device, which is known now."""
         torch, facts = sys.modules["torch"], self.events.recorder.facts
-        clock = clock_of(torch, facts)
+        clock = find_clock(torch, facts)
         if clock is None:
             return
         self.events.add_listener(DeviceMarks(self.events, clock))

@@ -1,7 +1,7 @@
-"""Whether a loader makes the same of a sample in every epoch: a checksum of a few of its rows.
+"""Checksums of a few samples, which show whether they are the same in every epoch.
 
-Only batches that took long enough to make are looked at, one row each: those of indices divisible
-by ``EVERY``, so that every epoch looks at the same ones.
+Only batches that took long enough are checked, one row each: one with an index divisible by
+``EVERY``, so that every epoch checks the same samples.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 EVERY = 8
 LEAST_NS = 4_000_000
-"""a batch made faster than this is not looked at: the checksum would be felt"""
+"""shortest batch that is checked, as the checksum takes time"""
 MOST_BYTES = 1 << 18
 
 
-def of_one(index: Any, data: Any) -> tuple[int, int] | None:
-    """(index, checksum) of one sample in a batch; None where rows cannot be told."""
+def checksum_sample(index: Any, data: Any) -> tuple[int, int] | None:
+    """Return (index, checksum) of one sample in a batch; None if its row cannot be identified."""
     if not isinstance(index, list):
         return None
     chosen = next((i for i, x in enumerate(index) if type(x) is int and x % EVERY == 0), None)
@@ -36,11 +36,11 @@ def of_one(index: Any, data: Any) -> tuple[int, int] | None:
 
 
 def _row_bytes(row: Any) -> bytes:
-    """Of a copy: what has been an array of NumPy cannot be resized by the job any more."""
+    """Bytes of a copy: PyTorch cannot resize a tensor that was converted to a NumPy array."""
     import torch
 
     own = row.detach().clone().contiguous().reshape(-1)
-    return bytes(own.view(torch.uint8).numpy())  # NumPy does not know all types
+    return bytes(own.view(torch.uint8).numpy())  # NumPy does not support all dtypes
 
 
 def _find_tensors(data: Any, depth: int = 0) -> Iterator[Any]:

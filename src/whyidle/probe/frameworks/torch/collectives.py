@@ -1,8 +1,8 @@
-"""Collectives between ranks, and what each process says of its place in the job.
+"""Records collectives between ranks, and the rank of each process.
 
-Nothing is installed before the job itself calls ``init_process_group``. Then collectives called
-from Python are timed from their call to the end of their ``wait``; for those of
-DistributedDataParallel see ``exchange``.
+Nothing is wrapped before the job itself calls ``init_process_group``. Then collectives called from
+Python are timed from their call to the end of their ``wait``; for those of DistributedDataParallel
+see ``gradient_exchange``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import wire
-from ...core import containment
+from ...core import fault_containment
 from ...core.events import Events
-from ...core.patching import set_attribute
 from ...core.recorder import ANNOTATION, clock_ns
+from ...core.wrapped_functions import set_attribute
 from .gradient_exchange import GradientExchange
 from .tracing import HIDING, skip_code
 
@@ -36,7 +36,7 @@ LAUNCH = (
     "SLURM_STEP_ID",
     "SLURM_PROCID",
 )
-"""what launchers tell each process about its place"""
+"""variables that launchers set in each process"""
 
 COLLECTIVES = {
     "allreduce": "all_reduce",
@@ -58,43 +58,43 @@ COLLECTIVES = {
     "scatter": "scatter",
     "barrier": "barrier",
 }
-"""methods of a process group, and what to call them"""
+"""method of a process group -> name of the collective"""
 
 WAIT = "## work.wait() ##"
 FLIGHT = 0
-"""number of the thread that stands for collectives on their way while the host goes on"""
+"""thread number of collectives that run while the host continues"""
 MOST_PENDING = 512
 thread = threading.get_ident
 
 
 class ProcessRank:
-    """What this process knows of its job."""
+    """The rank of this process, its backend and its pending collectives."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
         self.backend = "gloo"
         self.pending: dict[int, tuple[int, str]] = {}
 
-    def write_rank(self, **found: Any) -> None:
-        """Write this process's place beside its recording, for ranks that never come to train."""
+    def write_rank(self, **fields: Any) -> None:
+        """Write the rank next to the recording, also for ranks that never train."""
         environ = os.environ
-        told = {"pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname()}
-        told |= {
+        document = {"pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname()}
+        document |= {
             "time": clock_ns(),
             "launch": {k: environ[k] for k in LAUNCH if k in environ},
-            **found,
+            **fields,
         }
         place = os.path.join(self.events.recorder.folder, f"{os.getpid()}.rank.json")
         try:
             with open(place + "~", "w", encoding="utf-8") as file:
-                json.dump(told, file)
+                json.dump(document, file)
             os.replace(place + "~", place)
         except OSError as error:
-            containment.note_fault(self.events.recorder.folder, "ranks", error)
+            fault_containment.note_fault(self.events.recorder.folder, "ranks", error)
 
 
 def install_collective_hooks(events: Events) -> None:
-    """Watch for this process to join a job of several."""
+    """Wait for this process to join a process group."""
     import torch
 
     if not torch.distributed.is_available():
@@ -119,7 +119,7 @@ def _environment_number(name: str) -> int | None:
 
 
 def _after_group_created(ranks: ProcessRank) -> None:
-    """A process group was made: its collectives are recorded from now on."""
+    """Record collectives once a process group was created."""
     import torch.distributed as dist
 
     if not dist.is_initialized() or "collectives" in ranks.events.undo:
@@ -155,9 +155,9 @@ def _wrap_collectives(ranks: ProcessRank) -> None:
 
 
 def _wrap_method(ranks: ProcessRank, original: Any, method: str, name: str) -> Callable[..., Any]:
-    """A process group written in Python is asked for its own method from C++, which then finds ours
-    on the class: it is known as no override where it calls C++ in a frame of the method's name,
-    with the group as its first argument."""
+    """Wrap a method. For a process group written in Python, C++ looks for an override and finds
+    this wrapper. pybind11 does not treat it as an override if the frame that calls C++ has the
+    method's name and the group as its first argument; hence the name of the code object."""
 
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -169,12 +169,12 @@ def _wrap_method(ranks: ProcessRank, original: Any, method: str, name: str) -> C
     named: Any = call
     named.__code__ = named.__code__.replace(co_name=method)
     hide = functools.partial(skip_code, named.__code__)
-    containment.run_contained(ranks.events.recorder.folder, HIDING, hide)
+    fault_containment.run_contained(ranks.events.recorder.folder, HIDING, hide)
     return call
 
 
 def _note_call(ranks: ProcessRank, work: Any, name: str, begin: int) -> None:
-    if work is None:  # it has waited already
+    if work is None:  # completed already
         ranks.events.add_span(wire.COLLECTIVE, name, ANNOTATION, begin)
         return
     if len(ranks.pending) >= MOST_PENDING:  # never waited for

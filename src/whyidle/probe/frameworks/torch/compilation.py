@@ -1,8 +1,8 @@
-"""What ``torch.compile`` does while the job runs: each compilation, why, and where graphs break.
+"""Records what ``torch.compile`` does: each compilation, its reason, and graph breaks.
 
-Nothing is imported for it: a finder waits until the job itself imports Dynamo, and then wraps the
-one function through which every compilation goes. Compilations are rare and last milliseconds to
-minutes, so each is written down with its place and the compiler's own words.
+Nothing is imported for this: a finder waits until the job itself imports Dynamo, and then wraps the
+one function that every compilation calls. Compilations are rare and take milliseconds to minutes,
+so each is recorded with its place and the compiler's own message.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any
 from ... import wire
 from ...core.events import Events
 from ...core.import_hooks import ModuleWaiter
-from ...core.patching import set_attribute
 from ...core.recorder import ANNOTATION, clock_ns
+from ...core.wrapped_functions import set_attribute
 
 MODULE = "torch._dynamo.convert_frame"
 MOST = 200
-"""compilations, and places of graph breaks, that are kept; later ones are counted only"""
+"""most recorded compilations and places of graph breaks; later ones are only counted"""
 LONGEST = 300
-"""characters of a reason that are kept"""
+"""recorded characters of a reason"""
 DEEPEST = 6
-"""frames of the user's stack at a graph break that are kept"""
+"""recorded frames of the user's stack at a graph break"""
 LATER = "whyidle::compile#later"
-"""label of what is compiled for a function that is not known"""
+"""label of code compiled for an unknown function"""
 
 
 class CompileRecorder:
-    """What one process has compiled."""
+    """The compilations of one process."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -41,10 +41,10 @@ class CompileRecorder:
         self.looked = 0
         self.begun = 0
         self.names: dict[str, tuple[str, str]] = {}
-        """role and label by the compiler's own number"""
+        """compiler's number of a compilation -> role and label"""
 
     def note_compilation(self, code: CodeType, number: Any, begin: int, failed: str | None) -> None:
-        """A function was compiled, or could not be. ``number`` is the compiler's own."""
+        """Record a compilation, or its failure. ``number`` is the compiler's own."""
         end = clock_ns()
         key = (code.co_filename, code.co_firstlineno, code.co_name)
         turn = self.seen[key] = self.seen.get(key, 0) + 1
@@ -56,7 +56,7 @@ class CompileRecorder:
         self.count += 1
         self.names[str(number)] = role, name
         if len(self.compiles) < MOST:
-            told = {
+            entry = {
                 "file": key[0],
                 "line": key[1],
                 "function": key[2],
@@ -66,7 +66,7 @@ class CompileRecorder:
                 "reason": _shorten_text(_recompile_reason(code) if turn > 1 else None),
                 "failed": failed,
             }
-            self.compiles = [*self.compiles, told]
+            self.compiles = [*self.compiles, entry]
         self._look_for_breaks()
         self.write_document()
         self._listen_elsewhere()
@@ -75,15 +75,15 @@ class CompileRecorder:
         reasons = list(getattr(_dynamo_utils(), "graph_break_reasons", ()))
         fresh = reasons[self.looked :] if len(reasons) >= self.looked else reasons
         self.looked = len(reasons)
-        for one in fresh:
-            stack = reversed(getattr(one, "user_stack", None) or ())
+        for reason in fresh:
+            stack = reversed(getattr(reason, "user_stack", None) or ())
             frames = [f"{f.filename}({f.lineno}): {f.name}" for f in stack][:DEEPEST]
-            key = (_shorten_text(getattr(one, "reason", "")) or "", ";".join(frames))
+            key = (_shorten_text(getattr(reason, "reason", "")) or "", ";".join(frames))
             if key in self.breaks or len(self.breaks) < MOST:
                 self.breaks[key] = self.breaks.get(key, 0) + 1
 
     def write_document(self) -> None:
-        """Have it written, by another thread: what it gets is not changed any more."""
+        """Publish the document for the writing thread; its contents are not changed afterwards."""
         self.events.recorder.documents["compiles.json"] = {
             "count": self.count,
             "functions": len(self.seen),
@@ -97,23 +97,23 @@ class CompileRecorder:
     # -- backward passes and CUDA graphs are compiled later, when they first run -----------------
 
     def _listen_elsewhere(self) -> None:
-        """Also hear of what is compiled outside Dynamo (PyTorch >= 2.5). A reset of Dynamo forgets
-        who listens, so this is looked at after every compilation."""
+        """Also listen to compilations outside Dynamo (PyTorch >= 2.5). A reset of Dynamo removes
+        listeners, so this is repeated after every compilation."""
         handler = _callback_handler()
-        if hasattr(handler, "start_callbacks") and self._began not in handler.start_callbacks:
-            handler.register_start_callback(self._began)
-            handler.register_end_callback(self._ended)
+        if hasattr(handler, "start_callbacks") and self._on_begin not in handler.start_callbacks:
+            handler.register_start_callback(self._on_begin)
+            handler.register_end_callback(self._on_end)
 
-    def _began(self, *args: Any) -> None:
+    def _on_begin(self, *args: Any) -> None:
         self.events.run_contained("compile later", self._note_begin, *args)
 
     def _note_begin(self, *args: Any) -> None:
         callbacks = sys.modules["torch._dynamo.callback"]
         of_dynamo = getattr(getattr(callbacks, "CallbackTrigger", None), "DYNAMO", None)
-        told = not args or getattr(args[0], "callback_trigger", of_dynamo) is of_dynamo
-        self.begun = 0 if told else clock_ns()
+        is_dynamo = not args or getattr(args[0], "callback_trigger", of_dynamo) is of_dynamo
+        self.begun = 0 if is_dynamo else clock_ns()
 
-    def _ended(self, *args: Any) -> None:
+    def _on_end(self, *args: Any) -> None:
         self.events.run_contained("compile later", self._note_end, *args)
 
     def _note_end(self, *args: Any) -> None:
@@ -125,11 +125,11 @@ class CompileRecorder:
             self.events.notify("on_compilation", begin, clock_ns())
 
     def stop_listening(self) -> None:
-        """Hear of nothing any more."""
+        """Remove the listeners."""
         handler = _callback_handler()
-        if self._began in getattr(handler, "start_callbacks", ()):
-            handler.remove_start_callback(self._began)
-            handler.remove_end_callback(self._ended)
+        if self._on_begin in getattr(handler, "start_callbacks", ()):
+            handler.remove_start_callback(self._on_begin)
+            handler.remove_end_callback(self._on_end)
 
 
 def _callback_handler() -> Any:
@@ -141,7 +141,7 @@ def _dynamo_utils() -> Any:
 
 
 def _recompile_reason(code: CodeType) -> Any:
-    """Why it was compiled once more: the guard that did not hold."""
+    """Why a function was recompiled: the guard that failed."""
     utils = _dynamo_utils()
     metrics: list[Any] = getattr(utils, "get_compilation_metrics", list)()
     last: Any = metrics[-1] if metrics else None
@@ -156,7 +156,7 @@ def _shorten_text(text: Any) -> str | None:
 
 
 def install_compile_hooks(events: Events) -> None:
-    """Wait for the job to import Dynamo, which it may never do."""
+    """Wrap the compiler when the job imports Dynamo."""
     loaded = sys.modules.get(MODULE)
     if loaded is not None:
         events.undo["compile"] = events.note_tracing
@@ -184,7 +184,7 @@ def _attach_hooks(events: Events, module: Any) -> None:
     @functools.wraps(original)
     def _compile(*args: Any, **kwargs: Any) -> Any:
         begin, failed = clock_ns(), None
-        if "skip" in kwargs:  # how many frames the compiler's own log leaves out: one more now
+        if "skip" in kwargs:  # number of frames that the compiler's log omits: one more now
             kwargs["skip"] += 1
         events.run_contained("compile", events.note_tracing)
         try:

@@ -1,11 +1,11 @@
-"""The loader from within: what each batch costs where it is made, and how it is handed over.
+"""Records the cost of each batch where it is made, and its transfer to the training process.
 
-Loader workers are processes of their own, forked or spawned; both hold these wrappers. A worker
-records into files named by its own process id, with its parent's in ``PID.worker.json``: whoever
-reads the recording keeps the workers whose parent trained. In a worker all counters are read at
-both ends of every batch (some 10 us); in the training process, where that would be felt, only in
-the first few and again after every ``FULL_EVERY`` steps. Those alone are recorded; in between the
-wrapper is off, unless batches are looked at for padding.
+Loader workers are forked or spawned processes; both have these wrappers. A worker records into
+files named by its own process id, with its parent's id in ``PID.worker.json``, so that readers can
+select the workers of a training process. In a worker, all counters are read before and after every
+batch (some 10 us). In the training process that would cost too much: there they are read for the
+first few batches and again after every ``FULL_EVERY`` steps, and only these batches are recorded;
+in between the wrapper is removed, unless batches are checked for padding.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 from ... import wire
 from ...core.events import Events
-from ...core.patching import set_attribute
 from ...core.recorder import ANNOTATION, clock_ns
+from ...core.wrapped_functions import set_attribute
 from ...wire import BATCH, ROW, TAKE
 from . import batch_checksum, embedding_ids, padding
 from .loader_facts import describe_loader, describe_worker, has_too_many_workers, process_limits
@@ -30,7 +30,7 @@ from .loader_facts import describe_loader, describe_worker, has_too_many_workers
 FULL_FIRST, FULL_EVERY = 8, 32
 MOST_ITERATORS = 500
 MOST_DEEP, MOST_PARTS = 3, 64
-"""of a batch, so much is looked through for tensors"""
+"""depth and number of parts to which a batch is searched for tensors"""
 
 Counts = tuple[int, int, int, int, int]
 Mark = tuple[int, int, Counts]
@@ -38,7 +38,7 @@ NOTHING: Counts = (0, 0, 0, 0, 0)
 
 
 class LoaderRecorder:
-    """What one process knows of its loaders. ``worker`` is -1 outside loader workers."""
+    """Records the loaders of one process. ``worker`` is -1 outside loader workers."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -46,7 +46,7 @@ class LoaderRecorder:
         self.padding = padding.PaddingCounter(events)
         self.wrapped = True
         self.switch: Callable[[bool], None] = lambda _: None
-        """puts the wrapper of making a batch on, and takes it off"""
+        """installs and removes the wrapper of ``fetch``"""
         self._reset_after_fork()
         os.register_at_fork(after_in_child=self._reset_after_fork)
 
@@ -55,12 +55,12 @@ class LoaderRecorder:
         self.known = False
         self.depth = self.fetched = 0
         self.light = 0
-        """how many batches from now on nothing is read of"""
+        """number of following batches that are not measured"""
         self.collated = self.pickled = self.unpickled = self.opened = 0
         self.files: tuple[int, int] = (-1, -1)
         self.tensors = self.counted = 0
-        """of the batch with most of them, of those that were measured in the training process, and
-        the first ones that workers handed over; how many of the latter were looked at"""
+        """most tensors in a batch, among measured batches of the training process and the first
+        batches from workers; and the number of the latter"""
         self.settings: list[dict[str, Any]] = []
         self.made: list[tuple[int, int, int]] = []
         self.iterators = 0
@@ -69,7 +69,7 @@ class LoaderRecorder:
     # -- batches ----------------------------------------------------------------------------
 
     def begin_batch(self) -> Mark | None:
-        """Before a batch of which all is read; None inside another batch (nested loaders)."""
+        """Read all counters before a batch; None inside another batch (nested loaders)."""
         if self.depth > 1:
             return None
         if not self.known:
@@ -78,7 +78,7 @@ class LoaderRecorder:
         return clock_ns(), time.thread_time_ns(), counts
 
     def _pause_measuring(self) -> None:
-        """No batch is to be measured for some steps: not even a call of ours is made."""
+        """Remove the wrapper for some steps, in which no batch is measured."""
         self.wrapped = False
         self.switch(False)
         self.events.call_later(FULL_EVERY, self._resume_measuring)
@@ -89,7 +89,7 @@ class LoaderRecorder:
             self.switch(True)
 
     def end_batch(self, mark: Mark, index: Any, data: Any) -> None:
-        """After a batch of which all is read."""
+        """Record a batch that was measured."""
         self.fetched += 1
         if self.worker < 0:
             self._count_tensors(data)
@@ -101,17 +101,17 @@ class LoaderRecorder:
         samples = len(index) if isinstance(index, (list, tuple)) else 1
         end = self._record_batch(begin, cpu, before, samples)
         if data is not None and end - begin > batch_checksum.LEAST_NS:
-            found = batch_checksum.of_one(index, data)
-            if found is not None:
-                self.recorder.add_row("rows", ROW, (end, *found))
+            checksum = batch_checksum.checksum_sample(index, data)
+            if checksum is not None:
+                self.recorder.add_row("rows", ROW, (end, *checksum))
 
     def _count_tensors(self, data: Any) -> None:
-        """What a worker hands over one by one, or would."""
-        found = _count_tensors(data)
-        if found > self.tensors:
-            self.tensors = found
-            told = self.recorder.documents.get("loaders.json", {})
-            self.recorder.documents["loaders.json"] = {**told, "tensors": found}
+        """Count the tensors of a batch, which a worker passes one by one, or would."""
+        result = _count_tensors(data)
+        if result > self.tensors:
+            self.tensors = result
+            document = self.recorder.documents.get("loaders.json", {})
+            self.recorder.documents["loaders.json"] = {**document, "tensors": result}
 
     def _record_batch(self, begin: int, cpu: int, before: Counts, samples: int) -> int:
         """Record a batch with all its counters; returns its end."""
@@ -127,8 +127,8 @@ class LoaderRecorder:
         return end
 
     def _read_counters(self) -> Counts:
-        """The process's CPU ns, the thread's wait for a core ns, characters read, bytes read from
-        storage, faults that read."""
+        """Read the process's CPU ns, the thread's wait for a core ns, characters read, bytes read
+        from storage, and page faults that read."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         process = int((usage.ru_utime + usage.ru_stime) * 1e9)
         chars = read = delay = 0
@@ -141,7 +141,7 @@ class LoaderRecorder:
         return process, delay, chars, read, usage.ru_majflt
 
     def _describe_worker(self) -> None:
-        """The first batch that this process makes: who it is."""
+        """Describe this process before its first batch, if it is a worker."""
         self.known = True
         from torch.utils.data import get_worker_info
 
@@ -169,19 +169,19 @@ class LoaderRecorder:
     # -- iterators --------------------------------------------------------------------------
 
     def note_iterator(self, iterator: Any, loader: Any, begin: int) -> None:
-        """An iterator was made: read its settings once."""
+        """Record the creation of an iterator and the settings of its loader."""
         end = clock_ns()
         self.iterators += 1
         iterator._whyidle = self.iterators
         name = f"{sys.modules[type(loader).__module__].__file__}(1): __iter__"
         self.events.add_span(wire.LOADER_START, name, ANNOTATION, begin)
-        told = describe_loader(loader)
-        if told not in self.settings:
+        settings = describe_loader(loader)
+        if settings not in self.settings:
             if len(self.settings) > MOST_ITERATORS:
                 return
-            self.settings = [*self.settings, told]
+            self.settings = [*self.settings, settings]
         if len(self.made) < MOST_ITERATORS:
-            self.made = [*self.made, (begin, end, self.settings.index(told))]
+            self.made = [*self.made, (begin, end, self.settings.index(settings))]
         self.recorder.documents["loaders.json"] = {
             **process_limits(),
             "settings": self.settings,
@@ -191,7 +191,7 @@ class LoaderRecorder:
         }
 
     def note_taken(self, iterator: Any, begin: int, ready: int, data: Any) -> None:
-        """A batch was taken from the workers. Of the first ones the tensors are counted."""
+        """Record that a batch was taken from the workers; count the tensors of the first ones."""
         unpickled, self.unpickled = self.unpickled, 0
         number = getattr(iterator, "_whyidle", 0)
         self.recorder.add_row("takes", TAKE, (begin, clock_ns(), unpickled, ready, number))
@@ -201,7 +201,7 @@ class LoaderRecorder:
 
 
 def install_loader_hooks(events: Events) -> None:
-    """Wrap making batches, making iterators and taking batches from workers."""
+    """Wrap the creation of batches and iterators, and taking batches from workers."""
     from torch.utils.data import dataloader
     from torch.utils.data._utils import fetch
 
@@ -217,10 +217,9 @@ def _wrap_fetch(events: Events, loader: LoaderRecorder, kinds: tuple[Any, ...]) 
     wrapped = {kind: _wrap_fetcher(loader, kind.fetch) for kind in kinds}
 
     def switch(on: bool) -> None:
-        """Somebody else may have wrapped it since: that stays as it is."""
         before, after = (plain, wrapped) if on else (wrapped, plain)
         for kind in kinds:
-            if kind.__dict__["fetch"] is before[kind]:
+            if kind.__dict__["fetch"] is before[kind]:  # not wrapped by other code since
                 kind.fetch = after[kind]
 
     def undo() -> None:
@@ -253,7 +252,7 @@ def _wrap_fetcher(loader: LoaderRecorder, original: Callable[..., Any]) -> Calla
 def _measure_fetch(
     loader: LoaderRecorder, original: Callable[..., Any], fetcher: Any, index: Any
 ) -> Any:
-    """Make a batch, and record it with all its counters."""
+    """Make a batch and record it with all counters."""
     events, mark, data, collate = loader.events, None, None, None
     loader.depth += 1
     try:
@@ -279,18 +278,18 @@ def _measure_fetch(
 
 def _timed_collate(loader: LoaderRecorder, collate: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(collate)
-    def timed(*args: Any, **kwargs: Any) -> Any:
+    def call_timed(*args: Any, **kwargs: Any) -> Any:
         begin = clock_ns()
         try:
             return collate(*args, **kwargs)
         finally:
             loader.collated += clock_ns() - begin
 
-    return timed
+    return call_timed
 
 
 def _wrap_made(events: Events, loader: LoaderRecorder, base: Any, kind: Any) -> None:
-    """``DataLoader._get_iterator`` makes every iterator, whatever its class."""
+    """Wrap ``DataLoader._get_iterator``, which creates iterators of all classes."""
     original = kind._get_iterator
 
     @functools.wraps(original)
@@ -338,7 +337,7 @@ def _wrap_taken(events: Events, loader: LoaderRecorder, kind: Any) -> None:
 
 
 def _count_ready(iterator: Any) -> int:
-    """Batches that workers have finished and the training loop has not taken yet; -1: unknown."""
+    """Number of batches that workers have finished and the loop has not taken; -1: unknown."""
     try:
         held = iterator._worker_result_queue.qsize()
     except NotImplementedError:  # macOS
@@ -349,7 +348,7 @@ def _count_ready(iterator: Any) -> int:
 
 
 def _time_pickling(loader: LoaderRecorder) -> Callable[[], None]:
-    """In a worker: another thread pickles what is handed over."""
+    """Time pickling in a worker, which another thread of it does."""
     from multiprocessing.reduction import ForkingPickler
 
     original = ForkingPickler.__dict__["dumps"]
@@ -369,18 +368,18 @@ def _time_unpickling(loader: LoaderRecorder) -> Callable[[], None]:
 
     loads = ForkingPickler.loads
 
-    def timed(*args: Any, **kwargs: Any) -> Any:
+    def call_timed(*args: Any, **kwargs: Any) -> Any:
         begin = time.thread_time_ns()
         try:
             return loads(*args, **kwargs)
         finally:
             loader.unpickled += time.thread_time_ns() - begin
 
-    return set_attribute(ForkingPickler, "loads", staticmethod(timed))
+    return set_attribute(ForkingPickler, "loads", staticmethod(call_timed))
 
 
 def _count_tensors(data: Any, left: int = MOST_DEEP) -> int:
-    """How many tensors a batch consists of, in lists, tuples and dictionaries."""
+    """Number of tensors in a batch, within lists, tuples and dictionaries."""
     if isinstance(data, dict):
         data = list(data.values())
     if isinstance(data, (list, tuple)):

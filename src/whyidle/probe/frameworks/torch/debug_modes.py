@@ -1,7 +1,7 @@
-"""Which line switches a debugging mode on, and whether modes of the training thread stay on.
+"""Records which line switches a debugging mode on, and whether modes stay on.
 
-The first line that asks for a mode is noted, with its stack. What only the training thread sees of
-itself (a tracer, a profiler) is looked at after its first step, and again after a few more.
+The first line that switches a mode on is recorded with its stack. Modes that only the training
+thread can see (a tracer, a profiler) are checked after its first step, and again after a few more.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 from ...core.events import Events
 from ...core.listener import Listener
-from ...core.patching import Wrap
 from ...core.sampler import describe_stack
 from ...core.thread_stacks import enclosing_frames
+from ...core.wrapped_functions import Wrap
 
 _HEARS = ("set_detect_anomaly.__init__", "detect_anomaly.__enter__")
-"""hooks that hear of it"""
+"""hooks of anomaly mode"""
 _COMPILER = "torch._"
-"""private parts of PyTorch switch anomaly mode on for a moment: tracing a graph, for its stacks"""
+"""private modules of PyTorch switch anomaly mode on briefly while they trace a graph"""
 
 
 class DebugModes(Listener):
-    """Those of one process. ``requested``: mode -> the stack of the first line that asked for it;
-    a new dictionary for each change, as other threads read it."""
+    """The debugging modes of one process. ``requested``: mode -> the stack of the first line that
+    switched it on; replaced at each change, as other threads read it."""
 
     listener = "debugging modes"
 
@@ -34,7 +34,7 @@ class DebugModes(Listener):
         self.requested: dict[str, str] = {}
 
     def install_hooks(self, autograd: Any) -> None:
-        """Note who switches a mode on."""
+        """Wrap the functions that switch modes on."""
         asks = [
             ("anomaly_mode", "__init__", getattr(autograd, "set_detect_anomaly", None)),
             ("anomaly_mode", "__enter__", getattr(autograd, "detect_anomaly", None)),
@@ -65,24 +65,23 @@ class DebugModes(Listener):
             self.requested = {**self.requested, mode: describe_stack(enclosing_frames(frame))}
 
     def anomaly_requested(self) -> bool:
-        """Whether the job asked for anomaly mode; where a hook that would know has come off, it may
-        have."""
+        """Whether the job switched anomaly mode on, or may have, as a hook was removed."""
         hooks = self.events.undo
         return "anomaly_mode" in self.requested or any(where not in hooks for where in _HEARS)
 
     def on_look(self) -> None:
-        """Count how often a mode of this thread was on, of how many looks."""
-        told = self.events.recorder.facts
-        if not told:
+        """Count how often each mode of this thread was on, and the number of checks."""
+        facts = self.events.recorder.facts
+        if not facts:
             return
-        before = told.get("own", {})
+        before = facts.get("own", {})
         on = {mode: before.get(mode, 0) + 1 for mode, value in thread_modes().items() if value}
-        told["own"] = {**before, **on, "looks": before.get("looks", 0) + 1}
-        told["asked"] = self.requested
+        facts["own"] = {**before, **on, "looks": before.get("looks", 0) + 1}
+        facts["asked"] = self.requested
 
 
 def thread_modes() -> dict[str, bool]:
-    """Modes of the calling thread."""
+    """Return which modes of the calling thread are on."""
     import torch
 
     profiler = getattr(torch.autograd, "_profiler_enabled", None)
@@ -94,7 +93,7 @@ def thread_modes() -> dict[str, bool]:
 
 
 def install_debug_modes(events: Events) -> DebugModes:
-    """Note who switches a mode on, and look at the training thread."""
+    """Record which lines switch modes on, and check the training thread's own modes."""
     from torch import autograd
 
     modes = DebugModes(events)

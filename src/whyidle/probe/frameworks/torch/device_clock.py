@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.device_marks import DeviceClock
+from ...core.device_timestamps import DeviceClock
 from ...core.events import Events
 from ...wire import ProcessFacts
 from . import accelerator
 
 
 class CudaClock:
-    """The current stream of one device, through ``torch.cuda``."""
+    """The ``DeviceClock`` of a CUDA device's current stream."""
 
     def __init__(self, cuda: Any, index: int) -> None:
         self.cuda, self.index = cuda, index
         self.captures = 0
-        """captures under way that PyTorch knows of, on any thread"""
+        """number of running captures that PyTorch knows of, on any thread"""
 
     def event(self) -> Any:
-        """PyTorch makes CUDA's event at its first recording."""
+        """See ``DeviceClock``; the CUDA event is created at its first recording."""
         return self.cuda.Event(enable_timing=True)
 
     def record(self, event: Any) -> int:
@@ -34,7 +34,7 @@ class CudaClock:
         return bool(event.query())
 
     def elapsed_ms(self, first: Any, last: Any) -> float:
-        """See ``DeviceClock``; to half a microsecond, and seven digits."""
+        """See ``DeviceClock``; precise to half a microsecond and seven digits."""
         return float(first.elapsed_time(last))
 
     def is_capturing(self) -> bool:
@@ -42,7 +42,7 @@ class CudaClock:
         return self.captures > 0 or bool(self.cuda.is_current_stream_capturing())
 
     def watch_captures(self, events: Events) -> None:
-        """Hear of captures on any thread."""
+        """Count captures on any thread."""
         graph = getattr(self.cuda, "CUDAGraph", None)
         if hasattr(graph, "capture_begin"):
             events.patch_function(
@@ -73,8 +73,8 @@ class CudaClock:
         return wrapper
 
 
-def clock_of(torch: Any, facts: ProcessFacts) -> DeviceClock | None:
-    """That of the device that a process trains on; None where nothing of it can be timed."""
+def find_clock(torch: Any, facts: ProcessFacts) -> DeviceClock | None:
+    """Return the clock of the device that a process trains on; None if it has no timed events."""
     if facts.get("device") != accelerator.CUDA:
         return accelerator.accelerator_clock(torch, facts)
     cuda, index = torch.cuda, facts.get("device_index")

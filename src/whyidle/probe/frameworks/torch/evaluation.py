@@ -1,18 +1,19 @@
-"""Evaluations, and steps that gradient scaling leaves out. Both are rare."""
+"""Records evaluations, and steps that gradient scaling skips."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ... import wire
 from ...core.events import Events
 from ...core.listener import Listener
-from ...core.patching import Wrap
 from ...core.recorder import ANNOTATION, clock_ns
 from ...core.span_hooks import mark_place
 
+Original = Callable[..., Any]
 WITHOUT_GRADIENTS = wire.EVALUATION, "evaluation"
 WITH_GRADIENTS = wire.EVALUATION_WITH_GRADIENTS, "evaluation#grad"
 """role and label of evaluations"""
@@ -27,13 +28,14 @@ def install_evaluation_hooks(events: Events) -> None:
 
 
 class EvaluationTracker(Listener):
-    """From ``Module.eval()`` to the return to training. A backward in between shows that only a
-    part of the model, or another model, was frozen: then it was no evaluation. Where a framework
-    returns to training without ``Module.train()`` (Lightning sets each module's flag), the model
-    is found to train when the next batch is asked for.
+    """Records the time from ``Module.eval()`` to the return to training.
 
-    Only in between are ``switches`` on, which tell whether gradients were ever off: optimizers go
-    through the same calls in every step.
+    A backward pass in between shows that only a part of the model, or another model, was frozen:
+    then it was no evaluation. If a framework returns to training without ``Module.train()``, as
+    Lightning does by setting each module's flag, this is noticed at the next request of a batch.
+
+    ``switches`` are wrapped only in between, to record whether gradients were ever off, as
+    optimizers call the same functions in every step.
     """
 
     listener = "evaluation batches"
@@ -42,38 +44,38 @@ class EvaluationTracker(Listener):
         self.events, self.grad, self.switches = events, grad, switches
         self.begin = 0
         self.evaluated: Callable[[], Any] = bool
-        """the module whose ``eval()`` began it, while it lives"""
+        """weak reference to the module whose ``eval()`` began the evaluation"""
         self.without = False
-        """whether gradients were off at some moment of it"""
+        """whether gradients were off at some time in it"""
 
     def note_eval(self, module: Any) -> None:
-        """``module.eval()`` was called."""
+        """Note a call of ``module.eval()``."""
         if not self.begin:
             self.begin, self.without = clock_ns(), not self.grad()
             self.evaluated = weakref.ref(module)
             self.wants_detail = True
             self.events.be_careful()
             for where, owner, name, wrap in self.switches:
-                self.events.patch_function(where, owner, name, wrap(self))
+                self.events.patch_function(where, owner, name, partial(wrap, self))
             mark_place(self.events, self.begin)
 
     def on_batch_request(self) -> None:
-        """A batch of training again, where the model trains."""
+        """End the evaluation if the model trains again."""
         if self.begin and getattr(self.evaluated(), "training", False):
             self.note_train()
 
     def on_batches_end(self) -> None:
-        """The evaluation's loader has no more batches."""
+        """End the evaluation with its loader."""
         if self.begin:
             self.note_train()
 
     def on_backward_end(self, begin: int) -> None:
-        """Only a part of the model was frozen."""
+        """Discard the evaluation: only a part of the model was frozen."""
         if self.begin:
             self.end_evaluation()
 
     def note_train(self) -> None:
-        """``Module.train()`` was called, or the evaluation's loader has no more batches."""
+        """Record the evaluation after ``Module.train()`` or at the end of its loader."""
         begin = self.begin
         self.end_evaluation()
         if begin and self.events.steps:
@@ -82,82 +84,72 @@ class EvaluationTracker(Listener):
             self.events.add_span(*name, ANNOTATION, begin)
 
     def end_evaluation(self) -> None:
-        """It is over, or was none."""
+        """Stop tracking the evaluation."""
         self.begin, self.wants_detail = 0, False
         for where, *_ in self.switches:
             self.events.undo.pop(where, bool)()
 
+    def wrap_eval(self, original: Original) -> Original:
+        """Wrap ``Module.eval()``."""
+        events, compiling = self.events, self.events.framework.is_tracing
 
-Switch = tuple[str, Any, str, Callable[[EvaluationTracker], Wrap]]
-"""where, owner and name of what switches gradients off, and what to make of it"""
+        def wrapper(module: Any) -> Any:
+            if not compiling():
+                events.run_contained("evaluation", self.note_eval, module)
+            return original(module)
+
+        return wrapper
+
+    def wrap_train(self, original: Original) -> Original:
+        """Wrap ``Module.train()``."""
+        events, compiling = self.events, self.events.framework.is_tracing
+
+        def wrapper(module: Any, mode: bool = True) -> Any:
+            if self.begin and mode and not compiling():
+                events.run_contained("evaluation end", self.note_train)
+            return original(module, mode)
+
+        return wrapper
+
+    def wrap_no_grad(self, original: Original) -> Original:
+        """Wrap the start of a context without gradients."""
+
+        def wrapper(context: Any) -> Any:
+            self.without = True
+            return original(context)
+
+        return wrapper
+
+    def wrap_grad_switch(self, original: Original) -> Original:
+        """Wrap ``set_grad_enabled``."""
+
+        def wrapper(context: Any, mode: bool) -> None:
+            self.without = self.without or not mode
+            original(context, mode)
+
+        return wrapper
+
+
+Switch = tuple[str, Any, str, Callable[[EvaluationTracker, Original], Original]]
+"""hook, owner and name of a function that switches gradients off, and its wrapper"""
 
 
 def _wrap_module_modes(events: Events, torch: Any) -> None:
-    modes = (torch.no_grad, torch.inference_mode)
-    switches: list[Switch] = [(kind.__name__, kind, "__enter__", _wrap_no_grad) for kind in modes]
-    switches.append(("set_grad_enabled", torch.set_grad_enabled, "__init__", _wrap_grad_switch))
+    off = EvaluationTracker.wrap_no_grad
+    switches: list[Switch] = [
+        (kind.__name__, kind, "__enter__", off) for kind in (torch.no_grad, torch.inference_mode)
+    ]
+    switch = torch.set_grad_enabled
+    switches.append((switch.__name__, switch, "__init__", EvaluationTracker.wrap_grad_switch))
     evaluation = EvaluationTracker(events, torch.is_grad_enabled, switches)
     events.add_listener(evaluation)
-    compiling = events.framework.is_tracing
     module = torch.nn.Module
-    events.patch_function("evaluation", module, "eval", _wrap_eval(events, evaluation, compiling))
-    events.patch_function(
-        "evaluation end", module, "train", _wrap_train(events, evaluation, compiling)
-    )
-
-
-def _wrap_eval(
-    events: Events, evaluation: EvaluationTracker, compiling: Callable[[], bool]
-) -> Wrap:
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(self: Any) -> Any:
-            if not compiling():
-                events.run_contained("evaluation", evaluation.note_eval, self)
-            return original(self)
-
-        return wrapper
-
-    return wrap
-
-
-def _wrap_train(
-    events: Events, evaluation: EvaluationTracker, compiling: Callable[[], bool]
-) -> Wrap:
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(self: Any, mode: bool = True) -> Any:
-            if evaluation.begin and mode and not compiling():
-                events.run_contained("evaluation end", evaluation.note_train)
-            return original(self, mode)
-
-        return wrapper
-
-    return wrap
-
-
-def _wrap_no_grad(evaluation: EvaluationTracker) -> Wrap:
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(self: Any) -> Any:
-            evaluation.without = True
-            return original(self)
-
-        return wrapper
-
-    return wrap
-
-
-def _wrap_grad_switch(evaluation: EvaluationTracker) -> Wrap:
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(self: Any, mode: bool) -> None:
-            evaluation.without = evaluation.without or not mode
-            original(self, mode)
-
-        return wrapper
-
-    return wrap
+    events.patch_function("evaluation", module, "eval", evaluation.wrap_eval)
+    events.patch_function("evaluation end", module, "train", evaluation.wrap_train)
 
 
 def _wrap_grad_scaler(events: Events, torch: Any) -> None:
-    """A step that gradient scaling skips is a step all the same."""
+    """Record steps that gradient scaling skips."""
     scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
 
     skipped = 0

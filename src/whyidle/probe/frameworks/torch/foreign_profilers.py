@@ -1,4 +1,4 @@
-"""Profilers that a job has of its own: from the first one on it is left alone."""
+"""Detects the job's own profilers, after which no burst is recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any
 
 from ...core.events import Events
-from ...core.patching import set_attribute
+from ...core.wrapped_functions import set_attribute
 
 CALLS = (
     ("torch.profiler", "_KinetoProfile", "__init__"),
@@ -18,16 +18,16 @@ CALLS = (
     ("torch.autograd.profiler_legacy", "profile", "__init__"),
     ("torch.cuda", "profiler", "start"),
 )
-"""what a job calls to profile itself: (module, owner, name)"""
+"""functions that a job calls to profile itself: (module, owner, name)"""
 WHY = "the job uses a profiler of its own"
 
 
 def watch_profilers(events: Events, forbid: Callable[[str], None]) -> None:
-    """Have ``forbid`` called, before the profiler is made or started."""
+    """Call ``forbid`` before the job creates or starts a profiler."""
     for module, owner, name in CALLS:
-        found = getattr(sys.modules.get(module), owner, None)
-        if hasattr(found, name):
-            _wrap_constructor(events, forbid, found, name)
+        target = getattr(sys.modules.get(module), owner, None)
+        if hasattr(target, name):
+            _wrap_constructor(events, forbid, target, name)
 
 
 def _wrap_constructor(events: Events, forbid: Callable[[str], None], owner: Any, name: str) -> None:

@@ -1,10 +1,10 @@
-"""The exchange of gradients by DistributedDataParallel, seen from the backward pass around it.
+"""Records the exchange of gradients by DistributedDataParallel, from around the backward pass.
 
-It runs in C++ and cannot be called around, but on a CPU the training thread sleeps while it waits
-for it: the part of a backward pass in which the thread neither ran nor queued for a processor is
-that waiting, and lies at its end. There all ranks meet, so what a thread used between two exchanges
-(``PID.clock``) tells whether a late rank had more to do or less of a processor. Gradients are not
-touched.
+The exchange runs in C++ and cannot be wrapped, but on a CPU the training thread sleeps while it
+waits for it: this waiting is the part of a backward pass in which the thread neither ran nor was
+queued for a core, and lies at its end. All ranks meet there, so the time that a thread used between
+two exchanges (``PID.clock``) shows whether a late rank had more work or less of a core. Gradients
+are not touched.
 """
 
 from __future__ import annotations
@@ -20,42 +20,40 @@ from typing import Any
 
 from ... import wire
 from ...core.events import Events
-from ...core.patching import set_attribute
 from ...core.recorder import ANNOTATION, clock_ns
 from ...core.sampler import describe_stack
 from ...core.thread_stacks import enclosing_frames
+from ...core.wrapped_functions import set_attribute
 from ...wire import CLOCK
 
 WALK = "reducer::search_unused_parameters"
 TOLD_EVERY = 64
-"""backward passes between two looks at what DistributedDataParallel says of itself"""
+"""backward passes between two readings of DistributedDataParallel's own log"""
 LEAST_WAIT_NS = 1_000
 MARKS = 64
 LOGGED = (
     "find_unused_parameters",
     "unused_parameter_size",
     "gradient_as_bucket_view",
-    "bucket_cap_bytes",
     "num_parameter_tensors",
     "total_parameter_size_bytes",
     "avg_backward_comm_time",
     "avg_backward_compute_comm_overlap_time",
-    "broadcast_buffers",
 )
-"""what of that is kept"""
+"""recorded fields of that log"""
 thread = threading.get_ident
 
 
 class GradientExchange:
-    """Those of one process. ``backend`` gives the name of what carries them."""
+    """The exchanges of one process. ``backend`` returns the name of the backend."""
 
     def __init__(self, events: Events, backend: Callable[[], str]) -> None:
         self.events, self.backend = events, backend
         self.models: list[weakref.ref[Any]] = []
-        self.synced = self.unsynced = 0
-        """backward passes with and without an exchange"""
+        self.synced = 0
+        """backward passes with an exchange"""
         self.made = ""
-        """where the last model was wrapped: the stack"""
+        """the stack that wrapped the last model"""
         self.mark_ns: float | None = None
         self._queue, self._queue_of = -1, 0
         os.register_at_fork(after_in_child=self._reset_after_fork)
@@ -65,7 +63,7 @@ class GradientExchange:
         self._queue, self._queue_of = -1, 0
 
     def queued_ns(self) -> int:
-        """How long this thread has waited for a processor, ns, as the kernel counts it."""
+        """Return how long this thread has waited for a core, ns, as the kernel counts it."""
         if self._queue_of != thread():
             self._queue_of = thread()
             self._queue = _open_queue()
@@ -78,7 +76,7 @@ class GradientExchange:
             return 0
 
     def model_wrapped(self, ddp: Any) -> None:
-        """A model was wrapped: its exchanges are recorded from now on."""
+        """Record the exchanges of a model that was wrapped."""
         self.models = [known for known in self.models if known() is not None]
         self.models.append(weakref.ref(ddp))
         self.made = describe_stack(enclosing_frames(sys._getframe(1)))
@@ -106,7 +104,7 @@ class GradientExchange:
         )
 
     def install_hooks(self) -> None:
-        """Look at every backward pass from around it."""
+        """Wrap every backward pass."""
         import torch
 
         is_tracing = self.events.framework.is_tracing
@@ -127,12 +125,11 @@ class GradientExchange:
         self.events.undo["exchange"] = set_attribute(torch.autograd, "backward", backward)
 
     def backward_ended(self, begin: int, ran: int, queued: int) -> None:
-        """What of a backward pass was waiting for others, and did it exchange at all?"""
+        """Record the waiting for other ranks in a backward pass that exchanged gradients."""
         end = clock_ns()
         models = [model for known in self.models if (model := known()) is not None]
         syncing = [model for model in models if _syncs(model)]
         if not syncing:
-            self.unsynced += bool(models)
             return
         self.synced += 1
         recorder = self.events.recorder
@@ -142,26 +139,20 @@ class GradientExchange:
             idle = min(max(idle, LEAST_WAIT_NS), end - begin)
             name = recorder.name_number(f"{self.backend()}:all_reduce", wire.COLLECTIVE)
             recorder.add((end - idle, end, thread(), name, ANNOTATION))
-            told = queued_until if self._queue >= 0 else -1
-            recorder.add_row("clock", CLOCK, (end, ran_until, told, thread()))
+            queued_ns = queued_until if self._queue >= 0 else -1
+            recorder.add_row("clock", CLOCK, (end, ran_until, queued_ns, thread()))
         if self.synced % TOLD_EVERY == 2 and recorder.facts:
             recorder.facts["ddp"] = self._ddp_settings(syncing[0])
 
     def _ddp_settings(self, model: Any) -> dict[str, Any]:
-        """Of DistributedDataParallel, with what its own log says."""
-        told = model._get_ddp_logging_data()
-        found = {key: told[key] for key in LOGGED if key in told}
-        if found.get("find_unused_parameters"):
+        """The settings and timings in DistributedDataParallel's own log."""
+        log = model._get_ddp_logging_data()
+        settings = {key: log[key] for key in LOGGED if key in log}
+        if settings.get("find_unused_parameters"):
             if self.mark_ns is None:
                 self.mark_ns = _mark_ns()
-            found["mark_ns"] = self.mark_ns
-        return {
-            **found,
-            "static_graph": bool(model.static_graph),
-            "exchanges": self.synced,
-            "without_exchange": self.unsynced,
-            "made": self.made,
-        }
+            settings["mark_ns"] = self.mark_ns
+        return {**settings, "made": self.made}
 
 
 def _open_queue() -> int:
@@ -172,16 +163,16 @@ def _open_queue() -> int:
 
 
 def _syncs(model: Any) -> Any:
-    """Whether its last forward pass asked for an exchange, as DistributedDataParallel notes at the
-    end of it. What ``no_sync()`` sets may be back by the time the backward pass ends, where only
-    the forward pass lies within."""
+    """Whether the last forward pass requested an exchange, as DistributedDataParallel notes at its
+    end. The flag of ``no_sync()`` may be reset before the backward pass, if only the forward pass
+    lies within it."""
     own = model.__dict__
     return own.get("require_forward_param_sync", own.get("require_backward_grad_sync"))
 
 
 def _mark_ns() -> float:
-    """What it costs here to write one number of a small tensor and to read it again. A search for
-    unused parameters does that for every parameter, in C++ where it cannot be timed. Done once."""
+    """Measure the cost of writing and reading one number of a small tensor. A search for unused
+    parameters does that for every parameter, in C++ where it cannot be timed."""
     import torch
 
     with torch.no_grad():

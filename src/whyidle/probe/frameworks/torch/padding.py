@@ -1,8 +1,8 @@
-"""How much of a batch is padding: counted in some, from a mask, lengths or what they end in.
+"""Measures how much of a batch is padding, from a mask, lengths or the ends of rows.
 
-Only tensors of the CPU are looked at, as arrays, so that no mode or hook of PyTorch sees it. Looks
-are bought from a budget: the next one waits until this one was ``BUDGET`` of the time since. Where
-the first batches hold nothing of the kind, nobody looks again.
+Only tensors on the CPU are read, as arrays, so that no mode or hook of PyTorch is triggered. Checks
+have a budget: the next one waits until this one took ``BUDGET`` of the time since. If the first
+batches have no padding that can be recognized, checking ends.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ cpu = time.thread_time_ns
 
 MASK, LENGTHS, FRAMES, TOKENS = range(1, 5)
 BUDGET = 0.001
-"""share of the time that looks may take, in CPU of the thread"""
+"""share of the time that checks may take, in CPU time of the thread"""
 EARLY_BUDGET, CREDIT_NS = 0.01, 10_000_000
-"""the same until so much has been spent, so that short runs are judged, too"""
+"""the share until ``CREDIT_NS`` are spent, so that short runs can be judged too"""
 LONGEST_REST_NS = 1_000_000_000
 TRIES = 8
-"""batches without anything to count, after which nobody looks again"""
+"""batches without a result after which checking ends"""
 MOST_CELLS = 1 << 17
-"""of an array, at most, are read"""
+"""most elements of an array that are read"""
 SHORTEST = 8
-"""shorter rows are no sequences"""
+"""shortest row that counts as a sequence"""
 MOST_ROWS = 4096
 RARE = 0.01
-"""share of the real positions that may look like padding; what is frequent there is none"""
+"""largest share of real positions that may have the value of padding"""
 OFTEN = 0.3
-"""share of the rows that must end in one number before it may be padding"""
+"""share of the rows that must end in a number that counts as padding"""
 _PADS = re.compile(r"pad", re.I)
 _MASK = re.compile(r"(^|_)mask$", re.I)
 _LENGTHS = re.compile(r"len(gth)?s?$", re.I)
@@ -46,7 +46,7 @@ Named = list[tuple[str, Any]]
 
 
 class PaddingCounter:
-    """Looks at the batches that one process takes."""
+    """Measures the padding of the batches that one process takes."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -54,24 +54,24 @@ class PaddingCounter:
         self.tries = TRIES
         self.credit = CREDIT_NS
         self.found = False
-        """whether the batches told it"""
+        """whether padding was recognized"""
         events.undo["padding"] = self.stop_counting
 
     def stop_counting(self) -> None:
-        """Never look again."""
+        """Stop checking."""
         self.tries = 0
 
     def note_batch(self, data: Any) -> None:
-        """A batch is there."""
+        """Check a batch if the budget allows."""
         if self.tries and data is not None and clock_ns() >= self.next:
             self.events.run_contained("padding", self._count_padding, data)
 
     def _count_padding(self, data: Any) -> None:
         begin, cost = clock_ns(), cpu()
-        found = of_batch(data)
-        if found is not None:
+        row = padding_of_batch(data)
+        if row is not None:
             self.tries, self.found = TRIES, True
-            self.events.recorder.add_row("padding", PAD, (begin, *found))
+            self.events.recorder.add_row("padding", PAD, (begin, *row))
         else:
             self.tries -= 1
         spent = cpu() - cost
@@ -80,18 +80,19 @@ class PaddingCounter:
         self.next = begin + min(int(spent / share), LONGEST_REST_NS)
 
 
-def of_batch(data: Any) -> Found | None:
-    """Real positions, all, all if padded to the longest row, what padding is made of, rows, how it
-    was told; None where nothing tells."""
+def padding_of_batch(data: Any) -> Found | None:
+    """Return the fields of ``wire.PAD`` after the time; None if padding is not recognized."""
     if "numpy" not in sys.modules:
-        return None  # importing it would be felt
+        return None  # importing it would take too long
     arrays = [
-        (name, array) for name, one in _named_tensors(data) if (array := as_array(one)) is not None
+        (name, array)
+        for name, part in _named_tensors(data)
+        if (array := as_array(part)) is not None
     ]
-    for tell in (_by_mask, _by_lengths, _by_frames, by_tokens):
-        found = tell(arrays)
-        if found is not None:
-            return found
+    for find in (_by_mask, _by_lengths, _by_frames, by_tokens):
+        row = find(arrays)
+        if row is not None:
+            return row
     return None
 
 
@@ -102,34 +103,34 @@ def _named_tensors(data: Any, name: str = "", depth: int = 0) -> Iterator[tuple[
         for key in list(data)[:32]:
             yield from _named_tensors(data[key], str(key), depth + 1)
     elif isinstance(data, (list, tuple)) and not (data and type(data[0]) is int):
-        for one in data[:16]:
-            yield from _named_tensors(one, name, depth + 1)
+        for part in data[:16]:
+            yield from _named_tensors(part, name, depth + 1)
     else:
         yield name, data
 
 
-def as_array(one: Any) -> Any:
-    """A tensor of the CPU as an array on the same memory, or a short list of integers as it is.
-    Not by ``Tensor.numpy``: what has been an array so cannot be resized by the job any more."""
+def as_array(tensor: Any) -> Any:
+    """Return a CPU tensor as an array on the same memory, or a short list of integers as it is. Not
+    by ``Tensor.numpy``, after which PyTorch cannot resize the tensor."""
     torch = sys.modules["torch"]
-    if isinstance(one, (list, tuple)):
-        return one if len(one) <= MOST_ROWS and all(type(x) is int for x in one) else None
-    if type(one) is not torch.Tensor:
+    if isinstance(tensor, (list, tuple)):
+        return tensor if len(tensor) <= MOST_ROWS and all(type(x) is int for x in tensor) else None
+    if type(tensor) is not torch.Tensor:
         return None
-    with torch._C.DisableTorchFunction():  # a mode of the job's would see all that is asked of it
-        return _on_its_memory(one, torch)
+    with torch._C.DisableTorchFunction():  # a mode of the job would see each call
+        return _on_its_memory(tensor, torch)
 
 
-def _on_its_memory(one: Any, torch: Any) -> Any:
-    if one.device.type != "cpu" or one.requires_grad:
+def _on_its_memory(tensor: Any, torch: Any) -> Any:
+    if tensor.device.type != "cpu" or tensor.requires_grad:
         return None
-    if one.layout is not torch.strided or one.dtype is torch.bfloat16 or not one.numel():
+    if tensor.layout is not torch.strided or tensor.dtype is torch.bfloat16 or not tensor.numel():
         return None
-    if one.dim() not in (1, 2, 3):
+    if tensor.dim() not in (1, 2, 3):
         return None
     try:
-        return sys.modules["numpy"].from_dlpack(one)
-    except (AttributeError, BufferError, RuntimeError, TypeError):  # this NumPy has no such type
+        return sys.modules["numpy"].from_dlpack(tensor)
+    except (AttributeError, BufferError, RuntimeError, TypeError):  # no such dtype in this NumPy
         return None
 
 
@@ -138,12 +139,12 @@ def _array_shape(array: Any) -> tuple[int, ...]:
 
 
 def thin_rows(array: Any) -> Any:
-    """Every few rows, so that not more than ``MOST_CELLS`` are read."""
+    """Return every few rows, so that about ``MOST_CELLS`` elements are read at most."""
     return array[:: 1 + array.size // MOST_CELLS] if array.size > MOST_CELLS else array
 
 
 def _by_mask(arrays: Named) -> Found | None:
-    """A mask whose rows are one run of real positions and one of padding, on either side."""
+    """Find a mask whose rows have one run of real positions and one of padding, on either side."""
     for name, array in arrays:
         shape = _array_shape(array)
         if len(shape) != 2 or shape[1] < SHORTEST or not _may_mask(name, array):
@@ -155,7 +156,7 @@ def _by_mask(arrays: Named) -> Found | None:
         if _PADS.search(name) and not real[:, 0].all():
             real = ~real
         if (real[:, 1:] != real[:, :-1]).sum(axis=1).max() > 1 or not real.any():
-            continue  # masks something else
+            continue  # a mask for another purpose
         return count_positions(real.sum(axis=1), real.shape, 0, MASK)
     return None
 
@@ -166,16 +167,16 @@ def _may_mask(name: str, array: Any) -> bool:
 
 
 def _by_lengths(arrays: Named) -> Found | None:
-    """Lengths beside sequences: named so, or one of them the sequences' own length, and nothing
-    behind the shortest."""
+    """Find lengths next to sequences: by name, or because the largest is the length of the
+    sequences and the shortest row is constant after its end."""
     for name, array in arrays:
         shape = _array_shape(array)
         if len(shape) != 1 or not 2 <= shape[0] <= MOST_ROWS:
             continue
         if getattr(getattr(array, "dtype", None), "kind", "i") not in "iu":
             continue
-        each = [int(one) for one in array]
-        low, high = min(each), max(each)
+        lengths = [int(number) for number in array]
+        low, high = min(lengths), max(lengths)
         for _, other in arrays:
             sides = _array_shape(other)
             if len(sides) < 2 or shape[0] not in sides[:2]:
@@ -184,46 +185,46 @@ def _by_lengths(arrays: Named) -> Found | None:
             length = rows.shape[1]
             fits = high <= length if _LENGTHS.search(name) else high == length > low
             fits = fits and (
-                bool(_LENGTHS.search(name)) or _is_constant(rows[each.index(low)][low:])
+                bool(_LENGTHS.search(name)) or _is_constant(rows[lengths.index(low)][low:])
             )
             if fits and low >= 1 and length >= SHORTEST:
-                return sum(each), shape[0] * length, shape[0] * high, 0, shape[0], LENGTHS
+                return sum(lengths), shape[0] * length, shape[0] * high, 0, shape[0], LENGTHS
     return None
 
 
 def _is_constant(rest: Any) -> bool:
-    """Whether what lies behind a row's supposed end is one value."""
+    """Whether all values after a row's assumed end are equal."""
     return bool((rest == rest.flat[0]).all())
 
 
 def _by_frames(arrays: Named) -> Found | None:
-    """Sequences of vectors that end in vectors of zeros."""
+    """Find sequences of vectors that end in zero vectors."""
     for _, array in arrays:
         shape = _array_shape(array)
         if len(shape) != 3 or array.dtype.kind != "f":
             continue
         filled = (thin_rows(array) != 0).any(axis=2)
         for rows in (filled, filled.T):
-            found = _find_row_ends(rows, 0, FRAMES) if rows.shape[1] >= SHORTEST else None
-            if found and found[0] < found[1]:
-                return found
+            row = _find_row_ends(rows, 0, FRAMES) if rows.shape[1] >= SHORTEST else None
+            if row and row[0] < row[1]:
+                return row
     return None
 
 
 def by_tokens(arrays: Named) -> Found | None:
-    """Sequences of numbers most of which end in the same one."""
+    """Find sequences of numbers of which many end in the same number."""
     for _, array in arrays:
         shape = _array_shape(array)
         if len(shape) != 2 or array.dtype.kind not in "iu":
             continue
-        each = [found for rows in (array, array.T) if (found := _by_last(thin_rows(rows)))]
-        if each:
-            return min(each)  # the side on which most is padding
+        found = [row for rows in (array, array.T) if (row := _by_last(thin_rows(rows)))]
+        if found:
+            return min(found)  # the side on which most is padding
     return None
 
 
 def _by_last(rows: Any) -> Found | None:
-    """Rows that end in a number that many rows end in; labels to be left out are negative."""
+    """Find rows that end in a common number. Negative numbers are labels to ignore."""
     if rows.shape[0] < 2 or rows.shape[1] < SHORTEST:
         return None
     token, times = Counter(rows[:, -1].tolist()).most_common(1)[0]
@@ -234,17 +235,17 @@ def _by_last(rows: Any) -> Found | None:
 
 
 def _find_row_ends(real: Any, value: int, kind: int) -> Found:
-    """Rows that are real up to some position, and padding from there on."""
+    """Count rows that are real up to some position and padding from there on."""
     whole = real.shape[1]
     lengths = whole - real[:, ::-1].argmax(axis=1)
     total = int(lengths.sum())
     if not real.any(axis=1).all() or total - int(real.sum()) > RARE * total:
-        lengths = lengths * 0 + whole  # empty rows are no sequences, frequent zeros no padding
+        lengths = lengths * 0 + whole  # neither empty rows nor frequent zeros are padding
     return count_positions(lengths, real.shape, value, kind)
 
 
 def count_positions(lengths: Any, shape: tuple[int, ...], value: int, kind: int) -> Found:
-    """What rows of so many real positions come to."""
+    """Return the totals of rows with these numbers of real positions."""
     rows, length = int(shape[0]), int(shape[1])
     total, longest = int(lengths.sum()), int(lengths.max())
     return total, rows * length, rows * longest, value, rows, kind

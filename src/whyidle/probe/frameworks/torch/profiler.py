@@ -1,13 +1,13 @@
-"""PyTorch's profiler, started and stopped by hand at step boundaries, and taken down completely.
+"""Starts and stops PyTorch's profiler at step boundaries and detaches it completely.
 
-The low-level calls that ``torch.profiler`` is made of, without its schedules and its Python
-post-processing: no state of ``torch.profiler`` changes. Without shapes on the CPU: they make
-stopping four times as dear. Kineto logs every start and stop to standard error, which belongs to
-the job; its level is read once, at the first use, so it is told then and only then.
+It uses the low-level functions below ``torch.profiler``, without schedules and Python
+post-processing, so no state of ``torch.profiler`` changes. On the CPU shapes are not recorded: they
+make stopping four times as expensive. Kineto logs every start and stop to standard error, which
+belongs to the job; it reads its log level at the first use only, so the level is set just then.
 
 On CUDA, CUPTI would stay attached and slow later launches by 10 to 20 % unless ``TEARDOWN_CUPTI``
-is 1 (pytorch/pytorch#144455, #146604); before CUDA 12.6 that crashes CUDA graphs, so there is no
-recording there. Whoever traces already (nsys, ncu, a Kineto daemon) is left alone.
+is 1 (pytorch/pytorch#144455, #146604); before CUDA 12.6 that crashes CUDA graphs, so nothing is
+recorded there. A process that another tool traces (nsys, ncu, a Kineto daemon) is not recorded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRACERS = (
     "KINETO_CONFIG",
     "KINETO_LOG_LEVEL",
 )
-"""set in the environment of a process that somebody traces, or wants to"""
+"""variables in the environment of a process that another tool traces"""
 DETACH = "TEARDOWN_CUPTI"
 SILENT = "99"
 
@@ -46,12 +46,12 @@ class TorchProfiler:
         self._range: Any = None
 
     def why_unavailable(self) -> str | None:
-        """Why this process cannot be recorded at all."""
+        """Return why this process cannot be recorded at all; None if it can."""
         if self._unrecorded:
             return self._unrecorded
-        told = next((name for name in TRACERS if os.environ.get(name)), None)
-        if told:
-            return f"{told} is set"
+        variable = next((name for name in TRACERS if os.environ.get(name)), None)
+        if variable:
+            return f"{variable} is set"
         if not self._torch.autograd.kineto_available():
             return "this PyTorch has no Kineto"
         if self.cuda:
@@ -61,7 +61,7 @@ class TorchProfiler:
         return None
 
     def busy(self) -> str | None:
-        """Why not right now, on this thread."""
+        """Return why this thread cannot be recorded now; None if it can."""
         torch = self._torch
         if torch.autograd._profiler_enabled():
             return "a profiler is running"
@@ -70,21 +70,21 @@ class TorchProfiler:
         return "a CUDA graph is being captured" if self.is_capturing() else None
 
     def is_capturing(self) -> bool:
-        """Whether what this thread gives the device becomes a graph."""
+        """Whether the work of this thread is captured as a graph."""
         return self.cuda and bool(self._torch.cuda.is_current_stream_capturing())
 
     def stay(self) -> None:
-        """Leave CUPTI attached this time: somebody is about to record the device, who would find
-        it being taken down (pytorch/kineto#1554)."""
+        """Leave CUPTI attached: another profiler is about to record the device, and would fail
+        while it is detached (pytorch/kineto#1554)."""
         if self._detaches:
             os.environ[DETACH] = "0"
 
     def start(self, label: str) -> None:
-        """Record this thread, and what it calls, from now on."""
+        """Record this thread from now on, beginning with the step ``label``."""
         autograd = self._torch.autograd
         config, activities = self._profiler_config()
         if self.cuda and DETACH not in os.environ:
-            os.environ[DETACH], self._detaches = "1", True  # stays, or to re-attach would fail
+            os.environ[DETACH], self._detaches = "1", True  # stays set, or re-attaching would fail
         if self._used:
             autograd._prepare_profiler(config, activities)
         else:
@@ -117,13 +117,13 @@ class TorchProfiler:
             opened.__exit__(None, None, None)
 
     def mark(self, label: str) -> None:
-        """A step ends, and the next one, ``label``, begins."""
+        """Mark the end of a step and the begin of the next one, ``label``."""
         self._close_span()
         self._open_span(label)
 
     def stop(self) -> Any:
-        """End, on the thread that started it. Returns what ``save`` takes. On CUDA this waits for
-        the device, or the last step's kernels would be missing."""
+        """Stop, on the thread that started it. Returns what ``save`` takes. On CUDA this waits for
+        the device, as the last step's kernels would be missing otherwise."""
         try:
             self._close_span()
             if self.cuda:
@@ -134,7 +134,7 @@ class TorchProfiler:
         return result
 
     def save(self, result: Any, path: str) -> int:
-        """Write a recording whole or not at all, from any thread. Returns its size in bytes.
+        """Write a recording completely or not at all, from any thread. Returns its size in bytes.
 
         Raises:
             OSError: nothing could be written.
@@ -146,11 +146,11 @@ class TorchProfiler:
         return size
 
     def count_nodes(self) -> int:
-        """How many nodes of autograd graphs this thread has made."""
+        """Return how many nodes of autograd graphs this thread has created."""
         number: Callable[[], int] = getattr(self._torch._C._autograd, "_get_sequence_nr", int)
         return number()
 
     def count_compilations(self) -> int:
-        """How many frames ``torch.compile`` has looked at."""
+        """Return how many frames ``torch.compile`` has processed."""
         utils = sys.modules.get("torch._dynamo.utils")
         return int(utils.counters["frames"]["total"]) if utils is not None else 0

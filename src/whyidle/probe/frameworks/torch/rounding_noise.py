@@ -1,9 +1,9 @@
-"""A job whose results are off by what another order of its sums brings: how far does it go astray?
+"""Adds noise of the size of rounding errors, to measure how far it moves the losses of a job.
 
-As in Monte Carlo arithmetic (Parker, 1997): what each module returns, and each gradient before the
-optimizer takes it, is off by a random share of it, as small as roundings are. How far the losses of
-such a run go from those of the job as it is tells how far any other order of the same sums may take
-them. The random numbers are our own: the job draws what it would without us.
+As in Monte Carlo arithmetic (Parker, 1997), the output of each module, and each gradient before the
+optimizer uses it, is changed by a random relative error as small as rounding errors. The difference
+between the losses of such a run and those of the unchanged job bounds the effect of any other order
+of the same sums. The noise has generators of its own: the job's random numbers do not change.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...core import containment
+from ...core import fault_containment
 from .tracing import tracing_query
 
 OUTPUTS, GRADIENTS = 0, 1
-"""kinds: of gradients all ranks draw the same, so that their parameters stay the same"""
+"""kinds of noise; for gradients it is the same on all ranks, so that parameters stay equal"""
 UNITS = 64
-"""units in the last place that a result is off by at most: rounding errors of a sum of n terms grow
-like the root of n, and layers sum thousands"""
+"""largest error in units in the last place: rounding errors of a sum of n terms grow like the root
+of n, and layers sum thousands of terms"""
 HALF = ("float16", "bfloat16")
-"""sums of these types are taken in single precision: only their result is rounded to one unit"""
+"""types that are summed in single precision: only the result is rounded, to one unit"""
 TENSOR_FLOAT, AMPERE = 2.0**-11, (8, 0)
-"""TF32 cuts a factor of single precision to so much; GPUs from this one on compute with it"""
+"""relative precision of TF32, and the compute capability from which GPUs use it"""
 
 
 class RoundingNoise:
-    """What is put between a job and its own numbers."""
+    """Changes the outputs and gradients of one process."""
 
     def __init__(self, folder: str, seed: int) -> None:
         self.folder, self.seed = folder, seed
@@ -35,48 +35,49 @@ class RoundingNoise:
         self.failed = False
 
     def install_hooks(self) -> None:
-        """From here on."""
+        """Add noise from now on."""
         from torch.nn.modules.module import register_module_forward_hook
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         compiling = tracing_query()
 
-        def after(module: Any, args: Any, output: Any) -> Any:
+        def after_forward(module: Any, args: Any, output: Any) -> Any:
             return (
                 None
                 if compiling()
                 else self.run_contained(lambda: self.perturb_output(output, module))
             )
 
-        def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
             if not compiling():
                 self.run_contained(lambda: self.perturb_gradients(_optimizer_parameters(optimizer)))
 
         for handle in (
-            register_module_forward_hook(after),
-            register_optimizer_step_pre_hook(before),
+            register_module_forward_hook(after_forward),
+            register_optimizer_step_pre_hook(before_step),
         ):
             self.undo.append(handle.remove)
 
     def remove_hooks(self) -> None:
-        """The job's own numbers again."""
+        """Stop adding noise."""
         while self.undo:
             self.undo.pop()()
 
     def run_contained(self, work: Callable[[], Any]) -> Any:
-        """A fault of ours ends the swaying, and never the job."""
+        """Do a hook's work; a fault removes the hooks and never reaches the job."""
         try:
             return work()
         except Exception as error:
             self.failed = True
-            containment.contain_fault(self.folder, "rounding", error, self.remove_hooks)
+            fault_containment.contain_fault(self.folder, "rounding", error, self.remove_hooks)
             return None
 
     def perturb_output(self, output: Any, module: Any = None) -> Any:
-        """What stands for a module's output; None where it stands for itself."""
+        """Return a module's output with noise; None to leave it unchanged."""
         if type(output) is tuple:
             return tuple(
-                self.perturb_output(one, module) if _is_plain_tensor(one) else one for one in output
+                self.perturb_output(part, module) if _is_plain_tensor(part) else part
+                for part in output
             )
         return (
             self.rounding_error(output, OUTPUTS, module).add_(output)
@@ -85,15 +86,15 @@ class RoundingNoise:
         )
 
     def perturb_gradients(self, parameters: Iterable[Any]) -> None:
-        """Sway those that an optimizer is about to take."""
+        """Add noise to the gradients that an optimizer is about to use."""
         for parameter in parameters:
             grad: Any = getattr(parameter, "grad", None)
             if _is_plain_tensor(grad):
                 grad.detach().add_(self.rounding_error(grad, GRADIENTS))
 
     def rounding_error(self, tensor: Any, kind: int, module: Any = None) -> Any:
-        """How far each element is to be off, in a new tensor. It is added: a product would keep it
-        for the backward pass, beside each output, and a job that fills its device has no room."""
+        """Return the error of each element in a new tensor. It is added to the output: a product
+        would store it for the backward pass, for which a job may have no device memory left."""
         import torch
 
         key = (kind, tensor.device)
@@ -105,11 +106,11 @@ class RoundingNoise:
         made = torch.empty_like(tensor.detach(), dtype=precise)
         made.uniform_(-most, most, generator=self.drawn[key])
         made = made.to(tensor.dtype).mul_(tensor.detach())
-        return made.nan_to_num_(0.0, 0.0, 0.0)  # what is infinite, as masked scores are, stays so
+        return made.nan_to_num_(0.0, 0.0, 0.0)  # infinite values, such as masked scores, stay so
 
 
 def _largest_error(tensor: Any, module: Any) -> float:
-    """How far a result is off at most, as a share of it."""
+    """Largest relative error of a result."""
     import torch
 
     if _tensor_float(tensor, module):
@@ -119,7 +120,7 @@ def _largest_error(tensor: Any, module: Any) -> float:
 
 
 def _tensor_float(tensor: Any, module: Any) -> bool:
-    """Whether factors may be cut to TF32 in it: with another layout or algorithm they may not."""
+    """Whether factors may be rounded to TF32, which depends on layout and algorithm."""
     import torch
 
     backends: Any = torch.backends
@@ -135,7 +136,7 @@ def _tensor_float(tensor: Any, module: Any) -> bool:
 
 
 def _is_tf32_allowed(owner: Any, newer: Callable[[], Any]) -> bool:
-    """What PyTorch tells of TF32; where a job has set the newer switch, the older one raises."""
+    """Whether PyTorch allows TF32; if a job has set the newer switch, the older one raises."""
     try:
         return bool(owner.allow_tf32)
     except RuntimeError:
@@ -143,7 +144,7 @@ def _is_tf32_allowed(owner: Any, newer: Callable[[], Any]) -> bool:
 
 
 def _is_plain_tensor(tensor: Any) -> bool:
-    """Whether it is a tensor of numbers as usual, and not part of what is only being captured."""
+    """Whether this is a plain dense tensor of floats, outside a graph capture."""
     import torch
 
     if type(tensor) is not torch.Tensor or not tensor.is_floating_point():

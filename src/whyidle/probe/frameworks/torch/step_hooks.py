@@ -1,10 +1,10 @@
-"""The hooks of every step: the next batch, the backward pass, the optimizer. Written out in full.
+"""The hooks that run in every step: next batch, backward pass, optimizer.
 
-A Python call costs a step up to a quarter of a microsecond once the job's own code has emptied the
-processor's caches, and so does every line of memory. So nothing here calls what it can do itself,
-all that is read in every step lies side by side (``HotSlots``), and what is rare (an evaluation, a
-measured step, another thread) goes another way that may call what it likes: ``Events.careful``.
-Like everywhere, a fault takes the hook off and never reaches the job.
+Once the job's own code has emptied the processor's caches, a Python call costs up to a quarter of a
+microsecond, and so does each cache line. So the fast path here is written without calls of helper
+functions, and what it reads lies in adjacent slots (``HotSlots``). Rare cases (an evaluation, a
+measured step, another thread) take the slow path: ``Events.careful``. As everywhere, a fault
+removes the hook and never reaches the job.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 from ... import wire
 from ...core.events import Events
-from ...core.patching import set_attribute
 from ...core.recorder import OP
+from ...core.wrapped_functions import set_attribute
 from .wording import BACKWARD
 
 clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
 
 
 def install_step_hooks(events: Events) -> None:
-    """Wrap what a training loop calls in every step."""
+    """Install the hooks of every step."""
     import torch
     from torch.utils.data import dataloader
 
@@ -35,7 +35,7 @@ def install_step_hooks(events: Events) -> None:
 
 
 def _next_batch(events: Events, kind: Any) -> None:
-    """``kind`` is the class that the iterators of all loaders share."""
+    """Wrap ``__next__`` of ``kind``, the base class of all loaders' iterators."""
     original = kind.__next__
 
     @functools.wraps(original)
@@ -43,7 +43,7 @@ def _next_batch(events: Events, kind: Any) -> None:
         if "loader" in events.off:
             return original(self)
         if events.careful:
-            return carefully(self)
+            return observe(self)
         begin = clock()
         try:
             return original(self)
@@ -56,7 +56,7 @@ def _next_batch(events: Events, kind: Any) -> None:
             except Exception as error:  # contained
                 events.report_failure("loader", error)
 
-    def carefully(self: Any) -> Any:
+    def observe(self: Any) -> Any:
         events.notify("on_batch_request")
         begin = clock()
         try:
@@ -75,15 +75,15 @@ def _next_batch(events: Events, kind: Any) -> None:
 
 
 def _wrap_backward(events: Events, autograd: Any) -> None:
-    """``Tensor.backward`` ends in ``torch.autograd.backward``."""
+    """Wrap ``torch.autograd.backward``, which ``Tensor.backward`` calls."""
     original = autograd.backward
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
         if (events.asks is not None and events.asks()) or "backward" in events.off:
-            return original(*args, **kwargs)  # there is nothing to see in here
+            return original(*args, **kwargs)
         if events.careful:
-            return carefully(args, kwargs)
+            return observe(args, kwargs)
         begin = clock()
         try:
             return original(*args, **kwargs)
@@ -96,7 +96,7 @@ def _wrap_backward(events: Events, autograd: Any) -> None:
             except Exception as error:  # contained
                 events.report_failure("backward", error)
 
-    def carefully(args: Any, kwargs: Any) -> Any:
+    def observe(args: Any, kwargs: Any) -> Any:
         events.notify("on_backward_begin", args)
         begin = clock()
         try:
@@ -111,23 +111,23 @@ def _wrap_backward(events: Events, autograd: Any) -> None:
 
 
 def _hook_optimizer(events: Events) -> None:
-    """The hooks that PyTorch calls around every optimizer's step."""
+    """Install PyTorch's own hooks around every optimizer's step."""
     from torch.optim.optimizer import (
         register_optimizer_step_post_hook,
         register_optimizer_step_pre_hook,
     )
 
     begun, outer = 0, list[int]()
-    """when the present step began; one inside another, or one that raised, is rare"""
+    """when the current step began; ``outer``: steps that contain it, or that raised, both rare"""
 
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal begun
         if events.asks is None or not events.asks():
             if begun:
                 outer.append(begun)
             begun = clock()
 
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal begun
         if events.asks is not None and events.asks():
             return
@@ -144,8 +144,8 @@ def _hook_optimizer(events: Events) -> None:
         except Exception as error:  # contained
             events.report_failure("optimizer", error)
 
-    first = register_optimizer_step_pre_hook(before)
-    last = register_optimizer_step_post_hook(after)
+    first = register_optimizer_step_pre_hook(before_step)
+    last = register_optimizer_step_post_hook(after_step)
 
     def undo() -> None:
         first.remove()

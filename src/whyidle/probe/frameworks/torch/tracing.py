@@ -1,4 +1,4 @@
-"""``torch.compile`` and our hooks: it shall run them as they are, never trace them."""
+"""Excludes the probe's hooks from ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HIDING = "hiding from torch.compile"
 
 
 def tracing_query() -> Callable[[], bool]:
-    """What PyTorch has to ask whether ``torch.compile`` is tracing, and understands traced."""
+    """Return PyTorch's query of whether ``torch.compile`` is tracing; it may be traced itself."""
     import torch
 
     compiler = torch.compiler
-    for name in ("is_dynamo_compiling", "is_compiling"):  # the first asks for least
+    for name in ("is_dynamo_compiling", "is_compiling"):  # the first is cheaper
         asks: Callable[[], bool] | None = getattr(compiler, name, None)
         if asks is not None:
             return asks
@@ -24,7 +24,7 @@ def tracing_query() -> Callable[[], bool]:
 
 
 def skip_code(code: CodeType) -> None:
-    """Have ``torch.compile`` run this as it is."""
+    """Exclude a code object from ``torch.compile``."""
     from torch._C._dynamo import eval_frame
 
     if hasattr(eval_frame, "skip_code"):  # until PyTorch 2.6 or so
@@ -36,11 +36,11 @@ def skip_code(code: CodeType) -> None:
 
 
 def hide_modules(*modules: ModuleType) -> None:
-    """Have ``torch.compile`` run our functions as they are."""
+    """Exclude the functions of these modules from ``torch.compile``."""
     waiting = [
         member.__code__
         for module in modules
-        for owner in (module, *filter(_is_class, vars(module).values()))
+        for owner in (module, *(one for one in vars(module).values() if isinstance(one, type)))
         for member in vars(owner).values()
         if isinstance(member, FunctionType)
     ]
@@ -49,7 +49,3 @@ def hide_modules(*modules: ModuleType) -> None:
         if code.co_filename.startswith(FOLDER):
             skip_code(code)
         waiting += [inner for inner in code.co_consts if isinstance(inner, type(code))]
-
-
-def _is_class(member: object) -> bool:
-    return isinstance(member, type)

@@ -1,4 +1,4 @@
-"""Chains of transforms that a dataset holds.
+"""Finds chains of transforms in a dataset.
 
 A chain is an object like torchvision's ``Compose``, with a list ``transforms`` of callables that
 its ``__call__`` applies one after the other, or a ``torch.nn.Sequential``.
@@ -10,52 +10,54 @@ from types import ModuleType
 from typing import Any
 
 DEPTH, MOST = 3, 64
-"""how deep, and at how many objects, chains are looked for"""
+"""depth and number of objects to which a dataset is searched"""
 WORDS = ("transform", "augment", "dataset")
-"""in the names of attributes that may hold something with a chain"""
+"""words in the names of attributes whose value may hold a chain"""
 
 
 def find_chains(dataset: Any) -> list[Any]:
-    """The chains of a dataset and of those that it wraps."""
+    """Return the chains of a dataset and of the datasets that it wraps."""
     chains: dict[int, Any] = {}
     waiting = [(dataset, 0)]
     looked = 0
     while waiting and looked < MOST:
         holder, depth = waiting.pop(0)
         looked += 1
-        for name, one in getattr(holder, "__dict__", {}).items():
-            if _is_chain(one):
-                chains[id(one)] = one
+        for name, value in getattr(holder, "__dict__", {}).items():
+            if _is_chain(value):
+                chains[id(value)] = value
             elif depth < DEPTH:
-                waiting += [(each, depth + 1) for each in _attribute_holders(name, one)]
+                waiting += [(entry, depth + 1) for entry in _attribute_holders(name, value)]
     return list(chains.values())
 
 
 def has_order(chain: Any) -> bool:
-    """Whether it is a list of several transforms, whose order could be another."""
+    """Whether a chain is a list of several transforms, whose order could change."""
     from torch import nn
 
     return not isinstance(chain, nn.Sequential) and len(chain.transforms) > 1
 
 
-def _is_chain(one: Any) -> bool:
+def _is_chain(value: Any) -> bool:
     from torch import nn
 
-    if isinstance(one, type) or not hasattr(one, "__dict__"):
+    if isinstance(value, type) or not hasattr(value, "__dict__"):
         return False
-    if isinstance(one, nn.Sequential):
-        return len(one) > 0
-    held = vars(one).get("transforms")
-    return callable(one) and type(held) in (list, tuple) and bool(held) and all(map(callable, held))
+    if isinstance(value, nn.Sequential):
+        return len(value) > 0
+    held = vars(value).get("transforms")
+    return (
+        callable(value) and type(held) in (list, tuple) and bool(held) and all(map(callable, held))
+    )
 
 
-def _attribute_holders(name: str, one: Any) -> list[Any]:
-    """What may hold a chain, of an attribute's value."""
+def _attribute_holders(name: str, value: Any) -> list[Any]:
+    """The objects of an attribute's value that may hold a chain."""
     from torch.utils.data import Dataset
 
-    if isinstance(one, (list, tuple)):
-        return [each for each in one[:MOST] if isinstance(each, Dataset)]
-    if isinstance(one, (type, ModuleType)) or not hasattr(one, "__dict__"):
+    if isinstance(value, (list, tuple)):
+        return [entry for entry in value[:MOST] if isinstance(entry, Dataset)]
+    if isinstance(value, (type, ModuleType)) or not hasattr(value, "__dict__"):
         return []
-    wanted = isinstance(one, Dataset) or any(word in name.lower() for word in WORDS)
-    return [one] if wanted else []
+    wanted = isinstance(value, Dataset) or any(word in name.lower() for word in WORDS)
+    return [value] if wanted else []

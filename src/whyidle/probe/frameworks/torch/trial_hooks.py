@@ -1,4 +1,4 @@
-"""What a trial puts into a process of PyTorch: the witness's hooks, seeds and rounding noise."""
+"""Installs a trial in a process of PyTorch: the witness's hooks, seeds and rounding noise."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ...core import containment
+from ...core import fault_containment
 from ...core.events import Events
-from ...trial import seeding, witness
+from ...trial import seeding, trial_recorder
 from ...trial.sample_counter import SampleCounter
 from . import trial_state
 
 
 def install_trial_hooks(events: Events, awaited: Callable[[], bool]) -> None:
-    """Watch this process, where ``WHYIDLE_TRIAL`` asks for it: a JSON object of ``steps``,
-    ``seconds``, ``seed`` (what is added to every seed), ``sway`` (the seed of what its results are
-    to be off by, if they are), ``eager`` (whether compiled code is to draw the random numbers
-    that it would draw uncompiled), ``per_sample`` (what rungs tell), ``noise`` (whether
-    gradients are compared from step to step) and ``profile`` (whether it goes on while ``awaited``
-    says that operators are still to be recorded once)."""
+    """Watch this process as ``WHYIDLE_TRIAL`` requests: a JSON object with
+
+    * ``steps`` and ``seconds``: how long to run,
+    * ``seed``: added to every seed,
+    * ``sway``: the seed of the rounding noise, if any,
+    * ``eager``: compiled code draws the random numbers that it would draw uncompiled,
+    * ``rungs`` and ``per_sample``: when and how intermediate times are reported,
+    * ``noise``: compare gradients from step to step,
+    * ``profile``: continue while ``awaited`` says that operators are still to be recorded.
+    """
     text = os.environ.get("WHYIDLE_TRIAL")
     if not text:
         return
@@ -32,46 +36,48 @@ def install_trial_hooks(events: Events, awaited: Callable[[], bool]) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     folder = events.recorder.folder
-    asked = json.loads(text)
-    _seed_generators(int(asked.get("seed", 0)))
-    found = witness.Witness(folder, asked, trial_state)
-    if asked.get("profile"):
-        found.waits = awaited
-    if asked.get("sway"):
+    request = json.loads(text)
+    _seed_generators(int(request.get("seed", 0)))
+    observer = trial_recorder.TrialRecorder(folder, request, trial_state)
+    if request.get("profile"):
+        observer.waits = awaited
+    if request.get("sway"):
         from .rounding_noise import RoundingNoise
 
-        found.sway = RoundingNoise(folder, asked["sway"])
-        found.sway.install_hooks()
-    if asked.get("eager"):
-        containment.run_contained(folder, "random", _draw_eagerly)
+        observer.sway = RoundingNoise(folder, request["sway"])
+        observer.sway.install_hooks()
+    if request.get("eager"):
+        fault_containment.run_contained(folder, "random", _draw_eagerly)
     is_tracing = events.framework.is_tracing
 
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_tracing():
-            found.note_optimizer_step(optimizer)
+            observer.note_optimizer_step(optimizer)
 
-    register_optimizer_step_post_hook(after)
-    events.add_listener(found)
-    containment.run_contained(folder, "samples", lambda: count_samples(folder, found.drawn))
+    register_optimizer_step_post_hook(after_step)
+    events.add_listener(observer)
+    fault_containment.run_contained(
+        folder, "samples", lambda: count_samples(folder, observer.drawn)
+    )
     original = torch.autograd.backward
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        containment.run_contained(folder, "loss", lambda: found.note_losses(tensors))
+        fault_containment.run_contained(folder, "loss", lambda: observer.note_losses(tensors))
         return original(tensors, *args, **kwargs)
 
     torch.autograd.backward = backward
-    witness.install_witness(found)
+    trial_recorder.install_witness(observer)
 
 
 def count_samples(folder: str, drawn: SampleCounter) -> None:
-    """Have every iterator of a DataLoader tell what it hands out."""
+    """Count the samples that iterators of DataLoaders return."""
     from torch.utils.data import dataloader
 
     Kind: Any = dataloader._BaseDataLoaderIter  # noqa: N806
     ask, hand_out, reset = Kind._next_index, Kind.__next__, Kind._reset
 
     def note(work: Any) -> None:
-        containment.run_contained(folder, "samples", work)
+        fault_containment.run_contained(folder, "samples", work)
 
     @functools.wraps(ask)
     def _next_index(self: Any) -> Any:
@@ -96,11 +102,11 @@ def count_samples(folder: str, drawn: SampleCounter) -> None:
 
 
 def _batch_sizes(iterator: Any) -> deque[int]:
-    """Of the batches that it was asked for and has not handed out yet."""
-    found: deque[int] | None = vars(iterator).get("_whyidle_sizes")
-    if found is None:
-        found = iterator._whyidle_sizes = deque()
-    return found
+    """Sizes of the batches that an iterator was asked for and has not returned yet."""
+    sizes: deque[int] | None = vars(iterator).get("_whyidle_sizes")
+    if sizes is None:
+        sizes = iterator._whyidle_sizes = deque()
+    return sizes
 
 
 def _draw_eagerly() -> None:
@@ -110,14 +116,14 @@ def _draw_eagerly() -> None:
 
 
 def _seed_generators(added: int) -> None:
-    """What a script does not seed starts from the same numbers in every arm; ``added`` gives others
-    to all that it does."""
+    """Seed generators that the script does not seed, equally in every arm; add ``added`` to the
+    script's own seeds."""
     import torch
 
     numpy = sys.modules.get("numpy")
-    sows = sys.modules.get(seeding.NAME)  # since before the job's first line, but for PyTorch
+    sows = sys.modules.get(seeding.NAME)  # loaded before the job's first line
     if sows is not None:
-        # all of PyTorch's generators start from one number anyway, unless they are told otherwise
+        # PyTorch's generators have a fixed default seed, so only ``torch.seed`` is replaced
         seed = sows.make_seed(torch.manual_seed)
         torch.seed = torch.random.seed = seed or torch.seed
     else:

@@ -1,4 +1,4 @@
-"""What a training process of PyTorch holds; see ``core.trial_state``."""
+"""The state of a training process of PyTorch; see ``core.trial_state``."""
 
 from __future__ import annotations
 
@@ -9,57 +9,58 @@ from typing import Any
 from ...core.trial_state import TrialDevice
 from ...wire import ProcessFacts
 from . import accelerator
-from .device_clock import clock_of
+from .device_clock import find_clock
 
 MOST_ELEMENTS = 1 << 16
 
 
 def local(parameter: Any) -> Any:
-    """Of what is spread over ranks, this one's part: a number of the whole is an exchange, and
-    hangs where one rank alone asks for it."""
+    """Return this rank's part of a sharded parameter: reducing the whole is a collective, which
+    hangs if one rank alone calls it."""
     return getattr(parameter, "_local_tensor", parameter).detach()
 
 
 def largest(optimizer: Any) -> tuple[Any, Any] | None:
-    """The largest tensor that it updates, of those that are not too large to be copied: what it is
-    now, and itself."""
+    """Return a copy of the largest parameter that is small enough to copy, and the parameter."""
     groups = getattr(optimizer, "param_groups", [])
-    each = [p for group in groups for p in group["params"] if p.numel() <= MOST_ELEMENTS]
-    largest = max(each, key=lambda p: p.numel(), default=None)
+    small = [p for group in groups for p in group["params"] if p.numel() <= MOST_ELEMENTS]
+    largest = max(small, key=lambda p: p.numel(), default=None)
     return None if largest is None else (local(largest).clone(), largest)
 
 
 def norm(optimizer: Any) -> Any:
-    """The sum of the norms of all that it updates; of what is spread over ranks, this one's."""
+    """Return the sum of the norms of the optimizer's parameters, or of this rank's parts."""
     import torch
 
     groups = getattr(optimizer, "param_groups", [])
-    each = [local(p) for group in groups for p in group["params"]]
-    norms = [p.norm().double() for p in each if p.is_floating_point() and p.layout is torch.strided]
+    parts = [local(p) for group in groups for p in group["params"]]
+    norms = [
+        p.norm().double() for p in parts if p.is_floating_point() and p.layout is torch.strided
+    ]
     return sum(norms[1:], norms[0]) if len({norm.device for norm in norms}) == 1 else None
 
 
 def device_bytes(index: int | None) -> int | None:
-    """Bytes that tensors take on the device, which nothing has to wait for. ``index`` is its
-    number; None: the current one's."""
+    """Return the bytes that tensors take on the device, without waiting for it. ``index`` is its
+    number; None: the current device."""
     cuda = _cuda_module()
     return int(cuda.memory_allocated(index)) if cuda else None
 
 
 def device_peak(index: int | None) -> int | None:
-    """Bytes that tensors took on the device at most."""
+    """Return the most bytes that tensors have taken on the device."""
     cuda = _cuda_module()
     return int(cuda.max_memory_allocated(index)) if cuda else None
 
 
 def device_free(index: int | None) -> int | None:
-    """Bytes that the device still has."""
+    """Return the free bytes of the device."""
     cuda = _cuda_module()
     return int(cuda.mem_get_info(index)[0]) if cuda else None
 
 
 def random_state(index: int | None) -> bytes:
-    """Of PyTorch's own generator, on the device that it computes on."""
+    """Return the state of PyTorch's generator on the device that the job uses."""
     import torch
 
     cuda = _cuda_module()
@@ -69,7 +70,7 @@ def random_state(index: int | None) -> bytes:
 
 
 def _cuda_module() -> Any:
-    """CUDA, where the job uses it."""
+    """``torch.cuda`` if the job uses it."""
     import torch
 
     cuda: Any = torch.cuda
@@ -77,7 +78,7 @@ def _cuda_module() -> Any:
 
 
 def device_of(optimizer: Any) -> TrialDevice:
-    """Where the parameters of an optimizer are."""
+    """Return the device of an optimizer's parameters."""
     import torch
 
     kind = accelerator.device_type(torch, optimizer)
@@ -86,32 +87,32 @@ def device_of(optimizer: Any) -> TrialDevice:
         accelerator.device_module(torch, kind),
     )
     facts: ProcessFacts = {"device": kind, "device_index": index}
-    return TrialDevice(module, index, None if module is None else clock_of(torch, facts))
+    return TrialDevice(module, index, None if module is None else find_clock(torch, facts))
 
 
 def loss_of(tensors: Any) -> Any:
-    """The sum of what a backward pass starts from: of one on the CPU a number, as reading it waits
-    for nothing."""
-    each = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-    loss: Any = sum(one.detach().sum() for one in each)
+    """Return the sum of the tensors that a backward pass starts from; as a number on the CPU, where
+    reading it does not wait."""
+    roots = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+    loss: Any = sum(tensor.detach().sum() for tensor in roots)
     plain = type(loss).__name__ == "Tensor" and loss.device.type == "cpu"
     return loss.item() if plain else loss
 
 
 def gradients(optimizer: Any) -> Iterator[tuple[int, Any]]:
-    """Those that an optimizer takes, of this rank, by a number of their parameter."""
+    """Yield this rank's gradients of an optimizer, with the number of their parameter."""
     import torch
 
     for group in optimizer.param_groups:
         for param in group["params"]:
-            one = getattr(param.grad, "_local_tensor", param.grad)
-            if one is not None and one.layout is torch.strided:
-                yield id(param), one.detach().float()
+            grad = getattr(param.grad, "_local_tensor", param.grad)
+            if grad is not None and grad.layout is torch.strided:
+                yield id(param), grad.detach().float()
 
 
 def rank() -> tuple[int, int] | None:
-    """Of this process, and the number of ranks; None where no group was made."""
-    found = sys.modules.get("torch.distributed")
-    if found is not None and found.is_available() and found.is_initialized():
-        return int(found.get_rank()), int(found.get_world_size())
+    """Return rank and number of ranks; None without a process group."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
     return None

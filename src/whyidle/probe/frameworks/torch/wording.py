@@ -1,4 +1,4 @@
-"""How PyTorch spells what spans show to people; importers of its own traces know these names."""
+"""Labels of spans in PyTorch's spelling, which importers of its own traces know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BACKWARD = "whyidle::backward"
 
 
 def name_batch(iterator: type) -> tuple[str, str]:
-    """Role and label of the batches that iterators of this class hand over."""
+    """Return role and label of the batches that iterators of this class return."""
     from torch.utils.data import dataloader
 
     label = f"enumerate(DataLoader)#{iterator.__name__}.__next__"
@@ -21,5 +21,5 @@ def name_batch(iterator: type) -> tuple[str, str]:
 
 
 def name_optimizer(optimizer: Any) -> str:
-    """Label of an optimizer's steps."""
+    """Return the label of an optimizer's steps."""
     return f"Optimizer.step#{type(optimizer).__name__}.step"

@@ -1,0 +1,1 @@
+"""The proof of whyidle on a GPU: ``python -m bench.gpu``. See docs/gpu.md."""

@@ -1,0 +1,1 @@
+"""Stages of the proof: one per file, each independent of the others."""

@@ -1,0 +1,73 @@
+"""Where the jobs run: on the GPUs of this machine, or rehearsed on the emulated device."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from emulator.environment import add_emulator
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU_JOB_S, EMULATED_JOB_S, SHORT_JOB_S = 8.0, 5.0, 3.0
+"""seconds that a job trains; in a short rehearsal, which proves only that the stages run"""
+EMULATED = "emulated device"
+PROBE_CUDA = (
+    "import torch; print(torch.cuda.is_available() and torch.cuda.get_device_name(0) or '')"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device and how long each job may use it."""
+
+    kind: str
+    """``cuda`` or ``emulated``"""
+    name: str
+    job_s: float
+    """seconds that a job trains"""
+    short: bool = False
+    """whether a stage runs only its first items, as continuous integration does"""
+    out: Path = Path("build/gpu")
+    """folder of the results and of the recordings that are kept"""
+
+    @property
+    def emulated(self) -> bool:
+        """Whether every number is of the emulated device, and proves nothing about a GPU."""
+        return self.kind == "emulated"
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """The environment of every process of the proof; whyidle comes from this checkout."""
+        paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environ["PYTHONUNBUFFERED"] = "1"
+        if not self.emulated:
+            return environ
+        return {**add_emulator(environ), "CUDA_VISIBLE_DEVICES": ""}
+
+    def write_script(self, script: Path, folder: Path) -> Path:
+        """A copy of a job's script, and of what it imports from its folder.
+
+        On the emulated device the script's first line imports that device; no line moves.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in script.parent.glob("*.py"):
+            shutil.copy(path, folder)
+        copy = folder / script.name
+        if self.emulated:
+            text = copy.read_text(encoding="utf-8")
+            copy.write_text(f"import emulator.device; {text}", encoding="utf-8")
+        return copy
+
+
+def find_cuda() -> str:
+    """The name of the first CUDA device, or an empty text; asked in a process of its own."""
+    answer = subprocess.run(
+        [sys.executable, "-c", PROBE_CUDA], capture_output=True, text=True, timeout=120, check=False
+    )
+    return answer.stdout.strip()

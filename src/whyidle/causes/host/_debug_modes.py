@@ -1,0 +1,98 @@
+"""Debugging modes that a watched process reports.
+
+The cost of a mode is a class figure on the work that it slows down (``Mode.costs``), and at least
+the share of samples in the mode's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.integer_codes import is_among
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.sampling.share_error import share_bounds
+from whyidle.analysis.source_lines import frame_place, in_library
+from whyidle.causes.host._modes import MODES, Mode, active_share
+from whyidle.model.cause import LEAST_SHARE, Proof
+from whyidle.model.diagnosis import Place
+from whyidle.model.proof_facts import HostFacts
+
+
+def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
+    """Prove the costliest of these modes that is on; the evidence lists the others."""
+    active = [(mode, share) for mode in modes if (share := active_share(facts, mode)) > 0.0]
+    if not active:
+        return None
+    costs = [(_mode_gains(facts, mode, share), mode) for mode, share in active]
+    gains, mode = max(costs, key=lambda pair: pair[0][1])
+    if gains[2] < LEAST_SHARE:
+        return None
+    evidence = []
+    for other, share in active:
+        state = f"{other.variable} set" if other.variable else f"{other.id.replace('_', ' ')} on"
+        name = f"{state}, share of samples"
+        evidence.append(make_evidence(name, share, "ratio", source="the process"))
+    if mode.frames is not None:
+        sampled = facts.share_of(_mode_time(facts, mode))
+        evidence.append(make_evidence("samples in its code, share of step", sampled, "ratio"))
+    compute = facts.bucket_share("compute") if facts.on_cpu else 0.0
+    fits = compute >= min(gains[1], facts.bucket_share("host"))
+    return Proof(
+        headline=mode.headline,
+        low=gains[0],
+        high=gains[2],
+        predicted=from_gains(gains, "class figure, and samples in the mode's code"),
+        evidence=tuple(evidence),
+        confidence=0.8,
+        where=_enabling_place(facts, mode),
+        bucket=mode.within or ("compute" if fits else "host"),
+        facts=HostFacts(mode=mode.id, was=facts.timeline.process.environment.get(mode.variable)),
+    )
+
+
+def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, float]:
+    """Share of the step (low, expected, high) that a mode takes which is on in a share of samples:
+    of work and Python on a CPU, else of the time in which the device waits for the host."""
+    work = facts.bucket_share(mode.within or "host")
+    if facts.on_cpu and not mode.within:
+        work = facts.share_of(facts.time_of("compute", "python"))
+    spans = _mode_time(facts, mode)
+    least, most = share_bounds(facts, spans) if len(spans) else (0.0, 0.0)
+    sampled = (least, facts.share_of(spans), most)
+    # all sampled time is saved, and of the other work at most the class figure
+    low, expected, high = (
+        max(min(share * times, share + cost * max(0.0, work - share)), cost * work * active)
+        for share, times, cost in zip(sampled, mode.whole, mode.costs, strict=True)
+    )
+    return low, expected, high
+
+
+def _mode_time(facts: Facts, *modes: Mode) -> Intervals:
+    """When samples show code of these modes, where they are on."""
+    roles = [mode.frames for mode in modes if mode.frames and active_share(facts, mode)]
+    if not roles:
+        return EMPTY
+    host, plays = facts.timeline.host, facts.timeline.vocabulary.plays
+    stacks = enumerate(detail.stack for detail in facts.timeline.details)
+    matches = [i for i, stack in stacks if any(plays(role, stack) for role in roles)]
+    rows = np.flatnonzero((host.detail >= 0) & is_among(host.detail, matches))
+    return union_of(host.start[rows], host.end[rows]) & facts.scope
+
+
+def debugging_time(facts: Facts) -> Intervals:
+    """When samples show code of any mode, which other causes do not count."""
+    return _mode_time(facts, *MODES)
+
+
+def _enabling_place(facts: Facts, mode: Mode) -> tuple[Place, ...]:
+    """The user's line that switched the mode on; frames of a tracer's own program do not count."""
+    for text in facts.timeline.process.asked.get(mode.id, "").split(";"):
+        place = frame_place(text, facts.rank)
+        if place is not None and not in_library(place):
+            return (place,)
+    return ()

@@ -1,8 +1,0 @@
-"""What source forms know of PyTorch's ``DataLoader``: its names, and arguments that several set."""
-
-from __future__ import annotations
-
-from whyidle.patches._keyword_argument import Keyword
-
-DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-BATCH_SIZE = Keyword("batch_size", 1, position=1)
