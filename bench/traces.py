@@ -87,6 +87,8 @@ def main() -> int:
         verdict = f"{diagnosis.verdict.state} / {diagnosis.verdict.bound or '-'}"
         rows.append((name, word, verdict, top, f"{took:.2f}", mark))
         print(f"{name:42} {word:28} {verdict:28} {top:30} {took:5.2f} s  {mark}", flush=True)
+    if not rows:
+        raise SystemExit(f"{options.folder} holds no trace that its README.md lists")
     agreed = sum(row[-1] == "yes" for row in rows)
     print(f"{agreed} of {len(rows)} agree, {len(rows) - agreed - wrong} argued, {wrong} wrong")
     if options.markdown:

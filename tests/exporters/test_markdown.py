@@ -15,8 +15,8 @@ def test_what_an_issue_needs(full):
     assert "| **Input**: waiting for the next batch | 20% |" in text
     assert "costs **10 to 20%** of the step (input)" in text
     assert "at `plain:12 in plain (rank 0)`" in text
-    assert "predicted 1.20× (1.10 to 1.30), other precision" in text
-    assert "same numbers, by hand" in text
+    assert "predicted 1.20× (1.10 to 1.30); precision of numbers changes" in text
+    assert "same numbers; apply it by hand" in text
     assert "<details><summary>2 causes could not be judged</summary>" in text
     assert text.endswith("whyidle 0.0</sub>\n")
 

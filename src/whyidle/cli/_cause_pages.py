@@ -18,7 +18,7 @@ _CODE = "    "
 _TIGHT = re.compile(rf"{_ITEM.pattern}|{_CODE}")
 CONSENTS = {
     "none": "same numbers",
-    "rounding": "same mathematics, other rounding or random order",
+    "rounding": "same mathematics; rounding or random order may differ",
     "numerics": "changes the precision of numbers",
     "convergence": "may change learning",
 }

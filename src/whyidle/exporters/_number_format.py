@@ -10,8 +10,8 @@ from whyidle.model.diagnosis import Consent, Evidence, Finding, Interval, Place,
 NONE = "–"
 CONSENTS: Final[dict[Consent, str]] = {
     "none": "same numbers",
-    "rounding": "other rounding or random order",
-    "numerics": "other precision",
+    "rounding": "rounding or random order may differ",
+    "numerics": "precision of numbers changes",
     "convergence": "may change learning",
 }
 _CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")

@@ -163,9 +163,9 @@ def _fix(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> Iterato
     outcome = describe_outcome(fix, finding, trials)
     word = "Tried" if is_rejected(fix, finding, trials) else "Fix"
     yield f"- **{word}** {_code(fix.fix)}: {_text(fix.summary)}"
-    how = "automatic" if fix.automatic else "by hand"
-    gain = f"predicted {format_speedup(fix.predicted)}, " if fix.predicted else ""
-    yield f"  - {gain}{CONSENTS[fix.consent]}, {how}"
+    how = "whyidle fix applies it" if fix.automatic else "apply it by hand"
+    gain = f"predicted {format_speedup(fix.predicted)}; " if fix.predicted else ""
+    yield f"  - {gain}{CONSENTS[fix.consent]}; {how}"
     if outcome:
         yield f"  - **{_text(outcome)}**"
     if fix.predicted:
@@ -188,8 +188,9 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"<details><summary>{len(diagnosis.abstentions)} causes could not be judged</summary>"
     yield ""
     for item in diagnosis.abstentions:
-        missing = ", ".join(item.missing)
-        yield f"- {_code(item.cause)} lacks {_text(missing)}: {_text(item.how)}"
+        missing = ", ".join(item.missing).replace("_", " ")
+        how = f". To record this: {_text(item.how)}" if item.how else ""
+        yield f"- {_code(item.cause)}: {_text(missing)} not recorded{how}"
     yield from ("", "</details>", "")
 
 

@@ -54,15 +54,15 @@ SIGNALS: Final[dict[str, Signal]] = {
     ),
     "worker_batches": Signal(
         "the cost of every batch in its loader worker",
-        "watch the command with whyidle run; a profiler does not record loader workers",
+        "run the command under whyidle run; a profiler does not record loader workers",
     ),
     "row_sums": Signal(
         "checksums of the same samples in several epochs",
-        "watch the command with whyidle run for two epochs of a map-style dataset",
+        "run the command under whyidle run for two epochs of a map-style dataset",
     ),
     "batch_padding": Signal(
         "the share of padding in batches",
-        "watch the command with whyidle run; batches must come from a DataLoader and have a mask, "
+        "run the command under whyidle run; batches must come from a DataLoader and have a mask, "
         "lengths or a padding value",
     ),
     "pause_marks": Signal(

@@ -32,7 +32,7 @@ TF32_RATIO = 2.0
 """peak in 16 bits / peak in TF32, of every device in the vendors' data sheets"""
 
 
-@cause("Matrix work runs in 32 bits", bucket="compute", needs=("device_events",))
+@cause("Matrix products run in FP32 or TF32", bucket="compute", needs=("device_events",))
 def no_mixed_precision(facts: Facts) -> Proof | None:
     """What it means
     ----------------
@@ -93,7 +93,7 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
         facts,
         rows[wide],
         factors,
-        headline=f"Matrix work runs in 32 bits ({share:.0%} of its time)",
+        headline=f"Matrix products run in FP32 or TF32 ({share:.0%} of matrix time)",
         method="P5: 16-bit kernel times, replayed against the recorded launches",
         evidence=(
             savings.share_evidence("32-bit share of matrix time", share, rows[wide]),

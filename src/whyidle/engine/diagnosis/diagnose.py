@@ -97,7 +97,7 @@ def _judge_causes(
         missing = cause.missing_signals(job.signals)
         if missing or job.lead_rank.step_count < cause.min_steps:
             missing = missing or ["steady_steps"]
-            how = "; ".join(SIGNALS[name].how for name in missing)
+            how = _merge_instructions([SIGNALS[name].how for name in missing])
             abstentions.append(Abstention(cause=cause.id, missing=missing, how=how))
             continue
         try:
@@ -215,6 +215,13 @@ def _step_summary(job: Job) -> Steps:
 
 def _optional_float(value: object) -> float | None:
     return None if value is None else float(value)  # type: ignore[arg-type]
+
+
+def _merge_instructions(texts: list[str]) -> str:
+    """Join instructions; one that another contains is left out."""
+    distinct = list(dict.fromkeys(texts))
+    parts = [text for text in distinct if not any(text in other != text for other in distinct)]
+    return "; ".join(parts)
 
 
 def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:

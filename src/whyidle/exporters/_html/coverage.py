@@ -20,7 +20,12 @@ def render_abstentions(diagnosis: Diagnosis) -> Markup | None:
         tag(
             "li",
             tag("p", [tag("code", cause) for cause in causes], class_="where"),
-            tag("p", "needs ", tag("b", missing.replace("_", " ")), ": " if how else "", how),
+            tag(
+                "p",
+                tag("b", missing.replace("_", " ")),
+                " not recorded. " if how else " not recorded",
+                how,
+            ),
         )
         for (missing, how), causes in sorted(by_need.items(), key=lambda kv: -len(kv[1]))
     ]

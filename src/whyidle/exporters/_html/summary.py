@@ -16,7 +16,7 @@ from whyidle.exporters._trials_page import first_fix
 from whyidle.model.diagnosis import Attribution, Diagnosis
 
 STATES = {
-    "starved": ("Starved", "the device waits for something else"),
+    "starved": ("Starved", "the device waits"),
     "inefficient": ("Inefficient", "the device is busy with work that could be cheaper"),
     "saturated": ("Saturated", "no cause worth more than 3% was found"),
     "inconclusive": ("Inconclusive", "the evidence is insufficient"),
