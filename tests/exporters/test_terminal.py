@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.exporters._shares_bar import LETTERS, allocate_cells
+from whyidle.exporters._text_bar import LETTERS, allocate_cells
 from whyidle.exporters._text_page import Page
 from whyidle.exporters.terminal import render
 from whyidle.model.buckets import BUCKETS

@@ -10,7 +10,7 @@ from rich.text import Text
 from whyidle.exporters import _number_format as words
 from whyidle.exporters._palette import BADGES, LOOKS
 from whyidle.exporters._relative_paths import shorten_paths
-from whyidle.exporters._shares_bar import LETTERS, SEEN, allocate_cells
+from whyidle.exporters._text_bar import LETTERS, SEEN, allocate_cells
 from whyidle.exporters._text_page import Colours, Page
 from whyidle.model.buckets import Bucket
 from whyidle.model.live_moment import Moment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whyidle.exporters import _number_format as words
-from whyidle.exporters._shares_bar import draw_shares_bar
+from whyidle.exporters._text_bar import draw_text_bar
 from whyidle.exporters._text_page import Page
 from whyidle.exporters._trial_outcomes import collect_reasons, order_findings
 from whyidle.model.buckets import BUCKETS
@@ -98,7 +98,7 @@ def _fixed_job(page: Page, diagnosis: Diagnosis, fixed: FixedJob) -> None:
         page.write_paragraph(sentence, indent=2)
     for name, shares in (("before", diagnosis.attribution), ("after", fixed.attribution)):
         page.write_paragraph(name, indent=2)
-        draw_shares_bar(page, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
+        draw_text_bar(page, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
     for sentence in fixed.left:
         page.write_paragraph(sentence, label="remaining  ", indent=2)
 

@@ -13,7 +13,7 @@ from whyidle.exporters._limitations import draw_limitations
 from whyidle.exporters._next_steps import NextStep, next_commands
 from whyidle.exporters._palette import BADGES
 from whyidle.exporters._relative_paths import shorten_paths
-from whyidle.exporters._shares_bar import draw_shares_bar
+from whyidle.exporters._text_bar import draw_text_bar
 from whyidle.exporters._text_page import Colours, Page
 from whyidle.exporters._trials_page import (
     draw_trials,
@@ -65,9 +65,7 @@ def render(
         return page.page_text()
     if diagnosis.detail.ranks and not diagnosis.saw_nothing:
         page.write_blank_line()
-        draw_shares_bar(
-            page, {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS}
-        )
+        draw_text_bar(page, {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS})
     page.write_blank_line()
     _setting(page, diagnosis, full)
     if full or diagnosis.detail.fixed is None:

@@ -27,7 +27,7 @@ LETTERS: Final[dict[Bucket, str]] = {
 """the character of each bucket without colours"""
 
 
-def draw_shares_bar(page: Page, shares: Mapping[Bucket, float], indent: int = 2) -> None:
+def draw_text_bar(page: Page, shares: Mapping[Bucket, float], indent: int = 2) -> None:
     """Draw the bar and its legend, in the order of ``LOOKS``."""
     visible = {bucket: shares[bucket] for bucket in LOOKS if shares[bucket] >= SEEN}
     row = Text(" " * indent)
