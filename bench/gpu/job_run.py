@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,9 @@ class JobRun:
     """seconds per step in the second half of the run, by the job's own clock"""
     batch: int
     loss: float | None
-    diagnosis: dict[str, Any] | None
+    output: str
+    diagnosis: dict[str, Any] | None = None
     """the document, where whyidle watched it"""
-    output: str = ""
 
     @property
     def sample_s(self) -> float:
@@ -65,6 +65,55 @@ def run_command(
         os.close(leash)  # whatever still runs ends now
         process.wait()
     return process.returncode, output, errors
+
+
+def job_words(
+    target: Target, script: str | Path, options: Sequence[str], seconds: float
+) -> list[str]:
+    """The command of a job."""
+    words = [sys.executable, str(script), "--device", target.kind, "--seconds", str(seconds)]
+    return [*words, *options]
+
+
+def watch_words(
+    profile: str,
+    *,
+    store: Path | None = None,
+    plan: Path | None = None,
+    document: Path | None = None,
+) -> list[str]:
+    """``whyidle run`` without its report, in front of a command."""
+    words = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live", "--profile", profile]
+    words += ["--store", str(store)] if store else ["--no-store"]
+    words += ["--plan", str(plan)] if plan else []
+    return [*words, *(["--json", str(document)] if document else []), "--"]
+
+
+def last_line(output: str, errors: str) -> str:
+    """The last thing that a command said."""
+    return "".join((errors.strip() or output.strip()).splitlines()[-1:]) or "no output"
+
+
+def run_timed(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str], limit_s: float
+) -> JobRun:
+    """Run a command with a job in it, and read the pace that the job prints.
+
+    Raises:
+        JobError: it failed, ran past its limit, or printed no pace.
+    """
+    status, output, errors = run_command(words, folder, environment, limit_s)
+    match = PACE.search(output)
+    if status or match is None:
+        raise JobError(f"status {status}: {last_line(output, errors)}")
+    steps, milliseconds, batch, loss = match.groups()
+    return JobRun(
+        steps=int(steps),
+        step_s=float(milliseconds) / 1e3,
+        batch=int(batch),
+        loss=float(loss) if loss else None,
+        output=output,
+    )
 
 
 def find_recording(store: Path) -> Path:
@@ -101,28 +150,13 @@ def run_job(
     with tempfile.TemporaryDirectory(prefix="whyidle-gpu-") as name:
         folder = Path(name)
         copy = target.write_script(JOBS / script, folder)
-        words = [sys.executable, copy.name, "--device", target.kind, "--seconds", str(seconds)]
-        words += options
+        words = job_words(target, copy.name, options, seconds)
         document = folder / "diagnosis.json"
         if watched:
-            front = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live"]
-            front += ["--store", str(store)] if store else ["--no-store"]
-            front += ["--plan", str(plan)] if plan else []
-            words = [*front, "--profile", profile, "--json", str(document), "--", *words]
-        status, output, errors = run_command(
+            words = [*watch_words(profile, store=store, plan=plan, document=document), *words]
+        run = run_timed(
             words, folder, {**target.environment, **(environment or {})}, seconds + SPARE_S
         )
-        match = PACE.search(output)
-        if status or match is None:
-            last = (errors.strip() or output.strip()).splitlines()[-1:]
-            raise JobError(f"{script} ended with status {status}: {' '.join(last) or 'no output'}")
-        diagnosis = json.loads(document.read_text(encoding="utf-8")) if watched else None
-    steps, milliseconds, batch, loss = match.groups()
-    return JobRun(
-        int(steps),
-        float(milliseconds) / 1e3,
-        int(batch),
-        float(loss) if loss else None,
-        diagnosis,
-        output,
-    )
+        if not watched:
+            return run
+        return replace(run, diagnosis=json.loads(document.read_text(encoding="utf-8")))

@@ -23,6 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 PR_SET_CHILD_SUBREAPER = 36
 END_S = 10.0
 """for processes to be gone once they were killed"""
@@ -62,27 +64,13 @@ def start_leashed(
 
 def find_descendants(root: int) -> dict[int, str]:
     """The running processes below one, and their command lines; not those that have ended."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, parent = entry.read_text(encoding="latin-1").rpartition(")")[2].split()[:2]
-            if state not in "ZX":
-                parents[int(entry.parent.name)] = int(parent)
-    below: dict[int, str] = {}
-    for pid in sorted(parents):
-        above = parents.get(pid)
-        while above and above != root:
-            above = parents.get(above)
-        if above == root:
-            below[pid] = _read_command(pid)
+    below = {}
+    with suppress(psutil.Error):
+        for process in psutil.Process(root).children(recursive=True):
+            with suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    below[process.pid] = " ".join(process.cmdline())
     return below
-
-
-def _read_command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-    except OSError:
-        return ""
 
 
 def kill_descendants() -> None:

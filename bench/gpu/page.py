@@ -18,7 +18,9 @@ def find_target(folder: Path) -> Target | None:
     stored = stage.read_results(folder)
     if not stored:
         return None
-    return Target("emulated" if stored["emulated"] else "cuda", stored["device"], 0.0)
+    return Target(
+        "emulated" if stored["emulated"] else "cuda", stored["device"], 0.0, stored["short"]
+    )
 
 
 def write_page(folder: Path, target: Target) -> None:

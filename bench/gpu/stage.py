@@ -7,7 +7,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,26 +80,34 @@ class StageResult:
     emulated: bool
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
     """name -> ``{"status": done | skipped | failed, "seconds": ..., "reason" or "result": ...}``"""
+    short: bool = False
+    """whether a short rehearsal made them: they stand for no whole one"""
 
     @classmethod
     def load(cls, name: str, target: Target, folder: Path) -> StageResult:
-        """What an earlier run on the same device wrote; empty where there is none."""
-        fresh = cls(name, target.name, target.emulated)
-        stored = fresh._read_same(folder)
-        return cls(name, target.name, target.emulated, stored.get("stages", {}).get(name, {}))
+        """What an earlier run on the same device, as short as this, wrote; empty without one."""
+        fresh = cls(name, target.name, target.emulated, short=target.short)
+        return replace(fresh, items=fresh._read_same(folder).get("stages", {}).get(name, {}))
+
+    @property
+    def _head(self) -> dict[str, Any]:
+        """What results have in common that may stand in one file."""
+        target = {"device": self.device, "emulated": self.emulated, "short": self.short}
+        return {"schema": SCHEMA, **target}
 
     def _read_same(self, folder: Path) -> dict[str, Any]:
         stored = read_results(folder)
-        same = (stored.get("device"), stored.get("emulated")) == (self.device, self.emulated)
-        return stored if same else {}
+        return stored if all(stored.get(key) == value for key, value in self._head.items()) else {}
 
     def store(self, folder: Path) -> None:
-        """Replace the file, whole or not at all; results of another device are dropped."""
+        """Replace the file, whole or not at all; results of another device, or of a short rehearsal
+        where this is a whole one, are dropped."""
         folder.mkdir(parents=True, exist_ok=True)
         stages = self._read_same(folder).get("stages", {}) | {self.stage: self.items}
-        head = {"schema": SCHEMA, "device": self.device, "emulated": self.emulated}
         draft = folder / f"{RESULTS}.tmp"
-        draft.write_text(json.dumps({**head, "stages": stages}, indent=1) + "\n", encoding="utf-8")
+        draft.write_text(
+            json.dumps({**self._head, "stages": stages}, indent=1) + "\n", encoding="utf-8"
+        )
         draft.replace(folder / RESULTS)
 
     def finished(self, item: str) -> bool:

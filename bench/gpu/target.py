@@ -50,6 +50,11 @@ class Target:
             return environ
         return {**add_emulator(environ), "CUDA_VISIBLE_DEVICES": ""}
 
+    @property
+    def counters(self) -> dict[str, str]:
+        """What the emulated device needs to publish its counters, as a driver does anyway."""
+        return {"WHYIDLE_EMULATED_COUNTERS": "counters"} if self.emulated else {}
+
     def write_script(self, script: Path, folder: Path) -> Path:
         """A copy of a job's script, and of what it imports from its folder.
 

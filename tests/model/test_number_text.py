@@ -1,30 +1,13 @@
-"""Numbers within sentences have no exponents."""
+"""Numbers in sentences."""
 
 import pytest
 
-from whyidle.model import number_text
+from whyidle.model.number_text import format_part
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
-    [
-        (0.0475, "47.5 ms"),
-        (0.0000588, "0.0588 ms"),
-        (0.9994, "999 ms"),
-        (0.9996, "1 s"),
-        (1.352, "1.35 s"),
-        (-1.352, "-1.35 s"),
-        (1234.0, "1,234 s"),
-    ],
+    ("share", "text"),
+    [(1.0, "all of it"), (0.995, "all of it"), (0.99, "99% of it"), (0.5, "50% of it")],
 )
-def test_lengths_of_time(seconds, told):
-    assert number_text.format_duration(seconds) == told
-
-
-def test_digits():
-    assert [number_text.format_digits(x) for x in (0.5, 12.34, 999.4, 1352.0)] == [
-        "0.5",
-        "12.3",
-        "999",
-        "1,352",
-    ]
+def test_a_hundred_percent_is_all_of_it(share, text):
+    assert format_part(share) == text

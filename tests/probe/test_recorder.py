@@ -157,7 +157,7 @@ def test_a_disk_without_room_for_the_last_word_raises_nothing(recorder, monkeypa
     recorder.flush_records()
     assert recorder.broken
     (noted,) = Path(recorder.folder).glob("*.faults")
-    assert noted.read_text().startswith("writing: QuotaReachedError: ")
+    assert noted.read_text().startswith("recording quota reached: QuotaReachedError: ")
 
 
 def test_stacks_that_are_ever_new_have_an_end(recorder, monkeypatch):

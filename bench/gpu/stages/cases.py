@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.job_run import JOBS, JobRun, run_job
+from bench.gpu.fix_run import LONG_S, describe_trial, list_kept, run_fix
+from bench.gpu.job_run import JOBS, JobRun, job_words, run_job
 from bench.gpu.stage import Item, Stage
-from bench.gpu.stages.heal import COUNTERS, describe_trial, fix_job, list_words
 from bench.gpu.target import Target
 
 IMAGES, LANGUAGE = "images.py", "language.py"
@@ -64,9 +64,13 @@ def study_classifier(target: Target) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="whyidle-gpu-", ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         copy = target.write_script(JOBS / IMAGES, folder / "job")
-        words = list_words(target, copy, options, 3600.0)
-        environment = {**target.environment, **_device_settings(target)}
-        document = fix_job(words, folder, environment, (), budget_s(target))
+        document = run_fix(
+            job_words(target, copy.name, options, LONG_S),
+            folder / "job",
+            folder,
+            {**target.environment, **_device_settings(target)},
+            budget_s=budget_s(target),
+        )
         plan = folder / "plan.toml"
         after = watch_job(target, IMAGES, options, plan) if plan.exists() else None
     return {
@@ -117,7 +121,7 @@ def watch_job(target: Target, script: str, options: list[str], plan: Path | None
 
 
 def _device_settings(target: Target) -> Mapping[str, str]:
-    return {**COUNTERS, **SLOW} if target.emulated else {}
+    return {**target.counters, **SLOW} if target.emulated else {}
 
 
 def describe_run(run: JobRun) -> dict[str, Any]:
@@ -175,14 +179,10 @@ def _classifier_lines(study: dict[str, Any]) -> Iterator[str]:
         yield f"| with the plan of `fix` | {_run_cells(study['after'])} |"
         gain = study["after"]["samples_per_s"] / study["before"]["samples_per_s"]
         yield ""
-        yield f"{gain:.2f} times as fast. Kept: {_list_kept(study)}."
+        yield f"{gain:.2f} times as fast. Kept: {list_kept(study['trials']) or 'nothing'}."
     else:
         yield ""
         yield "`fix` kept nothing, so there is no plan."
-
-
-def _list_kept(study: dict[str, Any]) -> str:
-    return ", ".join(trial["fix"] for trial in study["trials"] if trial["kept"]) or "nothing"
 
 
 def _language_lines(study: dict[str, Any]) -> Iterator[str]:

@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.job_run import JOBS, PACE, JobError, JobRun, run_job
+from bench.gpu import cells
+from bench.gpu.job_run import JOBS, PACE, JobError, JobRun, job_words, run_job
 from bench.gpu.leash import END_S, find_descendants, start_leashed
 from bench.gpu.stage import Item, SkippedError, Stage
-from bench.gpu.stages.heal import COUNTERS
 from bench.gpu.target import ROOT, Target
 from bench.gpu.twins import TUNED
 
@@ -70,7 +70,7 @@ def run_steps(target: Target, *, watched: bool, profile: str = "off", **environm
         [*SIZES[target.kind], *OPTIONS],
         watched=watched,
         profile=profile,
-        environment=fixed | (COUNTERS if target.emulated else {}) | environment,
+        environment=fixed | target.counters | environment,
     )
 
 
@@ -166,8 +166,7 @@ def start_whyidle(
         folder = Path(name)
         copy = target.write_script(JOBS / SCRIPT, folder)
         words = [sys.executable, "-m", "whyidle", *front, "--no-store", "--json", "document.json"]
-        words += ["--", sys.executable, copy.name, "--device", target.kind]
-        words += ["--seconds", str(seconds), *SIZES[target.kind], *OPTIONS]
+        words += ["--", *job_words(target, copy.name, [*SIZES[target.kind], *OPTIONS], seconds)]
         environment = {**target.environment, "PACE_STARTED": str(folder / "started")}
         with (folder / "output").open("w") as output:
             process, pipe = start_leashed(
@@ -282,21 +281,21 @@ def table_lines(results: dict[str, dict[str, Any]]) -> Iterator[str]:
         if name == "faults":
             yield from (_fault_line(fault, row) for fault, row in result.items())
         elif name != "memory":
-            yield f"| {name} | {_mark(_is_unharmed(result))} | {_describe(result)} |"
+            yield f"| {name} | {cells.mark(_is_unharmed(result))} | {_describe(result)} |"
     if memory := results.get("memory"):
         yield ""
         yield "| memory, MiB | tensors at most | allocator at most | device at the end |"
         yield "|---|--:|--:|--:|"
         for name, row in memory.items():
-            cells = " | ".join(f"{value / 2**20:.1f}" for value in row.values())
-            yield f"| {name.replace('_', ' ')} | {cells} |"
+            values = " | ".join(f"{value / 2**20:.1f}" for value in row.values())
+            yield f"| {name.replace('_', ' ')} | {values} |"
 
 
 def _fault_line(fault: str, row: dict[str, Any]) -> str:
     met = f"met {row['met']} times before the job's end, " if row["met"] is not None else ""
     noted = "in the report" if row["noted"] else "not in the report"
     seen = row.get("reason") or met + noted
-    return f"| fault in {fault} | {_mark(row['same'])} | {seen} |"
+    return f"| fault in {fault} | {cells.mark(row['same'])} | {seen} |"
 
 
 def _is_unharmed(result: dict[str, Any]) -> bool:
@@ -320,10 +319,6 @@ def _describe(result: dict[str, Any]) -> str:
     if "job_finished" in result:
         parts.append("the job trained on" if result["job_finished"] else "the job ended with it")
     return "; ".join(parts)
-
-
-def _mark(value: bool) -> str:
-    return "yes" if value else "**no**"
 
 
 STAGE = Stage("harm", "What may go wrong with it", list_items, table_lines)

@@ -27,7 +27,6 @@ START_S = 12.0
 SOURCES = ("nvml", "emulator.source")
 KEPT_FACTS = ("driver", "name@", "cuda_ordinal@", "cuda_order_doubt")
 """no serial numbers: recordings are published"""
-COUNTERS = {"WHYIDLE_EMULATED_COUNTERS": "counters"}
 
 
 def record_job(target: Target, folder: Path) -> Path:
@@ -38,7 +37,7 @@ def record_job(target: Target, folder: Path) -> Path:
         twin.script,
         twin.options(target, cured=False),
         watched=True,
-        environment=twin.environment(target) | (COUNTERS if target.emulated else {}),
+        environment=twin.environment(target) | target.counters,
         profile="off",
         store=folder / "store",
     )

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from bench.gpu.job_run import JobRun, run_job
+from bench.gpu import cells
+from bench.gpu.job_run import run_job
 from bench.gpu.stage import Item, SkippedError, Stage
 from bench.gpu.target import Target
 from bench.gpu.twins import HEALTHY, SICK, Twin
@@ -24,11 +25,12 @@ def judge_twin(target: Target, twin: Twin) -> dict[str, Any]:
     options = partial(twin.options, target)
     run = partial(run_job, target, twin.script, environment=environment, seconds=_train_s(target))
     sick = run(options(cured=False), watched=True)
-    result = {"first": None, "right": None, **_describe_run(sick)}
     assert sick.diagnosis is not None
     findings = [f for f in sick.diagnosis["findings"] if f["severity"] != "info"]
     first = findings[0] if findings else None
-    result |= {
+    result = {
+        "steps": sick.steps,
+        "step_ms": sick.step_s * 1e3,
         "verdict": sick.diagnosis["verdict"]["state"],
         "first": first and first["cause"],
         "expected": list(twin.causes),
@@ -55,10 +57,6 @@ def _best_speedup(finding: dict[str, Any]) -> dict[str, float] | None:
     predictions = [fix["predicted"] for fix in finding["fixes"] if fix["predicted"]]
     best = max(predictions, key=lambda prediction: prediction["speedup"], default=None)
     return best and {key: best[key] for key in ("speedup", "low", "high")}
-
-
-def _describe_run(run: JobRun) -> dict[str, Any]:
-    return {"steps": run.steps, "step_ms": run.step_s * 1e3}
 
 
 def _has_place(finding: dict[str, Any] | None, twin: Twin) -> bool | None:
@@ -88,21 +86,12 @@ def table_lines(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield "| job | first finding | right | place | step, ms | predicted | measured by hand cure |"
     yield "|---|---|---|---|--:|--:|--:|"
     for name, result in results.items():
-        measured = result.get("measured_speedup")
         yield (
-            f"| {name} | {result['first'] or 'none'} | {_mark(result['right'])} "
-            f"| {_mark(result.get('place_right'))} | {result['step_ms']:.2f} "
-            f"| {_interval(result.get('predicted_speedup'))} "
-            f"| {f'{measured:.2f}x' if measured else '–'} |"
+            f"| {name} | {result['first'] or 'none'} | {cells.mark(result['right'])} "
+            f"| {cells.mark(result.get('place_right'))} | {result['step_ms']:.2f} "
+            f"| {cells.interval(result.get('predicted_speedup'))} "
+            f"| {cells.factor(result.get('measured_speedup'))} |"
         )
-
-
-def _mark(value: bool | None) -> str:
-    return {True: "yes", False: "**no**", None: "–"}[value]
-
-
-def _interval(speedup: dict[str, float] | None) -> str:
-    return f"{speedup['low']:.2f} to {speedup['high']:.2f}x" if speedup else "–"
 
 
 STAGE = Stage("truth", "Jobs with a known defect", list_items, table_lines)

@@ -1,9 +1,12 @@
-"""Formats numbers in the sentences of causes: three digits and no exponent."""
+"""Formats numbers in sentences: three digits and no exponent."""
 
 from __future__ import annotations
 
 _WHOLE = 999.5
 """from here on ``.3g`` would write an exponent"""
+
+_ALL = 0.995
+"""from here on a share would be shown as 100 %"""
 
 
 def format_digits(value: float) -> str:
@@ -15,3 +18,8 @@ def format_duration(seconds: float) -> str:
     """Milliseconds, or seconds from one second on."""
     value, unit = (seconds * 1e3, "ms") if abs(seconds * 1e3) < _WHOLE else (seconds, "s")
     return f"{format_digits(value)} {unit}"
+
+
+def format_part(share: float) -> str:
+    """The part of a time that has one cause: ``all of it``, or ``75% of it``."""
+    return "all of it" if share >= _ALL else f"{share:.0%} of it"

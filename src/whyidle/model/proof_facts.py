@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from whyidle.model.diagnosis import Predicted
 
+EVALUATIONS, SAVES, WORKER_STARTS = "evaluations", "steps with a save", "starts of workers"
+"""quantities of evidence that count recurring events; trials read how often these happen"""
+
 
 @dataclass(frozen=True, slots=True)
 class ProofFacts:

@@ -178,6 +178,9 @@ STARTUP = "startup"
 SHUTDOWN = "shutdown"
 """after the training loop; found by the reader, not recorded"""
 
+WRITE_FAILED, QUOTA_REACHED = "writing", "recording quota reached"
+"""how a line of ``PID.faults`` begins after which the process records nothing more"""
+
 
 def join_name(role: str, label: str) -> str:
     """Return a line of ``PID.names``, without its end."""

@@ -65,7 +65,7 @@ def test_a_recording_that_ended_for_the_job_s_sake_is_no_failure(tmp_path):
         made.step()
     made.trained()
     (tmp_path / "7.faults").write_text(
-        "writing: QuotaReachedError: 1,024 MiB were recorded of one process\n"
+        "recording quota reached: QuotaReachedError: 1,024 MiB were recorded of one process\n"
     )
     notes = made.diagnose(["python", "train.py"]).coverage.notes
     told = "The recording ended before the job: 1,024 MiB were recorded of one process."

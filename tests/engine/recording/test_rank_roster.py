@@ -47,7 +47,10 @@ def test_a_rank_whose_recording_ended_is_not_said_to_have_died(tmp_path):
 @pytest.mark.parametrize(
     ("noted", "cut"),
     [
-        ("writing: QuotaReachedError: the disk of the recording has 0 MiB left\n", True),
+        (
+            "recording quota reached: QuotaReachedError: the disk of the recording has 0 MiB left\n",
+            True,
+        ),
         ("save: ValueError: no\nwriting: OSError: [Errno 28] No space left on device\n", True),
         ("", True),
         ("save: ValueError: no\n", False),

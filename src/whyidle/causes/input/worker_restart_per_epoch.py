@@ -11,6 +11,7 @@ from whyidle.analysis.intervals import union_of
 from whyidle.analysis.worker_restarts import held_up, worker_starts
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import WORKER_STARTS
 from whyidle.model.roles import Role
 
 LEFT = 0.1
@@ -81,7 +82,7 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
         ),
         evidence=(
             make_evidence("device idle while workers start, share of step", share, "ratio"),
-            make_evidence("starts of workers", len(windows), None, source="stacks"),
+            make_evidence(WORKER_STARTS, len(windows), None, source="stacks"),
         ),
         confidence=0.8,
         where=tuple(place for place in [facts.places.place_of(int(made[0]))] if place),
@@ -109,7 +110,7 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
         predicted=predict_removal(low, share, "P9: persistent workers", expected),
         evidence=(
             make_evidence("device idle while workers start, share of step", share, "ratio"),
-            make_evidence("starts of workers", count, None, source="DataLoader"),
+            make_evidence(WORKER_STARTS, count, None, source="DataLoader"),
             make_evidence("first batch after", start_s, "s", samples=len(took), source="workers"),
         ),
         confidence=0.9,

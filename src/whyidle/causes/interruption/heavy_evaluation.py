@@ -12,7 +12,7 @@ from whyidle.analysis.intervals import union_of
 from whyidle.analysis.pauses import RECORDED, RECORDING, Pauses, find_pauses
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
-from whyidle.model.proof_facts import InterruptionFacts
+from whyidle.model.proof_facts import EVALUATIONS, InterruptionFacts
 from whyidle.model.roles import Role
 
 RARER = (0.5, 0.1, 0.0)
@@ -92,7 +92,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
             make_evidence("evaluation instead of training, share of time", passed[1], "ratio"),
             make_evidence("time spent evaluating", pauses.total_s, "s", samples=len(pauses.spans)),
             *_busy_evidence(facts, pauses),
-            make_evidence("evaluations", number, None, samples=facts.step_count),
+            make_evidence(EVALUATIONS, number, None, samples=facts.step_count),
         ),
         confidence=0.7 if pauses.is_recurring else 0.6,
         where=(pauses.place,) if pauses.place else (),

@@ -8,7 +8,7 @@ from whyidle.analysis.forecast import from_gains, predict_removal
 from whyidle.analysis.sampled_lines import describe_place, lines_with_share
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
-from whyidle.model.number_text import format_duration
+from whyidle.model.number_text import format_duration, format_part
 
 LEAST_SHARE = 0.03
 """least share of the process's life so far that counts"""
@@ -67,7 +67,7 @@ def slow_startup(facts: Facts) -> Proof | None:
     share = facts.bucket_share("startup")
     found = lines_with_share(facts, spans)
     most = _costliest_share(found)
-    at = f", {most:.0%} of it {describe_place(found[0][0])}" if found else ""
+    at = f", {format_part(most)} {describe_place(found[0][0])}" if found else ""
     gains = (0.0, most * share, share)
     return Proof(
         headline=f"The first step comes {format_duration(seconds)} after the framework is "

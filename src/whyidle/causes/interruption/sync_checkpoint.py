@@ -15,6 +15,7 @@ from whyidle.causes.interruption._checkpoint_fixes import predict_background_wri
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import SAVES
 from whyidle.model.roles import Role
 
 LEFT_AT_WORST = 0.5
@@ -80,7 +81,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
         evidence=(
             make_evidence("device idle while saving, share of time", pauses.share, "ratio"),
             make_evidence("time spent saving", pauses.total_s, "s", samples=len(pauses.spans)),
-            make_evidence("steps with a save", pauses.steps_hit, None, samples=facts.step_count),
+            make_evidence(SAVES, pauses.steps_hit, None, samples=facts.step_count),
             make_evidence("share of a save that is the copy from the device", residual, "ratio"),
             *_size_evidence(facts),
         ),

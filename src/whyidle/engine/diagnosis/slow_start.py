@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.model.buckets import REASONS, bucket_of
-from whyidle.model.number_text import format_duration
+from whyidle.model.number_text import format_duration, format_part
 
 MOSTLY = 0.5  # least share of the start-up for its main activity to be named
 
@@ -38,4 +38,4 @@ def _main_activity(lead: Facts) -> str:
     most = max(spent, key=lambda name: spent[name])
     if spent[most] < MOSTLY * whole or bucket_of(most) in ("compute", "unknown"):
         return ""
-    return f" ({spent[most] / whole:.0%} of it {REASONS[most][1]})"
+    return f" ({format_part(spent[most] / whole)} {REASONS[most][1]})"

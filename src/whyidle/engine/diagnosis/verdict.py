@@ -12,11 +12,10 @@ from whyidle.analysis.sampled_lines import describe_place, lines_with_share
 from whyidle.engine.diagnosis import device_timestamps, low_evidence
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
-from whyidle.model.number_text import format_duration
+from whyidle.model.number_text import format_duration, format_part
 
 STARVED = 0.15  # least cost of a finding in a bucket of waiting for the device to be *starved*
 CLEAN = 0.20  # with more idle time than this and no finding, the verdict is inconclusive
-ALL = 0.995  # share of a wait that is shown as all of it
 MOSTLY = 0.5  # least share of a bucket's stack samples at a line for the line to be named
 LATE = frozenset({"late-rank", "rank-workload-imbalance", "fail-slow-device"})
 """causes of waiting for another rank"""
@@ -227,8 +226,7 @@ def _most_sampled_line(lead: Facts, bucket: str) -> str:
         return ""
     place, share = lines[0]
     file = (place.file or "").rpartition("/")[2]
-    part = "all" if share >= ALL else f"{share:.0%}"
-    return f", {part} of it {describe_place(place)} ({file}:{place.line})"
+    return f", {format_part(share)} {describe_place(place)} ({file}:{place.line})"
 
 
 def _lower_first(text: str) -> str:

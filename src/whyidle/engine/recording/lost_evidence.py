@@ -9,10 +9,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from whyidle.probe.wire import WRITE_FAILED
+
 UNTOLD = "why could not be written down"
 BLOCK = 4096  # usual block size of file systems, bytes
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_REFUSED = re.compile(r"switched off: writing: \w+: \[Errno (\d+)\]")
+_REFUSED = re.compile(rf"switched off: {WRITE_FAILED}: \w+: \[Errno (\d+)\]")
 
 
 def explain_loss(recording: Path, faults: Sequence[str]) -> str:

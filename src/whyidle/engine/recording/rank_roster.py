@@ -11,6 +11,7 @@ from whyidle.engine.diagnosis.job_starts import start_of, steps_of
 from whyidle.importers._loader_records import read_document
 from whyidle.importers._process_facts import read_facts
 from whyidle.model.timeline import Timeline
+from whyidle.probe import wire
 
 STAYED_NS = 1_000_000_000
 """ranks write four times a second; a rank silent for this long before the others has stopped"""
@@ -18,7 +19,7 @@ _OF_OTHERS = re.compile(
     r"gloo|nccl|connection (closed|reset|refused)|timed out|broken pipe|^Dist[A-Z]\w*Error", re.I
 )
 """errors of a collective whose peer is gone"""
-_WRITING = "writing: "  # beginning of a fault after which a process records nothing more
+_ENDS_RECORDING = (wire.WRITE_FAILED, wire.QUOTA_REACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _cut_short(timeline: Timeline) -> bool:
         noted = spans.with_name(f"{process}.faults").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return not noted or any(line.startswith(_WRITING) for line in noted.splitlines())
+    return not noted or any(line.startswith(_ENDS_RECORDING) for line in noted.splitlines())
 
 
 def _own_error(timeline: Timeline) -> bool:

@@ -26,12 +26,12 @@ from whyidle.importers import probe
 from whyidle.model.diagnosis import Diagnosis, RunInfo
 from whyidle.model.telemetry import Target, Telemetry
 from whyidle.model.timeline import Timeline
+from whyidle.probe import wire
 from whyidle.store.atomic_write import write_atomic
 from whyidle.store.entry import RECORDING
 from whyidle.version import __version__
 
 ENDED = "ended.json"  # the launcher's facts about the command
-ENOUGH = "writing: QuotaReachedError: "
 """beginning of the note of a process that reached its quota (``whyidle.probe.core.disk_quota``)"""
 TELEMETRY = "telemetry.jsonl"  # readings of the monitor
 
@@ -164,8 +164,9 @@ def _fault_notes(recording: Path) -> list[str]:
 
 
 def _describe_fault(fault: str) -> str:
-    if fault.startswith(ENOUGH):
-        return f"The recording ended before the job: {fault.removeprefix(ENOUGH)}"
+    where, _, error = fault.partition(": ")
+    if where == wire.QUOTA_REACHED:
+        return f"The recording ended before the job: {error.partition(': ')[2]}"
     return f"A measurement failed and was switched off: {fault}"
 
 

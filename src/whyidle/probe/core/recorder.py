@@ -159,9 +159,14 @@ class Recorder:
                 self._write_rest(samples, tables)
                 self.room.check_quota()
             except (OSError, QuotaReachedError) as error:
-                fault_containment.note_fault(self.folder, "writing", error)
+                where = (
+                    wire.QUOTA_REACHED
+                    if isinstance(error, QuotaReachedError)
+                    else wire.WRITE_FAILED
+                )
+                fault_containment.note_fault(self.folder, where, error)
                 self._drop_records()
-                if isinstance(error, QuotaReachedError) and self.facts:
+                if where == wire.QUOTA_REACHED and self.facts:
                     with suppress(OSError):  # no space for that either
                         self._replace_document("facts.json", {**self.facts, "enough": str(error)})
             self.dropped += len(spans) == MOST_WAITING or 3 * len(short) >= MOST_SHORT - 3

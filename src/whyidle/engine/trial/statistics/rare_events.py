@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from whyidle.model.diagnosis import Diagnosis, Finding
 from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import EVALUATIONS, SAVES, WORKER_STARTS
 
 COUNTED = {
-    "heavy-evaluation": ("evaluations", "an evaluation"),
-    "sync-checkpoint": ("steps with a save", "a checkpoint"),
-    "worker-restart-per-epoch": ("starts of workers", "a start of workers"),
+    "heavy-evaluation": (EVALUATIONS, "an evaluation"),
+    "sync-checkpoint": (SAVES, "a checkpoint"),
+    "worker-restart-per-epoch": (WORKER_STARTS, "a start of workers"),
 }
 """causes of recurring events: the evidence that counts them, and the name of one"""
 ARM_SHARE, ARM_S = 0.025, (3.0, 20.0)
