@@ -48,7 +48,8 @@ def test_a_rank_whose_recording_ended_is_not_said_to_have_died(tmp_path):
     ("noted", "cut"),
     [
         (
-            "recording quota reached: QuotaReachedError: the disk of the recording has 0 MiB left\n",
+            "recording quota reached: QuotaReachedError: "
+            "the disk of the recording has 0 MiB left\n",
             True,
         ),
         ("save: ValueError: no\nwriting: OSError: [Errno 28] No space left on device\n", True),
