@@ -4,7 +4,9 @@ import pytest
 
 import codebase
 
-MOST_LINES = 66_000
+MOST_LINES = 72_000
+"""66,000 for PyTorch on one machine, 3,500 for readers of other recordings, 2,500 for the step by
+line: a limit to think at. Raise it with what the new lines bring, not to make a test pass."""
 MOST_ONE_WORD_NAMES = 0.45
 
 
