@@ -77,9 +77,10 @@ VARIANTS = [
         (False, True),
         (*SWITCHES, *ADVICE),
         (
-            {"calls": 100.0, "mean_bytes": 1e4},
-            {"calls": 4.0, "mean_bytes": 5e8},
-            {"calls": 4.0, "mean_bytes": 5e8, "storage": "h5py"},
+            {"calls": 100.0, "mean_bytes": 1e4, "purpose": "metrics"},
+            {"calls": 4.0, "mean_bytes": 5e8, "purpose": "norms"},
+            {"calls": 4.0, "mean_bytes": 5e8, "storage": "h5py", "purpose": "logging"},
+            {"calls": 4.0, "mean_bytes": 5e8, "purpose": "backward"},
         ),
     )
 ]

@@ -26,6 +26,7 @@ from whyidle.analysis.loader_workers import LoaderWorkers
 from whyidle.analysis.operator_times import OperatorTime, operator_times
 from whyidle.analysis.optimizer_work import OptimizerWork, optimizer_work
 from whyidle.analysis.rank_signals import signals_of
+from whyidle.analysis.step_by_line import StepLine, divide_step
 from whyidle.analysis.step_replay import StepReplay
 from whyidle.analysis.step_scope import StepScope
 from whyidle.model.roles import Role
@@ -163,6 +164,11 @@ class Facts(StepScope):
     def operators(self) -> list[OperatorTime]:
         """Operators in scope by their own time, the largest first."""
         return operator_times(self)
+
+    @cached_property
+    def lines(self) -> list[StepLine]:
+        """The lines of the user's program in the steps in scope, those with most time first."""
+        return divide_step(self)
 
     @cached_property
     def signals(self) -> frozenset[str]:

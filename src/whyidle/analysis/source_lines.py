@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -113,6 +114,13 @@ def frame_place(text: str, rank: int | None) -> Place | None:
 
 def _frame_place(frame: re.Match[str], rank: int | None) -> Place:
     return Place(file=frame["file"], line=int(frame["line"]), function=frame["function"], rank=rank)
+
+
+def source_line(sources: Mapping[str, str], place: Place | None) -> str:
+    """Return the text of a place's line; "" if its file is not among the sources."""
+    lines = sources.get(place.file or "", "").splitlines() if place else []
+    number = (place.line or 0) if place else 0
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
 def own_frame(stack: str) -> str:

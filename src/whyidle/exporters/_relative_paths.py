@@ -35,6 +35,13 @@ def shorten_paths(diagnosis: Diagnosis) -> Diagnosis:
         sentences = [sentence.replace(start, "") for sentence in fixed.left]
         fixed = replace(fixed, left=sentences)
         detail = replace(detail, fixed=fixed)
+    lines = [
+        replace(row, place=replace(row.place, file=_strip_start(row.place.file, start)))
+        if row.place
+        else row
+        for row in detail.lines
+    ]
+    detail = replace(detail, lines=lines)
     return replace(diagnosis, findings=findings, trials=trials, detail=detail)
 
 

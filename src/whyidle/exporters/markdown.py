@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whyidle.exporters._exit_status import describe_exit
+from whyidle.exporters._line_table import TITLE, table_rows
 from whyidle.exporters._number_format import (
     CONSENTS,
     NONE,
@@ -49,6 +50,7 @@ def render(diagnosis: Diagnosis) -> str:
         f"**{diagnosis.verdict.state}** · {_steps(diagnosis)}",
         "",
         *_attribution(diagnosis),
+        *_lines(diagnosis),
         *_trials(diagnosis),
         *_remaining_lines(diagnosis),
         *_findings(diagnosis),
@@ -57,6 +59,19 @@ def render(diagnosis: Diagnosis) -> str:
         _environment(diagnosis),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _lines(diagnosis: Diagnosis) -> Iterator[str]:
+    rows = table_rows(diagnosis)
+    if not rows:
+        return
+    yield f"| {TITLE} | what it does | time | share | device waits |"
+    yield "|---|---|--:|--:|--:|"
+    for row in rows:
+        line = " ".join(_code(text) for text in (row.line, row.text) if text)
+        what = f"**{row.what}**" if row.reporting else row.what
+        yield f"| {line} | {what} | {row.time} | {row.share} | {row.waits} |"
+    yield ""
 
 
 def _trials(diagnosis: Diagnosis) -> Iterator[str]:

@@ -10,6 +10,7 @@ from whyidle.exporters import _number_format as words
 from whyidle.exporters._exit_status import describe_exit
 from whyidle.exporters._findings_page import draw_findings, format_prediction
 from whyidle.exporters._limitations import draw_limitations
+from whyidle.exporters._line_table import draw_line_table
 from whyidle.exporters._next_steps import NextStep, next_commands
 from whyidle.exporters._palette import BADGES
 from whyidle.exporters._relative_paths import shorten_paths
@@ -68,6 +69,7 @@ def render(
         draw_text_bar(page, {bucket: getattr(diagnosis.attribution, bucket) for bucket in BUCKETS})
     page.write_blank_line()
     _setting(page, diagnosis, full)
+    draw_line_table(page, diagnosis)
     if full or diagnosis.detail.fixed is None:
         draw_findings(page, diagnosis, full)
     draw_trials(page, diagnosis)

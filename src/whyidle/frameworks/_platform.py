@@ -148,4 +148,34 @@ _COLLECTIVES: Final = (
     Rule(Role.HOST_EXCHANGE, r"^gloo:(all_?reduce|all_?gather|reduce_?scatter|broadcast)"),
     Rule(Role.HOST_ALL_REDUCE, r"^gloo:all_?reduce$"),
 )
-RULES: Final = (*_LIBRARIES, *_PROGRAM, *_OWN_MARKS, *_DEVICES, *_COLLECTIVES)
+_STANDARD: Final = r"lib/python3\.\d+t?/"
+_LINES: Final = (
+    Rule(
+        Role.METRIC_CODE,
+        rf"{INSTALLED}(torchmetrics|torcheval|evaluate|sacrebleu|rouge_score|pycocotools|seqeval|"
+        r"bert_score|jiwer|ignite/metrics|skimage/metrics|sklearn/metrics|scipy/stats)",
+    ),
+    Rule(
+        Role.LOG_CODE,
+        rf"{INSTALLED}(tensorboardX?|wandb|mlflow|comet_ml|neptune|aim|clearml|trackio|loguru|tqdm|"
+        r"rich|transformers/integrations)/|"
+        rf"{_STANDARD}logging/",
+    ),
+    Rule(
+        Role.DRAWING_CODE,
+        rf"{INSTALLED}(matplotlib|plotly|seaborn|bokeh|pyrender|open3d|moviepy|imageio|PIL|"
+        r"pytorch3d/renderer|torchvision/utils)",
+    ),
+    Rule(
+        Role.SIMULATION_CODE,
+        rf"{INSTALLED}(gym|gymnasium|mujoco|dm_control|pybullet|pettingzoo|ale_py|procgen|shimmy|"
+        r"brax)[/_]",
+    ),
+    Rule(Role.SUBPROCESS_CODE, rf"{_STANDARD}subprocess\.py"),
+    Rule(Role.FILE_CODE, rf"{_STANDARD}(json|csv|pickle|shutil|gzip|zipfile)(/|\.py)"),
+    Rule(Role.FILE_CODE, r"numpy/lib/.*npyio"),
+    Rule(Role.DATA_CODE, rf"{INSTALLED}datasets/"),
+    Rule(Role.MODEL_CODE, rf"{INSTALLED}(transformers/models/|keras/src/layers/)"),
+    Rule(Role.LOSS_CODE, rf"{INSTALLED}(transformers/loss/|keras/src/losses/)"),
+)
+RULES: Final = (*_LIBRARIES, *_LINES, *_PROGRAM, *_OWN_MARKS, *_DEVICES, *_COLLECTIVES)

@@ -311,6 +311,21 @@ class Reason(Document, frozen=True, kw_only=True):
     share: float
 
 
+class LineRow(Document, frozen=True, kw_only=True):
+    """One line of the user's program in the steady steps: what it does (``model.purposes``), and
+    its seconds per step. A ``place`` of None is all other time of the purpose. ``reporting`` is
+    whether training needs nothing of it; ``device_waits`` the part of its time in which the device
+    waits, None where the CPU is the device."""
+
+    place: Place | None
+    text: str
+    purpose: str
+    seconds: float
+    share: float
+    reporting: bool
+    device_waits: float | None = None
+
+
 class FixedJob(Document, frozen=True, kw_only=True):
     """The job with all kept fixes. ``run`` is the id of its own diagnosis, ``speedup`` their joint
     gain, ``left`` sentences on what remains."""
@@ -341,6 +356,7 @@ class DetailTables(Document, frozen=True, kw_only=True):
     step_times_s: list[float] = []
     steady: list[bool] = []  # whether each of ``step_times_s`` is a steady step
     fixed: FixedJob | None = None
+    lines: list[LineRow] = []
 
 
 class Diagnosis(Document, frozen=True, kw_only=True):

@@ -108,6 +108,9 @@ class HostFacts(ProofFacts):
     optimizer: str = "Adam"
     implementation: str = ""  # how it updates its tensors now
     noun: str = "GPU"  # the device in words
+    purpose: str = ""  # what the first line does, of ``model.purposes``
+    text: str = ""  # source of the first line
+    reporting: bool = False  # whether training needs nothing of it
 
 
 @dataclass(frozen=True, slots=True)

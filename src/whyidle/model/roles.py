@@ -142,6 +142,20 @@ class Role(str, Enum):
     OWN_ATTENTION = "own_attention"  # the framework's module for attention, written out
     MODEL_LIBRARY_ATTENTION = "model_library_attention"
     """attention of a library of models, written out"""
+    # frames whose library tells what a line of the user's program is for (``model.purposes``)
+    MODEL_CODE = "model_code"  # modules of models
+    LOSS_CODE = "loss_code"
+    UPDATE_CODE = "update_code"  # optimizers, schedulers and gradient scalers
+    BACKWARD_CODE = "backward_code"
+    CLIPPING_CODE = "clipping_code"
+    DATA_CODE = "data_code"  # loaders and datasets
+    METRIC_CODE = "metric_code"
+    LOG_CODE = "log_code"  # trackers, progress bars, and a trainer's own logging
+    DRAWING_CODE = "drawing_code"
+    SIMULATION_CODE = "simulation_code"
+    SUBPROCESS_CODE = "subprocess_code"
+    FILE_CODE = "file_code"  # writes files
+    EXCHANGE_CODE = "exchange_code"  # talks to other ranks
     SOFTMAX_CALL = "softmax_call"  # a stack whose innermost line is in the framework's softmax
 
 

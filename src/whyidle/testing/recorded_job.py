@@ -33,6 +33,7 @@ class RecordedJob:
         self.spans: list[tuple[int, int, str, int]] = []
         self.samples: list[tuple[int, int, str, int]] = []
         self.documents: dict[str, Mapping[str, Any]] = {}
+        self.sources: dict[str, str] = {}
         self.facts = {"pid": 1, "device": "cpu", "switches": {}, **facts}
         self._ran = 0
 
@@ -113,6 +114,8 @@ class RecordedJob:
         (folder / "1.samples").write_bytes(samples.tobytes())
         for suffix, document in {"facts.json": self.facts, **self.documents}.items():
             (folder / f"1.{suffix}").write_text(json.dumps(document))
+        if self.sources:
+            (folder / probe.SOURCES).write_text(json.dumps(self.sources))
         path = folder / "1.spans"
         path.write_bytes(probe.MAGIC + spans.tobytes())
         return path

@@ -8,12 +8,14 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.model_flops_utilization import flops_ratio
 from whyidle.analysis.operator_times import OperatorTime
+from whyidle.analysis.source_lines import source_line
 from whyidle.engine.diagnosis.rank_assignment import rank_rows
 from whyidle.engine.diagnosis.step_timeline import draw_step
 from whyidle.model.buckets import REASONS
-from whyidle.model.diagnosis import DetailTables, KernelRow, Reason
+from whyidle.model.diagnosis import DetailTables, KernelRow, LineRow, Reason
 
 KERNEL_ROWS = 60
+LINE_ROWS = 60
 
 
 def build_details(job: Job, seen: Job) -> DetailTables:
@@ -36,7 +38,23 @@ def build_details(job: Job, seen: Job) -> DetailTables:
         ranks=rank_rows(seen),
         step_times_s=[round(float(s), 9) for s in (steps.end - steps.start) / 1e9],
         steady=[bool(steady) for steady in steps.steady],
+        lines=_line_rows(job.lead_rank),
     )
+
+
+def _line_rows(facts: Facts) -> list[LineRow]:
+    steps, sources = max(facts.step_count, 1), facts.timeline.sources
+    return [
+        LineRow(
+            place=line.place,
+            text=source_line(sources, line.place),
+            purpose=line.purpose.value,
+            seconds=round(line.time / 1e9 / steps, 9),
+            share=round(line.time / max(facts.scope.total, 1), 6),
+            reporting=line.only_reports,
+        )
+        for line in facts.lines[:LINE_ROWS]
+    ]
 
 
 def _kernel_rows(facts: Facts) -> list[KernelRow]:

@@ -128,6 +128,27 @@ _FRAMES: Final = (
     ),
     Rule(Role.SOFTMAX_CALL, r"^[^;]*torch[/\\]nn[/\\]functional\.py\(\d+\): softmax;"),
 )
-RULES: Final = (*_LOADER, *_STEP, *_COMPILER, *_EXCHANGE, *_OPERATORS, *_FRAMES)
+_LINES: Final = (
+    Rule(Role.MODEL_CODE, r"torch/nn/modules/"),
+    Rule(
+        Role.LOSS_CODE,
+        r"torch/nn/(modules/loss\.py|functional\.py\(\d+\): "
+        r"(cross_entropy|kl_div|binary_cross_entropy(_with_logits)?|\w+_loss)$)",
+    ),
+    Rule(Role.UPDATE_CODE, r"torch/(optim/|amp/grad_scaler\.py)|/(apex|bitsandbytes)/optim"),
+    Rule(
+        Role.BACKWARD_CODE, r"torch/(autograd/(graph|__init__)\.py|_tensor\.py\(\d+\): backward$)"
+    ),
+    Rule(Role.CLIPPING_CODE, r"torch/nn/utils/clip_grad\.py"),
+    Rule(Role.DATA_CODE, r"torch/utils/data/"),
+    Rule(Role.EXCHANGE_CODE, r"torch/distributed/"),
+    Rule(Role.LOG_CODE, r"torch/utils/tensorboard/"),
+    Rule(
+        Role.LOG_CODE,
+        r"(pytorch_lightning|lightning/pytorch)/(loggers/|callbacks/progress/|"
+        r"trainer/connectors/logger_connector/|core/module\.py\(\d+\): (log|log_dict|print)$)",
+    ),
+)
+RULES: Final = (*_LOADER, *_LINES, *_STEP, *_COMPILER, *_EXCHANGE, *_OPERATORS, *_FRAMES)
 VOCABULARY: Final = Vocabulary((*PLATFORM, *RULES), describe_operator)
 """the names in all recordings of PyTorch"""

@@ -109,8 +109,10 @@ FIXES: Final[dict[str, str]] = {
         "torchrun --nproc-per-node, DistributedDataParallel, DistributedSampler"
     ),
     "defer-scalar-reads": "`total += loss.detach()`; torch.where for masks",
+    "detached-history": "hidden = hidden.detach(); total += loss.detach()",
     "device-prefetch": "DataLoader(..., pin_memory=True), one batch ahead",
     "fewer-exchanges": "`with model.no_sync():` around all but the last",
+    "joined-norms": "torch.stack(torch._foreach_norm(tensors)).tolist()",
     "larger-batch": "batch_size of the DataLoader",
     "larger-microbatch": (
         "Hugging Face: per_device_train_batch_size and gradient_accumulation_steps"
@@ -130,11 +132,17 @@ FIXES: Final[dict[str, str]] = {
     "pad-to-longest": (
         'tokenizer: padding="longest"; DataCollatorWithPadding; torch.nn.utils.rnn.pad_sequence'
     ),
+    "rarer-trainer-logs": (
+        "Lightning: Trainer(log_every_n_steps=100), TQDMProgressBar(refresh_rate=100), "
+        "`if self.global_step % 100 == 0:` around self.log; Hugging Face: logging_steps=100"
+    ),
     "read-back-less": "non_blocking=True",
     "release-references": (
         "total += loss.detach(); torch.cuda.memory._record_memory_history() for the snapshot"
     ),
     "repair-transport": 'torch.distributed.init_process_group("nccl")',
+    "report-rarely": "`if step % 100 == 0:` around it",
+    "running-metric": "right += (out.argmax(1) == y).sum()",
     "sdpa-attention": (
         "F.scaled_dot_product_attention(q, k, v), or nn.MultiheadAttention called with "
         "need_weights=False"

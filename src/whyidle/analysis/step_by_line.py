@@ -1,0 +1,165 @@
+"""The steady steps of a watched process divided by line of the user's program and by purpose.
+
+Recorded calls (batches, backward passes, optimizers, pauses) have exact lengths; stack samples
+divide the rest, and tell the lines. Nothing is measured for it in addition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from whyidle.analysis.integer_codes import is_among
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.line_purposes import own_frames, purpose_of_stack
+from whyidle.analysis.needed_lines import judge_sources
+from whyidle.analysis.source_lines import frame_place, source_line
+from whyidle.analysis.step_scope import StepScope
+from whyidle.model.diagnosis import Place
+from whyidle.model.purposes import REPORTS, Purpose
+from whyidle.model.roles import Role
+from whyidle.model.timeline import Timeline
+
+_PAUSES: Final = (
+    (Role.GC, Purpose.COLLECTOR),
+    (Role.CHECKPOINT, Purpose.CHECKPOINT),
+    (Role.EVALUATION, Purpose.EVALUATION),
+    (Role.COMPILE, Purpose.COMPILER),
+    (Role.BATCH_REQUEST, Purpose.DATA),
+    (Role.COLLECTIVE_WAIT, Purpose.COMMUNICATION),
+)
+"""recorded calls that have a purpose, whatever runs in them, in this order"""
+_PASSES: Final = (
+    (Role.BACKWARD, Purpose.BACKWARD),
+    (Role.OPTIMIZER_OPERATORS, Purpose.OPTIMIZER),
+)
+"""recorded calls that have a purpose where no sample shows another: the model that an optimizer's
+closure calls, a hook of a backward pass"""
+_OF_REPORTS: Final = {Purpose.LOSS: Purpose.METRICS, Purpose.FORWARD: Purpose.OTHER}
+"""what a loss or a model is that training does not use"""
+
+
+@dataclass(slots=True)
+class StepLine:
+    """A line of the user's program, and its time in the steps in scope."""
+
+    place: Place | None
+    purpose: Purpose
+    caller: Place | None = None
+    """of a line that only reports: the line of the training loop that leads to it"""
+    time: int = 0
+    """ns in all steps in scope"""
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """when samples show it, ns"""
+
+    @property
+    def only_reports(self) -> bool:
+        """Whether training needs nothing of it."""
+        return self.caller is not None
+
+    @property
+    def sampled_time(self) -> Intervals:
+        """When samples or recorded calls show it."""
+        if not self.spans:
+            return EMPTY
+        start, end = np.array(self.spans, dtype=np.int64).T
+        return union_of(start, end)
+
+
+Lines = dict[tuple[Place | None, Purpose], StepLine]
+
+
+def divide_step(facts: StepScope) -> list[StepLine]:
+    """Return the lines of the steps in scope, those with most time first; none of a recording
+    without stack samples."""
+    host = facts.timeline.host
+    if facts.timeline.looks is None:
+        return []
+    calls = {}
+    for role, purpose in (*_PAUSES, *_PASSES):
+        rows = facts.timeline.rows_of(role)
+        rows = rows[is_among(host.thread[rows], facts.host.drivers)]
+        calls[purpose] = union_of(host.start[rows], host.end[rows])
+    lines, shown = _read_samples(facts, calls)
+    rest = facts.scope - shown
+    for purpose, called in calls.items():
+        unseen = rest & called
+        rest = rest - unseen
+        if unseen.total:
+            _share_out(lines, purpose, unseen)
+    found = [line for line in lines.values() if line.time]
+    return sorted(found, key=lambda line: -line.time)
+
+
+def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Lines, Intervals]:
+    """Lines with the time of their samples, and when samples show any."""
+    timeline, host = facts.timeline, facts.timeline.host
+    rows = np.flatnonzero((host.detail >= 0) & is_among(host.thread, facts.host.drivers))
+    inside = facts.scope.length_inside(host.start[rows], host.end[rows])
+    rows, inside = rows[inside > 0], inside[inside > 0]
+    called: list[Purpose | None] = [None] * len(rows)
+    for _, purpose in reversed(_PAUSES):
+        for i in np.flatnonzero(calls[purpose].contains_times(host.start[rows])):
+            called[i] = purpose
+    lines: Lines = {}
+    read = _StackReader(timeline, facts.rank)
+    for row, time, around in zip(rows.tolist(), inside.tolist(), called, strict=True):
+        stack = timeline.details[host.detail[row]].stack
+        line = read.line_of(stack, around) if stack else StepLine(None, around or Purpose.OTHER)
+        known = lines.setdefault((line.place, line.purpose), line)
+        known.time += time
+        known.spans.append((int(host.start[row]), int(host.end[row])))
+    return lines, union_of(host.start[rows], host.end[rows])
+
+
+class _StackReader:
+    """Reads what stacks show, each once."""
+
+    def __init__(self, timeline: Timeline, rank: int | None) -> None:
+        self._vocabulary, self._sources = timeline.vocabulary, timeline.sources
+        self._judged = judge_sources(timeline.sources)
+        self._rank = rank
+        self._known: dict[str, tuple[Place | None, Purpose, Place | None]] = {}
+
+    def line_of(self, stack: str, called: Purpose | None) -> StepLine:
+        """Return a line without time; ``called`` is the purpose of a recorded call around it."""
+        if stack not in self._known:
+            self._known[stack] = self._read(stack)
+        place, purpose, caller = self._known[stack]
+        if called is not None:
+            return StepLine(place, called)
+        return StepLine(place, purpose, caller)
+
+    def _read(self, stack: str) -> tuple[Place | None, Purpose, Place | None]:
+        places = [frame_place(text, self._rank) for text in own_frames(stack)]
+        own = [place for place in places if place is not None]
+        found = purpose_of_stack(
+            self._vocabulary, stack, source_line(self._sources, own[0]) if own else ""
+        )
+        if not own:
+            return None, found.purpose, None
+        caller = next((place for place in own if self._only_reports(place)), None)
+        purpose = _OF_REPORTS.get(found.purpose, found.purpose) if caller else found.purpose
+        if caller is None and found.by_library and purpose in REPORTS:
+            caller = own[0]
+        return own[0], purpose, caller
+
+    def _only_reports(self, place: Place) -> bool:
+        judged = self._judged.get(place.file or "")
+        return judged is not None and place.line in judged.reporting
+
+
+def _share_out(lines: Lines, purpose: Purpose, unseen: Intervals) -> None:
+    """Give time of recorded calls without a sample to the sampled lines of the purpose, in
+    proportion; which line a moment belongs to is unknown, and the largest is assumed."""
+    known = [line for line in lines.values() if line.purpose is purpose]
+    total = sum(line.time for line in known)
+    if not total:
+        known = [lines.setdefault((None, purpose), StepLine(None, purpose, time=1))]
+        total = 1
+    for line in known:
+        line.time += round(unseen.total * line.time / total)
+    largest = max(known, key=lambda line: line.time)
+    largest.spans += zip(unseen.start.tolist(), unseen.end.tolist(), strict=True)

@@ -1,0 +1,109 @@
+"""Each step does work of which training needs nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.reporting_work import ReportingWork, find_reporting_work
+from whyidle.analysis.sampling.share_error import sample_count, share_bounds
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Place
+from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import HostFacts
+from whyidle.model.purposes import MEANINGS, Purpose
+
+LEAST_SHARE = 0.03
+"""least certain share of the step, as for Python between calls: a metric over one batch costs less,
+and people want to see it"""
+
+
+@cause(
+    "Each step does work of which training needs nothing",
+    bucket="host",
+    needs=("own_settings", "steady_steps", "python_stacks"),
+)
+def work_beside_training(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    Metrics, norms of parameters, pictures, progress bars and log entries are made in every step.
+    The loss and the update do not use them.
+
+    Why it costs
+    ------------
+    The training loop is one thread: the next step begins when the report is done.
+
+    How it is detected
+    ------------------
+    Stack samples of the training thread give the time at each of the user's lines in the steady
+    steps. The stored source shows which lines of the training loop lead to the loss, the backward
+    pass or the update: through assignments, changed objects and conditions. The time of all other
+    lines, and of what they call, is work beside the training. Where only a library's name tells
+    (a tracker, a library of metrics), that decides. It must be at least 3 % of the step with the
+    error of the samples. The gain is the step without it. Jobs on the CPU are judged; on a GPU this
+    work may be hidden behind the device, and ``python-overhead-in-step`` and ``per-step-host-sync``
+    find what is not.
+
+    What looks alike
+    ----------------
+    A loss function of your own, gradient clipping, averaged weights, a teacher model, a second
+    network, an environment and a replay buffer lead to the loss or change weights: they are
+    training. A call whose effect the source does not show counts as training. If the trainer's
+    reports mostly wait for a network or a disk, or a writer encodes them, this is
+    ``blocking-logging-upload``; work that grows from step to step is ``growing-step``.
+
+    What to do
+    ----------
+    Do it in every 50th or 100th step, or at the end of an epoch. Count metrics along the way. Read
+    many numbers in one transfer, and norms of many tensors in one call.
+
+    References
+    ----------
+    PyTorch, Performance Tuning Guide; Lightning, "Logging", ``log_every_n_steps``.
+    """
+    work = find_reporting_work(facts) if facts.on_cpu else None
+    if work is None or not work.lines:
+        return None
+    share = work.time / max(facts.scope.total, 1)
+    least, most = share_bounds(facts, work.spans)
+    if min(share, least) < LEAST_SHARE:
+        return None
+    first, where = work.lines[0], work.places
+    seconds = format_duration(share * facts.step_s)
+    return Proof(
+        headline=f"{seconds} of each step go into {_describe_work(work)}{_describe_spot(where)}, "
+        "which training does not need",
+        low=least,
+        high=most,
+        predicted=from_gains((least, share, most), "the step without these lines"),
+        evidence=(
+            make_evidence(
+                "work beside the training, share of step",
+                share,
+                "ratio",
+                samples=sample_count(facts),
+                source="samples",
+            ),
+            make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
+        ),
+        confidence=0.85,
+        where=where,
+        bucket=work.bucket,
+        facts=HostFacts(purpose=first.purpose.value, text=work.text, reporting=True),
+    )
+
+
+def _describe_work(work: ReportingWork) -> str:
+    """Name what is done, the two purposes with most time."""
+    spent: Counter[Purpose] = Counter()
+    for line in work.lines:
+        spent[line.purpose] += line.time if line.purpose is not Purpose.OTHER else 0
+    names = [MEANINGS[purpose] for purpose, time in spent.most_common(2) if time > work.time / 5]
+    return " and ".join(names) or "other lines"
+
+
+def _describe_spot(where: tuple[Place, ...]) -> str:
+    place = where[0] if where else None
+    return f" ({(place.file or '').rpartition('/')[2]}:{place.line})" if place else ""

@@ -1,0 +1,114 @@
+"""Advice on work of each step that is not the model's."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.fix import advice
+from whyidle.model.proof_facts import HostFacts
+from whyidle.model.purposes import Purpose
+
+EVERY = 100
+"""steps after which a report is soon enough for people"""
+
+
+def _report_rarely(proof: Proof) -> str:
+    facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
+    at = f" of {place.file}:{place.line}" if place else ""
+    what = f", {facts.text}," if facts.text else ""
+    last = ", or for the last batch of an epoch" if facts.purpose == Purpose.RENDERING else ""
+    return f"do the work{at}{what} in every {EVERY}th step only{last}"
+
+
+def _count_along(proof: Proof) -> str | None:
+    if proof.get_facts(HostFacts).purpose != Purpose.METRICS:
+        return None
+    return "count the metric of each batch along the way, and read it where it is printed"
+
+
+def _join_norms(proof: Proof) -> str | None:
+    if proof.get_facts(HostFacts).purpose != Purpose.NORMS:
+        return None
+    return "take the norms of all tensors in one call, and read them in one transfer"
+
+
+def _report_by_trainer(proof: Proof) -> str | None:
+    if proof.get_facts(HostFacts).purpose != Purpose.LOGGING:
+        return None
+    return "let the trainer log every hundredth step, and compute what is logged only then"
+
+
+def _stop_growth(proof: Proof) -> str:
+    facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
+    at = f" at {place.file}:{place.line}" if place else ""
+    if facts.reporting:
+        return (
+            f"do not compute anew over everything so far{at}: keep running sums (right += ..., "
+            "seen += ...), keep only the last entries, or do it once at the end of an epoch"
+        )
+    return f"bound what grows{at}: keep the last entries only, append to files, clear caches"
+
+
+def _cut_graphs(proof: Proof) -> str | None:
+    if proof.get_facts(HostFacts).purpose != Purpose.BACKWARD:
+        return None
+    return (
+        "cut what outlives a step from its graph: the backward pass runs through the graphs of "
+        "earlier steps"
+    )
+
+
+ADVICE = (
+    advice(
+        *("report-rarely", "work-beside-training"),
+        title="Report in every hundredth step",
+        doc="Put work that only people look at under a condition on the step. Only the author "
+        "knows how often a number is needed.",
+        summary=_report_rarely,
+        risk="curves have fewer points",
+    ),
+    advice(
+        *("running-metric", "work-beside-training"),
+        title="Count a metric along the way",
+        doc="Add up what each batch contributes to a metric on the device, and read the sum where "
+        "it is printed. Declines for other work. Only the author knows which metrics are sums.",
+        summary=_count_along,
+        consent="rounding",
+        risk="a metric that is no sum over batches needs a state of its own",
+    ),
+    advice(
+        *("joined-norms", "work-beside-training"),
+        title="Read all norms at once",
+        doc="Take the norms of many tensors in one call, and read them in one transfer. Declines "
+        "for other work. The edit is the author's: names must be matched to numbers.",
+        summary=_join_norms,
+        consent="rounding",
+    ),
+    advice(
+        *("rarer-trainer-logs", "work-beside-training"),
+        title="Let the trainer log less often",
+        doc="Set the trainer's own interval of logging and of its progress bar, and compute what "
+        "is logged only in these steps. Declines for other work.",
+        summary=_report_by_trainer,
+        risk="curves have fewer points",
+    ),
+    advice(
+        *("bounded-history", "growing-step"),
+        title="Keep what a step works on from growing",
+        doc="Replace computation over all earlier steps by running sums, detach tensors that "
+        "outlive their step, and bound lists and caches. The source shows the line, but not what "
+        "it is for.",
+        summary=_stop_growth,
+        consent="rounding",
+        risk="a sum that is counted along the way may round differently",
+    ),
+    advice(
+        *("detached-history", "growing-step"),
+        title="Cut what outlives a step from its graph",
+        doc="Detach hidden states, targets and sums of losses before the next step. Declines where "
+        "the backward pass does not grow. Whether gradients should flow through earlier steps is "
+        "the author's decision.",
+        summary=_cut_graphs,
+        consent="convergence",
+        risk="gradients no longer flow through earlier steps, if that was intended",
+    ),
+)

@@ -1,0 +1,69 @@
+"""Steps that take longer as the run goes on."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.testing.cured_twins import judge
+from whyidle.testing.pairs import Pair
+from whyidle.testing.recorded_job import RecordedJob
+
+CAUSE = "growing-step"
+MS = 1_000_000
+S = "/env/lib/python3.11/site-packages/"
+LOOP = """for x, y in loader:
+    out = net(x)
+    loss = criterion(out, y)
+    loss.backward()
+    opt.step()
+    right = accuracy(outputs)
+"""
+FORWARD = f"{S}torch/nn/modules/linear.py(134): forward;/job/train.py(2): <module>"
+BACKWARD = f"{S}torch/autograd/graph.py(9): _engine_run_backward;/job/train.py(4): <module>"
+
+
+def train(forward=0.0, backward=0.0, last=0.0, count=120):
+    """Steps of 70 ms at first; the arguments are the growth of each part per step, ms."""
+    job = RecordedJob()
+    job.sources = {"/job/train.py": LOOP}
+    for step in range(count):
+        job.work(FORWARD, int((20 + forward * step) * MS))
+        job.backward(BACKWARD, int((40 + backward * step) * MS))
+        job.step(f"{S}torch/optim/sgd.py(9): step;/job/train.py(5): <module>", 10 * MS)
+        if last:
+            job.work("/job/train.py(6): <module>", int(last * step * MS))
+    return job
+
+
+def test_a_growing_metric_is_found_with_its_line():
+    proof = judge(CAUSE, train(last=1.0))
+    assert proof
+    assert proof.where[0].line == 6
+    assert "metrics at train.py:6" in proof.headline
+    assert proof.predicted.low <= (70 + 59.5) / 70 <= proof.predicted.high
+    assert proof.predicted.speedup == pytest.approx((70 + 59.5) / 70, rel=0.05)
+    assert "running sums" in catalog.load_fixes()["bounded-history"].decide(proof).summary
+
+
+def test_a_kept_graph_is_found_in_the_backward_pass():
+    proof = judge(CAUSE, train(backward=1.0))
+    assert proof
+    assert "backward pass at train.py:4" in proof.headline
+    assert catalog.load_fixes()["detached-history"].decide(proof)
+
+
+def test_longer_sequences_make_all_passes_grow():
+    assert judge(CAUSE, train(forward=0.3, backward=0.6)) is None
+
+
+def test_a_work_that_grows_is_told_once():
+    assert judge("work-beside-training", train(last=1.0)) is None
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.05])
+def test_steps_that_hardly_grow_are_left_alone(growth):
+    assert judge(CAUSE, train(last=growth)) is None
+
+
+PAIRS = {
+    CAUSE: Pair(sick=lambda: train(last=1.0), healthy=lambda: train(forward=0.3, backward=0.6))
+}

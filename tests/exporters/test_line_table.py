@@ -1,0 +1,80 @@
+"""The table "your step, by line" in every report."""
+
+import msgspec
+import pytest
+
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.exporters import html, markdown, terminal
+from whyidle.exporters._line_table import MOST_ROWS, table_rows
+from whyidle.model.diagnosis import Diagnosis, LineRow, Place
+from whyidle.testing.recorded_job import RecordedJob
+
+MS = 1_000_000
+S = "/env/lib/python3.11/site-packages/"
+
+
+def lines(count, share):
+    place = Place(file="/job/train.py", line=9, function="main")
+    row = LineRow(
+        place=place,
+        text="x = <b>|y|</b>",
+        purpose="metrics",
+        seconds=0.01,
+        share=share,
+        reporting=True,
+    )
+    return [row] * count
+
+
+@pytest.fixture(scope="module")
+def diagnosis():
+    job = RecordedJob()
+    job.sources = {"/job/train.py": "loss.backward()\nright = accuracy(out, y)\n"}
+    for _ in range(30):
+        job.backward(f"{S}torch/autograd/graph.py(9): _engine;/job/train.py(1): <module>", 60 * MS)
+        job.step(f"{S}torch/optim/sgd.py(9): step;/job/train.py(1): <module>", 10 * MS)
+        job.work("/job/train.py(2): <module>", 30 * MS)
+    return diagnose_job([job.timeline()])
+
+
+def test_the_document_holds_the_lines(diagnosis):
+    stored = msgspec.json.decode(msgspec.json.encode(diagnosis), type=Diagnosis)
+    row = stored.detail.lines[1]
+    assert (row.place.line, row.purpose, row.reporting) == (2, "metrics", True)
+    assert row.text == "right = accuracy(out, y)"
+    assert row.seconds == pytest.approx(0.03, rel=0.05)
+
+
+@pytest.mark.parametrize("render", [terminal.render, html.render, markdown.render])
+def test_every_report_shows_them(diagnosis, render):
+    text = render(diagnosis)
+    assert "our step, by line" in text
+    assert "train.py:2" in text
+    assert "metrics, only reports" in text
+
+
+def with_lines(diagnosis, rows):
+    detail = msgspec.structs.replace(diagnosis.detail, lines=rows)
+    return msgspec.structs.replace(diagnosis, detail=detail)
+
+
+def test_many_lines_are_summed(diagnosis):
+    rows = table_rows(with_lines(diagnosis, [*lines(9, 0.08), *lines(4, 0.002)]))
+    assert len(rows) == MOST_ROWS + 1
+    assert (rows[-1].line, rows[-1].share) == ("5 more lines", "36%")
+
+
+def test_without_samples_there_is_no_table(diagnosis):
+    assert table_rows(with_lines(diagnosis, [])) == []
+    assert "by line" not in terminal.render(with_lines(diagnosis, []))
+
+
+def test_source_text_is_escaped(diagnosis):
+    shown = with_lines(diagnosis, lines(1, 0.9))
+    assert "x = &lt;b&gt;" in html.render(shown)
+    assert "\\|y\\|" in markdown.render(shown)
+
+
+def test_a_narrow_terminal_leaves_the_text_out(diagnosis):
+    table = terminal.render(diagnosis, width=50).split("your step, by line")[1]
+    assert "accuracy" not in table.split("\n\n")[0]
