@@ -48,7 +48,8 @@ def _draw_finding(
     places = list(dict.fromkeys(words.format_place(place) for place in finding.where))
     for label, text in limit_rows("where", places, None if full else _PLACES):
         _draw_labelled_row(page, label, text)
-    for label, text in limit_rows("proof", _format_evidence(finding), None if full else _EVIDENCE):
+    evidence = _format_evidence(finding)
+    for label, text in limit_rows("evidence", evidence, None if full else _EVIDENCE):
         _draw_labelled_row(page, label, text)
     fixes = in_turn(finding, trials)[: None if full else _FIXES]
     for fix in fixes:
@@ -79,4 +80,4 @@ def format_prediction(predicted: Predicted) -> str:
 
 
 def _draw_labelled_row(page: Page, label: str, text: str, style: str = "") -> None:
-    page.write_paragraph(text, style=style, label=f"{label:<7}", indent=5)
+    page.write_paragraph(text, style=style, label=f"{label:<9}", indent=5)

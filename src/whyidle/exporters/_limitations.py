@@ -32,17 +32,17 @@ def draw_limitations(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     signals = "; ".join(_signal_meaning(signal) for signal in order[:_SIGNALS])
     more = f"; and {len(order) - _SIGNALS} more" if len(order) > _SIGNALS else ""
     count = f"{len(abstentions)} cause{'s' if len(abstentions) > 1 else ''}"
-    for text in (
-        f"could not judge {count}; not recorded: {signals}{more}",
-        "--all lists the missing signals of each cause and how to record them",
-    ):
-        page.write_paragraph(text, style="dim", indent=2)
+    page.write_paragraph(
+        f"{count} not checked, because the recording lacks {signals}{more} (--all lists them)",
+        style="dim",
+        indent=2,
+    )
 
 
 def _draw_abstentions(page: Page, missing: dict[str, list[str]]) -> None:
     for signal, causes in missing.items():
         page.write_paragraph(
-            f"could not judge {', '.join(causes)}; not recorded: {_signal_meaning(signal)}",
+            f"not checked: {', '.join(causes)}; not recorded: {_signal_meaning(signal)}",
             indent=2,
         )
         if signal in SIGNALS:

@@ -124,11 +124,11 @@ def _make_headline(seen: Exposure, held: float) -> str:
     kind = max(seen.kinds, key=lambda name: seen.kinds[name]).replace("_", "-")
     count = f"{seen.calls:.3g} collective{'' if round(seen.calls) == 1 else 's'} per step"
     mostly = "mostly " if len(seen.kinds) > 1 else ""
-    hidden = "nothing" if seen.hidden_ratio < LITTLE_HIDDEN else f"{seen.hidden_ratio:.0%}"
+    hidden = "none" if seen.hidden_ratio < LITTLE_HIDDEN else f"{seen.hidden_ratio:.0%}"
     waiting = "" if seen.is_waiting_known else ", including waits for other ranks"
     return (
-        f"{count} ({mostly}{kind}), {hidden} of their time hidden, hold up {held:.0%} of "
-        f"the step{waiting}"
+        f"{count} ({mostly}{kind}), {hidden} of their time overlapped with computation, hold up "
+        f"{held:.0%} of the step{waiting}"
     )
 
 
