@@ -12,11 +12,12 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import sys
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from whyidle.errors import CatalogError
 from whyidle.model.cause import Cause
@@ -25,9 +26,13 @@ from whyidle.model.knobs import KNOBS, Knob
 from whyidle.model.patch import SourceForm
 from whyidle.model.plugin import Exporter, Importer
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 Plugin = TypeVar("Plugin", Cause, Fix, SourceForm)
 FAULTS: Final[tuple[type[Exception], ...]] = (Exception,)
 """what the import of another package's module may raise"""
+_INFO = (".dist-info", ".egg-info")
 _KINDS: Final[Mapping[str, type]] = {
     "causes": Cause,
     "fixes": Fix,
@@ -139,7 +144,7 @@ def load_importers() -> dict[str, Importer]:
 
 def list_exporters() -> list[str]:
     """List the names of all exporters without importing them."""
-    foreign = {point.name for point in entry_points(group="whyidle.exporters")}
+    foreign = {point.name for point in _entry_points("exporters")}
     return sorted({*plugin_names("exporters"), *foreign})
 
 
@@ -152,13 +157,35 @@ def load_exporter(name: str) -> Exporter:
     plugin: Any = None
     if name in plugin_names("exporters"):
         plugin = importlib.import_module(f"whyidle.exporters.{name}")
-    elif points := entry_points(group="whyidle.exporters", name=name):
-        plugin = _load_entry_point(next(iter(points)), "exporters")
+    elif points := _entry_points("exporters", name):
+        plugin = _load_entry_point(points[0], "exporters")
     if plugin is None or not hasattr(plugin, "render"):
         known = ", ".join(list_exporters())
         raise CatalogError(f"There is no exporter {name!r}.", why=f"Known: {known}.")
     exporter: Exporter = plugin
     return exporter
+
+
+def _entry_points(group: str, name: str | None = None) -> list[EntryPoint]:
+    """The entry points of other packages in ``whyidle.GROUP``, by name."""
+    if not any(map(_may_have_entry_points, sys.path)):
+        return []
+    from importlib.metadata import entry_points  # noqa: PLC0415  # takes 30 ms
+
+    points = entry_points(group=f"whyidle.{group}")
+    return sorted((p for p in points if name in {None, p.name}), key=lambda point: point.name)
+
+
+def _may_have_entry_points(entry: str) -> bool:
+    """Whether a package in a folder of the path declares plug-ins; a zip may hold one."""
+    try:
+        names = os.listdir(entry or ".")  # noqa: PTH208  # of hundreds of files
+    except NotADirectoryError:
+        return True
+    except OSError:
+        return False
+    declared = (Path(entry, n, "entry_points.txt") for n in names if n.endswith(_INFO))
+    return any(each.is_file() and b"[whyidle." in each.read_bytes() for each in declared)
 
 
 def broken_plugins() -> list[CatalogError]:
@@ -170,7 +197,7 @@ def examine_plugins() -> dict[str, CatalogError | None]:
     """Import every plug-in of other packages: ``KIND/NAME`` -> its error, or None."""
     results: dict[str, CatalogError | None] = {}
     for folder in _KINDS:
-        for point in entry_points(group=f"whyidle.{folder}"):
+        for point in _entry_points(folder):
             plugin = _try_entry_point(point, folder)
             results[f"{folder}/{point.name}"] = plugin if isinstance(plugin, CatalogError) else None
     return results
@@ -232,7 +259,7 @@ def _add_plugin(plugins: dict[str, Plugin], plugin: Plugin, path: str) -> None:
 
 def _add_entry_points(plugins: dict[str, Any], folder: str) -> None:
     """Add the plug-ins of other packages; note broken ones in ``_broken``."""
-    for point in sorted(entry_points(group=f"whyidle.{folder}"), key=lambda point: point.name):
+    for point in _entry_points(folder):
         plugin = _try_entry_point(point, folder)
         name = getattr(plugin, "id", point.name)
         if name in plugins:

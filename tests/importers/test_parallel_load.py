@@ -8,7 +8,7 @@ import pytest
 from written import document, steps, write
 
 from whyidle.errors import InputError, NotATraceError
-from whyidle.importers import _parallel_load
+from whyidle.importers import _helper_process, _parallel_load
 from whyidle.importers._parallel_load import load_all
 from whyidle.importers._recording_search import find_recordings
 
@@ -75,7 +75,7 @@ def test_only_bad_files_raise_the_first_error(tmp_path, helpers):
 
 def test_a_helper_that_cannot_start_is_no_loss(ranks, monkeypatch):
     # injected: a helper that ends at once
-    monkeypatch.setattr(_parallel_load, "_START", "raise SystemExit({path!r})")
+    monkeypatch.setattr(_helper_process, "_START", "raise SystemExit({path!r})")
     assert len(load_all(find_recordings(ranks), helpers=1)) == 5
 
 
@@ -100,9 +100,9 @@ def test_progress_adds_up(ranks, helpers):
 
 def test_an_interrupt_leaves_no_process(ranks, monkeypatch):
     started = []
-    popen = _parallel_load.subprocess.Popen
+    popen = _helper_process.subprocess.Popen
     monkeypatch.setattr(
-        _parallel_load.subprocess,
+        _helper_process.subprocess,
         "Popen",
         lambda *a, **k: started.append(popen(*a, **k)) or started[-1],
     )
@@ -125,4 +125,4 @@ def test_helpers_are_started_only_for_work_that_is_worth_it(tmp_path):
     ]
     assert _parallel_load._helper_count(jobs) == 0
     large = [job._replace(size=1 << 30) for job in jobs]
-    assert _parallel_load._helper_count(large) == min(_parallel_load._usable_cores(), 2) - 1
+    assert _parallel_load._helper_count(large) == min(_helper_process.usable_cores(), 2) - 1

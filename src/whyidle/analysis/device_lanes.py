@@ -6,7 +6,6 @@ for where work waited before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +14,6 @@ from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.host_activity import collective_kernels
 from whyidle.analysis.idle_gaps import Launches, pick_rows
 from whyidle.model.timeline import Timeline
-
-Ready = Callable[[int, slice], F64]
-"""(lane, pieces) -> when their launches arrive"""
 
 CALL_NS = 5_000.0
 """cost of a call that no longer waits"""
@@ -120,45 +116,3 @@ def _make_pieces(
     arrives = np.where(queued, np.minimum(called + delay, before), called + delay).astype(float)
     work = np.maximum(end - np.maximum(start, before), 0).astype(float)
     return called, arrives, work, np.where(queued, np.maximum(start - before, 0), 0).astype(float)
-
-
-class LaneRun:
-    """One forward run of the lanes. ``cost`` is what each piece takes."""
-
-    def __init__(self, lanes: Lanes, cost: tuple[F64, F64]) -> None:
-        self._work, self._sent = lanes.lanes
-        self._stops, self._costs = lanes.stops, cost[SENT]
-        self._total = np.cumsum(cost[WORK])
-        self._before = self._total - cost[WORK]
-        self._free, self._done = float(lanes.low), 0
-        self._at = {0: self._free}
-        self._arrived = [self._free]
-
-    def advance_to(self, work: int, sent: int, ready: Ready) -> float:
-        """Return when these numbers of pieces of each lane are done."""
-        while self._done < work:
-            begin = self._done
-            awaited = int(self._work.other[begin])
-            if awaited:
-                self._send_collectives(awaited, ready)
-                self._free = max(self._free, self._arrived[awaited])
-            stop = int(self._stops[np.searchsorted(self._stops, begin, side="right")])
-            self._done = min(work, stop)
-            self._drain_work(slice(begin, self._done), ready)
-            self._at[self._done] = self._free
-        self._send_collectives(sent, ready)
-        return max(self._free, self._arrived[sent])
-
-    def _drain_work(self, chunk: slice, ready: Ready) -> None:
-        """``f_i = max(arrives_i, f_(i-1)) + cost_i``, unrolled."""
-        before = self._before[chunk] - self._before[chunk.start]
-        length = self._total[chunk.stop - 1] - self._before[chunk.start]
-        latest = float(np.max(ready(WORK, chunk) - before))
-        self._free = max(self._free, latest) + float(length)
-
-    def _send_collectives(self, count: int, ready: Ready) -> None:
-        for number in range(len(self._arrived) - 1, count):
-            called = float(ready(SENT, slice(number, number + 1))[0])
-            data, line = self._sent.other[number], self._sent.own[number]
-            begin = max(called, self._at[int(data)], self._arrived[int(line)])
-            self._arrived.append(max(self._arrived[-1], begin + float(self._costs[number])))

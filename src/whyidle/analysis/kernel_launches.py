@@ -163,14 +163,18 @@ class KernelLaunches:
 
     def without_recording(self, scale: float, apart: Intervals = EMPTY) -> Saved:
         """Return the host without ``scale`` times the cost of recording, except in ``apart``."""
-        facts = self._facts
-        host = facts.timeline.host
-        driving = facts.scope.contains_times(host.start) & is_among(host.thread, facts.host.drivers)
-        starts = host.start[driving & (host.kind != HostKind.ANNOTATION)]
+        starts = self._recorded_starts
         share = min(self.recording_cost * scale, MOST_RECORDING * max(self._active_share, 1e-9))
-        cost = share * facts.scope.total / max(len(starts), 1)
+        cost = share * self._facts.scope.total / max(len(starts), 1)
         starts = starts[~apart.contains_times(starts)]
         return self.replay.less_each(starts, cost)
+
+    @cached_property
+    def _recorded_starts(self) -> I64:
+        """When the recorded events of driving threads in scope begin, ns."""
+        facts, host = self._facts, self._facts.timeline.host
+        driving = facts.scope.contains_times(host.start) & is_among(host.thread, facts.host.drivers)
+        return host.start[driving & (host.kind != HostKind.ANNOTATION)]
 
     @cached_property
     def _active_share(self) -> float:

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import F64, I64
-from whyidle.analysis.device_lanes import CALL_NS, LaneRun, Lanes
+from whyidle.analysis.device_lanes import Lanes
 from whyidle.analysis.idle_gaps import Launches
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.replay_schedule import HostWait, Schedule
 from whyidle.model.timeline import Timeline
 
 Saved = Callable[[I64], F64]
@@ -74,10 +75,10 @@ class StepReplay:
         ]
         keep = is_outer & (blocked > WORTH_WAITING * (high - self._low))
         self._rows_held, self._given = rows[keep], is_fixed[keep]
-        self._ended = np.stack(ended, axis=1)[keep]
         self.waits = self._rows_held[~self._given]
         self._begin, self._until, self._end = begin[keep], until[keep], end[keep]
         self.waiting = union_of(self._begin, self._until)
+        self._schedule = Schedule(self._device, self._begin, np.stack(ended, axis=1)[keep])
 
     def reduce_host_time(self, parts: Intervals, ratio: float) -> Saved:
         """Spend only ``1 - ratio`` of some host time. Waiting is not shortened."""
@@ -99,33 +100,18 @@ class StepReplay:
         """Return the window's length in ns with host time ``saved``, ``without`` some waits (host
         rows), and device events ``factor`` times as long; with ``fewer`` of these the short gaps
         before them shrink, too."""
-        work, sent = self._device.lanes
-        costs = work.piece_costs(factor, fewer=fewer), sent.piece_costs(factor, fewer=fewer)
-        running = LaneRun(self._device, costs)
-        arrives = [lane.arrives - saved(lane.called) for lane in (work, sent)]
-        passed = [np.searchsorted(self._begin, lane.called, side="left") for lane in (work, sent)]
+        lanes = self._device.lanes
+        length = self._schedule.run(
+            arrives=[lane.arrives - saved(lane.called) for lane in lanes],
+            costs=[lane.piece_costs(factor, fewer=fewer) for lane in lanes],
+            waits=self._changed_waits(saved, [] if without is None else without),
+        )
+        host = self._host_end - float(saved(np.array([self._host_end]))[0]) - length.host_lead
+        return float(max(length.device, host) - self._low)
+
+    def _changed_waits(self, saved: Saved, without: I64 | list[int]) -> list[HostWait]:
         begin, end = self._begin - saved(self._begin), self._end - saved(self._end)
         own_time = np.maximum(end - (self._until - saved(self._until)), 0.0)
-        dropped = np.isin(self._rows_held, [] if without is None else without)
-        waits = len(self._ended)
-        earlier = np.zeros(waits + 1)  # lead of the host after each wait, ns
-        k = 0
-
-        def ready(lane: int, chunk: slice) -> F64:
-            times: F64 = arrives[lane][chunk] - earlier[np.minimum(passed[lane][chunk], k)]
-            return times
-
-        for k in range(waits):
-            work_done, sent_done = self._ended[k].tolist()
-            device = running.advance_to(work_done, sent_done, ready)
-            moment = begin[k] - earlier[k]
-            if self._given[k]:
-                after = max(moment + CALL_NS, float(self._end[k]))
-            else:
-                waited = max(moment, device) + own_time[k]
-                after = moment + min(own_time[k], CALL_NS) if dropped[k] else waited
-            earlier[k + 1] = end[k] - after
-        k = waits
-        device = running.advance_to(len(work.rows), len(sent.rows), ready)
-        host = self._host_end - float(saved(np.array([self._host_end]))[0]) - earlier[-1]
-        return float(max(device, host) - self._low)
+        dropped = np.isin(self._rows_held, without)
+        columns = begin, end, own_time, self._end, self._given, dropped
+        return [HostWait(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]

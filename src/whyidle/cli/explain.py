@@ -32,12 +32,14 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the recordings, diagnose them, store and report the diagnosis."""
-    from whyidle.engine.explain import explain_paths
+    from whyidle.engine.read_ahead import read_ahead
 
     _output.check_outputs(args, inputs=args.path)
-    with Progress(quiet=args.quiet) as progress:
+    with read_ahead(args.path) as reading, Progress(quiet=args.quiet) as progress:
+        from whyidle.engine.explain import explain_paths
+
         diagnosis, timelines = explain_paths(
-            args.path, progress=progress, stage=progress.show_stage
+            args.path, progress=progress, stage=progress.show_stage, reading=reading
         )
     stored = "last" if timelines and _output.store_diagnosis(args, diagnosis) else None
     if args.perfetto:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from whyidle import catalog
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.recording.recording_diagnosis import diagnose_recording, recording_at
 from whyidle.importers._parallel_load import load_all
+from whyidle.importers._range_reading import RangeReading
 from whyidle.importers._recording_search import find_recordings
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.timeline import Timeline
@@ -34,6 +34,7 @@ def explain_paths(
     *,
     progress: Progress | None = None,
     stage: Callable[[str], None] | None = None,
+    reading: RangeReading | None = None,
 ) -> Explanation:
     """Diagnose recordings.
 
@@ -41,6 +42,7 @@ def explain_paths(
         paths: traces, folders or zips of one job's ranks; or a diagnosis; or a run's folder.
         progress: called with (bytes read, total bytes).
         stage: called with the title of each check.
+        reading: a reading of the only path that has begun; see ``read_ahead``.
 
     Raises:
         InputError: a path cannot be used.
@@ -48,11 +50,23 @@ def explain_paths(
     """
     if len(paths) == 1 and (document := document_at(paths[0])) is not None:
         return Explanation(read_diagnosis(document), ())
-    if len(paths) == 1 and (recording := recording_at(paths[0])) is not None:
-        return Explanation(diagnose_recording(recording), ())
+    if len(paths) == 1 and (diagnosis := _diagnose_watched(paths[0])) is not None:
+        return Explanation(diagnosis, ())
     importers = list(catalog.load_importers().values())
-    timelines = load_all(find_recordings(*paths, importers=importers), progress, importers)
+    timelines = load_all(
+        find_recordings(*paths, importers=importers), progress, importers, reading=reading
+    )
     return Explanation(diagnose_job(timelines, progress=stage), tuple(timelines))
+
+
+def _diagnose_watched(path: Path) -> Diagnosis | None:
+    """The diagnosis of a watched command whose recording is in a folder; None if there is none."""
+    if not path.is_dir():
+        return None
+    from whyidle.engine.recording import recording_diagnosis  # noqa: PLC0415  # traces do without
+
+    recording = recording_diagnosis.recording_at(path)
+    return None if recording is None else recording_diagnosis.diagnose_recording(recording)
 
 
 def document_at(path: Path) -> Path | None:

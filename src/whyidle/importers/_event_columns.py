@@ -1,35 +1,18 @@
-"""Columns of a ``Timeline`` from pieces of decoded events. Compact arrays of machine numbers take
-45 bytes per host event and 77 per device event, whatever the text was."""
+"""Columns of a ``Timeline`` from tables of decoded events."""
 
 from __future__ import annotations
 
 import re
-from array import array
-from collections import defaultdict
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.importers._event_decoding import set_exact_times
-from whyidle.importers._event_types import (
-    EMPTY,
-    NO_ARGS,
-    Args,
-    Event,
-    Interner,
-    Number,
-    detail_key,
-    detail_of,
-    kind_of,
-    to_float,
-    to_integer,
-)
+from whyidle.importers._event_tables import ColumnTable, EventTables, TableParts
+from whyidle.importers._event_types import detail_of
 from whyidle.model.timeline import (
     Detail,
     DeviceEvents,
-    DeviceKind,
     HostEvents,
     HostKind,
     MemorySamples,
@@ -38,172 +21,51 @@ from whyidle.model.timeline import (
 _ANNOTATION = re.compile(
     r"^(ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|gloo:|## |DistributedDataParallel)"
 )
-_EXACT_BELOW_US = float(1 << 43)
-"""below this, a double holds microseconds to the nanosecond"""
-_SAMPLE = 32
-_SAMPLE_BYTES = 1 << 14
-_FRACTION = re.compile(rb'"ts"\s*:\s*\d+\.\d*[1-9]')
 LONGEST_US = 7 * 86400e6
 """longest recording; times further from the median time are impossible"""
 _TOO_LARGE = 1e30
-_WITH_DETAIL = (HostKind.OP, HostKind.ANNOTATION)
-_HOST_CODES = "ts:d dur:d kind:B name:i thread:h corr:q detail:i"
-_DEVICE_CODES = (
-    "ts:d dur:d kind:B name:i device:h stream:q corr:q size:q blocks_per_sm:f occupancy:f detail:i"
-)
-_MEMORY_CODES = "ts:d allocated:q reserved:q device_id:q"
 
 
-class _ColumnTable:
-    def __init__(self, codes: str) -> None:
-        pairs = (part.split(":") for part in codes.split())
-        self.columns: dict[str, array[Any]] = {name: array(code) for name, code in pairs}
-
-    def extend_rows(self, **values: Iterable[Any]) -> None:
-        for name, listed in values.items():
-            column = self.columns[name]
-            column.extend(listed if isinstance(listed, array) else array(column.typecode, listed))
-
-    def column_view(self, name: str) -> NDArray[Any]:
-        return np.asarray(self.columns[name])
-
-    def pop_column(self, name: str) -> NDArray[Any]:
-        return np.asarray(self.columns.pop(name))
-
-
-class _CategoryGroups(dict[str, Callable[[Event], None]]):
-    def __init__(self) -> None:
-        self.lists: dict[str, list[Event]] = {}
-        self.instants: list[Event] = []
-
-    def __missing__(self, category: str) -> Callable[[Event], None]:
-        group = self.lists[category] = []
-        append = self[category] = group.append
-        return append
-
-
-class EventColumns:
-    """Columns that grow piece by piece. ``close`` fixes the clock (``base_ns``); then
+class EventColumns(EventTables):
+    """Tables as the columns of a ``Timeline``. ``close`` fixes the clock (``base_ns``); then
     ``host_events``, ``device_events`` and ``memory_samples`` each return their columns once.
-    ``events`` counts all events, ``ignored`` those with impossible times, ``categories`` the
-    complete events per category."""
+    ``ignored`` counts events with impossible times."""
 
     def __init__(self) -> None:
-        self.names = Interner("(further names)", limit=2_000_000, limit_chars=256 << 20)
-        self.categories: dict[str, int] = defaultdict(int)
-        self.events = 0
+        super().__init__()
         self.ignored = 0
         self.base_ns = 0
-        self._threads = Interner(("", "(further threads)"), limit=32_000)
-        self._details = Interner((b"", b"", "", "", -1, -1, ""), limit=1_000_000)
-        self._kinds: dict[str, HostKind | DeviceKind | None] = {}
-        self._host = _ColumnTable(_HOST_CODES)
-        self._device = _ColumnTable(_DEVICE_CODES)
-        self._memory = _ColumnTable(_MEMORY_CODES)
-        self._origin_us: int | None = None
         self._base_us = self._middle_us = 0.0
 
-    @property
-    def event_count(self) -> int:
-        """Number of events in the columns."""
-        return len(self._host.columns["ts"]) + len(self._device.columns["ts"])
-
-    def add_piece(self, events: list[Event], text: bytes) -> None:
-        """Append one piece, without events of categories that carry no evidence."""
-        self.events += len(events)
-        if self._origin_us is not None or self._needs_origin(events, text):
-            set_exact_times(events, text, self._time_origin(events))
-        groups = _CategoryGroups()
-        for event in events:
-            if event.ph == "X":
-                groups[event.cat](event)
-            elif event.ph == "i" and event.args is not NO_ARGS:
-                groups.instants.append(event)
-        if groups.instants:
-            self._add_memory(groups.instants)
-        for category, group in groups.lists.items():
-            self.categories[category] += len(group)
-            if category not in self._kinds:
-                self._kinds[category] = kind_of(category)
-            kind = self._kinds[category]
-            if isinstance(kind, DeviceKind):
-                self._add_device(kind, group)
-            elif kind is not None:
-                self._add_host(kind, group)
-
-    def _needs_origin(self, events: list[Event], text: bytes) -> bool:
-        """Whether times are so large that a double loses nanoseconds of the text."""
-        large = any(e.ts > _EXACT_BELOW_US for e in events[:_SAMPLE] if e.ph == "X")
-        searched = len(text) if self.event_count == 0 else _SAMPLE_BYTES
-        return large and _FRACTION.search(text, 0, searched) is not None
-
-    def _time_origin(self, events: list[Event]) -> int:
-        """The origin of exact times. Earlier times had no fraction to lose."""
-        if self._origin_us is None:
-            self._origin_us = next(
-                int(e.ts) for e in events if e.ph == "X" and e.ts > _EXACT_BELOW_US
-            )
-            for table in (self._host, self._device, self._memory):
-                table.column_view("ts")[:] -= self._origin_us
-        return self._origin_us
-
-    def _add_host(self, kind: HostKind, events: list[Event]) -> None:
-        count, names, threads = len(events), self.names, self._threads
-        none = array("q", [-1]) * count
-        runtime = kind is HostKind.RUNTIME
-        self._host.extend_rows(
-            ts=[event.ts for event in events],
-            dur=[event.dur for event in events],
-            kind=array("B", [kind]) * count,
-            name=[names[event.name] for event in events],
-            thread=[threads[event.pid, event.tid] for event in events],
-            corr=_integer_array([event.args.correlation for event in events]) if runtime else none,
-            detail=self._intern_details(events)
-            if kind in _WITH_DETAIL
-            else array("i", [-1]) * count,
-        )
-
-    def _add_device(self, kind: DeviceKind, events: list[Event]) -> None:
-        names = self.names
-        args = [event.args for event in events]
-        self._device.extend_rows(
-            ts=[event.ts for event in events],
-            dur=[event.dur for event in events],
-            kind=array("B", [kind]) * len(events),
-            name=[names[event.name] for event in events],
-            device=[_device_number(event) for event in events],
-            stream=[_stream_number(event) for event in events],
-            corr=_integer_array([a.correlation for a in args]),
-            size=_integer_array([a.size for a in args]),
-            blocks_per_sm=_real_array([a.blocks_per_sm for a in args]),
-            occupancy=_real_array([a.occupancy for a in args]),
-            detail=self._intern_details(events),
-        )
-
-    def _intern_details(self, events: list[Event]) -> list[int]:
-        details = self._details
-        return [
-            -1
-            if (a := event.args).dims is EMPTY
-            and a.old_dims is EMPTY
-            and not a.collective
-            and not a.stack
-            else details[detail_key(a)]
-            for event in events
-        ]
-
-    def _add_memory(self, events: list[Event]) -> None:
-        valid = [event for event in events if _is_device_memory(event.args)]
-        self._memory.extend_rows(
-            ts=[event.ts for event in valid],
-            allocated=_integer_array([event.args.allocated for event in valid]),
-            reserved=_integer_array([event.args.reserved for event in valid]),
-            device_id=_integer_array([event.args.device_id for event in valid]),
-        )
+    def add_parts(self, parts: TableParts) -> None:
+        """Append tables that were read elsewhere."""
+        self.events += parts.events
+        for category, count in parts.categories.items():
+            self.categories[category] += count
+        if self._origin_us is None and parts.origin_us is not None:
+            self._origin_us = parts.origin_us
+            for table in self._tables:
+                _view_column(table, "ts")[:] -= self._origin_us
+        shift_us = float((parts.origin_us or 0) - (self._origin_us or 0))
+        numbers: dict[str, NDArray[Any]] = {
+            "name": np.array([self.names[name] for name in parts.names], np.int32),
+            "thread": np.array([self._threads[thread] for thread in parts.threads], np.int16),
+            # the last: events without details, whose number is -1
+            "detail": np.array([*(self._details[key] for key in parts.details), -1], np.int32),
+        }
+        for table, columns in zip(self._tables, parts.columns, strict=True):
+            for key, buffer in columns.items():
+                column = table.columns[key]
+                values = np.frombuffer(buffer, np.dtype(column.typecode))
+                if key in numbers:
+                    values = numbers[key][values]
+                elif key == "ts" and shift_us:
+                    values = values + shift_us
+                column.frombytes(values.data.cast("B"))
 
     def close(self) -> None:
         """Fix the clock: ``base_ns`` is the first valid time, so that no start is negative."""
-        starts = [self._host.column_view("ts"), self._device.column_view("ts")]
+        starts = [_view_column(self._host, "ts"), _view_column(self._device, "ts")]
         sample = np.concatenate([ts[:: 1 + len(ts) // 4096] for ts in starts])
         sample = np.sort(sample[np.isfinite(sample)])
         self._middle_us = float(sample[len(sample) // 2]) if len(sample) else 0.0
@@ -215,11 +77,9 @@ class EventColumns:
         with np.errstate(invalid="ignore", over="ignore"):
             return np.abs(ts - self._middle_us) <= LONGEST_US
 
-    def _sorted_times(
-        self, table: _ColumnTable
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Any]:
+    def _sorted_times(self, table: ColumnTable) -> tuple[NDArray[np.int64], NDArray[np.int64], Any]:
         """(start, end, rows in order or a slice of all), longer first at equal starts."""
-        ts, dur = table.pop_column("ts"), table.pop_column("dur")
+        ts, dur = _pop_column(table, "ts"), _pop_column(table, "dur")
         good = self._is_near(ts) & (dur >= 0) & (dur <= LONGEST_US)
         rows: Any = slice(None)
         if not good.all():
@@ -237,7 +97,7 @@ class EventColumns:
     def host_events(self) -> HostEvents:
         """Return all host events, sorted by start, longer first."""
         start, end, rows = self._sorted_times(self._host)
-        rest = {name: self._host.pop_column(name)[rows] for name in list(self._host.columns)}
+        rest = {name: _pop_column(self._host, name)[rows] for name in list(self._host.columns)}
         events = HostEvents(start, end, **rest)
         renamed = [i for name, i in self.names.items() if _ANNOTATION.match(name)]
         if renamed:
@@ -248,7 +108,7 @@ class EventColumns:
     def device_events(self) -> DeviceEvents:
         """Return all device events, sorted by start, longer first."""
         start, end, rows = self._sorted_times(self._device)
-        rest = {name: self._device.pop_column(name)[rows] for name in list(self._device.columns)}
+        rest = {name: _pop_column(self._device, name)[rows] for name in list(self._device.columns)}
         for name in ("blocks_per_sm", "occupancy"):
             rest[name] = np.where(np.abs(rest[name]) < _TOO_LARGE, rest[name], np.float32(np.nan))
         rest["occupancy"] /= np.float32(100)
@@ -256,9 +116,9 @@ class EventColumns:
 
     def memory_samples(self) -> MemorySamples:
         """Return the memory of the device with the most allocator events, by time."""
-        ts, device = self._memory.column_view("ts"), self._memory.column_view("device_id")
-        allocated = self._memory.column_view("allocated")
-        reserved = self._memory.column_view("reserved")
+        ts, device = _view_column(self._memory, "ts"), _view_column(self._memory, "device_id")
+        allocated = _view_column(self._memory, "allocated")
+        reserved = _view_column(self._memory, "reserved")
         keep = self._is_near(ts)
         if len(device):
             ids, counts = np.unique(device, return_counts=True)
@@ -277,6 +137,14 @@ class EventColumns:
         return tuple(detail_of(key) for key in self._details)
 
 
+def _view_column(table: ColumnTable, name: str) -> NDArray[Any]:
+    return np.asarray(table.columns[name])
+
+
+def _pop_column(table: ColumnTable, name: str) -> NDArray[Any]:
+    return np.asarray(table.columns.pop(name))
+
+
 def _sort_order(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.intp] | None:
     """The order by start, longer first; None if the rows are already sorted."""
     step = np.diff(start)
@@ -288,41 +156,3 @@ def _sort_order(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.
     some = order[places]
     order[places] = some[np.lexsort((-end[some], start[some]))]
     return order
-
-
-def _integer_array(values: list[Number]) -> array[int]:
-    try:
-        return array("q", values)  # type: ignore[arg-type]  # the exception is the check
-    except (TypeError, OverflowError):
-        return array("q", map(to_integer, values))
-
-
-def _real_array(values: list[Number]) -> array[float]:
-    try:
-        return array("f", values)  # type: ignore[arg-type]  # the exception is the check
-    except (TypeError, OverflowError):
-        return array("f", map(to_float, values))
-
-
-def _is_device_memory(args: Args) -> bool:
-    kind, allocated = args.device_type, args.allocated
-    if type(kind) is int and type(allocated) is int:
-        return kind > 0 and allocated >= 0
-    return to_integer(kind) > 0 and to_integer(allocated) >= 0
-
-
-def _device_number(event: Event) -> int:
-    number = event.args.device
-    if type(number) is not int or number < 0:
-        number = to_integer(number)
-        if number < 0 and isinstance(event.pid, int):
-            number = event.pid
-    return number if -1 <= number < 1 << 15 else -1
-
-
-def _stream_number(event: Event) -> int:
-    stream = event.args.stream
-    if type(stream) is int and 0 <= stream < 1 << 62:
-        return stream
-    digits = re.search(r"\d{1,18}", str(event.tid if stream in (-1, None) else stream))
-    return int(digits[0]) if digits else -1

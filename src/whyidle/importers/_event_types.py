@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from whyidle.model.timeline import Detail, DeviceKind, HostKind
+from whyidle.model.event_kinds import Detail, DeviceKind, HostKind
 
 EMPTY = msgspec.Raw(b"")
 Number = int | float | str | None

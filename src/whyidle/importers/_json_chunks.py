@@ -20,9 +20,11 @@ HEADER_LIMIT = 64 << 20
 EVENT_LIMIT = 64 << 20
 _SALVAGE_BYTES = 8 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BETWEEN = re.compile(rb"\}\s*,\s*\{")
+BETWEEN = re.compile(rb"\}\s*,\s*\{")
 _CLOSING = re.compile(rb'(?P<list>\}\s*\])\s*(?:\}\s*$|,\s*"\w+"\s*:)')
 _SPACE = b" \t\r\n"
+BLANKS = b"\xef\xbb\xbf" + _SPACE
+"""what may precede a document"""
 _TRIES = 3
 
 Read = Callable[[int], bytes]
@@ -32,8 +34,9 @@ Piece = tuple[list[Event], bytes]
 class JsonChunks:
     """Iterates over (events, their text) of ``traceEvents``.
 
-    Afterwards ``header`` holds the other top-level keys, ``lost_text`` describes unreadable text
-    (None: nothing), and ``cut`` whether the end of the event list is missing.
+    Afterwards ``header`` holds the other top-level keys, ``tail`` the text after the event list,
+    ``lost_text`` describes unreadable text (None: nothing), and ``cut`` whether the end of the
+    event list is missing.
 
     Raises:
         LookupError: while iterating, when there is no event list.
@@ -48,6 +51,7 @@ class JsonChunks:
         self._gave_up = ""
         self._before = b""
         self._ended = False
+        self.tail = b""
 
     @property
     def lost_text(self) -> str | None:
@@ -79,7 +83,7 @@ class JsonChunks:
 
     def _skip_header(self) -> bytes:
         buffer, searched = bytearray(self._read(self._size)), 0
-        text = bytes(buffer).lstrip(b"\xef\xbb\xbf" + _SPACE)
+        text = bytes(buffer).lstrip(BLANKS)
         if text.startswith(b"["):
             return text[1:]
         while (match := _EVENTS.search(buffer, searched)) is None:
@@ -94,7 +98,7 @@ class JsonChunks:
     def _take_chunk(self, buffer: bytes) -> tuple[Piece | None, bytes]:
         """The next piece and the rest; no piece if more text is needed."""
         near_end = len(buffer) - max(self._size >> 3, len(buffer) >> 3)
-        for tries, match in enumerate(_BETWEEN.finditer(buffer, near_end)):
+        for tries, match in enumerate(BETWEEN.finditer(buffer, near_end)):
             if tries == _TRIES:
                 break
             text = buffer[: match.start() + 1]
@@ -132,7 +136,7 @@ class JsonChunks:
     def _salvage_events(self, text: bytes) -> tuple[list[Event], bytes, bytes]:
         """Read broken text event by event: (events, their text, text after the list's end).
         Consecutive failures skip increasingly many events."""
-        bounds = [0, *(match.end() - 1 for match in _BETWEEN.finditer(text)), len(text)]
+        bounds = [0, *(match.end() - 1 for match in BETWEEN.finditer(text)), len(text)]
         events: list[Event] = []
         texts: list[bytes] = []
         at, misses = 0, 0
@@ -180,7 +184,7 @@ class JsonChunks:
         self._parse_trailer(b"" if self.cut else text)
 
     def _parse_trailer(self, after: bytes) -> None:
-        tail = after + self._remaining_text()
+        self.tail = tail = after + self._remaining_text()
         if not self._before:
             return  # the document is the bare list
         self.header = _parse_keys(self._before + b'"traceEvents":[]' + tail)
@@ -209,7 +213,7 @@ def _last_between(text: bytes) -> re.Match[bytes] | None:
     window = 1 << 12
     while True:
         start = max(0, len(text) - window)
-        matches = deque(_BETWEEN.finditer(text, start), maxlen=1)
+        matches = deque(BETWEEN.finditer(text, start), maxlen=1)
         if matches or start == 0:
             return matches[0] if matches else None
         window *= 8

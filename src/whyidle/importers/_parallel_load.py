@@ -1,13 +1,9 @@
-"""Parallel reading of several recordings, in helper processes where that pays. Helpers are plain
-subprocesses with frames over pipes: they need no ``__main__`` guard in the caller's script, inherit
-no threads or locks, and end with their pipe. Columns return as raw buffers next to the pickle, so
-they are copied once and never become objects."""
+"""Parallel reading of recordings, in helper processes where that pays: several files, a file each,
+and a single large one range by range. Columns return as raw buffers next to the pickle, so they are
+copied once and never become objects."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,16 +12,16 @@ from typing import NamedTuple
 
 from whyidle.errors import BrokenTraceError, InputError
 from whyidle.importers import kineto
+from whyidle.importers._helper_process import FAULTS as PROCESS_FAULTS
+from whyidle.importers._helper_process import HelperProcess, text_bytes, usable_cores
+from whyidle.importers._range_reading import RangeReading, open_ranges
 from whyidle.importers._recording_search import Origin, find_importer
-from whyidle.importers._worker_ipc import Request, receive_value, send_value
+from whyidle.importers._worker_ipc import Request
 from whyidle.model.plugin import Importer
 from whyidle.model.timeline import Timeline
 
 WORTH_BYTES = 100 << 20
 """text that one process reads in about the start-up time of a helper"""
-_SHRINK = 15
-"""traces shrink 10 to 30 times"""
-
 FAULTS: tuple[type[Exception], ...] = (Exception,)
 """any exception of another package's importer"""
 Progress = Callable[[int, int], None]
@@ -45,10 +41,12 @@ def load_all(
     progress: Progress | None = None,
     importers: Sequence[Importer] = (),
     helpers: int | None = None,
+    reading: RangeReading | None = None,
 ) -> list[Timeline]:
     """Read recordings in the given order, with as many ``helpers`` (processes) as pay if None.
     Unreadable ones are left out and noted in the first, unless none can be read. ``importers`` of
-    other packages run in this process; ``progress`` is called with (bytes read, total bytes).
+    other packages run in this process; ``progress`` is called with (bytes read, total bytes);
+    ``reading`` is of a file that may be among them, and has begun.
 
     Raises:
         InputError: none could be read; the error of the first.
@@ -58,11 +56,13 @@ def load_all(
         for i, origin in enumerate(origins)
     ]
     own = [job for job in jobs if job.foreign is None]
+    if len(own) == len(jobs) == 1:
+        return [_load_large(own[0], progress, helpers, reading)]
     waiting = deque(sorted(own, key=lambda job: -job.size))
     meter = _LoadMeter(progress, sum(job.size for job in jobs))
     results: dict[int, Read] = {}
     count = _helper_count(own) if helpers is None else helpers
-    started = [_HelperProcess(waiting, results, meter) for _ in range(count)]
+    started = [_Helper(waiting, results, meter) for _ in range(count)]
     try:
         while waiting:
             job = _next_job(waiting)
@@ -78,6 +78,20 @@ def load_all(
         for helper in started:
             helper.kill_process()
     return _gather_timelines([results[job.number] for job in jobs])
+
+
+def _load_large(
+    job: _LoadJob, progress: Progress | None, helpers: int | None, reading: RangeReading | None
+) -> Timeline:
+    """Read one file, range by range in several processes if it is large enough."""
+    path, member = job.origin
+    if reading is None or reading.origin != job.origin:
+        reading = open_ranges(path, member, job.size, helpers)
+    try:
+        return kineto.load(path, member=member, progress=progress, reading=reading)
+    finally:
+        if reading is not None:
+            reading.close()
 
 
 def _gather_timelines(results: list[Read]) -> list[Timeline]:
@@ -129,15 +143,9 @@ def _file_size(origin: Origin) -> int:
 
 
 def _helper_count(jobs: list[_LoadJob]) -> int:
-    packed = (job.origin[0].suffix.lower() in (".gz", ".zip") for job in jobs)
-    texts = [job.size * (_SHRINK if small else 1) for job, small in zip(jobs, packed, strict=True)]
+    texts = [text_bytes(job.origin[0], job.size) for job in jobs]
     shared = sum(texts) - max(texts, default=0)
-    return min(_usable_cores(), len(jobs)) - 1 if shared >= WORTH_BYTES // 2 else 0
-
-
-def _usable_cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(usable_cores(), len(jobs)) - 1 if shared >= WORTH_BYTES // 2 else 0
 
 
 class _LoadMeter:
@@ -154,39 +162,27 @@ class _LoadMeter:
             self._progress(sum(self._done.values()), self._total)
 
 
-_START = (
-    "import sys; sys.path[:] = {path!r}; "
-    "from whyidle.importers import _worker_ipc; _worker_ipc.serve_requests()"
-)
+class _Helper:
+    """A helper process and the thread that sends it jobs."""
 
-
-class _HelperProcess:
     def __init__(
         self, waiting: deque[_LoadJob], results: dict[int, Read], meter: _LoadMeter
     ) -> None:
         self._waiting, self._results, self._meter = waiting, results, meter
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: HelperProcess | None = None
         self._thread = threading.Thread(target=self._feed_jobs, daemon=True)
         self._thread.start()
 
     def _feed_jobs(self) -> None:
         """Send jobs until there are none; a process that dies leaves its job undone."""
         try:
-            self._process = process = subprocess.Popen(
-                [sys.executable, "-c", _START.format(path=sys.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-            assert process.stdin is not None
-            assert process.stdout is not None
+            self._process = process = HelperProcess()
             while (job := _next_job(self._waiting)) is not None:
-                send_value(process.stdin, Request(str(job.origin[0]), job.origin[1]))
-                answer = receive_value(process.stdout)
+                answer = process.ask(Request(str(job.origin[0]), job.origin[1]))
                 if isinstance(answer, Timeline | InputError):
                     self._results[job.number] = answer
                     self._meter.report_progress(job, job.size)
-        except (OSError, EOFError, ValueError):
+        except PROCESS_FAULTS:
             return
 
     def join_process(self) -> None:
@@ -194,12 +190,8 @@ class _HelperProcess:
 
     def kill_process(self) -> None:
         """End the process; its thread then reaches the end of the pipe."""
-        process = self._process
-        if process is None:
+        if self._process is None:
             return
-        process.kill()
+        self._process.kill()
         self._thread.join(timeout=5)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-        process.wait()
+        self._process.close()

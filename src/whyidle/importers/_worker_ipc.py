@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import pickle
-import signal
 import struct
-import sys
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from whyidle.errors import BrokenTraceError, InputError, NotATraceError
-from whyidle.importers import kineto
-from whyidle.model.timeline import Timeline
 
 _COUNT = struct.Struct("<q")
 
 
 class Request(NamedTuple):
-    """A request to read a file, or a member of it."""
+    """A request to read a file, or a member of it; all, or one range of its text."""
 
     path: str
     member: str | None
+    range: int | None = None
 
 
-class _Refusal(NamedTuple):
+class Refusal(NamedTuple):
+    """An error of reading, as it is sent."""
+
     kind: str
     what: str
     why: str
@@ -57,7 +55,7 @@ def receive_value(pipe: IO[bytes]) -> Any:
         (size,) = _COUNT.unpack(_read_exactly(pipe, _COUNT.size))
         parts.append(_read_exactly(pipe, size))
     value = pickle.loads(parts[0], buffers=parts[1:])
-    if isinstance(value, _Refusal):
+    if isinstance(value, Refusal):
         return _ERRORS[value.kind](value.what, why=value.why, hint=value.hint)
     return value
 
@@ -72,22 +70,3 @@ def _read_exactly(pipe: IO[bytes], size: int) -> bytearray:
             raise EOFError("the other process has ended")
         offset += count
     return data
-
-
-def serve_requests() -> None:
-    """Answer requests until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    while True:
-        try:
-            request = receive_value(requests)
-        except EOFError:
-            return
-        send_value(answers, _answer_request(Request(*request)))
-
-
-def _answer_request(request: Request) -> Timeline | _Refusal:
-    try:
-        return kineto.load(Path(request.path), member=request.member)
-    except InputError as error:
-        return _Refusal(type(error).__name__, error.what, error.why, error.hint)

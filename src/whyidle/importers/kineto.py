@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from whyidle.importers._event_columns import EventColumns
 from whyidle.importers._file_identification import not_a_trace
 from whyidle.importers._json_chunks import JsonChunks
 from whyidle.importers._optimizer_closures import without_closures
+from whyidle.importers._range_reading import RangeReading
+from whyidle.importers._text_ranges import RangeEvents
 from whyidle.importers._trace_header import device_of, place_of, to_natural
 from whyidle.model.timeline import Source, Timeline
 
@@ -34,32 +37,76 @@ def sniff(head: bytes) -> bool:
     return text.startswith(b"[") and (b'"ph"' in text or text[1:].strip() in (b"", b"]"))
 
 
-def load(path: Path, *, member: str | None = None, progress: Progress | None = None) -> Timeline:
+class _ReadText(NamedTuple):
+    """What was read besides events: the other keys, what could not be read, whether the end is
+    missing, and the size of the text in bytes."""
+
+    header: dict[str, Any]
+    lost: tuple[str, ...]
+    cut: bool
+    size: int
+
+
+def load(
+    path: Path,
+    *,
+    member: str | None = None,
+    progress: Progress | None = None,
+    reading: RangeReading | None = None,
+) -> Timeline:
     """Read one process's trace: a file or a zip's ``member``. ``progress`` is called with (bytes
-    read, total bytes) of the file on disk.
+    read, total bytes) of the file on disk; ``reading`` reads it in several processes.
 
     Raises:
         InputError: the file cannot be opened.
         NotATraceError: it is something else; the message says what.
         BrokenTraceError: nothing in it could be read.
     """
-    stream = ByteStream(path, member, progress)
-    columns = EventColumns()
+    with _no_collector():
+        columns = EventColumns()
+        text = _join_ranges(reading, columns, path, progress) if reading is not None else None
+        if text is None:
+            columns = EventColumns()
+            text = _read_stream(ByteStream(path, member, progress), columns, path, member)
+        if not columns.event_count:
+            raise _explain_empty(path, member, columns, text.lost)
+        columns.close()
+        timeline = _build_timeline(path, member, columns, text)
+        if not len(timeline.host) + len(timeline.device):
+            raise _explain_empty(path, member, EventColumns(), text.lost)
+        return timeline
+
+
+def _read_stream(
+    stream: ByteStream, columns: EventColumns, path: Path, member: str | None
+) -> _ReadText:
     pieces = JsonChunks(stream.read)
     try:
-        with _no_collector():
-            _collect_columns(stream, pieces, columns)
-            if not columns.event_count:
-                raise _explain_empty(path, member, columns, pieces, stream)
-            columns.close()
-            timeline = _build_timeline(path, member, columns, pieces, stream)
-            if not len(timeline.host) + len(timeline.device):
-                raise _explain_empty(path, member, EventColumns(), pieces, stream)
-            return timeline
+        _collect_columns(stream, pieces, columns)
     except LookupError:
         raise not_a_trace(path, member, stream.broken) from None
     finally:
         stream.close()
+    lost = tuple(filter(None, (stream.broken, pieces.lost_text)))
+    return _ReadText(pieces.header, lost, pieces.cut, stream.count)
+
+
+def _join_ranges(
+    reading: RangeReading, columns: EventColumns, path: Path, progress: Progress | None
+) -> _ReadText | None:
+    """Join what several processes read; None if the file has to be read in one."""
+    header: dict[str, Any] = {}
+    size, total = 0, path.stat().st_size
+
+    def add_range(read: RangeEvents) -> None:
+        nonlocal size
+        size = read.end
+        columns.add_parts(read.parts)
+        header.update(read.header)
+        if progress is not None:
+            progress(min(read.position, total), total)
+
+    return _ReadText(header, (), False, size) if reading.finish(add_range) else None
 
 
 @contextmanager
@@ -86,10 +133,10 @@ def _collect_columns(stream: ByteStream, pieces: JsonChunks, columns: EventColum
 
 
 def _explain_empty(
-    path: Path, member: str | None, columns: EventColumns, pieces: JsonChunks, stream: ByteStream
+    path: Path, member: str | None, columns: EventColumns, lost: tuple[str, ...]
 ) -> NotATraceError | BrokenTraceError:
     shown = f"{path}!{member}" if member else str(path)
-    why = stream.broken or pieces.lost_text
+    why = lost[0] if lost else ""
     if set(columns.categories) == {"Trace"} and not why:
         return NotATraceError(
             f"{shown} is a PyTorch profiler trace without any recorded operator.",
@@ -113,9 +160,9 @@ def _explain_empty(
 
 
 def _build_timeline(
-    path: Path, member: str | None, columns: EventColumns, pieces: JsonChunks, stream: ByteStream
+    path: Path, member: str | None, columns: EventColumns, text: _ReadText
 ) -> Timeline:
-    header = pieces.header
+    header = text.header
     device, memory = columns.device_events(), columns.memory_samples()
     host = without_closures(columns.host_events(), tuple(columns.names))
     place = place_of(header, path, member)
@@ -134,9 +181,9 @@ def _build_timeline(
             path=f"{path}!{member}" if member else str(path),
             format="kineto",
             events=columns.events,
-            bytes=stream.count,
+            bytes=text.size,
             notes=_column_notes(columns),
-            lost="; ".join(filter(None, (stream.broken, pieces.lost_text))) or None,
+            lost="; ".join(text.lost) or None,
             origin_ns=columns.base_ns,
         ),
         base_ns=base_ns + offset if base_ns + offset < _AFTER_2100_NS else base_ns,
@@ -147,7 +194,7 @@ def _build_timeline(
         hostname=place.hostname,
         framework="pytorch",
         vocabulary=VOCABULARY,
-        cut=pieces.cut,
+        cut=text.cut,
     )
 
 

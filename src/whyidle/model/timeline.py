@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.model.device_timestamps import EMPTY
+from whyidle.model.event_kinds import Detail as Detail  # noqa: PLC0414  # part of a timeline
+from whyidle.model.event_kinds import DeviceKind as DeviceKind  # noqa: PLC0414  # part of a timeline
+from whyidle.model.event_kinds import HostKind as HostKind  # noqa: PLC0414  # part of a timeline
 from whyidle.model.loader_tables import Loading
 from whyidle.model.operators import Operator
 from whyidle.model.process_facts import (
@@ -34,38 +36,6 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 F64 = NDArray[np.float64]
 F32 = NDArray[np.float32]
-
-
-class HostKind(IntEnum):
-    """The kind of a host event."""
-
-    RUNTIME = 0
-    OP = 1
-    PYTHON = 2
-    ANNOTATION = 3
-    OVERHEAD = 4
-
-
-class DeviceKind(IntEnum):
-    """The kind of a device event."""
-
-    KERNEL = 0
-    MEMCPY = 1
-    MEMSET = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """Details of some events. ``dims`` and ``types`` are JSON text, as recorded."""
-
-    dims: str = ""
-    types: str = ""
-    stack: str = ""
-    collective: str = ""
-    elements: int = -1
-    group_size: int = -1
-    group: str = ""
-    after: bool = False  # whether the stack is of the line at which a stretch of Python ended
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,52 @@
+"""The side of a helper process that reads for another."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.errors import InputError
+from whyidle.importers._worker_ipc import Refusal, Request, receive_value, send_value
+
+if TYPE_CHECKING:
+    from whyidle.importers._text_ranges import RangeEvents, RangeReader
+    from whyidle.model.timeline import Timeline
+
+    Answer = Timeline | RangeEvents | Refusal | None
+
+
+def serve_requests() -> None:
+    """Answer requests until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
+    gc.disable()  # it would traverse millions of young events in vain
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    readers: dict[tuple[str, str | None], RangeReader] = {}
+    while True:
+        try:
+            request = Request(*receive_value(requests))
+        except EOFError:
+            return
+        try:
+            answer = _read_all(request) if request.range is None else _read_range(request, readers)
+        except InputError as error:
+            answer = Refusal(type(error).__name__, error.what, error.why, error.hint)
+        send_value(answers, answer)
+
+
+def _read_all(request: Request) -> Answer:
+    from whyidle.importers import kineto  # noqa: PLC0415  # with numpy, not needed for ranges
+
+    return kineto.load(Path(request.path), member=request.member)
+
+
+def _read_range(request: Request, readers: dict[tuple[str, str | None], RangeReader]) -> Answer:
+    from whyidle.importers._text_ranges import RangeReader  # noqa: PLC0415  # see _read_all
+
+    file = request.path, request.member
+    if file not in readers:
+        readers[file] = RangeReader(Path(request.path), request.member)
+    assert request.range is not None
+    return readers[file].read_range(request.range)
