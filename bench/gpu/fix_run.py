@@ -10,6 +10,8 @@ from typing import Any
 
 from bench.gpu.job_run import JobError, last_line, run_command
 
+SAID = 1_500
+"""characters"""
 LONG_S = 3600.0
 """a job that ``fix`` ends when it has seen enough"""
 SPARE_S = 120.0
@@ -25,8 +27,8 @@ def run_fix(
     consent: Sequence[str] = (),
     budget_s: float,
 ) -> dict[str, Any]:
-    """The document of ``whyidle fix`` for a command in ``home``; ``results`` gets the plan
-    (``plan.toml``) and the patch (``fix.patch``).
+    """The document of ``whyidle fix`` for a command in ``home``, and the end of what it ``said``;
+    ``results`` gets the plan (``plan.toml``) and the patch (``fix.patch``).
 
     Raises:
         JobError: it failed.
@@ -41,7 +43,7 @@ def run_fix(
     if status or not document.exists():
         raise JobError(f"whyidle fix ended with status {status}: {last_line(output, errors)}")
     parsed: dict[str, Any] = json.loads(document.read_text(encoding="utf-8"))
-    return parsed
+    return parsed | {"said": (output + errors).strip()[-SAID:]}
 
 
 def describe_trial(trial: Mapping[str, Any]) -> dict[str, Any]:

@@ -133,15 +133,16 @@ def run_job(
     script: str,
     options: Sequence[str],
     *,
-    watched: bool,
+    profile: str | None,
+    changes: Sequence[tuple[str, str]] = (),
     environment: Mapping[str, str] | None = None,
     seconds: float | None = None,
-    profile: str = "look",
     store: Path | None = None,
     plan: Path | None = None,
 ) -> JobRun:
-    """Run a job of ``bench/gpu/jobs`` in an empty folder; ``store`` keeps what whyidle recorded,
-    ``plan`` is applied.
+    """Run a job of ``bench/gpu/jobs``, with ``changes`` of its text, in an empty folder: under
+    ``whyidle run --profile``, or alone without a ``profile``. ``store`` keeps what whyidle
+    recorded, ``plan`` is applied.
 
     Raises:
         JobError: it failed, ran past its limit, or printed no pace.
@@ -149,14 +150,14 @@ def run_job(
     seconds = seconds or target.job_s
     with tempfile.TemporaryDirectory(prefix="whyidle-gpu-") as name:
         folder = Path(name)
-        copy = target.write_script(JOBS / script, folder)
+        copy = target.write_script(JOBS / script, folder, changes)
         words = job_words(target, copy.name, options, seconds)
         document = folder / "diagnosis.json"
-        if watched:
+        if profile:
             words = [*watch_words(profile, store=store, plan=plan, document=document), *words]
         run = run_timed(
             words, folder, {**target.environment, **(environment or {})}, seconds + SPARE_S
         )
-        if not watched:
+        if not profile:
             return run
         return replace(run, diagnosis=json.loads(document.read_text(encoding="utf-8")))

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +14,9 @@ from pathlib import Path
 from emulator.environment import add_emulator
 
 ROOT = Path(__file__).resolve().parents[2]
-GPU_JOB_S, EMULATED_JOB_S, SHORT_JOB_S = 8.0, 5.0, 3.0
-"""seconds that a job trains; in a short rehearsal, which proves only that the stages run"""
+GPU_JOB_S, EMULATED_JOB_S, SHORT_JOB_S = 6.0, 5.0, 3.0
+"""seconds that a watched job trains; in a short rehearsal, which proves only that the stages run.
+On a GPU a burst begins after 3 s and takes 1 s"""
 EMULATED = "emulated device"
 PROBE_CUDA = (
     "import torch; print(torch.cuda.is_available() and torch.cuda.get_device_name(0) or '')"
@@ -55,19 +57,39 @@ class Target:
         """What the emulated device needs to publish its counters, as a driver does anyway."""
         return {"WHYIDLE_EMULATED_COUNTERS": "counters"} if self.emulated else {}
 
-    def write_script(self, script: Path, folder: Path) -> Path:
-        """A copy of a job's script, and of what it imports from its folder.
+    def write_script(
+        self, script: Path, folder: Path, changes: Sequence[tuple[str, str]] = ()
+    ) -> Path:
+        """A copy of a job's script, with each text of ``changes`` in place of the other, and of
+        what it imports from its folder. In them ``DEVICE`` stands for PyTorch's name of the device.
 
         On the emulated device the script's first line imports that device; no line moves.
+
+        Raises:
+            ValueError: the script does not hold a text that is to be replaced.
         """
         folder.mkdir(parents=True, exist_ok=True)
         for path in script.parent.glob("*.py"):
             shutil.copy(path, folder)
         copy = folder / script.name
-        if self.emulated:
-            text = copy.read_text(encoding="utf-8")
-            copy.write_text(f"import emulator.device; {text}", encoding="utf-8")
+        named = [(old, new.replace("DEVICE", self.kind)) for old, new in changes]
+        text = change_text(copy.read_text(encoding="utf-8"), named)
+        head = "import emulator.device; " if self.emulated else ""
+        copy.write_text(head + text, encoding="utf-8")
         return copy
+
+
+def change_text(text: str, changes: Sequence[tuple[str, str]]) -> str:
+    """A text with others in the place of parts of it.
+
+    Raises:
+        ValueError: it lacks one of these parts.
+    """
+    for old, new in changes:
+        if old not in text:
+            raise ValueError(f"the script lacks {old.strip()!r}")
+        text = text.replace(old, new)
+    return text
 
 
 def find_cuda() -> str:

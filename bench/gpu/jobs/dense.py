@@ -8,41 +8,39 @@ from torch import nn
 from pace import Pace
 
 
-def make_step(network, optimizer, device):
-    """One training step on given inputs."""
+def make_pass(network, device):
+    """The forward and the backward pass for given inputs."""
 
-    def step(x, y):
+    def run_pass(x, y):
         with torch.autocast(device, torch.bfloat16):
             loss = nn.functional.mse_loss(network(x), y)
-        optimizer.zero_grad(set_to_none=False)
         loss.backward()
-        optimizer.step()
-        return loss
 
-    return step
+    return run_pass
 
 
-def capture_graph(step, x, y):
-    """The step as one CUDA graph."""
+def capture_pass(run_pass, optimizer, x, y):
+    """The pass as one CUDA graph, which writes the gradients anew each time."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            step(x, y)
+            run_pass(x, y)
+            optimizer.zero_grad()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        step(x, y)
-    return graph.replay
+        run_pass(x, y)
+    return graph
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--batch", type=int, default=8192)
-    parser.add_argument("--width", type=int, default=4096)
-    parser.add_argument("--depth", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=16384)
+    parser.add_argument("--width", type=int, default=8192)
+    parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--steps-per-read", type=int, default=50)
     args = parser.parse_args()
@@ -52,14 +50,19 @@ def main():
         part for _ in range(args.depth) for part in (nn.Linear(args.width, args.width), nn.ReLU())
     ]
     network = nn.Sequential(*layers).to(args.device)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True, capturable=args.graph)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
     x = torch.randn(args.batch, args.width, device=args.device)
     y = torch.randn(args.batch, args.width, device=args.device)
-    step = make_step(network, optimizer, args.device)
-    run = capture_graph(step, x, y) if args.graph else lambda: step(x, y)
+    run_pass = make_pass(network, args.device)
+    graph = capture_pass(run_pass, optimizer, x, y) if args.graph else None
     pace = Pace(args.device, args.seconds, args.batch)
     while True:
-        run()
+        if graph is None:
+            optimizer.zero_grad()
+            run_pass(x, y)
+        else:
+            graph.replay()
+        optimizer.step()
         if pace.steps % args.steps_per_read == 0:
             getattr(torch, args.device).synchronize()
         if pace.finish_step():

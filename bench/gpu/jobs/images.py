@@ -36,7 +36,7 @@ def build_network(width, depth):
     more = [
         part
         for _ in range(depth)
-        for part in (nn.Conv2d(2 * width, 2 * width, 3, padding=1), nn.ReLU())
+        for part in (nn.Conv2d(2 * width, 2 * width, 3, padding=1, bias=False), nn.ReLU())
     ]
     return nn.Sequential(
         nn.Conv2d(3, width, 3, stride=2, padding=1),
@@ -75,6 +75,8 @@ def main():
     parser.add_argument("--work", type=int, default=4)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--pin", action="store_true")
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--depth", type=int, default=0)
     parser.add_argument("--resident", action="store_true")
     parser.add_argument("--loader-only", action="store_true")
@@ -86,9 +88,10 @@ def main():
         batch_size=args.batch,
         num_workers=args.workers,
         pin_memory=args.pin,
-        persistent_workers=args.workers > 0,
     )
     network = build_network(args.width, args.depth).to(args.device)
+    if args.channels_last:
+        network = network.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
     criterion = nn.CrossEntropyLoss()
     pace = Pace(args.device, args.seconds, args.batch)
@@ -100,7 +103,10 @@ def main():
     for step, (pictures, labels) in enumerate(loader, 1):
         pictures = pictures.to(args.device, non_blocking=args.pin)
         labels = labels.to(args.device, non_blocking=args.pin)
-        loss = criterion(network(pictures), labels)
+        if args.channels_last:
+            pictures = pictures.to(memory_format=torch.channels_last)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.bf16):
+            loss = criterion(network(pictures), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu.job_run import find_recording, run_job
+from bench.gpu.job_run import find_recording
 from bench.gpu.raw_trace import RawTrace, clip_spans, total_length
 from bench.gpu.stage import Item, Stage
 from bench.gpu.target import Target
-from bench.gpu.twins import HEALTHY, SICK, Twin
+from bench.gpu.twins import Twin, find_twin, run_twin
 from whyidle.analysis.device_timestamps import read_progress
 from whyidle.analysis.facts import Facts
 from whyidle.engine.diagnosis.burst_evidence import read_bursts
@@ -33,7 +33,7 @@ GPU_STEPS, EMULATED_STEPS = 200, 40
 """traced at most"""
 LEAST_SHARE = 0.005
 """buckets with less are left out of the table"""
-START_S = 20.0
+START_S = 14.0
 """seconds of an item beyond its training: start, writing and reading of the trace"""
 
 
@@ -44,14 +44,7 @@ def compare_accounts(target: Target, twin: Twin) -> dict[str, Any]:
         trace = folder / "trace.json"
         most = EMULATED_STEPS if target.emulated else GPU_STEPS
         environment = {"STEP_TRACE": str(trace), "STEP_TRACE_STEPS": str(most)}
-        run_job(
-            target,
-            twin.script,
-            twin.options(target, cured=False),
-            watched=True,
-            environment=twin.environment(target) | environment,
-            store=folder / "store",
-        )
+        run_twin(target, twin, profile="look", environment=environment, store=folder / "store")
         return read_accounts(find_recording(folder / "store"), trace)
 
 
@@ -141,9 +134,8 @@ def compare_reading(traced: Facts, raw: RawTrace) -> dict[str, Any]:
 def list_items(target: Target) -> list[Item]:
     """One item per job."""
     return [
-        Item(twin.name, partial(compare_accounts, target, twin), target.job_s + START_S)
-        for twin in (*SICK, *HEALTHY)
-        if twin.name in (SHORT if target.short else NAMES)
+        Item(name, partial(compare_accounts, target, find_twin(name)), target.job_s + START_S)
+        for name in (SHORT if target.short else NAMES)
     ]
 
 

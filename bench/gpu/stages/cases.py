@@ -14,6 +14,7 @@ from typing import Any
 from bench.gpu.fix_run import LONG_S, describe_trial, list_kept, run_fix
 from bench.gpu.job_run import JOBS, JobRun, job_words, run_job
 from bench.gpu.stage import Item, Stage
+from bench.gpu.stages.heal import AFTER_S
 from bench.gpu.target import Target
 
 IMAGES, LANGUAGE = "images.py", "language.py"
@@ -33,9 +34,11 @@ LOADS = (2, 12)
 """work per picture at which the loader is timed alone"""
 LATE = 1.8
 """how much longer than the device's step a batch shall take to load: utilization is about half"""
-TIMED_S, RUN_S, START_S = 3.0, 6.0, 6.0
-"""seconds that a calibration trains, that a case trains, and that a start takes"""
-GPU_BUDGET_S, EMULATED_BUDGET_S, SHORT_BUDGET_S = 65.0, 120.0, 20.0
+TIMED_S, RUN_S, START_S = 2.0, 6.0, 6.5
+"""seconds that a calibration trains, that a watched case trains, and that a start takes"""
+ALONE_S = 4.0
+"""seconds that the language model trains without whyidle"""
+BUDGET_S, SHORT_BUDGET_S = 50.0, 20.0
 """of ``fix``"""
 SIGNALS = ("gpu_util", "sm_active", "tensor_active")
 
@@ -43,9 +46,7 @@ SIGNALS = ("gpu_util", "sm_active", "tensor_active")
 def find_work(target: Target) -> dict[str, Any]:
     """How much work per picture keeps the device waiting for about half of the time."""
     seconds, environment = min(TIMED_S, target.job_s), _device_settings(target)
-    timed = partial(
-        run_job, target, IMAGES, watched=False, seconds=seconds, environment=environment
-    )
+    timed = partial(run_job, target, IMAGES, profile=None, seconds=seconds, environment=environment)
     base = [*CLASSIFIER[target.kind], "--workers", str(WORKERS[target.kind])]
     device_s = timed([*base, "--resident", "--work", "0"]).step_s
     light, heavy = (timed([*base, "--loader-only", "--work", str(n)]).step_s for n in LOADS)
@@ -91,8 +92,8 @@ def study_language(target: Target) -> dict[str, Any]:
             target,
             LANGUAGE,
             [*options, *more],
-            watched=False,
-            seconds=min(RUN_S, target.job_s),
+            profile=None,
+            seconds=min(ALONE_S, target.job_s),
             environment=_device_settings(target),
         )
         for more in ([], ["--ideal"])
@@ -113,7 +114,7 @@ def watch_job(target: Target, script: str, options: list[str], plan: Path | None
         target,
         script,
         options,
-        watched=True,
+        profile="look",
         seconds=min(RUN_S, target.job_s),
         environment=_device_settings(target),
         plan=plan,
@@ -135,18 +136,16 @@ def describe_run(run: JobRun) -> dict[str, Any]:
 
 def budget_s(target: Target) -> float:
     """Seconds that ``fix`` may take."""
-    if target.short:
-        return SHORT_BUDGET_S
-    return EMULATED_BUDGET_S if target.emulated else GPU_BUDGET_S
+    return SHORT_BUDGET_S if target.short else BUDGET_S
 
 
 def list_items(target: Target) -> list[Item]:
     """The two studies; a short rehearsal has the second, as ``heal`` has ``fix`` already."""
     run = min(RUN_S, target.job_s) + START_S
-    cost = 3 * (TIMED_S + START_S) + 2 * run + budget_s(target)
+    cost = 3 * (TIMED_S + START_S) + 2 * run + budget_s(target) + AFTER_S
     items = [
         Item("image-classifier", partial(study_classifier, target), cost),
-        Item("language-model", partial(study_language, target), 3 * run),
+        Item("language-model", partial(study_language, target), run + 2 * (ALONE_S + START_S)),
     ]
     return items[1:] if target.short else items
 

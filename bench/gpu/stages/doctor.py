@@ -16,7 +16,7 @@ from bench.gpu.job_run import JOBS, JobError, run_command
 from bench.gpu.stage import Item, SkippedError, Stage
 from bench.gpu.target import Target
 
-LIMIT_S, COST_S = 120.0, 8.0
+LIMIT_S, COST_S = 120.0, 6.0
 READS = 5
 ASKED = ("name", "driver_version", "memory.total", "mig.mode.current", "compute_mode")
 

@@ -25,21 +25,26 @@ from bench.gpu.job_run import JOBS, PACE, JobError, JobRun, job_words, run_job
 from bench.gpu.leash import END_S, find_descendants, start_leashed
 from bench.gpu.stage import Item, SkippedError, Stage
 from bench.gpu.target import ROOT, Target
-from bench.gpu.twins import TUNED
+from bench.gpu.twins import READS, RELEASES
 
 SCRIPT = "tables.py"
 SIZES = {
     "cuda": ("--batch", "512", "--width", "512", "--depth", "8"),
     "emulated": ("--batch", "16", "--width", "32", "--depth", "3"),
 }
-OPTIONS = (*TUNED, "--read-every", "1", "--empty-cache")
+CHANGES = (*READS, *RELEASES)
 """the job reads, waits and empties the cache in each step, so that each of these hooks is used"""
-STEPS, SHORT_STEPS, PAUSE_S = 110, 30, 0.03
+STEPS, SHORT_STEPS = 48, 30
+PAUSE_S = {"off": 0.03, "look": 0.1}
+"""of each step, by profile: a burst begins after 3 s on a GPU"""
 SAME = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 """so that the same steps make the same numbers"""
-RUN_S, START_S, GONE_S = 4.0, 5.0, 20.0
-"""a run of these steps; its start; how long processes may take to end when whyidle was killed"""
-BEGIN_S = 120.0
+RUN_S = {"off": 1.7, "look": 5.2}
+"""the steps of a run"""
+START_S, WATCHED_START_S, GONE_S = 5.0, 7.5, 20.0
+"""what a run takes beyond its steps; how long processes may take to end when whyidle was killed"""
+TRAIN_S, BEGIN_S = 6.0, 120.0
+"""a job that outlives whyidle trains; how long a start may take"""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 FAULTS = (
@@ -56,20 +61,20 @@ SHORT_FAULTS = ("clock.record",)
 SHORT = ("sigkill-job", "faults")
 
 
-def run_steps(target: Target, *, watched: bool, profile: str = "off", **environment: str) -> JobRun:
+def run_steps(target: Target, profile: str | None, **environment: str) -> JobRun:
     """The job, with a fixed number of steps.
 
     Raises:
         JobError: it failed.
     """
     steps = SHORT_STEPS if target.short else STEPS
-    fixed = {"PACE_STEPS": str(steps), "PACE_PAUSE_S": str(PAUSE_S), **SAME}
+    fixed = {"PACE_STEPS": str(steps), "PACE_PAUSE_S": str(PAUSE_S[profile or "off"]), **SAME}
     return run_job(
         target,
         SCRIPT,
-        [*SIZES[target.kind], *OPTIONS],
-        watched=watched,
+        SIZES[target.kind],
         profile=profile,
+        changes=CHANGES,
         environment=fixed | target.counters | environment,
     )
 
@@ -90,8 +95,8 @@ def _read_sum(run: JobRun) -> str:
 
 def compare_setting(target: Target, **environment: str) -> dict[str, Any]:
     """The job alone and watched, both in this environment."""
-    plain = run_steps(target, watched=False, **environment)
-    watched = run_steps(target, watched=True, profile="look", **environment)
+    plain = run_steps(target, None, **environment)
+    watched = run_steps(target, "look", **environment)
     assert watched.diagnosis is not None
     return compare_runs(plain, watched) | {
         "devices": watched.diagnosis["device"]["count"],
@@ -119,11 +124,8 @@ def compare_visible(target: Target) -> dict[str, Any]:
 def measure_memory(target: Target) -> dict[str, Any]:
     """Memory of the device with and without us; the burst loads CUPTI."""
     result: dict[str, Any] = {}
-    for name, options in {
-        "alone": {"watched": False},
-        "watched": {"watched": True, "profile": "look"},
-    }.items():
-        run = run_steps(target, PACE_MEMORY="1", **options)  # type: ignore[arg-type]
+    for name, profile in (("alone", None), ("watched", "look")):
+        run = run_steps(target, profile, PACE_MEMORY="1")
         match = re.search(r"^memory (\d+) (\d+) (\d+)$", run.output, re.M)
         if match is None:
             raise JobError("the job did not print what its memory held")
@@ -134,19 +136,23 @@ def measure_memory(target: Target) -> dict[str, Any]:
 
 def plant_faults(target: Target) -> dict[str, Any]:
     """The job with one broken part of the probe at a time, against the job alone."""
-    plain = run_steps(target, watched=False)
+    plain = run_steps(target, None)
     faults = SHORT_FAULTS if target.short else FAULTS
     return {fault: _plant_fault(target, plain, fault) for fault in faults}
 
 
+def _fault_profile(fault: str) -> str:
+    return "look" if fault.startswith("profiler") else "off"
+
+
 def _plant_fault(target: Target, plain: JobRun, fault: str) -> dict[str, Any]:
-    profile = "look" if fault.startswith("profiler") else "off"
+    profile = _fault_profile(fault)
     environment = {"HOOK_FAULTS": fault}
     if fault == "nvml.reads":
         path = [str(ROOT / "bench/gpu/broken_nvml"), target.environment["PYTHONPATH"]]
         environment = {"PYTHONPATH": os.pathsep.join(path)}
     try:
-        run = run_steps(target, watched=True, profile=profile, **environment)
+        run = run_steps(target, profile, **environment)
     except JobError as error:  # the very harm that is looked for
         return {"same": False, "reason": str(error), "met": None, "noted": None}
     assert run.diagnosis is not None
@@ -164,9 +170,9 @@ def start_whyidle(
     """The process above a command of whyidle with a job, and their folder; all of it ends here."""
     with tempfile.TemporaryDirectory(prefix="whyidle-gpu-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        copy = target.write_script(JOBS / SCRIPT, folder)
+        copy = target.write_script(JOBS / SCRIPT, folder, CHANGES)
         words = [sys.executable, "-m", "whyidle", *front, "--no-store", "--json", "document.json"]
-        words += ["--", *job_words(target, copy.name, [*SIZES[target.kind], *OPTIONS], seconds)]
+        words += ["--", *job_words(target, copy.name, SIZES[target.kind], seconds)]
         environment = {**target.environment, "PACE_STARTED": str(folder / "started")}
         with (folder / "output").open("w") as output:
             process, pipe = start_leashed(
@@ -227,7 +233,7 @@ def kill_job(target: Target) -> dict[str, Any]:
 def kill_whyidle(target: Target) -> dict[str, Any]:
     """SIGKILL of ``whyidle run``: the job trains to its end, and nothing stays behind."""
     front = ["run", "--quiet", "--no-live", "--profile", "off"]
-    with start_whyidle(target, front, 2 * RUN_S) as (root, folder):
+    with start_whyidle(target, front, TRAIN_S) as (root, folder):
         if not await_result(lambda: _read_text(folder / "started"), BEGIN_S):
             raise JobError(f"the job did not start: {_read_text(folder / 'output')[-200:]}")
         pid = _find_process(root, "-m whyidle run")
@@ -256,17 +262,19 @@ def kill_fix(target: Target) -> dict[str, Any]:
 
 def list_items(target: Target) -> list[Item]:
     """One item per kind of harm."""
-    job = RUN_S + START_S
-    faults = len(SHORT_FAULTS if target.short else FAULTS)
+    plain = RUN_S["off"] + START_S
+    watched = {profile: seconds + WATCHED_START_S for profile, seconds in RUN_S.items()}
+    faults = SHORT_FAULTS if target.short else FAULTS
+    faulty = plain + sum(watched[_fault_profile(fault)] for fault in faults)
     items = [
-        Item("sigkill-job", partial(kill_job, target), START_S + 8),
-        Item("sigkill-whyidle", partial(kill_whyidle, target), START_S + 2 * RUN_S + 2),
-        Item("sigkill-fix", partial(kill_fix, target), 2 * START_S + 8),
-        Item("launch-blocking",
-             partial(compare_setting, target, CUDA_LAUNCH_BLOCKING="1"), 2 * job),
-        Item("visible-by-uuid", partial(compare_visible, target), 2 * job),
-        Item("memory", partial(measure_memory, target), 2 * job),
-        Item("faults", partial(plant_faults, target), (faults + 1) * job),
+        Item("sigkill-job", partial(kill_job, target), START_S + 5),
+        Item("sigkill-whyidle", partial(kill_whyidle, target), START_S + TRAIN_S + 2),
+        Item("sigkill-fix", partial(kill_fix, target), 2 * START_S + 5),
+        Item("launch-blocking", partial(compare_setting, target, CUDA_LAUNCH_BLOCKING="1"),
+             plain + watched["look"]),
+        Item("visible-by-uuid", partial(compare_visible, target), plain + watched["look"]),
+        Item("memory", partial(measure_memory, target), plain + watched["look"]),
+        Item("faults", partial(plant_faults, target), faulty),
     ]  # fmt: skip
     return [item for item in items if not target.short or item.name in SHORT]
 

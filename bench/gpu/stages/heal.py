@@ -18,8 +18,9 @@ from bench.gpu import cells
 from bench.gpu.fix_run import LONG_S, describe_trial, list_kept, run_fix
 from bench.gpu.job_run import JOBS, job_words, run_command, run_timed, watch_words
 from bench.gpu.stage import Item, Stage
+from bench.gpu.stages.truth import START_S, TIMED_S, find_rates
 from bench.gpu.target import Target
-from bench.gpu.twins import SICK, Twin
+from bench.gpu.twins import Twin, find_twin
 
 NAMES = (
     "loader-without-workers",
@@ -28,21 +29,25 @@ NAMES = (
     "unfused-optimizer",
     "allocator-churn",
 )
-SHORT = ("allocator-churn",)
-GPU_BUDGET_S, EMULATED_BUDGET_S, SHORT_BUDGET_S = 68.0, 120.0, 20.0
+SHORT = ("fp32",)
+BUDGET_S, SHORT_BUDGET_S = 50.0, 40.0
 """of ``fix``"""
-ARM_S, START_S, SPARE_S = 4.0, 5.0, 120.0
-"""seconds that a compared run trains; that its start takes; that a command may take beyond"""
-ARMS = ("sick", "planned", "patched", "cured")
+AFTER_S = 20.0
+"""what follows the trials: the job is watched with what was kept, and the patched files are run"""
+SPARE_S = 120.0
+"""seconds that a command may take beyond its training"""
+ARMS = ("planned", "patched")
 
 
 def heal_twin(target: Target, twin: Twin) -> dict[str, Any]:
-    """Fix a sick job, then time it as it is, with the plan, with the patch, and cured by hand."""
+    """Fix a sick job, then time it with the plan, and with the patch; as it is and cured by hand
+    it was timed by the stage ``truth``."""
     options = twin.options(target, cured=False)
     environment = target.environment | twin.environment(target) | target.counters
     with tempfile.TemporaryDirectory(prefix="whyidle-gpu-", ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
-        copy = target.write_script(JOBS / twin.script, folder / "job")
+        changes = twin.script_changes(cured=False)
+        copy = target.write_script(JOBS / twin.script, folder / "job", changes)
         document = run_fix(
             job_words(target, copy.name, options, LONG_S),
             folder / "job",
@@ -53,17 +58,19 @@ def heal_twin(target: Target, twin: Twin) -> dict[str, Any]:
         )
         plan, patch = folder / "plan.toml", folder / "fix.patch"
         reason = apply_patch(patch, folder / "job", folder / "patched")
-        rates = {}
-        for arm in ARMS:
-            if (arm == "planned" and not plan.exists()) or (arm == "patched" and reason):
-                continue
-            home = folder / "patched" if arm == "patched" else folder / "job"
-            chosen = twin.options(target, cured=True) if arm == "cured" else options
-            words = job_words(target, copy.name, chosen, min(ARM_S, target.job_s))
-            front = watch_words("off", plan=plan) if arm == "planned" else []
-            rates[arm] = 1 / run_timed([*front, *words], home, environment, SPARE_S).sample_s
+        words = job_words(target, copy.name, options, min(TIMED_S, target.job_s))
+        commands = {
+            "planned": ([*watch_words("off", plan=plan), *words], "job", plan.exists()),
+            "patched": (words, "patched", not reason),
+        }
+        rates = find_rates(target, twin.name) | {
+            arm: 1 / run_timed(command, folder / home, environment, SPARE_S).sample_s
+            for arm, (command, home, exists) in commands.items()
+            if exists
+        }
         return {
             "trials": [describe_trial(trial) for trial in document["trials"]],
+            "said": document["said"],
             "plan": plan.exists(),
             "patch": patch.read_text(encoding="utf-8").count("\n+") if patch.exists() else 0,
             "patch_missing": reason,
@@ -73,9 +80,7 @@ def heal_twin(target: Target, twin: Twin) -> dict[str, Any]:
 
 def budget_s(target: Target) -> float:
     """Seconds that ``fix`` may take of one job."""
-    if target.short:
-        return SHORT_BUDGET_S
-    return EMULATED_BUDGET_S if target.emulated else GPU_BUDGET_S
+    return SHORT_BUDGET_S if target.short else BUDGET_S
 
 
 def apply_patch(patch: Path, source: Path, copy: Path) -> str:
@@ -92,10 +97,10 @@ def apply_patch(patch: Path, source: Path, copy: Path) -> str:
 
 def list_items(target: Target) -> list[Item]:
     """One item per job."""
-    cost = budget_s(target) + len(ARMS) * (min(ARM_S, target.job_s) + START_S)
-    twins = {twin.name: twin for twin in SICK}
+    timed = len(ARMS) * (min(TIMED_S, target.job_s) + START_S)
+    cost = budget_s(target) + AFTER_S + timed
     return [
-        Item(name, partial(heal_twin, target, twins[name]), cost)
+        Item(name, partial(heal_twin, target, find_twin(name)), cost)
         for name in (SHORT if target.short else NAMES)
     ]
 
@@ -108,7 +113,10 @@ def table_lines(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield "|---|---|--:|--:|--:|---|"
     for name, result in results.items():
         rates = result["samples_per_s"]
-        gains = [cells.factor(rates[a] / rates["sick"] if a in rates else None) for a in ARMS[1:]]
+        gains = [
+            cells.factor(rates[arm] / rates["sick"] if arm in rates else None)
+            for arm in (*ARMS, "cured")
+        ]
         kept = list_kept(result["trials"]) or "none"
         state = result["patch_missing"] or "applied"
         yield f"| {name} | {kept} | {' | '.join(gains)} | {state} |"

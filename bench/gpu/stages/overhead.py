@@ -12,16 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.job_run import JobError, find_recording, run_command, run_job
+from bench.gpu.job_run import JobError, find_recording, run_command
 from bench.gpu.stage import Item, Stage
 from bench.gpu.target import ROOT, Target
-from bench.gpu.twins import HEALTHY
+from bench.gpu.twins import find_twin, run_twin
 from bench.overhead import Spread
 
 STEPS_MS = (2.0, 5.0, 50.0)
 WARM_STEPS, ROUND_S = 110, 6.0
-START_S = 15.0
+START_S = 9.0
 LIMIT_S = 240.0
+BURST_JOB_S = 9.0
+"""a burst begins after 3 s on a GPU, takes 1 s, and the steps after it are compared"""
 DETACHED = {"TEARDOWN_CUPTI": "1"}
 """else CUPTI stays attached after the profiler, and what is off would not be off"""
 KINDS = {"watched": "whyidle, without bursts", "profiler": "torch.profiler", "control": "control"}
@@ -69,18 +71,12 @@ def _summarize_pairs(values: list[float]) -> dict[str, Any]:
 
 def measure_bursts(target: Target) -> dict[str, Any]:
     """What bursts cost a job that is bound by computing, by whyidle's own account."""
-    twin = next(twin for twin in HEALTHY if twin.name == "compute-bound")
     with tempfile.TemporaryDirectory(prefix="whyidle-gpu-") as name:
         store = Path(name) / "store"
-        run_job(
-            target,
-            twin.script,
-            twin.options(target, cured=False),
-            watched=True,
-            environment=twin.environment(target),
-            seconds=2 * target.job_s,
+        run_twin(
+            target, find_twin("compute-bound"), profile="look", seconds=BURST_JOB_S,
             store=store,
-        )
+        )  # fmt: skip
         logs = list(find_recording(store).glob("*.bursts.json"))
         if len(logs) != 1:
             raise JobError(f"{len(logs)} processes wrote of bursts, not one")
@@ -102,7 +98,7 @@ def list_items(target: Target) -> list[Item]:
         for cost_s in [_measure_s(target) + START_S + WARM_STEPS * length / 1e3 + ROUND_S]
     ]
     if not target.short:
-        items.append(Item("bursts", partial(measure_bursts, target), 2 * target.job_s + START_S))
+        items.append(Item("bursts", partial(measure_bursts, target), BURST_JOB_S + START_S))
     return items
 
 

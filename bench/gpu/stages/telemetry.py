@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.job_run import find_recording, run_job
+from bench.gpu.job_run import find_recording
 from bench.gpu.stage import Item, SkippedError, Stage
 from bench.gpu.stages.doctor import read_nvml
 from bench.gpu.target import Target
-from bench.gpu.twins import SICK
+from bench.gpu.twins import find_twin, run_twin
 from whyidle.sources import replay
 
 JOB = "loader-without-workers"
 """the device is busy and idle in turn"""
 MOST_BYTES = 900_000
 READS = 20
-START_S = 12.0
+START_S = 9.0
 SOURCES = ("nvml", "emulator.source")
 KEPT_FACTS = ("driver", "name@", "cuda_ordinal@", "cuda_order_doubt")
 """no serial numbers: recordings are published"""
@@ -31,14 +31,11 @@ KEPT_FACTS = ("driver", "name@", "cuda_ordinal@", "cuda_order_doubt")
 
 def record_job(target: Target, folder: Path) -> Path:
     """Telemetry of a job, as ``whyidle run`` records it."""
-    twin = next(twin for twin in SICK if twin.name == JOB)
-    run_job(
+    run_twin(
         target,
-        twin.script,
-        twin.options(target, cured=False),
-        watched=True,
-        environment=twin.environment(target) | target.counters,
+        find_twin(JOB),
         profile="off",
+        environment=target.counters,
         store=folder / "store",
     )
     return find_recording(folder / "store") / "telemetry.jsonl"

@@ -7,24 +7,23 @@ from functools import partial
 from typing import Any
 
 from bench.gpu import cells
-from bench.gpu.job_run import run_job
-from bench.gpu.stage import Item, SkippedError, Stage
+from bench.gpu.stage import Item, SkippedError, Stage, StageResult
 from bench.gpu.target import Target
-from bench.gpu.twins import HEALTHY, SICK, Twin
+from bench.gpu.twins import HEALTHY, SICK, Twin, find_twin, run_twin
 
-SHORT = {"loader-without-workers", "read-in-each-step", "compute-bound"}
-TRAIN_S, START_S = 4.0, 9.0
-"""seconds that a run trains at most, and takes beyond that: imports, the device, the report"""
+SHORT = {"fp32", "compute-bound"}
+TIMED_S = 2.0
+"""seconds that a job trains without whyidle, at most"""
+WATCHED_START_S, START_S = 8.0, 5.0
+"""seconds of a run beyond its training, with whyidle's report and without: imports, the device"""
 
 
 def judge_twin(target: Target, twin: Twin) -> dict[str, Any]:
-    """Run the job watched, and its cured twin as it is; compare what was said with what is true."""
+    """Run the job watched, and both twins without whyidle, as a burst would count in the pace;
+    compare what was said with what is true."""
     if twin.needs_cuda and target.emulated:
         raise SkippedError("the emulated device has no CUDA graphs")
-    environment = twin.environment(target)
-    options = partial(twin.options, target)
-    run = partial(run_job, target, twin.script, environment=environment, seconds=_train_s(target))
-    sick = run(options(cured=False), watched=True)
+    sick = run_twin(target, twin, profile="look")
     assert sick.diagnosis is not None
     findings = [f for f in sick.diagnosis["findings"] if f["severity"] != "info"]
     first = findings[0] if findings else None
@@ -38,18 +37,30 @@ def judge_twin(target: Target, twin: Twin) -> dict[str, Any]:
     }
     if not twin.causes:
         return result
-    cured = run(options(cured=True), watched=False)
-    result |= {
+    rates = time_twins(target, twin)
+    return result | {
         "place_right": _has_place(first, twin),
-        "cured_step_ms": cured.step_s * 1e3,
-        "measured_speedup": sick.sample_s / cured.sample_s,
+        "samples_per_s": rates,
+        "measured_speedup": rates["cured"] / rates["sick"],
         "predicted_speedup": first and _best_speedup(first),
     }
-    return result
 
 
-def _train_s(target: Target) -> float:
-    return min(TRAIN_S, target.job_s)
+def time_twins(target: Target, twin: Twin) -> dict[str, float]:
+    """Samples per second of the sick and of the cured job, without whyidle."""
+    seconds = min(TIMED_S, target.job_s)
+    return {
+        name: 1
+        / run_twin(target, twin, cured=name == "cured", profile=None, seconds=seconds).sample_s
+        for name in ("sick", "cured")
+    }
+
+
+def find_rates(target: Target, name: str) -> dict[str, float]:
+    """What ``time_twins`` has found already on this device, or finds now."""
+    known = StageResult.load("truth", target, target.out).items.get(name, {})
+    rates: dict[str, float] | None = known.get("result", {}).get("samples_per_s")
+    return rates or time_twins(target, find_twin(name))
 
 
 def _best_speedup(finding: dict[str, Any]) -> dict[str, float] | None:
@@ -73,9 +84,10 @@ def _has_place(finding: dict[str, Any] | None, twin: Twin) -> bool | None:
 
 def list_items(target: Target) -> list[Item]:
     """One item per job."""
-    run = _train_s(target) + START_S
+    watched = target.job_s + WATCHED_START_S
+    timed = 2 * (min(TIMED_S, target.job_s) + START_S)
     return [
-        Item(twin.name, partial(judge_twin, target, twin), run * (2 if twin.causes else 1))
+        Item(twin.name, partial(judge_twin, target, twin), watched + timed * bool(twin.causes))
         for twin in (*SICK, *HEALTHY)
         if not target.short or twin.name in SHORT
     ]

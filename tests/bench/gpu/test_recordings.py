@@ -5,13 +5,12 @@ import json
 
 import pytest
 
-from bench.gpu.job_run import run_job
 from bench.gpu.raw_trace import RawTrace
 from bench.gpu.stages.attribution import compare_reading
 from bench.gpu.stages.doctor import read_nvml
 from bench.gpu.stages.telemetry import describe_recording, trim_recording
 from bench.gpu.target import Target
-from bench.gpu.twins import HEALTHY
+from bench.gpu.twins import find_twin, run_twin
 from whyidle.analysis.facts import Facts
 from whyidle.importers import kineto
 
@@ -62,15 +61,13 @@ def test_readings_of_imitated_nvml_are_kept_and_replayed(tmp_path):
 
 def test_the_accounts_of_a_traced_job_agree(tmp_path):
     pytest.importorskip("torch")
-    twin = next(twin for twin in HEALTHY if twin.name == "compute-bound")
     path = tmp_path / "trace.json"
-    run_job(
+    run_twin(
         EMULATED,
-        twin.script,
-        twin.options(EMULATED, cured=False),
-        watched=False,
+        find_twin("compute-bound"),
+        profile=None,
         environment={"STEP_TRACE": str(path), "STEP_TRACE_STEPS": "4"},
-        seconds=1.0,
+        seconds=3.0,
     )
     raw = RawTrace.read(path)
     assert raw.steps == 4
