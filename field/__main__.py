@@ -1,0 +1,10 @@
+"""``python -m field``."""
+
+import signal
+import sys
+
+from field.app import main
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as by Ctrl-C
+    sys.exit(main())

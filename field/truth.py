@@ -1,0 +1,137 @@
+"""What is true of each job, as ``truth.toml`` says it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parent
+JOBS, TRUTH = FOLDER / "jobs", FOLDER / "truth.toml"
+CURED = "_cured"
+
+Half = Literal["known", "open", "reserved"]
+HALVES: tuple[Half, ...] = get_args(Half)
+HEADER = """\
+# One table per job: field/README.md says what each key means. `python -m field measure` writes
+# gain, low, high, pairs, seconds, cores and torch; everything else is written by hand.
+"""
+
+
+class TruthError(Exception):
+    """The truth file, or a job that it names, makes no sense."""
+
+
+class Job(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """One job.
+
+    Attributes:
+        half: "known" to the rules' authors, "open" to them, or "reserved" for the end.
+        source: address of the public report that it was written from.
+        kind: what is true of it, in words.
+        command: run in the folder of the script, with an interpreter put for "python".
+        cured: the command of the cured twin, where it is not the same with another script.
+        place: pattern of the source line that a right finding points at.
+        cause: causes that are right whatever their place.
+        wrong: causes that are wrong at any place.
+        healthy: whether nothing is to be cured.
+        clock: "loop", the seconds that the job prints, or "whole", those of its process.
+        results: whether the cured twin prints the same results, to one part in fifty.
+        gain: measured speed-up of the cured twin, the median of ``pairs`` pairs of runs.
+        low: the smallest of these.
+        high: the largest.
+        seconds: of the job as it is, the median.
+        cores: of the machine that measured.
+        torch: version of PyTorch that measured.
+    """
+
+    half: Half
+    source: str
+    kind: str
+    command: str
+    cured: str = ""
+    place: str = ""
+    cause: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    healthy: bool = False
+    clock: Literal["loop", "whole"] = "loop"
+    results: Literal["equal", "differ"] = "equal"
+    gain: float | None = None
+    low: float | None = None
+    high: float | None = None
+    pairs: int = 0
+    seconds: float | None = None
+    cores: int | None = None
+    torch: str | None = None
+
+    @property
+    def script(self) -> str:
+        """The name of its script."""
+        return next(word for word in shlex.split(self.command) if word.endswith(".py"))
+
+    @property
+    def cured_command(self) -> str:
+        """The command of its cured twin."""
+        cured = self.script.removesuffix(".py") + f"{CURED}.py"
+        return self.cured or self.command.replace(self.script, cured)
+
+
+def read_truth(path: Path = TRUTH) -> dict[str, Job]:
+    """All jobs by name. Raises TruthError."""
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), dict[str, Job])
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, OSError) as error:
+        raise TruthError(f"{path.name}: {error}") from None
+
+
+def write_truth(jobs: dict[str, Job], path: Path = TRUTH) -> None:
+    """Replace the file; hand-written order of the tables is kept."""
+    tables = [
+        "\n".join([f"[{name}]", *(f"{key} = {_literal(value)}" for key, value in _items(job))])
+        for name, job in jobs.items()
+    ]
+    path.write_text("\n\n".join([HEADER.rstrip(), *tables]) + "\n", "utf-8")
+
+
+def find_defects(jobs: dict[str, Job], folder: Path = JOBS) -> list[str]:
+    """Everything that is missing from the truth of these jobs, or from their scripts."""
+    return [f"{name}: {text}" for name, job in jobs.items() for text in _defects(job, folder)]
+
+
+def _defects(job: Job, folder: Path) -> Iterable[str]:
+    if not (folder / job.script).is_file():
+        yield f"there is no {job.script}"
+        return
+    if not job.healthy:
+        twin = next(w for w in shlex.split(job.cured_command) if w.endswith(".py"))
+        if not (folder / twin).is_file():
+            yield f"there is no {twin}"
+        if not (job.place or job.cause):
+            yield "neither a place nor a cause is said"
+    lines = (folder / job.script).read_text("utf-8").splitlines()
+    if job.place and not any(re.search(job.place, line) for line in lines):
+        yield f"no line of {job.script} matches {job.place!r}"
+
+
+def _items(job: Job) -> list[tuple[str, object]]:
+    return list(msgspec.to_builtins(job).items())
+
+
+def _literal(value: object) -> str:
+    """A value as TOML, which shares numbers, lists and most strings with JSON."""
+    if isinstance(value, str) and "\\" in value and "'" not in value:
+        return f"'{value}'"
+    return json.dumps(value, ensure_ascii=False)

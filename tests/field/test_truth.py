@@ -1,0 +1,93 @@
+"""The truth file says all that it must of every job, and the jobs are there."""
+
+import ast
+import shlex
+
+import msgspec
+import pytest
+
+from field.measure import agree
+from field.processes import read_output, split_command
+from field.truth import CURED, JOBS, Job, TruthError, find_defects, read_truth, write_truth
+
+TRUTH = read_truth()
+
+
+def test_nothing_is_missing_from_the_truth():
+    assert TRUTH
+    assert find_defects(TRUTH) == []
+
+
+@pytest.mark.parametrize("path", sorted(JOBS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_job_compiles_and_tells_its_seconds(path):
+    text = path.read_text("utf-8")
+    compile(text, path.name, "exec", ast.PyCF_ONLY_AST)
+    assert "took {" in text
+
+
+def test_every_script_belongs_to_a_job():
+    named = {
+        word
+        for job in TRUTH.values()
+        for command in (job.command, job.cured_command)
+        for word in shlex.split(command)
+    }
+    spare = {path.name for path in JOBS.glob("*.py")} - named
+    assert spare <= {"numbers_every_step_cured.py", "no_workers_in_memory_cured.py"}
+
+
+def test_healthy_and_sick_jobs_of_both_halves_are_there():
+    assert {job.half for job in TRUTH.values()} >= {"known"}
+    assert any(job.healthy for job in TRUTH.values())
+
+
+def job(**changes):
+    plain = Job(half="open", source="s", kind="k", command="python norms_every_step.py", place="x")
+    return msgspec.structs.replace(plain, **changes)
+
+
+def test_defects_are_named():
+    defects = find_defects(
+        {
+            "one": job(command="python nowhere.py"),
+            "two": job(place=""),
+            "three": job(place="no such line"),
+        }
+    )
+    assert [text.partition(":")[0] for text in defects] == ["one", "two", "three"]
+
+
+def test_the_twin_is_the_same_command_with_another_script():
+    one = job(command="taskset -c 0 python norms_every_step.py --lr 1")
+    assert one.cured_command == f"taskset -c 0 python norms_every_step{CURED}.py --lr 1"
+    assert job(cured="python other.py").cured_command == "python other.py"
+
+
+def test_truth_survives_writing(tmp_path):
+    path = tmp_path / "truth.toml"
+    truth = {"a": job(place=r"x\[i\]|it's", wrong=("b",), gain=1.5), "b": job(place=r"\bx")}
+    write_truth(truth, path)
+    assert read_truth(path) == truth
+
+
+def test_an_unknown_key_is_an_error(tmp_path):
+    (tmp_path / "truth.toml").write_text("[a]\ngian = 1\n", "utf-8")
+    with pytest.raises(TruthError, match=r"truth\.toml"):
+        read_truth(tmp_path / "truth.toml")
+
+
+def test_output_is_seconds_and_the_numbers_before():
+    text = "step 10\nresult 0.5 -3e-2\n\ntook 4.25 s\n"
+    assert read_output(text) == (4.25, (0.5, -0.03))
+    assert read_output("nothing") == (None, ())
+
+
+def test_results_agree_within_rounding():
+    assert agree((1.0, 2.0), (1.001, 2.0))
+    assert not agree((1.0, 2.0), (1.1, 2.0))
+    assert not agree((1.0,), (1.0, 2.0))
+
+
+def test_an_interpreter_is_put_for_python():
+    words = split_command("env A=1 python job.py", "/opt/python3")
+    assert words == ["env", "A=1", "/opt/python3", "job.py"]
