@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from field.measure import measure_job
 from field.page import render_page
 from field.processes import JobError, find_missing_imports
 from field.score import mark_job
-from field.truth import HALVES, Job, TruthError, find_defects, read_truth, write_truth
+from field.truth import (
+    HALVES,
+    SEED,
+    Job,
+    TruthError,
+    draw_halves,
+    find_defects,
+    read_truth,
+    write_truth,
+)
 from field.watch import Outcome, Outcomes, explain_again, fingerprint, watch_job
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         if verb in (measure, run):
             one.add_argument("--python", default=sys.executable, help="interpreter of the jobs")
             one.add_argument("--fresh", action="store_true", help="also what is there already")
+            one.add_argument("--budget", type=_positive, help="seconds after which no job is begun")
         if verb is measure:
             one.add_argument("--pairs", type=_positive, help="of runs; default: as the gain needs")
         if verb is run:
@@ -58,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         if verb is report:
             one.add_argument("--write", action="store_true", help=f"to {PAGE.relative_to(ROOT)}")
         if verb is draw:
-            one.add_argument("--seed", type=int, required=True)
+            one.add_argument("--seed", type=int, default=SEED)
     return parser
 
 
@@ -76,8 +84,10 @@ def list_jobs(args: argparse.Namespace) -> int:
 def measure(args: argparse.Namespace) -> int:
     """Time jobs against their cured twins and write the gains into the truth file."""
     jobs, failed = _choose(args), 0
-    missing = find_missing_imports(jobs, args.python)
+    missing, begun = find_missing_imports(jobs, args.python), time.monotonic()
     for name, job in jobs.items():
+        if args.budget and time.monotonic() - begun > args.budget:
+            break
         if (job.healthy and not job.cured) or (job.gain is not None and not args.fresh):
             continue
         if missing[name]:
@@ -97,7 +107,10 @@ def run(args: argparse.Namespace) -> int:
     """Watch jobs with whyidle and keep what it says; resumes."""
     jobs, outcomes, failed = _choose(args), Outcomes(args.results), 0
     missing = {} if args.explain else find_missing_imports(jobs, args.python)
+    begun = time.monotonic()
     for name, job in jobs.items():
+        if args.budget and time.monotonic() - begun > args.budget:
+            break
         if missing.get(name):
             _say(name, f"skipped, {', '.join(missing[name])} missing")
             continue
@@ -130,14 +143,7 @@ def report(args: argparse.Namespace) -> int:
 
 def draw(args: argparse.Namespace) -> int:
     """Set half of the jobs that are not known aside, by a seeded draw."""
-    jobs = read_truth()
-    for healthy in (False, True):
-        names = sorted(n for n, j in jobs.items() if j.half != "known" and j.healthy == healthy)
-        aside = set(random.Random(args.seed).sample(names, len(names) // 2))
-        for name in names:
-            half = "reserved" if name in aside else "open"
-            jobs[name] = msgspec.structs.replace(jobs[name], half=half)
-    write_truth(jobs)
+    write_truth(draw_halves(read_truth(), args.seed))
     return 0
 
 
@@ -168,5 +174,5 @@ def _say(name: str, text: str) -> None:
 
 def _positive(text: str) -> int:
     if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of pairs: 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number: 1 or more")
     return int(text)

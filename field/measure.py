@@ -17,10 +17,10 @@ from field.truth import Job
 CLEAR = 2.5
 """a gain that one pair of runs shows well enough; the clinic's rule"""
 PAIRS = 3
-FOREIGN = 0.1
-"""share of the cores that others may use during a run: a tenth moves a ratio of interleaved runs
-by less than their spread"""
-ATTEMPTS = 4
+FOREIGN = 0.15
+"""share of the cores that others may use during a run: a ratio of interleaved runs moves by less
+than their spread"""
+ATTEMPTS = 3
 """runs that others disturb are repeated so often"""
 TOLERANCE = 0.02
 """results of twins agree where they differ by less: sums in another order, and rounding of print"""

@@ -39,7 +39,7 @@ class JobRun(msgspec.Struct, frozen=True):
         whole_s: from its start to its end.
         loop_s: the seconds that the job printed; None where it printed none.
         results: the numbers of the last line before those.
-        foreign: share of the machine's cores that others used meanwhile, 0 to 1.
+        foreign: share of the machine's cores that others used meanwhile at normal priority, 0 to 1.
     """
 
     whole_s: float
@@ -139,9 +139,9 @@ def _imported(script: Path) -> set[str]:
 
 
 def _busy_s() -> float:
-    """Seconds that all cores have worked since boot."""
+    """Seconds that all cores have worked since boot, but for work that gives way (nice)."""
     times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system + times.irq + times.softirq)
+    return float(times.user + times.system + times.irq + times.softirq)
 
 
 def _children_s() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shlex
 import sys
@@ -20,6 +21,8 @@ else:
 FOLDER = Path(__file__).parent
 JOBS, TRUTH = FOLDER / "jobs", FOLDER / "truth.toml"
 CURED = "_cured"
+SEED = 38
+"""of the draw that sets half of the jobs aside; a test draws again and compares"""
 
 Half = Literal["known", "open", "reserved"]
 HALVES: tuple[Half, ...] = get_args(Half)
@@ -109,6 +112,18 @@ def write_truth(jobs: dict[str, Job], path: Path = TRUTH) -> None:
 def find_defects(jobs: dict[str, Job], folder: Path = JOBS) -> list[str]:
     """Everything that is missing from the truth of these jobs, or from their scripts."""
     return [f"{name}: {text}" for name, job in jobs.items() for text in _defects(job, folder)]
+
+
+def draw_halves(jobs: dict[str, Job], seed: int = SEED) -> dict[str, Job]:
+    """The same jobs; half of the sick and half of the healthy ones that are not known reserved."""
+    drawn = dict(jobs)
+    for healthy in (False, True):
+        names = sorted(n for n, j in jobs.items() if j.half != "known" and j.healthy == healthy)
+        aside = set(random.Random(seed).sample(names, len(names) // 2))
+        for name in names:
+            half: Half = "reserved" if name in aside else "open"
+            drawn[name] = msgspec.structs.replace(jobs[name], half=half)
+    return drawn
 
 
 def _defects(job: Job, folder: Path) -> Iterable[str]:

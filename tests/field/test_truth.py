@@ -2,13 +2,23 @@
 
 import ast
 import shlex
+from collections import Counter
 
 import msgspec
 import pytest
 
 from field.measure import agree
 from field.processes import read_output, split_command
-from field.truth import CURED, JOBS, Job, TruthError, find_defects, read_truth, write_truth
+from field.truth import (
+    CURED,
+    JOBS,
+    Job,
+    TruthError,
+    draw_halves,
+    find_defects,
+    read_truth,
+    write_truth,
+)
 
 TRUTH = read_truth()
 
@@ -36,9 +46,19 @@ def test_every_script_belongs_to_a_job():
     assert spare <= {"numbers_every_step_cured.py", "no_workers_in_memory_cured.py"}
 
 
-def test_healthy_and_sick_jobs_of_both_halves_are_there():
-    assert {job.half for job in TRUTH.values()} >= {"known"}
-    assert any(job.healthy for job in TRUTH.values())
+def test_there_are_enough_jobs_of_each_kind_and_half():
+    assert Counter(job.half for job in TRUTH.values()) == {"known": 13, "open": 37, "reserved": 37}
+    assert sum(job.healthy for job in TRUTH.values()) >= 15
+
+
+def test_the_halves_are_those_that_the_seed_draws():
+    assert draw_halves(TRUTH) == TRUTH
+
+
+def test_another_seed_draws_other_halves():
+    other = draw_halves(TRUTH, 1)
+    assert other != TRUTH
+    assert all(other[name].half == "known" for name, job in TRUTH.items() if job.half == "known")
 
 
 def job(**changes):
