@@ -9,6 +9,7 @@
     │   └── OutputError          an output cannot be written
     ├── StoreError               the run store cannot be read or written
     ├── TrialError               a job cannot be tried: it fails, or has too few steps
+    │   └── UndiagnosedError     a job with kept fixes runs, but cannot be diagnosed again
     ├── MissingExtraError        an optional dependency is missing; names the extra to install
     └── CatalogError             a plug-in breaks its contract
 
@@ -55,6 +56,10 @@ class StoreError(WhyidleError):
 
 class TrialError(WhyidleError):
     """A job cannot be tried."""
+
+
+class UndiagnosedError(TrialError):
+    """A job with kept fixes runs, but cannot be diagnosed again: no fault of the fixes."""
 
 
 class MissingExtraError(WhyidleError):

@@ -257,6 +257,15 @@ def test_where_a_disk_ran_full_nothing_is_said_of_the_fix(first):
     assert "was stopped because there was no room (to use another disk" in found.rejection_text
 
 
+@pytest.mark.parametrize("without", [False, True])
+def test_an_arm_with_too_few_steps_to_compare_is_no_harm(without):
+    few = ran(0.1, LOSSES[:8], ending="finished")  # larger batches make fewer steps
+    base, treated = (few, ran(0.1)) if without else (ran(0.1), few)
+    found = run_ab_test(FIX, bench([base], [treated]), [])
+    assert found.rejection_kind == "unjudged"
+    assert "the job has 8 steps, and a comparison needs 12: not tested" in found.rejection_text
+
+
 def test_a_knob_that_declines_says_why():
     arm = ran(0.1, took=False, declined={"loader.workers": "it is an IterableDataset"})
     found = run_ab_test(FIX, bench([ran(0.1)], [arm]), [])
@@ -357,6 +366,19 @@ def test_another_order_of_sums_is_held_against_other_rounding(by, kept, runs):
     found = run_ab_test(FUSED, bench([ran(0.2)], [fused(off(LOSSES, by))], swayed=swayed), [])
     assert found.kept == kept
     assert asked == [(1, 40), (2, 40)][:runs]
+
+
+def test_without_any_loss_other_numbers_are_unknown_and_no_harm():
+    """Class ``rounding``: parameters alone do not show whether the job still learns the same."""
+
+    def unseen(arm):
+        told = replace(arm.report, losses=[])
+        return replace(arm, report=told, ranks={0: told}, swayed=True)
+
+    base, treated = unseen(ran(0.2)), unseen(fused(LOSSES))
+    found = run_ab_test(FUSED, bench([base], [treated], swayed=lambda seed, steps: base), [])
+    assert found.rejection_kind == "unjudged"
+    assert found.rejection_text.startswith("no loss was recorded")
 
 
 def test_where_no_other_rounding_could_be_had_that_is_said():

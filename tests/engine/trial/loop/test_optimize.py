@@ -30,10 +30,11 @@ from whyidle.engine.trial.loop.candidates import Candidate
 from whyidle.engine.trial.loop.gain_confirmation import is_wide
 from whyidle.engine.trial.loop.trial_result import TrialResult
 from whyidle.engine.trial.loop.trial_session import TrialSession
-from whyidle.errors import TrialError
+from whyidle.errors import InputError, TrialError
 from whyidle.model.diagnosis import Abstention, Edit, Place
 from whyidle.store.plan_file import parse_plan, text_of
 
+LOSSES = [1.0 / (i + 1) for i in range(60)]
 BF16 = {"autocast__dtype": "bfloat16"}
 
 
@@ -466,6 +467,45 @@ def test_why_a_job_cannot_be_tried(tmp_path, ending, steps, said):
         look_at(tmp_path, ran)
     assert said[0] in raised.value.what
     assert said[1] in raised.value.hint
+
+
+@pytest.mark.parametrize("undiagnosed", [False, True])
+def test_a_job_is_short_as_it_was_not_because_it_is_healed(tmp_path, undiagnosed):
+    """60 steps of 83 ms take 4.3 ms with workers: what is left of the job lasts 0.3 s. A short
+    recording may not be diagnosed, which is no fault of the fix."""
+
+    def answer(one):
+        step_s = 4.3e-3 if one.edits else 83e-3
+        told = ProcessReport("finished", 0, [int(1e9 * step_s * i) for i in range(60)], LOSSES[:60])
+        applied = {edit.knob: 1 for edit in one.edits}
+        return ArmResult(
+            "finished", 0, 1.0, tmp_path / "recording", "", told, applied, ranks={0: told}
+        )
+
+    def diagnose(_):
+        if undiagnosed and looks == 1:
+            raise InputError("Too short.", why="There are too few samples.")
+        return diagnosis(WORKERS)
+
+    def look(session, times):
+        nonlocal looks
+        found = trial_session.watch_job(session, times, diagnose)
+        looks += 1
+        return found
+
+    looks = 0
+    job = TrialSession(["train"], tmp_path, Executor(answer), 1e4, {"none"}, Voice())
+    found = optimize.optimize(job, look)
+    assert kept(found) == ["loader-workers"]
+    assert found.combined_trial.effect.speedup == pytest.approx(83 / 4.3, rel=0.01)
+    assert ("not diagnosed again: There are" in "".join(found.judged[0].notes)) is undiagnosed
+    assert fix_document.make_document(found).trials[0].kept
+
+
+def test_a_job_that_is_short_without_a_fix_is_not_tried(tmp_path):
+    told = ProcessReport("finished", 0, [int(4.3e6 * i) for i in range(60)], [])
+    with pytest.raises(TrialError, match="trains for only 254 ms"):
+        look_at(tmp_path, ArmResult("finished", 0, 1.0, tmp_path, "", told))
 
 
 def test_what_a_failing_command_printed_is_not_called_its_error(tmp_path):

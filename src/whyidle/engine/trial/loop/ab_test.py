@@ -11,6 +11,7 @@ import msgspec
 from whyidle.engine.trial.arms import error_line
 from whyidle.engine.trial.arms.arm import ArmResult
 from whyidle.engine.trial.arms.page_cache import run_warm
+from whyidle.engine.trial.arms.process_report import FEWEST as FEWEST_STEPS
 from whyidle.engine.trial.arms.process_report import ProcessReport
 from whyidle.engine.trial.loop.acceptance import decide_acceptance, is_proven_gain
 from whyidle.engine.trial.loop.candidates import WORTH, Candidate
@@ -124,7 +125,7 @@ def _explain_failure(
     base = trial.bases[-1] if trial.bases else bench.base()
     if alone := _fails_without_fix(base):
         return alone
-    usual_steps, steps = (len(one.report.marks) if one.report else 0 for one in (base, result))
+    usual_steps, steps = _step_count(base), _step_count(result)
     if result.ending != "crashed" or steps < usual_steps:
         return why
     bench.say(f"the job without it, up to step {steps + PAST}")
@@ -164,7 +165,7 @@ def _record_times(
 
 def failure_reason(result: ArmResult, candidate: Candidate) -> RejectionReason | None:
     """Explain why the treated arm cannot be compared; None if it can."""
-    if result.ending == "full":
+    if result.ending == "full" or _is_too_short(result):
         return RejectionReason("unjudged", f"with it, the job {_describe_end(result)}: not tested")
     if not result.is_comparable:
         return harm_reason(f"with it, the job {_describe_end(result)}")
@@ -192,7 +193,18 @@ def _with_multiplied(edit: Edit, treats: Sequence[ArmResult]) -> Edit:
     return msgspec.structs.replace(edit, was=", ".join(map(str, originals))) if originals else edit
 
 
+def _is_too_short(result: ArmResult) -> bool:
+    """Whether it ended well with too few steps to compare, as after a few large batches."""
+    return result.ending == "finished" and 0 < _step_count(result) < FEWEST_STEPS
+
+
+def _step_count(result: ArmResult) -> int:
+    return len(result.report.marks) if result.report else 0
+
+
 def _describe_end(result: ArmResult) -> str:
+    if _is_too_short(result):
+        return f"has {_step_count(result)} steps, and a comparison needs {FEWEST_STEPS}"
     if result.ending == "full":
         return f"was stopped because {result.full} (to use another disk, set TMPDIR)"
     line = error_line.last_error_line(result.output_end)

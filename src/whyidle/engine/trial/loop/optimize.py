@@ -37,7 +37,7 @@ from whyidle.engine.trial.loop.trial_session import (
 )
 from whyidle.engine.trial.loop.value_search import choose_candidate_value
 from whyidle.engine.trial.statistics.rare_events import MOST_S
-from whyidle.errors import TrialError
+from whyidle.errors import TrialError, UndiagnosedError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
@@ -235,6 +235,9 @@ def _look_again(session: TrialSession, progress: _Progress, trial: TrialResult) 
     session.listener.show_stage("watching the job with it")
     try:
         progress.now = progress.look(session, 1)
+        progress.looks.append(progress.now)
+    except UndiagnosedError as error:  # its arms were measured: the gain stands
+        trial.notes.append(f"the job with it was not diagnosed again: {error.why or error.what}")
         progress.looks.append(progress.now)
     except TrialError as error:
         trial.kept, trial.reason = False, harm_reason(f"{error.what} {error.why}")

@@ -26,7 +26,7 @@ from whyidle.engine.trial.statistics.alpha_spending import AlphaBudget
 from whyidle.engine.trial.statistics.rare_events import RareEvent, arm_s
 from whyidle.engine.trial.statistics.speedup import WARM_STEPS
 from whyidle.engine.trial.statistics.startup_cost import RemainingJob
-from whyidle.errors import InputError, TrialError
+from whyidle.errors import InputError, TrialError, UndiagnosedError
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, RunInfo
 
 LOOK_SHARE, LOOK_S = 0.04, (6.0, 600.0)
@@ -192,9 +192,11 @@ def watch_job(
     diagnose: Callable[[Path], Diagnosis] = diagnose_recording,
 ) -> Diagnosis:
     """Diagnose the job with the kept fixes for ``times`` the usual duration, and set that of arms.
+    Whether it trains long enough is judged without fixes: a fast fix makes any job short.
 
     Raises:
         TrialError: the job fails, or takes too few steps.
+        UndiagnosedError: the job with the kept fixes runs, but cannot be diagnosed.
     """
     seconds = times * clamp(LOOK_SHARE * session.budget_s, LOOK_S)
     patience_s = max(session.budget_s / 2, 60.0)
@@ -202,12 +204,14 @@ def watch_job(
     result = session.run_arm(asked)
     ended = datetime.now(timezone.utc)
     _must_run(result)
-    _must_train(result)
+    if not session.kept_candidates:
+        _must_train(result)
     note_end(result.recording, UNSTORED, session.command, None)
     try:
         diagnosis = diagnose(result.recording)
     except InputError as error:
-        raise TrialError("The job cannot be diagnosed.", why=error.why, hint=error.hint) from error
+        kind = UndiagnosedError if session.kept_candidates else TrialError
+        raise kind("The job cannot be diagnosed.", why=error.why, hint=error.hint) from error
     ready, _ = choose_candidates(diagnosis, session.allowed)
     session.rare_events += [one.rare for one in ready if one.rare is not None]
     _settle_arm_length(session, result)
@@ -244,7 +248,7 @@ def _must_train(result: ArmResult) -> None:
 
 def _settle_arm_length(session: TrialSession, result: ArmResult) -> None:
     report = result.report
-    if report is None:
+    if report is None or len(report.marks) <= WARM_STEPS + 1:
         return
     count, whole_s = len(report.marks), (report.marks[-1] - report.marks[0]) / 1e9
     since = report.drained[0][1] if report.drained else report.marks[WARM_STEPS]

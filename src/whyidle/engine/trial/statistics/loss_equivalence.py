@@ -104,8 +104,9 @@ def check_losses(
         return LossCheck(False, f"parameters move by {treated.moved:.3g} at first, not {moved:.3g}")
     if not count:
         same = consent == "none" and moved is not None and treated.moved == moved
-        text = "no loss was recorded" + (", parameters move as before" if same else "")
-        return LossCheck(same, text)
+        rest = "parameters move as before" if same else "so its effect on the numbers is unknown"
+        text = f"no loss was recorded, {rest}"
+        return LossCheck(same, text, measured=same)
     if consent == "convergence" and other_batches(untreated.base, treated):
         return _by_time(untreated, treated)
     if are_identical(base, treated.losses):
