@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.exporters import _number_format
-from whyidle.model.diagnosis import Evidence, Interval, Place, Predicted
+from whyidle.model.diagnosis import Evidence, Interval, Place, Predicted, Removal
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,10 @@ def test_an_interval_without_a_width_is_not_told(low, high, told):
 def test_how_a_gain_was_foretold_is_said_without_codes(code):
     told = Predicted(speedup=1.2, low=1.1, high=1.3, method=f"{code}steps replayed")
     assert _number_format.format_method(told) == "steps replayed"
+
+
+@pytest.mark.parametrize(
+    ("speedup", "told"), [(7.9, "7.90× as fast (6.80 to 9.10)"), (None, "not known (6.80 to 9.10)")]
+)
+def test_removal(speedup, told):
+    assert _number_format.format_removal(Removal(speedup=speedup, low=6.8, high=9.1)) == told

@@ -23,6 +23,7 @@ RECORDED = "class figure: a forward pass without recording for backward"
 class Pauses:
     """Pauses of one role in scope."""
 
+    role: Role
     spans: Intervals
     """the pauses on the host"""
     share: float
@@ -88,9 +89,8 @@ def pauses_of(facts: Facts, role: Role, rows: I64) -> Pauses:
     least, most = share_bounds(facts, part) if sampled else (share, share)
     rest = (end - begin - spans.length_inside(begin, end)) / 1e9
     place, steps_hit = facts.places.place_of(longest), int(hit.sum())
-    return Pauses(
-        spans, share, least, most, idle, steps_hit, place, hit, rest, rows, bool(by_samples)
-    )
+    shares = share, least, most
+    return Pauses(role, spans, *shares, idle, steps_hit, place, hit, rest, rows, bool(by_samples))
 
 
 def _steps_seen(facts: Facts, spans: Intervals, begin: I64, end: I64) -> Mask:

@@ -45,6 +45,9 @@ def _draw_finding(
     cost = f"{words.format_interval(finding.lost)} of the step{words.overlap_remark(finding)}"
     certainty = f"confidence {finding.confidence:.0%}"
     _draw_labelled_row(page, "costs", f"{cost} · {finding.cause} · {certainty}")
+    if finding.removal is not None:
+        gain = words.format_removal(finding.removal)
+        _draw_labelled_row(page, "gain", f"removing it entirely: {gain}")
     places = list(dict.fromkeys(words.format_place(place) for place in finding.where))
     for label, text in limit_rows("where", places, None if full else _PLACES):
         _draw_labelled_row(page, label, text)
@@ -56,7 +59,8 @@ def _draw_finding(
         label, style = ("tried", "dim") if is_rejected(fix, finding, trials) else ("fix", "green")
         _draw_labelled_row(page, label, fix.summary, style)
         gain = f"{format_prediction(fix.predicted)}; " if fix.predicted else ""
-        _draw_labelled_row(page, "", f"{gain}{words.CONSENTS[fix.consent]}")
+        how = "automatic" if fix.automatic else "by hand"
+        _draw_labelled_row(page, "", f"{how}, {gain}{words.CONSENTS[fix.consent]}")
         if outcome := describe_outcome(fix, finding, trials):
             _draw_labelled_row(page, "", outcome, "bold")
         if full and fix.risk:

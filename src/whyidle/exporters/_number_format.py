@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from whyidle.model.diagnosis import Consent, Evidence, Finding, Interval, Place, Predicted
+from whyidle.model.diagnosis import Consent, Evidence, Finding, Interval, Place, Predicted, Removal
 
 NONE = "–"
 CONSENTS: Final[dict[Consent, str]] = {
@@ -63,6 +63,14 @@ def format_speedup(predicted: Predicted | None) -> str:
     if predicted is None:
         return NONE
     return f"{format_factor(predicted.speedup)}×{format_bracketed(predicted.low, predicted.high)}"
+
+
+def format_removal(removal: Removal) -> str:
+    """What the complete absence of a cause gains, with its interval."""
+    ends = format_bracketed(removal.low, removal.high)
+    if removal.speedup is None:
+        return f"not known{ends}"
+    return f"{format_factor(removal.speedup)}× as fast{ends}"
 
 
 def format_method(predicted: Predicted) -> str:

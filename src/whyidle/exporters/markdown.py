@@ -15,6 +15,7 @@ from whyidle.exporters._number_format import (
     format_method,
     format_percent,
     format_place,
+    format_removal,
     format_seconds,
     format_speedup,
     overlap_remark,
@@ -160,6 +161,8 @@ def _finding_lines(number: int, finding: Finding, trials: Sequence[Trial]) -> It
         f"of the step ({finding.bucket}){overlap_remark(finding)} · confidence "
         f"{finding.confidence:.0%} · `{finding.cause}`"
     )
+    if finding.removal is not None:
+        yield f"\nremoving it entirely: **{format_removal(finding.removal)}**"
     for where in finding.where:
         yield f"\nat {_code(format_place(where))}"
     yield ""

@@ -33,7 +33,8 @@ F = TypeVar("F", bound=ProofFacts)
 @dataclass(frozen=True, slots=True)
 class Proof:
     """A proven cause. ``low`` and ``high`` are the share of the step that it costs (0-1),
-    ``predicted`` is the gain of its removal."""
+    ``predicted`` is the gain of its usual remedy, ``removal`` that of its complete absence, if the
+    remedy leaves a part of it."""
 
     headline: str
     low: float
@@ -44,6 +45,7 @@ class Proof:
     where: tuple[Place, ...] = ()
     facts: ProofFacts = NOTHING  # facts for fixes, in the class of the cause's family
     bucket: Bucket | None = None  # bucket of its time in this run, if not the cause's own
+    removal: Predicted | None = None
 
     def get_facts(self, kind: type[F]) -> F:
         """The facts if they have this class, else its defaults."""

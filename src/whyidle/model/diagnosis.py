@@ -172,9 +172,10 @@ class ProposedFix(Document, frozen=True, kw_only=True):
 
 class Removal(Document, frozen=True, kw_only=True):
     """Speed-up of the step without the cause, knock-on effects included (1.25 = a quarter more
-    steps per second): the upper limit for its fixes."""
+    steps per second): the upper limit for its fixes. ``speedup`` is None where ``high`` exceeds
+    three times ``low``: the gain is not known."""
 
-    speedup: float
+    speedup: float | None
     low: float
     high: float
 

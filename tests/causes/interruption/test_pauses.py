@@ -43,7 +43,10 @@ def test_recurring_pauses_and_their_twin_without(cause):
     sick = job(FRAMES[cause], ms(12))
     proof = judge(cause, sick)
     assert proof is not None
-    assert covers(proof, twin_speedup(sick, job(None, 0)), slack=0.03)
+    measured = twin_speedup(sick, job(None, 0))
+    assert covers(proof, measured, slack=0.03)
+    assert proof.removal.speedup == pytest.approx(measured, rel=0.03)  # nothing remains
+    assert proof.removal.low > 0.95 * measured or cause == "heavy-evaluation"  # a GPU's marks
     assert proof.where
     assert proof.predicted.speedup > 1.1
 
@@ -311,8 +314,10 @@ def test_steps_without_a_collection_tell_what_one_leaves_behind():
 def test_where_each_step_collects_the_cold_cache_is_bounded():
     proof, measured = predicted_and_measured(1)
     warm = 1 / (1 - proof.high)
-    assert warm < proof.predicted.speedup < measured < proof.predicted.high
+    assert warm < measured < proof.predicted.high
     assert covers(proof, measured, slack=0.0)
+    assert warm < proof.removal.low < measured < proof.removal.high < 3 * proof.removal.low
+    assert proof.removal.speedup == pytest.approx(measured, rel=0.1)
 
 
 def test_a_short_collection_leaves_little_behind():
@@ -374,6 +379,58 @@ def test_young_objects_leave_no_cache_cold():
     told, untold = (watched_proof("python-gc-pauses", each).predicted for each in (told, untold))
     assert told.high < untold.high
     assert told.speedup < untold.speedup
+
+
+LOG, HELPER = "/job/train.py(31): main", "/job/train.py(50): log_weights"
+WRITE = "/x/site-packages/torch/utils/tensorboard/writer.py(505): add_histogram"
+NORM = "/x/site-packages/torch/functional.py(9): norm"
+FORWARD = "/x/site-packages/torch/nn/modules/linear.py(9): forward"
+
+
+def reporting(*, logs=True, at=LOG, asks=""):
+    """Steps of 20 ms; each logs for 20 ms and computes for the log for 20 ms at the same line. With
+    ``asks`` the line runs that for another 20 ms."""
+    guest, around = RecordedJob(), "" if at == LOG else f";{LOG}"
+    for _ in range(40):
+        guest.backward(LOOP, ms(15))
+        if logs:
+            guest.work(f"{NORM};{at}{around}", ms(20))
+            if asks:
+                guest.work(f"{asks};{at}{around}", ms(20))
+            guest.python(f"{WRITE};{at}{around}", ms(20))
+        guest.step(LOOP, ms(5))
+    return guest.timeline()
+
+
+@pytest.mark.parametrize("at", [LOG, HELPER])
+def test_what_is_computed_for_a_log_is_saved_with_it(at):
+    proof = watched_proof("blocking-logging-upload", reporting(at=at))
+    measured = Facts(reporting(at=at)).step_s / Facts(reporting(logs=False)).step_s
+    assert measured == pytest.approx(3.0, rel=0.02)
+    assert proof.removal.low < measured < proof.removal.high < 1.5 * proof.removal.low
+    assert proof.predicted.high < proof.removal.speedup  # a thread only takes over the call
+
+
+def test_a_step_of_training_in_a_log_line_is_not_saved():
+    """``writer.add_scalar("loss", train_step(), step)`` trains without the writer, too."""
+    proof = watched_proof("blocking-logging-upload", reporting(asks=FORWARD))
+    assert proof.removal.speedup == pytest.approx(80 / 40, rel=0.1)
+
+
+def test_other_lines_count_only_in_functions_that_only_log():
+    def other_line(function, trains):
+        guest = RecordedJob()
+        for _ in range(40):
+            guest.backward(LOOP, ms(15))
+            if trains:
+                guest.work(f"{FORWARD};/job/train.py(60): {function};{LOG}", ms(20))
+            guest.work(f"{NORM};/job/train.py(61): {function};{LOG}", ms(20))
+            guest.python(f"{WRITE};/job/train.py(62): {function};{LOG}", ms(20))
+            guest.step(LOOP, ms(5))
+        return watched_proof("blocking-logging-upload", guest.timeline()).removal.speedup
+
+    assert other_line("log_norms", trains=False) == pytest.approx(60 / 20, rel=0.1)
+    assert other_line("step_and_log", trains=True) == pytest.approx(80 / 60, rel=0.1)
 
 
 KEEP = "/job/train.py(40): keep"

@@ -1,5 +1,6 @@
 """How grave a finding is, and which of two that explain the same time claims it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -122,3 +123,14 @@ def test_removal_is_the_ceiling_over_all_fixes():
     assert offers
     for name in ("speedup", "low", "high"):
         assert all(getattr(one, name) <= getattr(finding.removal, name) for one in offers)
+
+
+@pytest.mark.parametrize(("low", "told"), [(2.0, 4.0), (1.2, None)])
+def test_removal_is_the_cause_s_own_ceiling_and_unknown_where_it_is_too_wide(low, told):
+    item = proven("blocking-h2d-copy", 1.1, 0.3)
+    removal = Predicted(speedup=4.0, low=low, high=5.0, method="made up")
+    absent = replace(item, proof=replace(item.proof, removal=removal))
+    (finding,) = findings_of(SLOW, [absent])
+    assert (finding.removal.low, finding.removal.high) == (low, 5.0)
+    assert finding.removal.speedup == told
+    assert all(fix.predicted.speedup < 1.2 for fix in finding.fixes if fix.predicted)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.after_effects import predict_absence
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_interruptions, predict_removal
-from whyidle.analysis.intervals import union_of
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.log_preparation import find_log_preparation
 from whyidle.analysis.pauses import Pauses, find_pauses
 from whyidle.analysis.sampled_lines import busiest_lines, prompt_waits
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
 from whyidle.analysis.source_lines import at_place
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.diagnosis import Evidence
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
@@ -43,8 +46,10 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The device is idle while the launching thread is inside a known tracker, writer, plotting
-    library or network client, outside the DataLoader. Reports in several steps can be thinned (P9);
-    a single one does not show how often it occurs, so its careful prediction is nothing.
+    library or network client, outside the DataLoader. What samples show at the line of such a call,
+    or in a function that only logs, is computed for the log: without the log it is saved, too.
+    Reports in several steps can be thinned (P9); a single one does not show how often it occurs, so
+    its careful prediction is nothing.
 
     On a watched process: the training thread was not runnable between the recorded calls, and the
     kernel reported it as sleeping at samples; so it waited in a call for a network, a file or a
@@ -75,11 +80,13 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     frequency = max(pauses.steps_hit, 1) / max(facts.step_count, 1)
     high = predict_interruptions(pauses.share, min(EVERY_FIFTIETH / frequency, LEFT_AT_WORST))
     low = predict_interruptions(pauses.least, LEFT_AT_WORST) if pauses.is_recurring else 0.0
+    preparation = find_log_preparation(facts)
     return Proof(
         headline=f"Logging holds up the training loop for {pauses.share:.0%} of the step",
         low=low,
         high=pauses.most,
         predicted=predict_removal(low, pauses.most, "P9: fewer reports or in the background", high),
+        removal=predict_absence(facts, pauses, preparation),
         evidence=(
             make_evidence("device idle while logging, share of step", pauses.share, "ratio"),
             make_evidence("time spent logging", pauses.total_s, "s", samples=len(pauses.spans)),
@@ -90,6 +97,7 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
                 samples=facts.step_count,
             ),
             make_evidence("longest pause", pauses.longest_s, "s"),
+            *_preparation_evidence(facts, preparation),
         ),
         confidence=0.85 if pauses.is_recurring else 0.6,
         where=(pauses.place,) if pauses.place else (),
@@ -101,6 +109,13 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
             beside=predict_removal(low, pauses.most, "P9: encoded by a background thread"),
         ),
     )
+
+
+def _preparation_evidence(facts: Facts, preparation: Intervals) -> tuple[Evidence, ...]:
+    if not preparation:
+        return ()
+    name = "computed for the log before its call, share of step"
+    return (make_evidence(name, facts.share_of(preparation), "ratio", source="samples"),)
 
 
 def _is_mostly_in(facts: Facts, pauses: Pauses, role: Role) -> bool:
@@ -128,6 +143,7 @@ def _prove_blocked(facts: Facts) -> Proof | None:
             "P9: less often or in the background",
             predict_interruptions(share, EVERY_FIFTIETH),
         ),
+        removal=predict_removal(least, most, "P9: the step without them", share),
         evidence=(
             make_evidence(
                 "training thread blocked, share of step",

@@ -87,6 +87,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         predicted=predict_removal(
             0.0, high, "P9: idle time inside evaluation", _predict_larger_batches(facts, share)
         ),
+        removal=_predict_absence(passed, recurs=pauses.is_recurring),
         bucket="unknown" if marked and facts.evaluation_utilization is None else None,
         evidence=(
             make_evidence("evaluation instead of training, share of time", passed[1], "ratio"),
@@ -102,6 +103,11 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
             batches=_takes_batches(facts, pauses),
         ),
     )
+
+
+def _predict_absence(shares: tuple[float, float, float], *, recurs: bool) -> Predicted:
+    low, share, high = shares if recurs else (0.0, shares[1] / 2, shares[2])
+    return predict_removal(low, high, "P9: the steps without evaluations", share)
 
 
 def _predict_larger_batches(facts: Facts, share: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.cache_emptying import FROM_MEMORY_S, refill_bound_s
+from whyidle.analysis.after_effects import after_effect
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
@@ -27,8 +27,6 @@ EACH = 0.9
 """share of the steps from which a collection counts as happening in each step"""
 QUIET = 0.25
 """quantile of the rest of a step that stands for an undisturbed one"""
-FEW = 5
-"""steps with and without collections that are needed to measure their after-effect"""
 
 
 @cause(
@@ -83,12 +81,14 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     gains = _collection_gains(
         facts, pauses, None if explicit else remaining_after_freeze(facts, pauses)
     )
+    absent = _collection_gains(facts, pauses, (0.0, 0.0, 0.0))
     collector = "The program's own gc.collect()" if explicit else "Python's garbage collector"
     return Proof(
         headline=f"{collector} holds up the training loop for {pauses.share:.0%} of the step",
         low=gains[0],
         high=pauses.share,
         predicted=predict_removal(gains[0], gains[2], "P9: collections off the step", gains[1]),
+        removal=predict_removal(absent[0], absent[2], "P9: no collections", absent[1]),
         evidence=(
             make_evidence("device idle during collections, share of step", pauses.share, "ratio"),
             make_evidence("time collecting", pauses.total_s, "s", samples=len(pauses.spans)),
@@ -115,8 +115,10 @@ def _collection_gains(
     recurring = pauses.share - min(single_s / facts.scope_s, pauses.share)
     remaining = remaining or (recurring * LEFT_AT_WORST, 0.0, 0.0)
     cold = _cache_loss(facts, full_collections(facts, pauses), single_s)
-    expected = (pauses.share + recurring) / 2 + cold[0] - remaining[1]
-    return max(recurring - remaining[0], 0.0), expected, pauses.share + cold[1] - remaining[2]
+    careful = max(recurring - remaining[0], 0.0)
+    careful += 0.0 if any(remaining) else cold[0]  # a collection that remains may be the cold one
+    expected = (pauses.share + recurring) / 2 + cold[1] - remaining[1]
+    return careful, expected, pauses.share + cold[2] - remaining[2]
 
 
 def _predict_rarer_calls(facts: Facts, pauses: Pauses, left_over: float) -> Predicted | None:
@@ -126,17 +128,16 @@ def _predict_rarer_calls(facts: Facts, pauses: Pauses, left_over: float) -> Pred
     return predict_removal(careful, hopeful, "P9: collections in fewer steps", expected)
 
 
-def _cache_loss(facts: Facts, pauses: Pauses | None, single_s: float) -> tuple[float, float]:
-    """After-effect of collections, as share of the step: expected and at most."""
+def _cache_loss(facts: Facts, pauses: Pauses | None, single_s: float) -> tuple[float, float, float]:
+    """After-effect of collections, as share of the step: careful, expected, hopeful. Where every
+    step on a device has one, the rest of the shorter steps stands for an undisturbed one."""
     if pauses is None:
-        return 0.0, 0.0
-    cold_s = _after_effect_s(pauses, single_s) if facts.on_cpu else (0.0, 0.0)
-    often = pauses.steps_hit / max(facts.step_count, 1)
-    expected, most = (cold * often / facts.step_s for cold in cold_s)
-    if pauses.steps_hit > EACH * facts.step_count:  # hardly a step without one
+        return 0.0, 0.0, 0.0
+    careful, expected, most = after_effect(facts, pauses, single_s)
+    if not facts.on_cpu and pauses.steps_hit > EACH * facts.step_count:
         least = float(np.quantile(pauses.rest_s, QUIET))
-        most = max(most, 1.0 - (least - cold_s[1]) / facts.step_s - pauses.share)
-    return expected, most
+        most = max(most, 1.0 - least / facts.step_s - pauses.share)
+    return careful, expected, most
 
 
 def _single_pause_s(pauses: Pauses) -> float:
@@ -144,18 +145,6 @@ def _single_pause_s(pauses: Pauses) -> float:
     unknown, since Python runs full collections only when a quarter of the objects is new."""
     longest = float(pauses.idle_s.max())
     return longest if longest > pauses.idle_s.sum() - longest else 0.0
-
-
-def _after_effect_s(pauses: Pauses, single_s: float) -> tuple[float, float]:
-    """After-effect of a collection on its step (s): expected and at most. Measured by steps without
-    a collection; else half of the bound is expected."""
-    hit, others = pauses.rest_s[pauses.hit], pauses.rest_s[~pauses.hit]
-    if min(len(hit), len(others)) >= FEW:
-        cold = max(0.0, float(np.median(hit) - np.median(others)))
-        return cold, cold
-    usual_s = max(pauses.total_s - single_s, 0.0) / pauses.steps_hit
-    most = refill_bound_s(FROM_MEMORY_S, usual_s, float(np.median(hit)))
-    return most / 2, most
 
 
 def _is_explicit(facts: Facts, pauses: Pauses) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from whyidle.analysis.after_effects import predict_absence
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_interruptions, predict_removal
@@ -78,6 +79,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
         low=low,
         high=high,
         predicted=predict_removal(low, high, "P9: only the copy from the device remains", expected),
+        removal=predict_absence(facts, pauses),
         evidence=(
             make_evidence("device idle while saving, share of time", pauses.share, "ratio"),
             make_evidence("time spent saving", pauses.total_s, "s", samples=len(pauses.spans)),

@@ -23,6 +23,9 @@ RISKY = 0.90
 """a best fix whose stated interval reaches below this speed-up is ``info``: it may do harm"""
 FAR_MORE = 2.0
 """a manual fix is ranked before an automatic one if it gains more than this many times as much"""
+KNOWN = 3.0
+"""ratio of the ends of a removal's interval above which its gain is not known: one end says to
+change the job now, the other that there is little to gain"""
 CRITICAL = 0.20  # least share of the step that a ``critical`` finding costs
 
 
@@ -185,13 +188,13 @@ def _within_run(predicted: Predicted, item: ProvenCause) -> Predicted:
 
 
 def _removal(item: ProvenCause, fixes: Sequence[ProposedFix]) -> Removal:
+    """The gain of the cause's absence by its own model, at least that of each of its fixes."""
     gains = [fix.predicted for fix in fixes if fix.predicted and not fix.changes_batch]
-    gains.append(_within_run(item.proof.predicted, item))
-    return Removal(
-        speedup=max(gain.speedup for gain in gains),
-        low=max(gain.low for gain in gains),
-        high=max(gain.high for gain in gains),
+    gains.append(_within_run(item.proof.removal or item.proof.predicted, item))
+    speedup, low, high = (
+        max(getattr(gain, end) for gain in gains) for end in ("speedup", "low", "high")
     )
+    return Removal(speedup=speedup if high <= KNOWN * low else None, low=low, high=high)
 
 
 def _expected_saving(fix: ProposedFix) -> float:

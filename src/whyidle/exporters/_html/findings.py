@@ -15,6 +15,7 @@ from whyidle.exporters._number_format import (
     format_method,
     format_percent,
     format_place,
+    format_removal,
     overlap_remark,
 )
 from whyidle.exporters._palette import LOOKS
@@ -81,6 +82,9 @@ def _render_card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> 
         tag("h3", f"{number}. " if number else None, finding.title or finding.cause),
         tag("p", finding.headline, class_="lead"),
         _render_lost(finding, getattr(diagnosis.attribution, finding.bucket)),
+        tag("p", "removing it entirely: ", tag("b", format_removal(finding.removal)))
+        if finding.removal
+        else None,
         _render_places(finding.where),
         [_render_fix(fix, finding, diagnosis.trials) for fix in in_turn(finding, diagnosis.trials)],
         _render_evidence(finding.evidence, open_=number == 1),

@@ -1,0 +1,60 @@
+"""What an interruption costs beside its own time, and what its complete absence would gain. On a
+CPU the caches are cold after it, and the rest of the step takes longer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.cache_emptying import FROM_MEMORY_S, refill_bound_s
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.intervals import EMPTY, Intervals
+from whyidle.analysis.pauses import Pauses
+from whyidle.analysis.sampling.share_error import share_bounds
+from whyidle.model.diagnosis import Predicted
+
+FEW = 5
+"""steps with and without an interruption that are needed to measure its after-effect"""
+SPEEDS = (0.5, 0.8, 1.5)
+"""time of a line from memory, relative to `FROM_MEMORY_S` (careful, expected, hopeful): steps of 1
+to 8 ms lost 0.79 to 0.85 of that bound after collections of 60 to 190 ms on quiet cores, and up to
+1.5 on a busy machine (PyTorch 2.13, two virtual cores)"""
+
+
+def after_effect(facts: Facts, pauses: Pauses, single_s: float = 0.0) -> tuple[float, float, float]:
+    """After-effect of interruptions as share of the step: careful, expected, hopeful.
+
+    Steps without one measure it, if the recording has both kinds; else the cache refill after
+    interruptions of the usual length bounds it. Pauses known by samples also hit steps without a
+    sample, so these measure nothing. ``single_s`` is the length of one that does not recur, s."""
+    if not facts.on_cpu or not pauses.steps_hit:
+        return 0.0, 0.0, 0.0
+    hit, others = pauses.rest_s[pauses.hit], pauses.rest_s[~pauses.hit]
+    often = pauses.steps_hit / max(facts.step_count, 1)
+    if not pauses.looked and min(len(hit), len(others)) >= FEW:
+        cold = max(0.0, float(np.median(hit) - np.median(others)))
+        return (often * cold / facts.step_s,) * 3
+    usual_s = max(pauses.total_s - single_s, 0.0) / pauses.steps_hit
+    rest_s = float(np.median(hit))
+    careful, expected, hopeful = (
+        often * refill_bound_s(speed * FROM_MEMORY_S, usual_s, rest_s) / facts.step_s
+        for speed in SPEEDS
+    )
+    return careful, expected, hopeful
+
+
+def predict_absence(facts: Facts, pauses: Pauses, beside: Intervals = EMPTY) -> Predicted:
+    """Predict the step without any of these interruptions: without their time, that ``beside``
+    them, which samples show to be spent for them, and at best their after-effect, as they also load
+    what the step needs. A single one may never recur."""
+    gains = pauses.least, pauses.share, pauses.most
+    if beside:
+        whole = facts.time_of(pauses.role) | beside
+        least, most = share_bounds(facts, whole)
+        gains = least, facts.share_of(whole), most
+    low, expected, high = gains
+    some, _, most = after_effect(facts, pauses)
+    expected, high = expected + some, high + most
+    if not pauses.is_recurring:
+        low, expected = 0.0, expected / 2
+    return predict_removal(low, high, "P9: the step without them", expected)
