@@ -2,7 +2,7 @@
 
 import pytest
 
-from whyidle.analysis.line_purposes import purpose_of_stack
+from whyidle.analysis.line_purposes import FrameReader
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.model.purposes import Purpose
 
@@ -34,4 +34,4 @@ CASES = [
 
 @pytest.mark.parametrize(("stack", "text", "purpose"), CASES)
 def test_the_innermost_frame_that_tells_decides(stack, text, purpose):
-    assert purpose_of_stack(VOCABULARY, stack, text).purpose is purpose
+    assert FrameReader(VOCABULARY, None).purpose_of(stack, text).purpose is purpose

@@ -97,6 +97,33 @@ NEEDED = {
             if done:
                 state = env.reset()
     """,
+    "turns that functions keep in an object": """
+        def select(state):
+            action = model(state)
+            model.saved.append(action)
+            return action.item()
+        def finish():
+            loss = torch.stack([value for value in model.saved]).sum() + sum(model.rewards)
+            loss.backward()
+            optimizer.step()
+        for episode in range(n):
+            state = env.reset()
+            for t in range(1000):
+                action = select(state)
+                state, reward, done, _ = env.step(action)
+                model.rewards.append(reward)
+            finish()
+    """,
+    "a method that fills what another trains on": """
+        class Agent:
+            def collect(self):
+                self.turns.append(self.env.turn())
+            def learn(self):
+                self.loss(self.turns).backward()
+            def run(self):
+                self.collect()
+                self.learn()
+    """,
     "a learning rate": """
         for x, y in loader:
             for group in opt.param_groups:

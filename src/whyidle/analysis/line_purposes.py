@@ -8,6 +8,7 @@ import re
 from typing import Final, NamedTuple
 
 from whyidle.analysis.source_lines import frame_place, in_library
+from whyidle.model.diagnosis import Place
 from whyidle.model.purposes import Purpose
 from whyidle.model.roles import Role, Vocabulary
 
@@ -58,12 +59,6 @@ CALLS_BACK: Final = frozenset({Purpose.FORWARD, Purpose.BACKWARD, Purpose.DATA})
 closure, and a trainer its hooks, for other purposes"""
 
 
-def own_frames(stack: str) -> list[str]:
-    """Return the user's frames of a stack, the innermost first."""
-    frames = ((text, frame_place(text, None)) for text in stack.split(";"))
-    return [text for text, place in frames if place is not None and not in_library(place)]
-
-
 class StackPurpose(NamedTuple):
     """What a stack is for."""
 
@@ -72,24 +67,48 @@ class StackPurpose(NamedTuple):
     """whether a library tells, not only a name of the user's"""
 
 
-def purpose_of_stack(vocabulary: Vocabulary, stack: str, text: str) -> StackPurpose:
-    """Return what a stack is for; ``text`` is the source of the user's innermost line."""
-    own, by_name, entered = set(own_frames(stack)), None, ""
-    for frame in stack.split(";"):
-        if frame in own:
-            entered = frame.rpartition(": ")[2]
-            by_name = by_name or _match(_FUNCTIONS, entered)
-            if by_name is Purpose.LOSS:
-                break
-        elif (purpose := _of_library(vocabulary, frame)) is not None:
-            own_update = purpose is Purpose.OPTIMIZER and entered == "step"
-            if not entered or own_update or purpose in CALLS_BACK:
-                return StackPurpose(purpose, by_library=True)
-    return StackPurpose(by_name or _match(_TEXTS, text) or Purpose.OTHER, by_library=False)
+class _Frame(NamedTuple):
+    own: Place | None
+    """its place if it is the user's"""
+    library: Purpose | None
+    """what its library is for"""
 
 
-def _of_library(vocabulary: Vocabulary, frame: str) -> Purpose | None:
-    return next((p for role, p in _LIBRARIES.items() if vocabulary.plays(role, frame)), None)
+class FrameReader:
+    """Reads frames of stacks, each once."""
+
+    def __init__(self, vocabulary: Vocabulary, rank: int | None) -> None:
+        self._vocabulary, self._rank = vocabulary, rank
+        self._frames: dict[str, _Frame] = {}
+
+    def own_places(self, stack: str) -> list[Place]:
+        """Return the user's frames of a stack, the innermost first."""
+        frames = map(self._read_frame, stack.split(";"))
+        return [frame.own for frame in frames if frame.own is not None]
+
+    def purpose_of(self, stack: str, text: str) -> StackPurpose:
+        """Return what a stack is for; ``text`` is the source of the user's innermost line."""
+        by_name, entered = None, ""
+        for frame in map(self._read_frame, stack.split(";")):
+            purpose = frame.library
+            if frame.own is not None:
+                entered = frame.own.function or "<module>"
+                by_name = by_name or _match(_FUNCTIONS, entered)
+                if by_name is Purpose.LOSS:
+                    break
+            elif purpose is not None:
+                own_update = purpose is Purpose.OPTIMIZER and entered == "step"
+                if not entered or own_update or purpose in CALLS_BACK:
+                    return StackPurpose(purpose, by_library=True)
+        return StackPurpose(by_name or _match(_TEXTS, text) or Purpose.OTHER, by_library=False)
+
+    def _read_frame(self, text: str) -> _Frame:
+        if text not in self._frames:
+            place, plays = frame_place(text, self._rank), self._vocabulary.plays
+            own = place if place is not None and not in_library(place) else None
+            library = (p for role, p in _LIBRARIES.items() if own is None and plays(role, text))
+            self._frames[text] = _Frame(own, next(library, None))
+        return self._frames[text]
 
 
 def _match(table: tuple[tuple[Purpose, re.Pattern[str]], ...], text: str) -> Purpose | None:

@@ -21,7 +21,7 @@ _LIBRARY = re.compile(
     r"tqdm|threading|multiprocessing|concurrent|asyncio|contextlib|functools|importlib|runpy|typing|"
     r"logging|selectors|socket|queue|PIL|cv2|triton|deepspeed|apex|"
     r"einops|scipy|pandas|tokenizers|json|collections|abc|copy|enum|pathlib|random|re|"
-    r"subprocess|tempfile|warnings|weakref)(/|\.py$)|"
+    r"subprocess|tempfile|inspect|dataclasses|warnings|weakref)(/|\.py$)|"
     r"^datasets/(arrow_|dataset_dict|fingerprint|formatting|features|iterable_|table)"
 )
 _PACKAGE = re.compile(r"(?:(?:site|dist)-packages|lib/python3\.\d+t?)/([^/(]+?)(?:/|\.py\()")

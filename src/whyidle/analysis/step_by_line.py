@@ -1,24 +1,27 @@
-"""The steady steps of a watched process divided by line of the user's program and by purpose.
+"""The steady steps divided by line of the user's program and by purpose.
 
-Recorded calls (batches, backward passes, optimizers, pauses) have exact lengths; stack samples
-divide the rest, and tell the lines. Nothing is measured for it in addition.
+In a watched process recorded calls (batches, backward passes, optimizers, pauses) have exact
+lengths; stack samples divide the rest, and tell the lines. Nothing is measured for it in addition.
+In a profiler trace the recorded Python functions tell; a line is then where a function begins.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
+from whyidle.analysis.batchable_loops import LoopLines, find_loops
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
-from whyidle.analysis.line_purposes import own_frames, purpose_of_stack
-from whyidle.analysis.needed_lines import judge_sources
-from whyidle.analysis.source_lines import frame_place, source_line
+from whyidle.analysis.line_purposes import FrameReader
+from whyidle.analysis.needed_lines import NeededLines, judge_sources
+from whyidle.analysis.source_lines import source_line
 from whyidle.analysis.step_scope import StepScope
+from whyidle.analysis.traced_stacks import traced_stacks
 from whyidle.model.diagnosis import Place
-from whyidle.model.purposes import REPORTS, Purpose
+from whyidle.model.purposes import NEVER_NEEDED, REPORTS, Purpose
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
@@ -49,8 +52,14 @@ class StepLine:
     purpose: Purpose
     caller: Place | None = None
     """of a line that only reports: the line of the training loop that leads to it"""
+    loop: Place | None = None
+    """the line in a loop that one call could replace (``batchable_loops``) which leads to it"""
+    in_rollout: bool = False
+    """whether a loop that asks a policy for one action at a time leads to it"""
     time: int = 0
     """ns in all steps in scope"""
+    waits: int | None = None
+    """time of it in which the device is idle, ns; None where the CPU is the device, or unknown"""
     spans: list[tuple[int, int]] = field(default_factory=list)
     """when samples show it, ns"""
 
@@ -73,11 +82,27 @@ Lines = dict[tuple[Place | None, Purpose], StepLine]
 
 def divide_step(facts: StepScope) -> list[StepLine]:
     """Return the lines of the steps in scope, those with most time first; none of a recording
-    without stack samples."""
-    host = facts.timeline.host
-    if facts.timeline.looks is None:
-        return []
-    calls = {}
+    without stacks."""
+    lines = _read_trace(facts) if facts.timeline.looks is None else _read_process(facts)
+    found = [line for line in lines.values() if line.time]
+    return sorted(found, key=lambda line: -line.time)
+
+
+def _read_trace(facts: StepScope) -> Lines:
+    lines: Lines = {}
+    read = _StackReader(facts.timeline, facts.rank)
+    for stack, time, waits in traced_stacks(facts):
+        line = read.line_of(stack, None)
+        known = lines.setdefault((line.place, line.purpose), line)
+        known.time += time
+        if len(facts.device):
+            known.waits = (known.waits or 0) + waits
+    return lines
+
+
+def _read_process(facts: StepScope) -> Lines:
+    """Lines of a watched process: samples, and recorded calls without one."""
+    host, calls = facts.timeline.host, {}
     for role, purpose in (*_PAUSES, *_PASSES):
         rows = facts.timeline.rows_of(role)
         rows = rows[is_among(host.thread[rows], facts.host.drivers)]
@@ -89,8 +114,7 @@ def divide_step(facts: StepScope) -> list[StepLine]:
         rest = rest - unseen
         if unseen.total:
             _share_out(lines, purpose, unseen)
-    found = [line for line in lines.values() if line.time]
-    return sorted(found, key=lambda line: -line.time)
+    return lines
 
 
 def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Lines, Intervals]:
@@ -118,37 +142,45 @@ class _StackReader:
     """Reads what stacks show, each once."""
 
     def __init__(self, timeline: Timeline, rank: int | None) -> None:
-        self._vocabulary, self._sources = timeline.vocabulary, timeline.sources
+        self._frames = FrameReader(timeline.vocabulary, rank)
+        self._sources = timeline.sources
         self._judged = judge_sources(timeline.sources)
-        self._rank = rank
-        self._known: dict[str, tuple[Place | None, Purpose, Place | None]] = {}
+        self._loops = {name: find_loops(text) for name, text in self._sources.items()}
+        self._known: dict[str, StepLine] = {}
 
     def line_of(self, stack: str, called: Purpose | None) -> StepLine:
         """Return a line without time; ``called`` is the purpose of a recorded call around it."""
         if stack not in self._known:
             self._known[stack] = self._read(stack)
-        place, purpose, caller = self._known[stack]
-        if called is not None:
-            return StepLine(place, called)
-        return StepLine(place, purpose, caller)
+        line = self._known[stack]
+        return replace(line, spans=[]) if called is None else StepLine(line.place, called)
 
-    def _read(self, stack: str) -> tuple[Place | None, Purpose, Place | None]:
-        places = [frame_place(text, self._rank) for text in own_frames(stack)]
-        own = [place for place in places if place is not None]
-        found = purpose_of_stack(
-            self._vocabulary, stack, source_line(self._sources, own[0]) if own else ""
-        )
+    def _read(self, stack: str) -> StepLine:
+        own = self._frames.own_places(stack)
+        text = source_line(self._sources, own[0]) if own else ""
+        found = self._frames.purpose_of(stack, text)
         if not own:
-            return None, found.purpose, None
+            return StepLine(None, found.purpose)
         caller = next((place for place in own if self._only_reports(place)), None)
         purpose = _OF_REPORTS.get(found.purpose, found.purpose) if caller else found.purpose
         if caller is None and found.by_library and purpose in REPORTS:
-            caller = own[0]
-        return own[0], purpose, caller
+            unclear = (place for place in own if self._is_unclear(place))
+            caller = own[0] if purpose in NEVER_NEEDED else next(unclear, None)
+        line = StepLine(own[0], purpose, caller)
+        for place in own if caller is None else ():
+            loops = self._loops.get(place.file or "", LoopLines())
+            if place.line in loops.environment:
+                line.purpose = Purpose.SIMULATION
+            if line.loop is None and place.line in loops.batchable:
+                line.loop = place
+            line.in_rollout |= place.line in loops.rollout
+        return line
 
     def _only_reports(self, place: Place) -> bool:
-        judged = self._judged.get(place.file or "")
-        return judged is not None and place.line in judged.reporting
+        return place.line in self._judged.get(place.file or "", NeededLines()).reporting
+
+    def _is_unclear(self, place: Place) -> bool:
+        return place.line in self._judged.get(place.file or "", NeededLines()).unknown
 
 
 def _share_out(lines: Lines, purpose: Purpose, unseen: Intervals) -> None:

@@ -86,6 +86,11 @@ def _own_lines(facts: Facts) -> dict[Place, list[int]]:
     return lines
 
 
+def samples_python(facts: Facts, moments: I64) -> Mask:
+    """Return whether the sample at each moment counts as Python."""
+    return _stacks_at(facts, moments)[1]
+
+
 def _stacks_at(facts: Facts, moments: I64) -> tuple[I64, Mask]:
     """The stack of the sample at each moment (-1: unknown), and whether it counts as Python."""
     host, rows = facts.timeline.host, _sampled_events(facts)

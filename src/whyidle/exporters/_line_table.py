@@ -47,10 +47,11 @@ def table_rows(diagnosis: Diagnosis) -> list[TableRow]:
 def _format_row(line: LineRow) -> TableRow:
     place, known = line.place, {purpose.value: text for purpose, text in MEANINGS.items()}
     spot = f"{(place.file or '').rpartition('/')[2]}:{place.line}" if place else "(a library)"
+    text = line.text or (f"in {place.function}" if place and place.function else "")
     what = known.get(line.purpose, MEANINGS[Purpose.OTHER])
     return TableRow(
         line=spot,
-        text=line.text,
+        text=text,
         what=f"{what}, only reports" if line.reporting else what,
         time=format_seconds(line.seconds),
         share=format_percent(line.share),

@@ -172,8 +172,12 @@ _LINES: Final = (
         r"brax)[/_]",
     ),
     Rule(Role.SUBPROCESS_CODE, rf"{_STANDARD}subprocess\.py"),
-    Rule(Role.FILE_CODE, rf"{_STANDARD}(json|csv|pickle|shutil|gzip|zipfile)(/|\.py)"),
-    Rule(Role.FILE_CODE, r"numpy/lib/.*npyio"),
+    Rule(
+        Role.FILE_CODE,
+        rf"{_STANDARD}(json/(__init__\.py\(\d+\): dumps?$|encoder\.py)|csv\.py\(\d+\): write|"
+        r"shutil\.py)",
+    ),
+    Rule(Role.FILE_CODE, r"numpy/lib/.*npyio.*\(\d+\): save"),
     Rule(Role.DATA_CODE, rf"{INSTALLED}datasets/"),
     Rule(Role.MODEL_CODE, rf"{INSTALLED}(transformers/models/|keras/src/layers/)"),
     Rule(Role.LOSS_CODE, rf"{INSTALLED}(transformers/loss/|keras/src/losses/)"),

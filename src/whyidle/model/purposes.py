@@ -52,5 +52,7 @@ MEANINGS: Final[dict[Purpose, str]] = {
     Purpose.OTHER: "your code",
 }
 """purpose -> what a line does, in tables"""
-REPORTS: Final = frozenset({Purpose.METRICS, Purpose.LOGGING})
+NEVER_NEEDED: Final = frozenset({Purpose.METRICS, Purpose.LOGGING})
 """purposes of libraries whose results training does not use, whatever the source shows"""
+REPORTS: Final = NEVER_NEEDED | {Purpose.RENDERING, Purpose.FILES}
+"""purposes of libraries that report, unless the source shows that training uses the result"""

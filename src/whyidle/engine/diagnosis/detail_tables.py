@@ -52,6 +52,7 @@ def _line_rows(facts: Facts) -> list[LineRow]:
             seconds=round(line.time / 1e9 / steps, 9),
             share=round(line.time / max(facts.scope.total, 1), 6),
             reporting=line.only_reports,
+            device_waits=None if line.waits is None else round(line.waits / line.time, 6),
         )
         for line in facts.lines[:LINE_ROWS]
     ]

@@ -57,7 +57,37 @@ def _cut_graphs(proof: Proof) -> str | None:
     )
 
 
+def _join_calls(proof: Proof) -> str:
+    facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
+    at = f" at {place.file}:{place.line}" if place else ""
+    what = f" ({facts.text})" if facts.text else ""
+    return (
+        f"replace the calls{at}{what} by one call on a padded tensor of all elements, with a mask; "
+        "make its numbers from strings or objects once, in the dataset"
+    )
+
+
 ADVICE = (
+    advice(
+        *("batched-environments", "single-sample-policy"),
+        title="Step several environments together",
+        doc="Let several environments answer at once, and call the policy on the batch of their "
+        "observations; or recompute the turns of an episode by one call for the loss. Only the "
+        "author can change how episodes are played.",
+        summary="step several environments together and call the policy on the batch of their "
+        "observations; or play without gradients and compute all turns of an episode by one call",
+        consent="convergence",
+        risk="several environments give other episodes; one call for all turns gives the same",
+    ),
+    advice(
+        *("whole-tensors", "short-operators-in-model"),
+        title="Call the model on whole tensors",
+        doc="Replace a loop over samples, words or elements by operators on a padded tensor of all "
+        "of them. Only the author can reshape the model's data.",
+        summary=_join_calls,
+        consent="rounding",
+        risk="sums round differently; padding must be masked",
+    ),
     advice(
         *("report-rarely", "work-beside-training"),
         title="Report in every hundredth step",

@@ -98,6 +98,9 @@ FIXES: Final[dict[str, str]] = {
     "batch-by-length": (
         'transformers: train_sampling_strategy="group_by_length", before 5.2 group_by_length=True'
     ),
+    "batched-environments": (
+        "gymnasium.make_vec; `with torch.no_grad():` while playing, then model(torch.stack(states))"
+    ),
     "capture-whole-model": (
         "TORCH_LOGS=graph_breaks names the lines; scalar reads may also stay with "
         "torch._dynamo.config.capture_scalar_outputs = True"
@@ -149,6 +152,7 @@ FIXES: Final[dict[str, str]] = {
     ),
     "steady-recording": "torch.profiler.schedule(wait=5, warmup=2, active=5, repeat=1)",
     "throttle-empty-cache": "torch.cuda.empty_cache()",
+    "whole-tensors": "torch.nn.utils.rnn.pad_sequence, torch.vmap",
     "transforms-in-workers": "Dataset.__getitem__, num_workers >= 2",
 }
 """fix -> what its summary means in PyTorch, without full stop"""

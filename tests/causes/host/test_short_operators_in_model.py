@@ -1,0 +1,65 @@
+"""Loops of short operators inside the model."""
+
+import pytest
+
+from whyidle.testing.cured_twins import judge
+from whyidle.testing.pairs import Pair
+from whyidle.testing.recorded_job import RecordedJob
+
+CAUSE = "short-operators-in-model"
+MS = 1_000_000
+S = "/env/lib/python3.11/site-packages/"
+MODEL = """class Net(nn.Module):
+    def embed(self, words):
+        tokens = []
+        for word in words:
+            tokens.append(self.chars(torch.tensor(word)).mean(0))
+        return torch.stack(tokens)
+    def forward(self, words):
+        x = self.embed(words)
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+"""
+CALL = f"{S}torch/nn/modules/module.py(1789): _call_impl;/job/train.py(3): <module>"
+WORD = f"/job/net.py(5): embed;/job/net.py(8): forward;{CALL}"
+LAYER = f"/job/net.py(10): forward;{CALL}"
+BACKWARD = f"{S}torch/autograd/graph.py(9): _engine_run_backward;/job/train.py(4): <module>"
+
+
+def train(words_ms=0, layers_ms=10, look="python", at=WORD):
+    """The backward pass takes 1.6 times as long as the forward pass."""
+    job = RecordedJob()
+    job.sources = {"/job/net.py": MODEL}
+    for _ in range(60):
+        if words_ms:
+            getattr(job, look)(at, words_ms * MS)
+        job.work(LAYER, layers_ms * MS)
+        job.backward(BACKWARD, int(1.6 * (words_ms + layers_ms) * MS))
+        job.step(f"{S}torch/optim/sgd.py(9): step;/job/train.py(5): <module>", 5 * MS)
+    return job
+
+
+def test_the_loop_goes_with_its_part_of_the_backward_pass():
+    proof = judge(CAUSE, train(words_ms=40))
+    assert proof
+    assert [(place.line, place.function) for place in proof.where] == [(5, "embed")]
+    truth = (50 + 80 + 5) / (10 + 16 + 5)
+    assert proof.predicted.low <= truth <= proof.predicted.high
+    assert proof.predicted.speedup == pytest.approx(truth, rel=0.2)
+
+
+def test_large_operators_in_a_loop_are_left_alone():
+    assert judge(CAUSE, train(words_ms=40, look="work")) is None
+
+
+def test_a_loop_over_layers_is_left_alone():
+    assert judge(CAUSE, train(words_ms=40, at=LAYER)) is None
+
+
+def test_a_function_that_is_called_in_a_loop_belongs_to_it():
+    job = train(words_ms=40, at=f"/job/letters.py(2): spell;{WORD}")
+    assert [place.line for place in judge(CAUSE, job).where] == [2, 5]
+
+
+PAIRS = {CAUSE: Pair(sick=lambda: train(words_ms=40), healthy=lambda: train(40, look="work"))}
