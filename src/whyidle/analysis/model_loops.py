@@ -15,9 +15,9 @@ from whyidle.analysis.step_by_line import StepLine
 from whyidle.analysis.tiny_op_loops import samples_python
 from whyidle.model.purposes import Purpose
 
-MOSTLY: Final = 0.5
-"""least part of the samples at these lines that find the interpreter at work: during larger
-operators they find its lock free"""
+LEAST_TAKEN: Final = 1 / 3
+"""least part of the samples at these lines that find the interpreter at work. Larger operators
+leave its lock free; of a short one, the Python that calls it takes at least a third"""
 MODEL: Final = (Purpose.FORWARD, Purpose.LOSS)
 
 
@@ -35,7 +35,7 @@ class ModelLoop:
 
 
 def find_model_loop(facts: Facts) -> ModelLoop | None:
-    """Return the lines of loops over samples or elements, if most samples there find the
+    """Return the lines of loops over samples or elements, if samples there find the
     interpreter at work."""
     return _find_lines(facts, lambda line: line.loop is not None and line.purpose in MODEL)
 
@@ -64,7 +64,7 @@ def _find_lines(facts: Facts, choose: Callable[[StepLine], bool]) -> ModelLoop |
     if not at.any():
         return None
     busy = samples_python(facts, samples.time[at]) | samples.unsure[at]
-    if wilson_interval(busy, samples.weight[at])[1] < MOSTLY:
+    if wilson_interval(busy, samples.weight[at])[1] < LEAST_TAKEN:
         return None
     model = [line for line in facts.lines if line.purpose in MODEL or line in lines]
     return ModelLoop(

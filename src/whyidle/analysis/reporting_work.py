@@ -57,14 +57,6 @@ def find_reporting_work(facts: Facts) -> ReportingWork | None:
     )
 
 
-def time_of_reports(facts: Facts) -> Intervals:
-    """Return when samples show work that only reports, or a line whose time grows; empty where
-    these are no causes of their own."""
-    work, growth = find_reporting_work(facts), find_growth(facts)
-    spans = EMPTY if work is None else work.spans
-    return spans if growth is None else spans | growth.line.sampled_time
-
-
 def _places_of(lines: list[StepLine], facts: Facts) -> tuple[Place, ...]:
     """The lines themselves, then the lines of the training loop that lead to them. A line that
     training needs too, such as a trainer's call, comes last."""

@@ -13,7 +13,6 @@ from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.optimizer_work import FUSED
-from whyidle.analysis.reporting_work import time_of_reports
 from whyidle.analysis.sampled_lines import running_lines
 from whyidle.analysis.sampling.share_error import (
     between_steps,
@@ -22,6 +21,7 @@ from whyidle.analysis.sampling.share_error import (
     unseen_python,
 )
 from whyidle.analysis.source_lines import called_at
+from whyidle.analysis.time_by_line import time_of_line_causes
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.causes.host._fused_update import fused_update_s
 from whyidle.model.cause import Proof
@@ -52,14 +52,14 @@ cores)"""
 
 
 def python_overhead(facts: Facts) -> Proof | None:
-    """Prove Python between the calls of a step, except searches for unused parameters and work that
-    only reports.
+    """Prove Python between the calls of a step, except searches for unused parameters and what
+    a cause found by line explains.
 
     The low and high ends include the sampling error of the share (``share_bounds``), the high end
     also what samples may have missed. Where no sample shows a line of it, and the share is small,
     the expected gain is zero."""
     spans = facts.time_of("python") - debugging_time(facts) - unused_parameter_searches(facts)
-    spans = spans - time_of_reports(facts)
+    spans = spans - time_of_line_causes(facts)
     part = 1.0 - freeing_share(facts, spans)
     share = part * facts.share_of(spans)
     least, most = (part * bound for bound in share_bounds(facts, spans))

@@ -17,9 +17,10 @@ from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.03
 """least certain share of these lines, as for Python between calls"""
-BACKWARD = (1.0, 1.6, 2.2)
-"""backward time of short operators per forward time: five loops of PyTorch 2.13 on one core took
-1.55 to 2.24 times as long; the low end allows for parts without gradients"""
+CAREFUL = 0.75
+"""part of the loop's share of the backward pass that is saved at least: backward time per forward
+time was 1.55 to 2.24 in five loops of short operators (PyTorch 2.13, one core), so that dividing
+the pass by forward time errs by a fifth, and padding costs something"""
 LEFT = 0.05
 """part that stays when one call replaces hundreds"""
 MOST_PLACES = 3
@@ -33,9 +34,9 @@ def prove_loop(facts: Facts, loop: ModelLoop, headline: str) -> Proof | None:
     host, rows = facts.timeline.host, facts.timeline.rows_of(Role.BACKWARD)
     passes = facts.share_of(union_of(host.start[rows], host.end[rows]))
     gains = (
-        (1.0 - LEFT) * (least + min(passes * loop.part, BACKWARD[0] * least)),
-        (1.0 - LEFT) * (share + min(passes * loop.part, BACKWARD[1] * share)),
-        min(1.0, most + min(passes, BACKWARD[2] * most)),
+        (1.0 - LEFT) * (least + CAREFUL * passes * loop.part),
+        (1.0 - LEFT) * (share + passes * loop.part),
+        min(1.0, most + passes * loop.part),
     )
     where = _places_of(loop)
     spot = f" ({(where[0].file or '').rpartition('/')[2]}:{where[0].line})" if where else ""

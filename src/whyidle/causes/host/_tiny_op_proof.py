@@ -5,9 +5,9 @@ from __future__ import annotations
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.reporting_work import time_of_reports
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.source_lines import at_place
+from whyidle.analysis.time_by_line import time_of_line_causes
 from whyidle.analysis.tiny_op_loops import find_tiny_op_loop
 from whyidle.model.cause import Proof
 from whyidle.model.number_text import format_duration
@@ -26,7 +26,7 @@ def prove_tiny_op_loop(facts: Facts) -> Proof | None:
     Samples there that waited for the interpreter's lock show Python and dispatch. Half of that is
     saved, all of it, or the operators too."""
     loop = find_tiny_op_loop(facts)
-    if loop is None or (loop.spans & time_of_reports(facts)).total > loop.spans.total / 2:
+    if loop is None or (loop.spans & time_of_line_causes(facts)).total > loop.spans.total / 2:
         return None
     share, (least, most) = facts.share_of(loop.spans), share_bounds(facts, loop.spans)
     certain = least * loop.taken[0]

@@ -29,8 +29,9 @@ def single_sample_policy(facts: Facts) -> Proof | None:
     On a watched job on the CPU, the stored source shows a loop that unpacks an environment's
     answer (observation, reward, end and more of ``env.step(action)``) and updates nothing in each
     turn. Stack samples show the time of the model in this loop, and of loops over what it gave; at
-    most of them the interpreter is at work. The gain is this time and its part of the backward
-    pass, as for ``short-operators-in-model``. The environment's own time is not part of it.
+    a third of them or more the interpreter is at work. The gain is this time and its part of the
+    backward pass, as for ``short-operators-in-model``. The environment's own time is
+    not part of it.
 
     What looks alike
     ----------------
@@ -49,6 +50,8 @@ def single_sample_policy(facts: Facts) -> Proof | None:
     environment".
     """
     rollout = find_rollout(facts) if facts.on_cpu else None
-    return rollout and prove_loop(
+    if rollout is None:
+        return None
+    return prove_loop(
         facts, rollout, "The policy is asked for one action at a time{at}: {time} of each step"
     )
