@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= .demo
 SITE ?= .site
+BENCH ?=
 # The build of PyTorch without CUDA: some tests record real traces on the CPU. Where the package
 # index has no such build those tests are skipped, rather than gigabytes of CUDA downloaded.
 TORCH ?= torch==2.13.0+cpu
@@ -79,9 +80,7 @@ bench: $(VENV)/installed  ## measure the cost of whyidle; TRACES=FOLDER adds rea
 	@mkdir -p build/bench
 	@$(bin)/python -m whyidle.testing.demo build/bench/seed.json
 	@$(bin)/python bench/grow.py build/bench/seed.json build/bench/grown.json --megabytes 50
-	$(bin)/python bench/startup.py
-	$(bin)/python bench/read.py build/bench/grown.json
-	$(bin)/python bench/explain.py build/bench/grown.json
+	$(bin)/python bench/costs.py build/bench/grown.json $(BENCH)
 	$(if $(TRACES),$(bin)/python bench/traces.py $(TRACES))
 	$(if $(TRACES),$(bin)/python bench/predictions.py $(TRACES))
 

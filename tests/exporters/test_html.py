@@ -5,10 +5,12 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from whyidle.exporters import markdown
 from whyidle.exporters._html.element import Markup, join_children, script_text, tag
 from whyidle.exporters.html import render
+from whyidle.model.rank_tables import RankGroupRow
 
 VOID = {"meta", "input", "br", "hr", "img", "link"}
 
@@ -155,6 +157,30 @@ def test_many_ranks_stay_small(build, full):
     detail = msgspec.structs.replace(many.detail, ranks=rows)
     page = render(msgspec.structs.replace(many, detail=detail))
     assert len(page.encode()) < 800_000
+
+
+def test_a_late_rank_stands_out_and_groups_are_tables(build):
+    many = build(ranks=64)
+    rows = [replace(row, lateness_s=0.0, path_ratio=0.0) for row in many.detail.ranks]
+    rows[41] = replace(rows[41], lateness_s=0.2 * rows[41].step_s, path_ratio=0.7)
+    group = RankGroupRow(
+        kind="stage",
+        name="3",
+        ranks=16,
+        step_s=0.1,
+        attribution=rows[0].attribution,
+        lateness_s=0.0,
+        waiting=0.25,
+        path_ratio=0.1,
+    )
+    calm = replace(many, detail=replace(many.detail, ranks=rows[:41]))
+    late = replace(many, detail=replace(many.detail, ranks=rows, rank_groups=[group]))
+    assert 'class="late"' not in render(calm)
+    page = render(late)
+    assert page.count('<rect x="-1" y="') == 2  # in both maps
+    assert "rank 41 (the others wait" in page
+    assert "70% of the critical path" in page
+    assert "Ranks by pipeline stage" in page
 
 
 def test_elements_escape_by_type():

@@ -14,10 +14,12 @@ from whyidle.model.buckets import BUCKETS
 
 
 class Job:
-    """All ranks of one job."""
+    """The ranks of one job. Of many, ``ranks`` are those that are diagnosed closely, and
+    ``everyone`` are all, as surveyed."""
 
-    def __init__(self, ranks: tuple[Facts, ...]) -> None:
+    def __init__(self, ranks: tuple[Facts, ...], everyone: tuple[Facts, ...] = ()) -> None:
         self.ranks = ranks
+        self.everyone = everyone or ranks
 
     @cached_property
     def lead_rank(self) -> Facts:
@@ -32,8 +34,13 @@ class Job:
 
     @cached_property
     def attribution(self) -> dict[str, float]:
-        """Mean attribution over ranks; sums to 1."""
-        return {b: float(np.mean([f.attribution[b] for f in self.ranks])) for b in BUCKETS}
+        """Mean attribution over all ranks; sums to 1."""
+        return {b: float(np.mean([f.attribution[b] for f in self.everyone])) for b in BUCKETS}
+
+    @cached_property
+    def whole(self) -> Job:
+        """The job of all ranks, for what a survey tells."""
+        return self if self.everyone is self.ranks else Job(self.everyone)
 
     @cached_property
     def meetings(self) -> Meetings:

@@ -128,6 +128,21 @@ class RankImbalance:
         """Share of the meetings with a known order to which each rank comes last."""
         return self.meetings.late_ranks.sum(axis=0) / max(int(self.meetings.is_decided.sum()), 1)
 
+    @property
+    def path_ratio(self) -> F64:
+        """Share of the critical path over the ranks that runs through each: the path to a meeting
+        leads through the rank that comes last, from the meeting before."""
+        meetings = self.meetings
+        rows = np.flatnonzero(meetings.leave_together & meetings.present.any(axis=1))
+        last = np.where(meetings.present[rows], meetings.arrival[rows], -np.inf).max(axis=1)
+        rows, last = rows[np.argsort(last)], np.sort(last)
+        left = np.maximum.accumulate(last + meetings.transfer_ns[rows])
+        length = np.maximum(last[1:] - left[:-1], 0.0)
+        late = meetings.late_ranks[rows[1:]]
+        share = late / np.maximum(late.sum(axis=1), 1)[:, None] * length[:, None]
+        ratio: F64 = share.sum(axis=0) / max(float(length.sum()), 1e-12)
+        return ratio
+
     @cached_property
     def loss_interval(self) -> tuple[float, float]:
         """P8: share of the step won if every rank does the mean work of every step, and at most."""

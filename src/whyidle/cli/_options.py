@@ -73,6 +73,25 @@ def add_store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
+def parse_ranks(text: str) -> frozenset[int]:
+    """Return the ranks in a list such as ``0-7,64``.
+
+    Raises:
+        ArgumentTypeError: it is no such list.
+    """
+    ranks: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            low, high = int(first), int(last if dash else first)
+        except ValueError:
+            low, high = 0, -1
+        if not 0 <= low <= high < 1 << 20:
+            raise argparse.ArgumentTypeError(f"{part!r} is no rank and no range such as 0-7")
+        ranks.update(range(low, high + 1))
+    return frozenset(ranks)
+
+
 def add_gate(parser: argparse.ArgumentParser) -> None:
     """Add --fail-on."""
     parser.add_argument(

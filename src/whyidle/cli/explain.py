@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _next_steps, _output
-from whyidle.cli._options import add_gate, add_outputs, add_storage
+from whyidle.cli._options import add_gate, add_outputs, add_storage, parse_ranks
 from whyidle.cli._progress_line import Progress
 from whyidle.errors import InputError, UsageError
 
@@ -24,6 +24,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "path", nargs="+", type=Path, metavar="PATH", help="a trace, folder, zip or diagnosis"
+    )
+    parser.add_argument(
+        "--ranks", type=parse_ranks, metavar="LIST", help="read only these ranks: 0-7,64"
     )
     add_outputs(parser, perfetto=True)
     add_storage(parser)
@@ -39,7 +42,11 @@ def run(args: argparse.Namespace) -> int:
         from whyidle.engine.explain import explain_paths
 
         diagnosis, timelines = explain_paths(
-            args.path, progress=progress, stage=progress.show_stage, reading=reading
+            args.path,
+            progress=progress,
+            stage=progress.show_stage,
+            reading=reading,
+            ranks=args.ranks,
         )
     stored = "last" if timelines and _output.store_diagnosis(args, diagnosis) else None
     if args.perfetto:

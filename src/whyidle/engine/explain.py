@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from whyidle import catalog
+from whyidle.analysis.rank_survey import SurveyedRank, choose_closely
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.importers._parallel_load import load_all
+from whyidle.engine.rank_survey import MANY, RankReading
+from whyidle.errors import InputError
+from whyidle.importers._parallel_load import load_all, note_failures
 from whyidle.importers._range_reading import RangeReading
-from whyidle.importers._recording_search import find_recordings
+from whyidle.importers._recording_search import Origin, find_recordings, select_ranks
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.timeline import Timeline
 from whyidle.store.document import read_diagnosis
@@ -35,6 +38,7 @@ def explain_paths(
     progress: Progress | None = None,
     stage: Callable[[str], None] | None = None,
     reading: RangeReading | None = None,
+    ranks: Collection[int] | None = None,
 ) -> Explanation:
     """Diagnose recordings.
 
@@ -42,6 +46,7 @@ def explain_paths(
         paths: traces, folders or zips of one job's ranks; or a diagnosis; or a run's folder.
         progress: called with (bytes read, total bytes).
         stage: called with the title of each check.
+        ranks: the only ranks to read; None reads all.
         reading: a reading of the only path that has begun; see ``read_ahead``.
 
     Raises:
@@ -53,10 +58,31 @@ def explain_paths(
     if len(paths) == 1 and (diagnosis := _diagnose_watched(paths[0])) is not None:
         return Explanation(diagnosis, ())
     importers = list(catalog.load_importers().values())
-    timelines = load_all(
-        find_recordings(*paths, importers=importers), progress, importers, reading=reading
-    )
+    origins = find_recordings(*paths, importers=importers)
+    if ranks is not None:
+        origins = select_ranks(origins, ranks)
+    if len(origins) > MANY:
+        return _diagnose_many(origins, progress, stage)
+    timelines = load_all(origins, progress, importers, reading=reading)
     return Explanation(diagnose_job(timelines, progress=stage), tuple(timelines))
+
+
+def _diagnose_many(
+    origins: Sequence[Origin], progress: Progress | None, stage: Callable[[str], None] | None
+) -> Explanation:
+    """Survey all ranks, and diagnose some of them closely."""
+    results = RankReading(origins, progress).read_ranks()
+    read = [(o, r) for o, r in zip(origins, results, strict=True) if isinstance(r, SurveyedRank)]
+    if len({facts.rank for _, facts in read} - {None}) < len(read):  # not one job, or no numbers
+        timelines = load_all(origins)
+        return Explanation(diagnose_job(timelines, progress=stage), tuple(timelines))
+    read.sort(key=lambda pair: pair[1].rank or 0)
+    everyone = tuple(facts for _, facts in read)
+    timelines = load_all([read[index][0] for index in choose_closely(everyone)])
+    failed = [result for result in results if isinstance(result, InputError)]
+    timelines[0] = note_failures(timelines[0], failed)
+    diagnosis = diagnose_job(timelines, progress=stage, everyone=everyone)
+    return Explanation(diagnosis, tuple(timelines))
 
 
 def _diagnose_watched(path: Path) -> Diagnosis | None:

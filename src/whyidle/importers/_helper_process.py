@@ -14,7 +14,7 @@ from whyidle.importers._worker_ipc import Request, receive_value, send_value
 
 _START = (
     "import sys; sys.path[:] = {path!r}; "
-    "from whyidle.importers import _helper_server; _helper_server.serve_requests()"
+    "import importlib; importlib.import_module({module!r}).serve_requests()"
 )
 FAULTS = (OSError, EOFError, ValueError)
 """what a helper that dies leaves behind"""
@@ -23,11 +23,11 @@ RATIO = 15
 
 
 class HelperProcess:
-    """One helper, which has started."""
+    """One helper, which has started and runs ``serve_requests`` of a module."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "whyidle.importers._helper_server") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(path=sys.path)],
+            [sys.executable, "-c", _START.format(path=sys.path, module=module)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

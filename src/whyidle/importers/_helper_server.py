@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whyidle.errors import InputError
 from whyidle.importers._worker_ipc import Refusal, Request, receive_value, send_value
@@ -19,21 +20,32 @@ if TYPE_CHECKING:
 
 
 def serve_requests() -> None:
-    """Answer requests until the pipe closes."""
+    """Read for another process until its pipe closes."""
+    readers: dict[tuple[str, str | None], RangeReader] = {}
+    answer_requests(
+        lambda request: (
+            _read_all(request) if request.range is None else _read_range(request, readers)
+        )
+    )
+
+
+def answer_requests(answer: Callable[[Request], Any]) -> None:
+    """Answer the requests on standard input until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
     gc.disable()  # it would traverse millions of young events in vain
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    readers: dict[tuple[str, str | None], RangeReader] = {}
     while True:
         try:
             request = Request(*receive_value(requests))
         except EOFError:
             return
         try:
-            answer = _read_all(request) if request.range is None else _read_range(request, readers)
+            value = answer(request)
         except InputError as error:
-            answer = Refusal(type(error).__name__, error.what, error.why, error.hint)
-        send_value(answers, answer)
+            value = error
+        if isinstance(value, InputError):
+            value = Refusal(type(value).__name__, value.what, value.why, value.hint)
+        send_value(answers, value)
 
 
 def _read_all(request: Request) -> Answer:

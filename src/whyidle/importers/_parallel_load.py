@@ -100,10 +100,15 @@ def _gather_timelines(results: list[Read]) -> list[Timeline]:
     if failed and not good:
         raise failed[0]
     if failed:
-        source = good[0].source
-        notes = [f"not read: {error.what} {error.why}".strip() for error in failed]
-        good[0] = replace(good[0], source=replace(source, notes=(*source.notes, *notes)))
+        good[0] = note_failures(good[0], failed)
     return good
+
+
+def note_failures(timeline: Timeline, failed: Sequence[InputError]) -> Timeline:
+    """Return a recording with a note on each that was not read."""
+    source = timeline.source
+    notes = [f"not read: {error.what} {error.why}".strip() for error in failed]
+    return replace(timeline, source=replace(source, notes=(*source.notes, *notes)))
 
 
 def _next_job(waiting: deque[_LoadJob]) -> _LoadJob | None:

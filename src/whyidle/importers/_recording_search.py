@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from whyidle.errors import InputError, NotATraceError
@@ -20,6 +20,7 @@ DEPTH = 3
 """depth of the search in folders: ``run/rank_0/trace.json`` is at 2"""
 MOST_FILES = 4096
 _NAMES = re.compile(r"\.(json|trace|gz|zip)$", re.IGNORECASE)
+_HEADER_RANK = re.compile(rb'"distributedInfo"[^}]{0,2000}?"rank"\s*:\s*(\d{1,9})')
 _SURELY = re.compile(r"\.pt\.trace\.json(\.gz)?$")
 
 
@@ -46,6 +47,33 @@ def find_importer(path: Path, member: str | None, importers: Sequence[Importer])
     except InputError:
         return None
     return next((importer for importer in candidates if importer.sniff(head)), None)
+
+
+def select_ranks(origins: Sequence[Origin], ranks: Collection[int]) -> list[Origin]:
+    """Return the recordings of some ranks, by their names or else by their beginnings.
+
+    Raises:
+        InputError: there is none.
+    """
+    numbers = [_rank_of(*origin) for origin in origins]
+    selected = [o for o, number in zip(origins, numbers, strict=True) if number in ranks]
+    if not selected:
+        known = [number for number in numbers if number is not None]
+        held = f"ranks {min(known)} to {max(known)}" if known else "recordings without a rank"
+        raise InputError(
+            "No recording is of the selected ranks.",
+            why=f"There are {held}.",
+            hint="Select others with --ranks 0-7,64.",
+        )
+    return selected
+
+
+def _rank_of(path: Path, member: str | None) -> int | None:
+    rank, _ = rank_in_names((*path.parts[-3:], *(member or "").split("/")))
+    if rank is None:
+        match = _HEADER_RANK.search(head_of(path, member))
+        rank = int(match[1]) if match else None
+    return rank
 
 
 def _expand_path(path: Path, importers: Sequence[Importer]) -> list[Origin]:

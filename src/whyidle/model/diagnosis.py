@@ -12,6 +12,8 @@ import msgspec
 
 from whyidle.model.buckets import Bucket
 from whyidle.model.knobs import KNOBS
+from whyidle.model.rank_tables import Attribution as Attribution  # noqa: PLC0414  # a part of it
+from whyidle.model.rank_tables import RankGroupRow, RankRow
 from whyidle.model.step_timeline import Picture
 
 SCHEMA: Final = "whyidle/diagnosis/1"
@@ -68,19 +70,6 @@ class Steps(Document, frozen=True, kw_only=True):
     samples_per_s: float | None
     detected_by: str | None
     confidence: float | None = None
-
-
-class Attribution(Document, frozen=True, kw_only=True):
-    """Shares of the step's device time; they sum to 1."""
-
-    input: float
-    transfer: float
-    host: float
-    sync: float
-    communication: float
-    interruption: float
-    compute: float
-    unknown: float
 
 
 class Utilization(Document, frozen=True, kw_only=True):
@@ -285,24 +274,6 @@ class KernelRow(Document, frozen=True, kw_only=True):
     flops_ratio: float | None = None
 
 
-class RankRow(Document, frozen=True, kw_only=True):
-    """One rank: its step time, attribution, and arrival at collectives.
-
-    ``lateness_s`` is the exposed time per step that others wait for this rank, ``waiting`` the
-    share of the step that it waits for them, ``last_ratio`` the share of collectives at which it
-    arrives last.
-    """
-
-    rank: int | None
-    source: str
-    step_s: float | None
-    attribution: Attribution
-    lateness_s: float | None
-    waiting: float | None = None
-    last_ratio: float | None = None
-    steps: list[Attribution]
-
-
 class Reason(Document, frozen=True, kw_only=True):
     """A finer split of one bucket, as share of the step."""
 
@@ -354,6 +325,7 @@ class DetailTables(Document, frozen=True, kw_only=True):
     groups: dict[str, float]
     picture: Picture | None
     ranks: list[RankRow]
+    rank_groups: list[RankGroupRow] = []
     step_times_s: list[float] = []
     steady: list[bool] = []  # whether each of ``step_times_s`` is a steady step
     fixed: FixedJob | None = None

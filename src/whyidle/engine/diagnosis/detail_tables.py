@@ -9,7 +9,7 @@ from whyidle.analysis.job import Job
 from whyidle.analysis.model_flops_utilization import flops_ratio
 from whyidle.analysis.operator_times import OperatorTime
 from whyidle.analysis.source_lines import source_line
-from whyidle.engine.diagnosis.rank_assignment import rank_rows
+from whyidle.engine.diagnosis.rank_assignment import rank_groups, rank_rows
 from whyidle.engine.diagnosis.step_timeline import draw_step
 from whyidle.model.buckets import REASONS
 from whyidle.model.diagnosis import DetailTables, KernelRow, LineRow, Reason
@@ -26,6 +26,7 @@ def build_details(job: Job, seen: Job) -> DetailTables:
         reason: float(np.mean([facts.reasons[reason] for facts in seen.ranks]))
         for reason in REASONS
     }
+    rows = rank_rows(seen)
     return DetailTables(
         reasons=[
             Reason(reason=reason, bucket=bucket, meaning=meaning, share=round(reasons[reason], 6))
@@ -35,7 +36,8 @@ def build_details(job: Job, seen: Job) -> DetailTables:
         kernels=_operator_rows(lead) if lead.on_cpu else _kernel_rows(lead),
         groups=_operator_groups(lead) if lead.on_cpu else _kernel_groups(lead),
         picture=draw_step(lead),
-        ranks=rank_rows(seen),
+        ranks=rows,
+        rank_groups=rank_groups(seen, rows),
         step_times_s=[round(float(s), 9) for s in (steps.end - steps.start) / 1e9],
         steady=[bool(steady) for steady in steps.steady],
         lines=_line_rows(job.lead_rank),

@@ -54,12 +54,17 @@ CONTAINED: tuple[type[Exception], ...] = (Exception,)
 
 
 def diagnose_job(
-    timelines: list[Timeline], *, run: RunInfo | None = None, progress: Progress | None = None
+    timelines: list[Timeline],
+    *,
+    run: RunInfo | None = None,
+    progress: Progress | None = None,
+    everyone: tuple[Facts, ...] = (),
 ) -> Diagnosis:
     """Diagnose one job from a recording per rank. ``run`` is the watched command, None for traces;
-    ``progress`` is called with the title of each cause before it is checked."""
+    ``progress`` is called with the title of each cause before it is checked; ``everyone`` are all
+    ranks, as surveyed, of which the recordings are some."""
     ranks, notes = assign_ranks(timelines)
-    job = Job(tuple(Facts(timeline) for timeline in ranks))
+    job = Job(tuple(Facts(timeline) for timeline in ranks), everyone)
     bursts = burst_evidence.job_of(job)
     device_job = burst_evidence.device_of(job, bursts)
     proven, abstentions, failed = _judge_causes(job, bursts, progress or (lambda _: None))
@@ -164,10 +169,10 @@ def _normalize_shares(shares: dict[str, float]) -> dict[str, float]:
 
 
 def _run_info(job: Job) -> RunInfo:
-    sources = [facts.timeline.source.display_path for facts in job.ranks]
+    sources = [facts.timeline.source.display_path for facts in job.everyone]
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
     worlds = [facts.timeline.world_size or 0 for facts in job.ranks]
-    hosts = {facts.timeline.hostname for facts in job.ranks if facts.timeline.hostname}
+    hosts = {facts.timeline.hostname for facts in job.everyone if facts.timeline.hostname}
     windows = [facts.steps.window for facts in job.ranks]
     return RunInfo(
         id=f"explain-{digest}",
@@ -176,7 +181,7 @@ def _run_info(job: Job) -> RunInfo:
         duration_s=max(high - low for low, high in windows) / 1e9,
         exit_status=None,
         framework=job.lead_rank.timeline.framework,
-        ranks=max(*worlds, len(job.ranks)),
+        ranks=max(*worlds, len(job.everyone)),
         hosts=sorted(hosts),
         whyidle=__version__,
         sources=sources,
@@ -188,7 +193,7 @@ def _device_info(job: Job) -> Device:
     return Device(
         kind="emulated" if is_emulated(job) else info.kind,  # type: ignore[arg-type]
         name=info.name,
-        count=max(info.count, len(job.ranks) if len(job.lead_rank.timeline.device) else 0),
+        count=max(info.count, len(job.everyone) if len(job.lead_rank.timeline.device) else 0),
         memory_bytes=info.memory_bytes,
         peak_flops=peak_flops(job.lead_rank),
     )
@@ -253,7 +258,7 @@ def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Cover
         )
     return Coverage(
         signals=sorted(job.signals | (bursts.signals if bursts else frozenset())),
-        windows=len(job.ranks) + (len(bursts.ranks) if bursts else 0),
+        windows=len(job.everyone) + (len(bursts.ranks) if bursts else 0),
         overhead_ratio=own_cost(job),
         clock_error_s=job.meetings.clock_error_s,
         notes=notes,

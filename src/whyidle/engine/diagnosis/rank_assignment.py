@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
-from whyidle.model.diagnosis import Attribution, RankRow
+from whyidle.analysis.rank_groups import groups_of
+from whyidle.model.buckets import BUCKETS
+from whyidle.model.rank_tables import Attribution, RankGroupRow, RankRow
 from whyidle.model.timeline import Timeline
 
 SHARED = 0.5  # least share of kernel time, by name, that ranks of one program have in common
@@ -87,12 +89,23 @@ def notes_on(job: Job) -> list[str]:
     if len(job.ranks) < 2:
         return _note_single_rank(job.ranks[0])
     return [
+        *_note_survey(job),
         *_note_world_sizes(job),
         *_note_unrelated_ranks(job),
         *_note_step_counts(job),
         *job.meetings.notes,
         *_note_clocks(job),
         *_note_crowded_ranks(job),
+    ]
+
+
+def _note_survey(job: Job) -> list[str]:
+    if job.everyone is job.ranks:
+        return []
+    closely = _format_ranks(sorted(facts.rank or 0 for facts in job.ranks))
+    return [
+        f"steps, attribution and waiting are of all {len(job.everyone)} ranks; causes were checked "
+        f"on {len(job.ranks)} of them: {closely}"
     ]
 
 
@@ -122,19 +135,19 @@ def _note_single_rank(facts: Facts) -> list[str]:
 
 
 def _note_world_sizes(job: Job) -> list[str]:
-    worlds = {f.timeline.world_size for f in job.ranks if f.timeline.world_size is not None}
+    worlds = {f.timeline.world_size for f in job.everyone if f.timeline.world_size is not None}
     if len(worlds) > 1:
         sizes = ", ".join(str(size) for size in sorted(worlds))
         return [f"the recordings have different world sizes ({sizes}): pass one job only"]
     if not worlds:
         return []
     world = worlds.pop()
-    if len(job.ranks) > world:
+    if len(job.everyone) > world:
         return [
-            f"{len(job.ranks)} recordings of a job with {world} ranks: several windows or jobs are "
-            "mixed"
+            f"{len(job.everyone)} recordings of a job with {world} ranks: several windows or jobs "
+            "are mixed"
         ]
-    missing = sorted(set(range(world)) - {f.rank for f in job.ranks if f.rank is not None})
+    missing = sorted(set(range(world)) - {f.rank for f in job.everyone if f.rank is not None})
     if not missing:
         return []
     return [
@@ -203,11 +216,13 @@ def _note_clocks(job: Job) -> list[str]:
 
 
 def rank_rows(job: Job) -> list[RankRow]:
-    """The table of ranks."""
-    several = len(job.ranks) > 1 and len(job.meetings) > 0
-    late = job.imbalance.lateness_s if several else None
+    """The table of all ranks."""
+    whole = job.whole
+    several = len(whole.ranks) > 1 and len(whole.meetings) > 0
+    late = whole.imbalance.lateness_s if several else None
+    path = whole.imbalance.path_ratio if late is not None else None
     rows = []
-    for index, facts in enumerate(job.ranks):
+    for index, facts in enumerate(whole.ranks):
         rows.append(
             RankRow(
                 rank=facts.rank,
@@ -215,9 +230,38 @@ def rank_rows(job: Job) -> list[RankRow]:
                 step_s=facts.step_s if facts.steps.found_by else None,
                 attribution=Attribution(**facts.attribution),
                 lateness_s=None if late is None else float(late[index]),
-                waiting=float(job.imbalance.waiting_s[index]) if several else None,
-                last_ratio=None if late is None else float(job.imbalance.last_ratio[index]),
+                waiting=float(whole.imbalance.waiting_s[index]) if several else None,
+                last_ratio=None if late is None else float(whole.imbalance.last_ratio[index]),
+                path_ratio=None if path is None else float(path[index]),
                 steps=[Attribution(**step) for step in facts.per_step()],
             )
         )
     return rows
+
+
+def rank_groups(job: Job, rows: list[RankRow]) -> list[RankGroupRow]:
+    """The table of groups of ranks, by what their names tell."""
+    return [
+        RankGroupRow(
+            kind=kind,
+            name=name,
+            ranks=len(members),
+            step_s=_mean_known(rows[i].step_s for i in members),
+            attribution=Attribution(
+                **{
+                    bucket: float(np.mean([getattr(rows[i].attribution, bucket) for i in members]))
+                    for bucket in BUCKETS
+                }
+            ),
+            lateness_s=max((rows[i].lateness_s or 0.0 for i in members), default=None),
+            waiting=_mean_known(rows[i].waiting for i in members),
+            path_ratio=sum(rows[i].path_ratio or 0.0 for i in members),
+        )
+        for kind, groups in groups_of(job.everyone).items()
+        for name, members in groups.items()
+    ]
+
+
+def _mean_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

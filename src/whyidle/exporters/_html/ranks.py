@@ -8,12 +8,26 @@ from typing import Any
 from whyidle.exporters._html.element import Markup, render_table, tag
 from whyidle.exporters._number_format import format_percent, format_seconds
 from whyidle.exporters._palette import LOOKS
-from whyidle.model.diagnosis import Attribution, Diagnosis, RankRow
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.rank_tables import Attribution, RankGroupRow, RankRow
 
 WIDTH = 960
 LEVELS = 10
 _CELLS_IN_FULL = 2_000
 """up to this many cells the script gets all buckets of a cell, beyond it the two largest"""
+LATE = 0.01
+"""least share of the step that the others wait for a rank for it to be marked"""
+MOST_OF_PATH = 0.5
+"""a rank with more of the critical path than all others together is marked, too"""
+_MOST_MARKED = 3
+"""marked ranks, at most"""
+_KINDS = {
+    "node": "node",
+    "stage": "pipeline stage",
+    "replica": "data-parallel index",
+    "tensor": "tensor-parallel index",
+    "expert": "expert-parallel index",
+}
 LOST = tuple(bucket for bucket in LOOKS if bucket != "compute")
 
 
@@ -47,6 +61,8 @@ def render_ranks(diagnosis: Diagnosis) -> Markup | None:
             id="heat",
             data_show="compute",
         ),
+        _render_late_ranks(rows),
+        _render_groups(diagnosis.detail.rank_groups),
         _render_rank_table(rows),
         id="ranks",
     )
@@ -65,21 +81,94 @@ def _render_heat_map(rows: list[RankRow], height: int, columns: int, kind: str) 
             x0, wide = f"{x * width:.1f}", f"{max(width - 1, 0.5):.1f}"
             cell = f"M{x0} {y * height}h{wide}v{height - 1}H{x0}z"
             paths[_cell_colour(shares, kind)].append(cell)
+    late = late_ranks(rows)
     every = max(1, -(-14 // height))
+    near = {y + by for y in late for by in range(1 - every, every)} - set(late)
     names = [
-        tag("text", name_of(row, y), x=-8, y=y * height + height / 2 + 4, text_anchor="end")
+        tag(
+            "text",
+            name_of(row, y),
+            x=-8,
+            y=y * height + height / 2 + 4,
+            text_anchor="end",
+            class_="late" if y in late else None,
+        )
         for y, row in enumerate(rows)
-        if y % every == 0
+        if y in late or (y % every == 0 and y not in near)
+    ]
+    marks = [
+        tag("rect", x=-1, y=y * height - 1, width=WIDTH + 1, height=height + 1, class_="late")
+        for y in late
     ]
     return tag(
         "svg",
         names,
         [tag("path", d="".join(cells), class_=shade) for shade, cells in sorted(paths.items())],
-        viewBox=f"-70 0 {WIDTH + 70} {len(rows) * height}",
+        marks,
+        viewBox=f"-70 -2 {WIDTH + 72} {len(rows) * height + 4}",
         class_=kind,
         role="img",
         aria_label=f"Heat map of {len(rows)} ranks",
     )
+
+
+def late_ranks(rows: list[RankRow]) -> list[int]:
+    """The positions of the ranks that the others wait for, the latest first."""
+    late = [
+        i
+        for i, row in enumerate(rows)
+        if (row.lateness_s or 0.0) > LATE * (row.step_s or 0.0)
+        or (row.path_ratio or 0.0) > MOST_OF_PATH
+    ]
+    order = sorted(late, key=lambda i: (rows[i].lateness_s or 0.0, rows[i].path_ratio or 0.0))
+    return order[::-1][:_MOST_MARKED]
+
+
+def _render_late_ranks(rows: list[RankRow]) -> Markup | None:
+    texts = []
+    for i in late_ranks(rows):
+        row, facts = rows[i], []
+        if (row.lateness_s or 0.0) > LATE * (row.step_s or 0.0):
+            facts.append(f"the others wait {format_seconds(row.lateness_s)} per step for it")
+        if row.path_ratio:
+            share = format_percent(row.path_ratio)
+            facts.append(f"{share} of the critical path over the ranks runs through it")
+        texts.append(f"{name_of(row, i)} ({', '.join(facts)})")
+    return tag("p", f"Outlined: {'; '.join(texts)}.", class_="note") if texts else None
+
+
+def _render_groups(groups: list[RankGroupRow]) -> Markup | None:
+    """Tables of groups, a kind each."""
+    if not groups:
+        return None
+    heads = ["ranks", "step", "compute", "largest loss", "", "waits", "latest by", "critical path"]
+    tables = []
+    for kind in dict.fromkeys(group.kind for group in groups):
+        body = [
+            tag(
+                "tr",
+                tag("td", group.name),
+                tag("td", group.ranks, class_="n"),
+                tag("td", format_seconds(group.step_s), class_="n"),
+                tag("td", format_percent(group.attribution.compute), class_="n"),
+                tag("td", LOOKS[largest_loss(group.attribution)].title),  # type: ignore[index]
+                tag(
+                    "td",
+                    format_percent(getattr(group.attribution, largest_loss(group.attribution))),
+                    class_="n",
+                ),
+                tag("td", format_percent(group.waiting), class_="n"),
+                tag("td", format_seconds(group.lateness_s), class_="n"),
+                tag("td", format_percent(group.path_ratio), class_="n"),
+            )
+            for group in groups
+            if group.kind == kind
+        ]
+        title = f"Ranks by {_KINDS[kind]}"
+        tables.append(
+            tag("details", tag("summary", title), render_table([_KINDS[kind], *heads], body))
+        )
+    return tag("div", *tables)
 
 
 def _cell_colour(shares: Attribution, kind: str) -> str:
