@@ -61,7 +61,11 @@ def _stage_lines(name: str, folder: Path, target: Target) -> Iterator[str]:
     for item, row in _results(result, "failed").items():
         yield f"* {item}: **failed**, {row['reason']}"
     seconds = sum(row["seconds"] for row in result.items.values())
-    yield f"* {len(done)} of {len(result.items)} items done, {seconds:.0f} s in all"
+    expected_s = sum(row["expected_s"] for row in done.values())
+    yield (
+        f"* {len(done)} of {len(result.items)} items done, {seconds:.0f} s in all; "
+        f"{expected_s:.0f} s were expected of what was done"
+    )
     yield ""
 
 

@@ -79,7 +79,8 @@ class StageResult:
     device: str
     emulated: bool
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """name -> ``{"status": done | skipped | failed, "seconds": ..., "reason" or "result": ...}``"""
+    """name -> ``{"status": done | skipped | failed, "seconds": ..., "expected_s": ..., "reason" or
+    "result": ...}``"""
     short: bool = False
     """whether a short rehearsal made them: they stand for no whole one"""
 
@@ -138,6 +139,7 @@ def run_stage(
         begin = time.monotonic()
         outcome = _run_item(item)
         outcome["seconds"] = round(time.monotonic() - begin, 1)
+        outcome["expected_s"] = round(item.cost_s, 1)
         result.items[item.name] = outcome
         result.store(folder)
         report(f"{stage.name}/{item.name}: {outcome['status']} in {outcome['seconds']} s"

@@ -143,7 +143,7 @@ SICK = (
         "tables.py",
         ("per-step-host-sync",),
         defect=READS,
-        shared=("--batch", "16384", "--columns", "16", "--width", "1024", "--depth", "2"),
+        shared=("--batch", "32768", "--columns", "16", "--width", "1024", "--depth", "2"),
         emulated=SMALL,
         place="total += loss.item()",
         device={"peak_flops": 3e7},

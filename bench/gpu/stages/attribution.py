@@ -33,7 +33,9 @@ GPU_STEPS, EMULATED_STEPS = 200, 40
 """traced at most"""
 LEAST_SHARE = 0.005
 """buckets with less are left out of the table"""
-START_S = 14.0
+LONGER = 1.5
+"""so that a burst is over when the trace begins, with the second half of the job"""
+START_S = 11.0
 """seconds of an item beyond its training: start, writing and reading of the trace"""
 
 
@@ -44,7 +46,10 @@ def compare_accounts(target: Target, twin: Twin) -> dict[str, Any]:
         trace = folder / "trace.json"
         most = EMULATED_STEPS if target.emulated else GPU_STEPS
         environment = {"STEP_TRACE": str(trace), "STEP_TRACE_STEPS": str(most)}
-        run_twin(target, twin, profile="look", environment=environment, store=folder / "store")
+        run_twin(
+            target, twin, profile="look", environment=environment, store=folder / "store",
+            seconds=LONGER * target.job_s,
+        )  # fmt: skip
         return read_accounts(find_recording(folder / "store"), trace)
 
 
@@ -134,7 +139,11 @@ def compare_reading(traced: Facts, raw: RawTrace) -> dict[str, Any]:
 def list_items(target: Target) -> list[Item]:
     """One item per job."""
     return [
-        Item(name, partial(compare_accounts, target, find_twin(name)), target.job_s + START_S)
+        Item(
+            name,
+            partial(compare_accounts, target, find_twin(name)),
+            LONGER * target.job_s + START_S,
+        )
         for name in (SHORT if target.short else NAMES)
     ]
 

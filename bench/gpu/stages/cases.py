@@ -14,7 +14,7 @@ from typing import Any
 from bench.gpu.fix_run import LONG_S, describe_trial, list_kept, run_fix
 from bench.gpu.job_run import JOBS, JobRun, job_words, run_job
 from bench.gpu.stage import Item, Stage
-from bench.gpu.stages.heal import AFTER_S
+from bench.gpu.stages.heal import AFTER_S, budget_s
 from bench.gpu.target import Target
 
 IMAGES, LANGUAGE = "images.py", "language.py"
@@ -30,7 +30,7 @@ SIZES = {
 }  # fmt: skip
 SLOW = {"WHYIDLE_EMULATED": json.dumps({"peak_flops": 3e7})}
 """the emulated device is slower than the host, or nothing could make it busy"""
-LOADS = (2, 12)
+LOADS = (2, 8)
 """work per picture at which the loader is timed alone"""
 LATE = 1.8
 """how much longer than the device's step a batch shall take to load: utilization is about half"""
@@ -38,8 +38,6 @@ TIMED_S, RUN_S, START_S = 2.0, 6.0, 6.5
 """seconds that a calibration trains, that a watched case trains, and that a start takes"""
 ALONE_S = 4.0
 """seconds that the language model trains without whyidle"""
-BUDGET_S, SHORT_BUDGET_S = 50.0, 20.0
-"""of ``fix``"""
 SIGNALS = ("gpu_util", "sm_active", "tensor_active")
 
 
@@ -132,11 +130,6 @@ def describe_run(run: JobRun) -> dict[str, Any]:
     ratios = {f"{signal}_ratio": used[signal] for signal in SIGNALS}
     ratios["compute_ratio"] = run.diagnosis["attribution"]["compute"]
     return {"step_ms": run.step_s * 1e3, "samples_per_s": 1 / run.sample_s, **ratios}
-
-
-def budget_s(target: Target) -> float:
-    """Seconds that ``fix`` may take."""
-    return SHORT_BUDGET_S if target.short else BUDGET_S
 
 
 def list_items(target: Target) -> list[Item]:

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from bench.gpu.stage import Item, SkippedError, Stage, StageResult
-from bench.gpu.stages.attribution import NAMES, START_S, compare_accounts
+from bench.gpu.stages.attribution import LONGER, NAMES, START_S, compare_accounts
 from bench.gpu.target import EMULATED, Target
 from bench.gpu.twins import Twin, find_twin
 
 LEAST_SHARE = 0.005
-EMULATED_S, EMULATED_START_S = 3.0, 11.0
+EMULATED_S, EMULATED_START_S = 2.5, 10.0
 """seconds that a job trains on the emulated device, and what that takes beyond, with the reading of
 the trace: a GPU is paid for meanwhile"""
 CAN_EMULATE = "import torch, emulator.device; torch.zeros(1, device='emulated')"
@@ -76,7 +76,9 @@ def _estimate_cost(target: Target, twin: Twin) -> float:
     if target.emulated:
         return 0.0
     known = find_accounts(target, twin) is not None
-    return EMULATED_S + EMULATED_START_S + (0.0 if known else target.job_s + START_S)
+    return (
+        LONGER * EMULATED_S + EMULATED_START_S + (0.0 if known else LONGER * target.job_s + START_S)
+    )
 
 
 def table_lines(results: dict[str, dict[str, Any]]) -> Iterator[str]:
