@@ -80,6 +80,17 @@ def choose_target(options: argparse.Namespace) -> Target:
     return Target("emulated", EMULATED, seconds, options.short, options.out.resolve())
 
 
+def describe_mistake(options: argparse.Namespace, target: Target) -> str:
+    """What is wrong with the options; empty where nothing is."""
+    if target.out.exists() and not target.out.is_dir():
+        return f"{target.out} is no folder"
+    chosen = map(stage.load_stage, options.stages or stage.NAMES)
+    names = [item.name for one in chosen for item in one.items(target)]
+    if options.only not in {None, *names}:
+        return f"no item is called {options.only}; there are {', '.join(dict.fromkeys(names))}"
+    return ""
+
+
 def main(words: list[str] | None = None) -> int:
     """Run the stages and write the page; 1 when an item failed, 2 when something is missing."""
     options = parse_options(words)
@@ -96,6 +107,9 @@ def main(words: list[str] | None = None) -> int:
     if options.page:
         page.write_page(out, target)
         return 0
+    if wrong := describe_mistake(options, target):
+        print(wrong, file=sys.stderr)
+        return 2
     if target.emulated:
         print("No CUDA device here: rehearsing on the emulated device.", flush=True)
     failed = 0

@@ -157,6 +157,17 @@ def test_the_page_of_results_from_elsewhere_is_of_their_device(tmp_path, capsys)
     assert "emulated" not in text.partition("## ")[0]
 
 
+def test_wrong_options_are_named(tmp_path, capsys):
+    pytest.importorskip("torch")
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["--emulated", "--out", str(file)]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    assert main(["--emulated", "--only", "ftp32", "--out", str(tmp_path / "out")]) == 2
+    assert "no item is called ftp32; there are pytorch, " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_results_go_where_out_says(tmp_path, monkeypatch):
     monkeypatch.setenv("OUT", str(tmp_path))
     target = choose_target(parse_options(["--emulated", "--short"]))
