@@ -81,7 +81,7 @@ def test_document_keys():
 def test_what_plug_ins_build_on():
     assert [f.name for f in dataclasses.fields(cause.Proof)] == [
         *("headline", "low", "high", "predicted", "evidence", "confidence", "where", "facts"),
-        "bucket",
+        *("bucket", "removal"),
     ]
     assert [f.name for f in dataclasses.fields(fix.Proposal)] == [
         *("summary", "edits", "predicted", "risk", "automatic", "faster")

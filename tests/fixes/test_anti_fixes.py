@@ -81,6 +81,10 @@ VARIANTS = [
             {"calls": 4.0, "mean_bytes": 5e8, "purpose": "norms"},
             {"calls": 4.0, "mean_bytes": 5e8, "storage": "h5py", "purpose": "logging"},
             {"calls": 4.0, "mean_bytes": 5e8, "purpose": "backward"},
+            {"removed": PREDICTED, "looped": True, "per_sample": True},
+            {"removed": PREDICTED, "looped": True},
+            {"removed": PREDICTED, "kind": "text"},
+            {"removed": PREDICTED, "in_memory": True, "double": True},
         ),
     )
 ]

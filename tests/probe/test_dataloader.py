@@ -130,3 +130,11 @@ def test_where_very_many_workers_have_recorded_one_more_does_not(
     assert bool(ended) == crowded
     assert ("worker.json" in loop.documents) == (not crowded)
     assert (_MapDatasetFetcher.fetch is PLAIN) == crowded
+
+
+def test_samples_are_described_before_they_are_collated(loop):
+    texts = [("a text of more than twenty characters", index) for index in range(4)]
+    for _ in DataLoader(texts, batch_size=2, collate_fn=lambda rows: torch.zeros(len(rows))):
+        pass
+    assert loop.documents["loaders.json"]["sample"] == "text"
+    assert loop.documents["loaders.json"]["bytes"] == 8

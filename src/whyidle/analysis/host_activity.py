@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.device_timestamps import read_progress
+from whyidle.analysis.generator_calls import GeneratorCalls
 from whyidle.analysis.idle_gaps import Launches, copy_direction
 from whyidle.analysis.integer_codes import is_among, map_names, used_codes
 from whyidle.analysis.intervals import Intervals, union_of
@@ -37,8 +38,15 @@ class HostActivity:
         rows = self._producer_waits if role == Role.PRODUCER else self.timeline.rows_of(role)
         if role == Role.CHECKPOINT:
             rows = np.union1d(rows, finishing_waits(self.timeline))
+        elif role == Role.PREPROCESS:
+            rows = np.union1d(rows, self.generators.rows)
         rows = rows[is_among(self.timeline.host.thread[rows], self.drivers)]
         return rows[~self._launches_kernels(rows)] if role == Role.PREPROCESS else rows
+
+    @cached_property
+    def generators(self) -> GeneratorCalls:
+        """Generators of the user's that batches are taken from."""
+        return GeneratorCalls(self.timeline)
 
     @cached_property
     def _producer_waits(self) -> I64:

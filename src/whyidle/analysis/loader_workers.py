@@ -41,6 +41,14 @@ class LoaderWorkers(WorkerStalls):
         return batch_handoff.ready_share(self)
 
     @property
+    def mostly_packs(self) -> bool:
+        """Whether workers of one thread each crowd the cores with packing more than with making:
+        fewer of them would pack as much."""
+        threads = max((worker.threads for worker in self.loading.workers), default=1)
+        work = max(self.mean_of("process_cpu"), self.mean_of("cpu"))
+        return threads == 1 and self.pickle_time >= work and self.short_of_cores
+
+    @property
     def is_surplus(self) -> bool:
         """Whether so many workers mostly wait for each other's turn on a core. As many again as
         suffice are useful while the first ones wait."""
@@ -114,6 +122,8 @@ class LoaderWorkers(WorkerStalls):
             return None  # the recording does not show who stops it
         if self.is_bound:
             return "bound"
+        if self.mostly_packs:
+            return "handoff"
         if self.is_crowded:
             return "crowd"
         if self.is_bursty:

@@ -19,6 +19,8 @@ from whyidle.model.process_facts import LoaderFacts
 
 MOSTLY = 0.5
 """least share of a batch's cost for a part to be what the batch waits for"""
+READ = 0.1
+"""bytes read per byte of a batch below which samples lie in memory; files may be compressed"""
 FEW_BATCHES = 4
 LEAST_SAMPLES = 8
 """a coin-flip augmentation leaves this many samples alike twice with a chance of 0.4 %"""
@@ -94,6 +96,13 @@ class WorkerBatches:
         return float((self.batches_made["end"] - self.batches_made["start"]).mean()) / 1e9
 
     @cached_property
+    def sample_s(self) -> float | None:
+        """Mean time to make a sample, s; None without measured batches of several samples."""
+        rows = self.loading.batches[self.loading.batches["samples"] > 1]
+        samples = int(rows["samples"].sum())
+        return float((rows["end"] - rows["start"]).sum()) / 1e9 / samples if samples else None
+
+    @cached_property
     def usual_batch_time(self) -> float:
         """Median time to prepare a batch, s; the first ones of a new worker take longer."""
         return float(np.median(self.batches_made["end"] - self.batches_made["start"])) / 1e9
@@ -119,6 +128,11 @@ class WorkerBatches:
         """Hand-off time per batch in the training process, s."""
         taken = self.batches_taken["unpickle"]
         return float(taken.mean()) / 1e9 if len(taken) else 0.0
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether workers read less than they pass on, so that samples lie in memory."""
+        return self.mean_of("chars") < READ * (self.loading.batch_bytes or 0)
 
     @property
     def waits_for_storage(self) -> bool:

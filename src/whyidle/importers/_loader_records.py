@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,16 @@ def read_loading(folder: Path, pid: str, base: int) -> Loading:
         cores=read_value(float, document.get("cores")),
         threads=read_value(int, document.get("threads")),
         tensors=read_value(int, document.get("tensors")) or None,
+        batch_bytes=read_value(int, document.get("bytes")) or None,
+        types=read_value(dict[str, int], document.get("types")) or {},
+        sample=_sample_kind(folder, document, processes[1:]),
     )
+
+
+def _sample_kind(folder: Path, document: Mapping[str, Any], workers: Sequence[str]) -> str:
+    described = [document, *(read_document(folder / f"{pid}.worker.json") for pid in workers)]
+    kinds = [read_value(str, one.get("sample")) for one in described]
+    return next((kind for kind in kinds if kind), "")
 
 
 def read_records(path: Path, layout: np.dtype[Any], magic: bytes = b"") -> NDArray[Any]:

@@ -6,6 +6,7 @@ means *not read* and never leaves the analysis.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,3 +100,6 @@ class Loading:
     cores: float | None = None  # that the process may use
     threads: int | None = None  # of its operators
     tensors: int | None = None  # in a batch
+    batch_bytes: int | None = None  # of them
+    types: Mapping[str, int] = field(default_factory=dict)  # type of their elements -> bytes
+    sample: str = ""  # what samples are before they are collated: ``text``, ``images``; else empty

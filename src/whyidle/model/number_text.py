@@ -20,6 +20,12 @@ def format_duration(seconds: float) -> str:
     return f"{format_digits(value)} {unit}"
 
 
+def format_bytes(size: float) -> str:
+    """Megabytes, or kilobytes below one."""
+    value, unit = (size / 1e6, "MB") if size >= 1e6 else (size / 1e3, "kB")
+    return f"{format_digits(value)} {unit}"
+
+
 def format_part(share: float) -> str:
     """The part of a time that has one cause: ``all of it``, or ``75% of it``."""
     return "all of it" if share >= _ALL else f"{share:.0%} of it"

@@ -24,6 +24,8 @@ class AllocationFacts(ProofFacts):
     """Facts on allocated resources."""
 
     threads: int = 1  # of operators
+    limit: str = ""  # kind of limit on the cores; empty: none is seen
+    origin: str = ""  # who set it
     used: int | None = None  # GPUs
     listed: int | None = None  # GPUs
 
@@ -134,6 +136,13 @@ class InputFacts(ProofFacts):
     media: bool | None = None  # whether a library decodes; None: not known
     storage: str | None = None  # library that reads arrays in chunks
     function: str | None = None
+    kind: str = ""  # what samples are, such as ``images`` or ``text``; empty: not known
+    looped: bool = False  # whether the job's own code loops over the parts of each sample
+    per_sample: bool = False  # whether most of it is in a method that makes a single sample
+    line: str = ""  # the line with most of it
+    double: bool = False  # whether most bytes of a batch are of type float64
+    in_memory: bool = False  # whether samples are made without reading files
+    removed: Predicted | None = None  # what doing it for whole arrays, or once, gains
     inside: bool = False  # whether workers prepare samples already
     chained: bool = False  # whether a dataset holds a list of transforms
     prefetch: int = 8  # batches that each worker should have ready

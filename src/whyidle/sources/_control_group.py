@@ -10,7 +10,12 @@ from whyidle.sources._group_hierarchy import GroupHierarchy, finite_limit, quota
 from whyidle.sources._open_file import parse_count, parse_numbers
 
 METERS: Final = (
-    *make_meters("affinity", 0.7, ("cores_allowed", "1", "gauge", "cores that the job may run on")),
+    *make_meters(
+        "affinity",
+        0.7,
+        ("cores_allowed", "1", "gauge", "cores that the job may run on"),
+        ("cores_cpuset", "1", "gauge", "cores of its control group's cpuset"),
+    ),
     *make_meters(
         "group cpu",
         5.5,
@@ -49,9 +54,12 @@ class ControlGroup:
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._quota, self._cpu_stat, self._version = levels.quota_files()
         self._limit, self._memory = levels.memory_files()
+        self._cpuset = levels.cpuset_cores()
         self.missing: dict[str, Absent] = {}
         if not hasattr(os, "sched_getaffinity"):
             self.missing["cores_allowed"] = Absent("this system has no process affinity")
+        if self._cpuset is None:
+            self.missing["cores_cpuset"] = Absent("no cpuset control group was found")
         if self._quota is None:
             self.missing["cores_quota"] = Absent("no quota is set on the job's control group")
         if self._cpu_stat is None:
@@ -67,6 +75,7 @@ class ControlGroup:
         allowed = _affinity_size(self._pid)
         quota = quota_cores(self._quota)
         into["cores_allowed"], into["cores_quota"] = allowed, quota
+        into["cores_cpuset"] = self._cpuset
         known = [cores for cores in (allowed, quota) if cores is not None]
         into["cores_effective"] = min(known, default=None)
         into.update(self._read_throttling())

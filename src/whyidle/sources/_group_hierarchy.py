@@ -70,6 +70,18 @@ class GroupHierarchy:
             file.close()
         return None, None, 0
 
+    def cpuset_cores(self) -> int | None:
+        """Return the number of cores in the cpuset of the innermost group that has one."""
+        for controller, below, name in (
+            ("", "", "cpuset.cpus.effective"),
+            ("cpuset", "cpuset", "cpuset.effective_cpus"),
+            ("cpuset", "cpuset", "cpuset.cpus"),
+        ):
+            for folder in self._group_folders(controller, below):
+                if cores := count_cores(read_text(folder / name)):
+                    return cores
+        return None
+
     def memory_files(self) -> tuple[OpenFile | None, dict[str, OpenFile]]:
         """Return the file of the tightest limit, and the files of that group's use."""
         best: tuple[int, Path, int] | None = None
@@ -103,6 +115,14 @@ def quota_cores(files: tuple[OpenFile, ...] | None) -> float | None:
     if len(words) != 2 or not (words[0].isdigit() and words[1].isdigit()) or int(words[1]) == 0:
         return None
     return int(words[0]) / int(words[1]) or None
+
+
+def count_cores(listed: str) -> int | None:
+    """Return how many cores a list of ranges (``0-3,8``) names; None if it is none."""
+    bounds = [part.partition("-")[::2] for part in listed.split(",")]
+    if not all(low.isdigit() and (not high or high.isdigit()) for low, high in bounds):
+        return None
+    return sum(int(high or low) - int(low) + 1 for low, high in bounds)
 
 
 def finite_limit(limit: int | None) -> int | None:

@@ -120,3 +120,51 @@ def test_no_cache_is_advised_without_a_chain_or_a_second_epoch_of_one_loader():
     assert "cached-preprocessing" not in led(0)
     assert "cached-preprocessing" not in led(0, 1)  # training once, and evaluating once
     assert "cached-preprocessing" not in led(0, 0, transforms=False)
+
+
+SOURCE = """\
+def collate(rows):
+    ids = [pieces(text) for text in rows]
+def pieces(text):
+    while text:
+        text = text[1:]
+def __getitem__(i):
+    return [table[i + lag] for lag in range(48)]
+"""
+
+
+def rewriting(stack, *, cores=1, source=SOURCE):
+    timeline = replace(job(f"{stack};{ASKS}", cores=cores), sources={"/job/main.py": source})
+    (found,) = [f for f in diagnose_job([timeline]).findings if f.cause == "dataloader-no-workers"]
+    return found, {fix.fix: fix for fix in found.fixes}
+
+
+def test_a_loop_over_each_sample_is_to_become_one_look_up():
+    """What removes the work stands before what spreads it, on many cores, too."""
+    for cores in (1, 16):
+        found, fixes = rewriting("/job/main.py(7): __getitem__", cores=cores)
+        assert "__getitems__" in fixes["batched-lookup"].summary
+        assert "main.py:7 (return [table[i + lag]" in fixes["batched-lookup"].summary
+        assert not {"whole-arrays", "cheaper-transforms"} & set(fixes)
+        assert found.where[0].line == 7
+    assert found.removal.high == pytest.approx(3.0, rel=0.05)
+    assert found.removal.low > 2.5
+
+
+def test_a_loop_in_collate_is_to_work_on_whole_batches():
+    fixes = rewriting("/job/main.py(5): pieces;/job/main.py(2): collate")[1]
+    assert "Python loop at main.py:5" in fixes["whole-arrays"].summary
+    assert "batched-lookup" not in fixes
+
+
+@pytest.mark.parametrize("library", ["transformers/tokenization_utils_base", "tokenizers/__init__"])
+def test_texts_are_to_be_tokenised_once(library):
+    inner = f"/usr/lib/python3.11/site-packages/{library}.py(9): encode"
+    fixes = rewriting(f"{inner};/job/main.py(2): collate")[1]
+    assert "before training" in fixes["tokenised-once"].summary
+    assert not any("crop" in fix.summary for fix in fixes.values())
+
+
+def test_rows_of_a_frame_are_to_be_looked_up_at_once():
+    inner = "/usr/lib/python3.11/site-packages/pandas/core/indexing.py(9): __getitem__"
+    assert "batched-lookup" in rewriting(f"{inner};/job/main.py(6): __getitem__")[1]

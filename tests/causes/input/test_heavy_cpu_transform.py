@@ -133,7 +133,7 @@ def test_a_function_that_calls_native_code_is_where_it_happens(tmp_path):
     made.trained()
     found = finding(made.diagnose(), "heavy-cpu-transform")
     assert found is not None
-    told = "Loading takes 400 ms per step, more than eight workers hide, most of it in decode"
+    told = "Loading takes 400 ms per step, more than eight workers hide, all of it at data.py:31"
     assert found.headline == told
     named = {one.quantity: one.value for one in found.evidence}
     assert named["costliest function"] == "/job/data.py(31): decode"

@@ -457,6 +457,16 @@ def test_random_augmentation_is_not_repeated_work():
     assert judge("heavy-cpu-transform", REPEATED) is None
 
 
+def test_without_the_work_of_its_samples_nobody_waits():
+    sick = replace(WORK, cores=2.0)
+    found = judge("heavy-cpu-transform", sick)
+    cured = speedup(sick, replace(sick, cpu=0.0))
+    assert found.removal.speedup == pytest.approx(cured, rel=0.02)
+    told = {one.quantity: one.value for one in found.evidence}
+    assert told["it runs"] == "for every sample"
+    assert told["time per sample"] == pytest.approx(0.07 / ROWS, rel=0.05)
+
+
 @pytest.mark.parametrize("library", ["h5py", None])
 def test_workers_that_read_through_a_library_are_told_to_read_less(library):
     inner = f"/usr/lib/python3.11/site-packages/{library}/_hl/dataset.py(872): __getitem__;"
@@ -636,6 +646,46 @@ def test_workers_of_one_thread_each_that_use_up_the_cores_need_more_of_them():
     assert judged(catalog.load_causes()["cpu-starved-allocation"], used_up(job))
 
 
+PACKING = Job(workers=6, cores=2.0, train=50, cpu=12, pickle=43, delay=300)
+"""six workers on two cores, whose work is mostly packing batches"""
+
+
+def packing(job=PACKING, **content):
+    timeline = used_up(job, waits=0.7)
+    return replace(timeline, loading=replace(timeline.loading, **content))
+
+
+def plans_of(proof):
+    names = ("leaner-batches", "lookup-without-workers")
+    plans = {name: catalog.load_fixes()[name].decide(proof) for name in names}
+    return {name: plan for name, plan in plans.items() if plan is not None}
+
+
+def test_workers_that_mostly_pack_large_batches_are_no_crowd():
+    doubles = {"batch_bytes": 26_000_000, "types": {"float64": 26_000_000}}
+    run = packing(**doubles)
+    assert judged(catalog.load_causes()["cpu-oversubscription"], run) is None
+    found = judged(catalog.load_causes()["worker-handoff-bottleneck"], run)
+    assert "26 MB: packing one takes 43 ms of CPU, making it 12 ms" in found.headline
+    proposed = plans_of(found)
+    assert "float32" in proposed["leaner-batches"].summary
+    assert proposed["lookup-without-workers"].predicted == found.removal
+    step, waits = Facts(run).step_s, found.high
+    alone = step * (1.0 - waits)
+    assert step / (alone + 13e6 / 2.3e9) == pytest.approx(found.removal.low, rel=0.01)
+
+
+def test_what_is_read_from_files_is_not_looked_up_in_memory():
+    run = packing(replace(PACKING, chars=20_000_000), batch_bytes=26_000_000)
+    found = judged(catalog.load_causes()["worker-handoff-bottleneck"], run)
+    assert "lookup-without-workers" not in plans_of(found)
+    assert "float32" not in plans_of(found)["leaner-batches"].summary
+
+
+def test_workers_that_make_more_than_they_pack_stay_a_crowd():
+    assert Facts(packing(replace(PACKING, cpu=60))).workers.wait_kind == "crowd"
+
+
 STARVED = Job(workers=1, train=85, cpu=57, delay=43, cores=1.0)
 """one core has 45 ms of training and 57 of loading to do in every step of 100"""
 
@@ -657,6 +707,69 @@ def test_more_cores_do_not_make_the_training_thread_any_faster():
         catalog.load_causes()["cpu-starved-allocation"], used_up(job, waits=0.9, used=1.0)
     )
     assert found is None or found.predicted.high <= 1 / 0.45
+
+
+CONFINED = Job(workers=8, train=85, cpu=40, delay=700, cores=1.0)
+"""eight workers on one core, which they wait for more than they work"""
+
+
+def confined(job, machine=2.0, **gauges):
+    """The job from outside, on a machine of so many cores."""
+    timeline = used_up(job, waits=0.46, used=job.cores)
+    ends = np.array([timeline.base_ns, timeline.base_ns + 4_000_000_000])
+    series = dict(timeline.telemetry.series)
+    series["machine_cpu_idle_s"] = Series(ends, np.array([0.0, 4.0 * machine]))
+    series["job_running"] = Series(ends, np.array([8.0] * 2))
+    for name, value in gauges.items():
+        series[name] = Series(ends, np.array([value] * 2))
+    return replace(timeline, telemetry=Telemetry(series, {}))
+
+
+def judge_pair(timeline):
+    names = ("cpu-starved-allocation", "cpu-oversubscription")
+    return [judged(catalog.load_causes()[name], timeline) for name in names]
+
+
+def test_workers_that_a_limit_crowds_have_too_few_cores():
+    """Fewer of them have the same work; with the machine's cores they do not wait."""
+    starved, crowd = judge_pair(confined(CONFINED))
+    assert starved
+    assert crowd is None
+    assert "allows 1 of 2" in starved.headline
+    cured = speedup(CONFINED, replace(CONFINED, train=45, delay=0, cores=2.0))
+    assert covers(starved, cured, slack=0.04)
+
+
+def test_workers_that_crowd_all_cores_of_the_machine_are_too_many():
+    starved, crowd = judge_pair(confined(CONFINED, machine=1.0))
+    assert starved is None
+    assert crowd
+
+
+def test_workers_of_several_threads_crowd_however_many_cores_there_are():
+    starved, crowd = judge_pair(confined(replace(CONFINED, threads=4)))
+    assert starved is None
+    assert crowd
+
+
+@pytest.mark.parametrize(
+    ("gauges", "environment", "told"),
+    [
+        ({"cores_cpuset": 2.0}, {}, ("affinity", "taskset, numactl or the launcher")),
+        ({"cores_cpuset": 1.0}, {}, ("cpuset", "control group")),
+        ({"cores_quota": 1.0}, {}, ("quota", "control group")),
+        ({}, {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1"}, ("affinity", "Slurm, with 1 CPU")),
+    ],
+)
+def test_the_limit_and_who_set_it_are_named(gauges, environment, told):
+    timeline = add_facts(confined(CONFINED, **gauges), {"environment": environment})
+    found, _ = judge_pair(timeline)
+    kind, origin = told
+    values = {one.quantity: one.value for one in found.evidence}
+    assert values["limit on cores"] == kind
+    assert origin in values["set by"]
+    plan = catalog.load_fixes()["more-cores"].decide(found)
+    assert f"lift the {kind} on its cores, set by {values['set by']}" in plan.summary
 
 
 BOUND = Job(workers=2, train=10, cpu=25, delay=25, cores=1.0, given=4.0)

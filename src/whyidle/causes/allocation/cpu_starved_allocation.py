@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whyidle.analysis.core_capacity import gain_on_cores, kept_waiting, usable_cores
+from whyidle.analysis.core_limits import find_core_limit
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, predict_removal
@@ -22,8 +23,6 @@ CROWDED = 1.25
 own use of them low"""
 THROTTLED = 0.05
 """least share of the time lost to a quota"""
-RESTRICTED = 1.5
-"""ratio of the machine's cores to the granted cores above which more could be granted"""
 LEAST_SHARE = 0.05
 """least share of the step waiting for data (where peers begin to warn)"""
 
@@ -51,7 +50,8 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     processes of the job use up the granted cores, crowd on them, or are throttled by the quota.
     With enough cores, loading hides behind computing (P1). At the low end nothing is gained, as
     another limit may follow. Where workers and the CPU time of processes were recorded, the
-    expected step is the one that twice the cores allow: at least what the training process or its
+    expected step is the one that the machine's cores allow, or twice the cores where no limit is
+    seen: at least what the training process or its
     workers need without waiting for a core, adjusted for cores that share arithmetic units.
     Otherwise half of the wait is the expected gain. On the CPU, computing waits for a core too;
     if that wait is longer than the wait for data, it is the cost of the missing cores.
@@ -60,8 +60,10 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     core during loading counts. CPU time of the process's other threads does not count as use,
     because operator threads spin for some time after each operator.
 
-    A machine with more cores than the job was granted raises the confidence. For a command without
-    steps, only the time lost to the quota counts.
+    Where the machine has more cores, the limit is named: a quota, or an affinity, which a cpuset of
+    the control group set if it is as narrow, and else ``taskset`` or a launcher. Workers of one
+    thread each that crowd such a job's cores have too few of them, however many they are: their
+    work stays the same. For a command without steps, only the time lost to the quota counts.
 
     What looks alike
     ----------------
@@ -85,8 +87,9 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     telemetry, waiting = facts.telemetry, facts.bucket_share("input")
     if telemetry is not None and facts.has_no_steps:
         return _prove_throttling(facts, telemetry)
-    if telemetry is None or waiting < LEAST_SHARE or facts.workers.wait_kind == "crowd":
+    if telemetry is None or waiting < LEAST_SHARE or _crowd_themselves(facts):
         return None
+    limit = find_core_limit(facts)
     cores, used, throttled = _core_usage(facts, telemetry)
     processes = max(facts.timeline.world_size or 1, 1)
     if cores is None or cores > FEW * processes:
@@ -100,9 +103,6 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     spinning = inline.beside * processes if inline else 0.0
     full = used is not None and used - spinning >= FULL * cores
     crowded = running >= CROWDED * cores
-    kinds = ("user", "system", "idle", "stolen")  # idle includes waiting for storage
-    machine_cores = telemetry.summed_rate(*(f"machine_cpu_{kind}_s" for kind in kinds)) or 0.0
-    restricted = crowded and machine_cores >= RESTRICTED * cores
     if not (full or throttled >= THROTTLED or crowded):
         return None
     computing = core_wait > lost
@@ -117,24 +117,39 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         )
     if core_wait:
         evidence.append(make_evidence("training thread waiting for a core", core_wait, "ratio"))
+    if limit:
+        evidence.append(make_evidence("cores of the machine", limit.machine, None, source="/proc"))
+        evidence.append(make_evidence("limit on cores", limit.kind, None))
+        evidence.append(make_evidence("set by", limit.origin, None))
     return Proof(
         headline=f"The job uses up its {cores:g} CPU core{'s' if cores != 1 else ''}, and "
-        f"waits for {'cores' if computing or inline else 'data'}",
+        f"waits for {'cores' if computing or inline else 'data'}"
+        + (f": its {limit.kind} allows {cores:g} of {limit.machine:g}" if limit else ""),
         low=0.0,
         high=max(lost, core_wait),
-        predicted=_predict_more_cores(facts, cores, lost),
+        predicted=_predict_more_cores(facts, limit.machine if limit else 2.0 * cores, lost),
         evidence=tuple(evidence),
-        confidence=0.95 if restricted else 0.85 if full or throttled >= THROTTLED else 0.7,
+        confidence=0.95 if crowded and limit else 0.85 if full or throttled >= THROTTLED else 0.7,
         facts=AllocationFacts(
-            threads=max((worker.threads for worker in facts.timeline.loading.workers), default=1)
+            threads=max((worker.threads for worker in facts.timeline.loading.workers), default=1),
+            limit=limit.kind if limit else "",
+            origin=limit.origin if limit else "",
         ),
         bucket="compute" if computing else "input",
     )
 
 
-def _predict_more_cores(facts: Facts, cores: float, waiting: float) -> Predicted:
-    """The gain with twice the cores."""
-    method, granted = "P1: loading hidden behind computing", 2.0 * cores
+def _crowd_themselves(facts: Facts) -> bool:
+    """Whether workers crowd any number of cores: by several threads each, or by their number where
+    no limit keeps the job from the machine's other cores."""
+    threads = max((worker.threads for worker in facts.timeline.loading.workers), default=1)
+    crowd = facts.workers.wait_kind == "crowd"
+    return crowd and (threads > 1 or find_core_limit(facts) is None)
+
+
+def _predict_more_cores(facts: Facts, granted: float, waiting: float) -> Predicted:
+    """The gain with so many cores."""
+    method = "P1: loading hidden behind computing"
     gains = gain_on_cores(facts, granted, waiting)
     if gains is None:
         return predict_removal(0.0, waiting, f"{method}, given the cores")

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from whyidle.analysis.core_capacity import kept_waiting, training_cores, usable_cores
+from whyidle.analysis.core_limits import find_core_limit
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -78,9 +79,10 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Other jobs on the same machine also make workers wait for cores, but then each worker has one
-    thread, and there are hardly more of them than cores. Too much work for the cores is
-    ``heavy-cpu-transform``.
+    Workers of one thread each in a job that a limit confines to fewer cores than its machine has:
+    fewer of them have the same work (``cpu-starved-allocation``). Other jobs on the same machine
+    also make workers wait for cores, but then each worker has one thread, and there are hardly more
+    of them than cores. Too much work for the cores is ``heavy-cpu-transform``.
 
     What to do
     ----------
@@ -97,6 +99,9 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "crowd") if "worker_batches" in facts.signals else None
     if workers is None:
         return _prove_crowded_command(facts) if facts.has_no_steps else _prove_own_threads(facts)
+    threads = max(worker.threads for worker in workers.loading.workers)
+    if threads == 1 and find_core_limit(facts) is not None:
+        return None  # fewer workers have the same work on the same cores
     free = (
         max(workers.batch_time - workers.mean_of("delay"), workers.mean_of("cpu"))
         + workers.pickle_time
@@ -105,7 +110,6 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     bucket: Bucket = "input"
     high = workers.waiting_share
     expected = (high - workers.remaining_share(stall)) / 2
-    threads = max(worker.threads for worker in workers.loading.workers)
     with_threads = f" with {threads} threads each" if threads > 1 else ""
     enough = workers.sufficient_workers if workers.is_surplus else None
     method = "one thread per worker" if threads > 1 else f"{enough} workers"

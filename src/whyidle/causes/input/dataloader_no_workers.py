@@ -20,10 +20,18 @@ from whyidle.analysis.hottest_function import HottestFunction, hot_function
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.memory_pressure import waits_for_memory
 from whyidle.analysis.prefetch_model import wait_in_epochs
+from whyidle.analysis.sample_work import work_inline
 from whyidle.analysis.sampled_lines import lines_with_share
 from whyidle.analysis.source_lines import in_library
+from whyidle.analysis.undisturbed_steps import undisturbed_share
 from whyidle.analysis.worker_batches import LEAST_SAMPLES
 from whyidle.analysis.worker_capacity import most_workers
+from whyidle.causes.input._sample_evidence import (
+    describe_samples,
+    describe_work,
+    line_evidence,
+    predict_without_work,
+)
 from whyidle.causes.input._worker_evidence import (
     predict_cached_prefix,
     predict_cached_samples,
@@ -114,24 +122,30 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     )
     windows = union_of(calls.start, calls.end)
     samples = lines_with_share(facts, windows, inside=Role.LOADER_FRAME)
+    own = work_inline(facts, windows)
+    alone = undisturbed_share(facts, windows & facts.time_of("loader"))
     hot = hot_function(facts, windows, samples)
     (asking,) = facts.workers.places_of("asked", workers=False) or (
         facts.places.place_of(int(calls.rows[0])),
     )
     seen = _sampled_places(hot, samples, asking)
     making = _loading_places(facts, seen)
-    where = dict.fromkeys(place for place in (*making, asking, *seen) if place)
+    lines = [place for place, _ in own.lines] if own else []
+    where = dict.fromkeys(place for place in (*lines[:2], *making, asking, *seen) if place)
     short = space.usual is not None and not mostly_waits(facts)
     left = blocked - max(expected, 0.0) if short else 0.0
     per_step = work * facts.step_s
     loaders = [loader for loader in facts.timeline.loading.loaders if not loader.workers]
     return Proof(
         headline=f"The DataLoader has no workers: loading takes {format_duration(per_step)} per "
-        "step",
+        f"step{describe_work(own)}",
         low=max(0.0, min(low, blocked)),
         high=max(low, high),
         predicted=predict_risk(low, high, "P1: the step without the wait, plus hand-off", expected),
-        evidence=_loader_evidence(calls, hot, blocked, per_step, facts),
+        evidence=(
+            *_loader_evidence(calls, hot, blocked, per_step, facts),
+            *line_evidence(facts, own),
+        ),
         confidence=0.95,
         where=tuple(where)[:MOST_PLACES],
         facts=InputFacts(
@@ -150,7 +164,9 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             media=decodes_media(facts, windows),
             storage=storage_library(facts, windows),
             function=making[0].function if making else None,
+            **describe_samples(own, alone),
         ),
+        removal=predict_without_work(own, alone),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.batch_waits import find_batch_waits, handoff_s
-from whyidle.analysis.core_capacity import mostly_waits
+from whyidle.analysis.core_capacity import find_capacity, mostly_waits
 from whyidle.analysis.decoding_libraries import (
     decoded_by_workers,
     decodes_media,
@@ -17,7 +17,17 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading, predict_removal, unhidden_loading
 from whyidle.analysis.hottest_function import HottestFunction, hot_function
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.sample_work import SampleWork, work_inline, work_of_workers
 from whyidle.analysis.sampling.share_error import share_bounds
+from whyidle.analysis.undisturbed_steps import undisturbed_share
+from whyidle.causes.input._sample_evidence import (
+    describe_samples,
+    describe_work,
+    describe_worker_samples,
+    line_evidence,
+    predict_without_work,
+    predict_without_worker_code,
+)
 from whyidle.causes.input._worker_evidence import (
     CHEAPER,
     predict_cached_prefix,
@@ -30,6 +40,8 @@ from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
+
+MOST_PLACES = 3
 
 
 @cause(
@@ -50,10 +62,11 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The device is idle while the launching thread is inside functions of image, video, audio or text
-    libraries, or inside a function whose name says that it prepares data, and which launches no
-    kernel. Inside a DataLoader without workers only what eight workers could not hide counts; the
-    rest is ``dataloader-no-workers``. The expected gain is what workers would hide; where stack
-    samples of a watched process measure the share, the interval includes their error.
+    libraries, inside a function whose name says that it prepares data, or inside a generator of the
+    job's own that batches are taken from, and which launches no kernel. Inside a DataLoader without
+    workers only what eight workers could not hide counts; the rest is ``dataloader-no-workers``.
+    The expected gain is what workers would hide; where stack samples of a watched process measure
+    the share, the interval includes their error.
 
     Where loader workers were recorded: they mostly work, and the wait that remains with as many of
     them as the cores allow counts. Careful is a third of their CPU time less, expected half of it.
@@ -83,18 +96,29 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     left = _unhidden_share(facts)
     if max(spent, left) < LEAST_SHARE:
         return None
-    hot = hot_function(facts, _transform_windows(facts, spent, left))
+    windows = _transform_windows(facts, spent, left)
+    hot, own = hot_function(facts, windows), work_inline(facts, windows)
     cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
-    low, expected, high = hidden_loading(spent, spent, (cost[0], cost[1]), facts.busy_ratio or 0.0)
+    space = find_capacity(facts, spent, spent, (cost[0], cost[1]))
+    low, expected, high = hidden_loading(
+        spent,
+        spent,
+        (cost[0], cost[1]),
+        facts.busy_ratio or 0.0,
+        workers=space.workers,
+        floor=space.floor,
+        usual=space.usual,
+    )
     least, most = share_bounds(facts, outside)
     low, high = max(low, 0.0) * least / max(spent, 1e-9), min(high + most - spent, 1.0)
     share = min(spent + left, 1.0)
+    alone = max(share, undisturbed_share(facts, outside))
     expected = min(expected + left / 2, share)
     predicted = predict_removal(
         low, max(high + left, expected), "P1: preprocessed ahead by workers", expected
     )
     return Proof(
-        headline=_make_headline(facts, (spent, left), hot),
+        headline=_make_headline(facts, (spent, left), hot, own),
         low=low,
         high=share,
         predicted=predicted,
@@ -106,20 +130,31 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
                 if hot
                 else []
             ),
+            *line_evidence(facts, own),
         ),
         confidence=0.85,
-        where=tuple(place for place in (_user_place(facts), hot and hot.place) if place),
+        where=_places_of(facts, hot, own),
         facts=InputFacts(
             compute=1.0 if facts.on_cpu else facts.bucket_share("compute"),
             function=hot.name if hot else None,
-            media=decodes_media(facts, _transform_windows(facts, spent, left)),
-            storage=storage_library(facts, _transform_windows(facts, spent, left)),
+            media=decodes_media(facts, windows),
+            storage=storage_library(facts, windows),
             chained=_has_transform_list(facts),
             same_again=facts.workers.same_again and left >= LEAST_SHARE,
             cached=predict_cached_samples(left),
             leading=predict_cached_prefix(facts, left) if left >= LEAST_SHARE else None,
+            **describe_samples(own, alone),
         ),
+        removal=predict_without_work(own, alone),
     )
+
+
+def _places_of(
+    facts: Facts, hot: HottestFunction | None, own: SampleWork | None
+) -> tuple[Place, ...]:
+    lines = [place for place, _ in own.lines[:2]] if own else []
+    found = dict.fromkeys(p for p in (*lines, _user_place(facts), hot and hot.place) if p)
+    return tuple(found)[:MOST_PLACES]
 
 
 def _prove_by_workers(facts: Facts) -> Proof | None:
@@ -134,16 +169,20 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
         work = max(0.0, workers.mean_of("process_cpu") - saved)
         stall = workers.predict_stall(workers.best_workers, made, work)
         gains.append(max(0.0, left - workers.remaining_share(stall)))
+    own = work_of_workers(facts)
     place = f", most of it in {workers.hottest_line[0].function}" if workers.hottest_line else ""
     return Proof(
         headline=f"Preprocessing a batch takes {format_duration(workers.mean_of('cpu'))} of "
-        f"CPU{place}",
+        f"CPU{describe_work(own) or place}",
         low=gains[0],
         high=left,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P1: cheaper preprocessing"),
-        evidence=wait_evidence(workers, "cpu", "delay", "collate"),
+        evidence=(
+            *wait_evidence(workers, "cpu", "delay", "collate"),
+            *line_evidence(facts, own),
+        ),
         confidence=0.85,
-        where=workers.costliest_places,
+        where=tuple(place for place, _ in own.lines[:3]) if own else workers.costliest_places,
         facts=InputFacts(
             compute=1.0 if facts.on_cpu else facts.bucket_share("compute"),
             same_again=False,
@@ -152,7 +191,9 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
             storage=stored_by_workers(facts),
             chained=_has_transform_list(facts),
             leading=predict_cached_prefix_by_workers(workers),
+            **describe_worker_samples(facts, own),
         ),
+        removal=predict_without_worker_code(facts, own),
     )
 
 
@@ -178,9 +219,15 @@ def _transform_windows(facts: Facts, spent: float, left: float) -> Intervals:
     return union_of(calls.start, calls.end)
 
 
-def _make_headline(facts: Facts, shares: tuple[float, float], hot: HottestFunction | None) -> str:
+def _make_headline(
+    facts: Facts,
+    shares: tuple[float, float],
+    hot: HottestFunction | None,
+    own: SampleWork | None,
+) -> str:
     spent, left = shares
     place = f", most of it in {hot.place.function}" if hot and hot.place else ""
+    place = describe_work(own) or place
     if spent < left:
         calls = find_batch_waits(facts, Role.BATCH_INLINE)
         loads_s = float(calls.durations_s.sum()) / facts.step_count

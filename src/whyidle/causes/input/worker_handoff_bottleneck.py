@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.core_capacity import BUSY_CORE
+from whyidle.analysis.batch_waits import HANDOFF_BYTES_PER_S, HANDOFF_CAREFUL_BYTES_PER_S
+from whyidle.analysis.core_capacity import BUSY_CORE, kept_waiting
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.loader_workers import LoaderWorkers
+from whyidle.analysis.sample_work import work_of_workers
+from whyidle.causes.input._sample_evidence import line_evidence
 from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
-from whyidle.model.number_text import format_duration
+from whyidle.model.diagnosis import Predicted
+from whyidle.model.number_text import format_bytes, format_duration
+from whyidle.model.proof_facts import InputFacts
 
 LEFT = (0.5, 0.1, 0.0)
 """share of packing and unpacking that remains: careful, expected, hopeful"""
@@ -18,6 +23,9 @@ FETCHED = (1.0, 1.0, 0.0)
 tensor's memory from the worker in a few messages (PyTorch's ``file_descriptor`` strategy), which a
 thread there answers when it gets the interpreter lock; this costs the same for few tensors as for
 many objects"""
+
+HALF = 0.5
+"""least share of a batch's bytes as float64 for their type to be named"""
 
 
 @cause(
@@ -52,6 +60,11 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     than a few tensors, or unpacking takes most of that time: then half of it is expected, and
     nothing at the careful end, because the batches may be lean already.
 
+    Or workers of one thread each wait for cores, and packing batches takes more of them than making
+    these: large tensors are copied into shared memory, page by page. The training thread then waits
+    for a core as well. Its removal is a batch that the training process looks up itself: nobody
+    waits, and its bytes are copied once.
+
     What looks alike
     ----------------
     Workers that take long to make a batch. A short wait in every step is the normal hand-off.
@@ -69,6 +82,8 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "handoff")
     if workers is None:
         return None
+    if workers.mostly_packs:
+        return _prove_packing(facts, workers)
     own = max(workers.batch_time - workers.other_threads_cpu, workers.mean_of("cpu"))
     gains, method = _predict_smaller_batches(workers, own), "P1: leaner batches"
     taking = workers.ready_share * facts.step_s / max(workers.per_step, 1e-9)
@@ -91,6 +106,65 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=workers.places_of("collating", "making"),
     )
+
+
+def _prove_packing(facts: Facts, workers: LoaderWorkers) -> Proof:
+    """Prove that packing takes the cores: the training thread waits for one, or for a batch."""
+    waits = min(kept_waiting(facts) + workers.waiting_share, 1.0)
+    work = max(workers.mean_of("process_cpu"), workers.mean_of("cpu"))
+    own, size = work_of_workers(facts), facts.timeline.loading.batch_bytes
+    parts = sum(facts.timeline.loading.types.values())
+    double = facts.timeline.loading.types.get("float64", 0) / max(parts, 1)
+    sent = f" of {format_bytes(size)}" if size else ""
+    return Proof(
+        headline=f"Workers pass on batches{sent}: packing one takes "
+        f"{format_duration(workers.pickle_time)} of CPU, making it {format_duration(work)}",
+        low=0.0,
+        high=waits,
+        predicted=from_gains(_predict_fewer_bytes(workers, waits), "half of the bytes to pass on"),
+        evidence=(
+            *wait_evidence(workers, "cpu", "delay", "collate"),
+            make_evidence("packing a batch, CPU", workers.pickle_time, "s", source=SOURCE),
+            make_evidence("of them as float64", double, "ratio", source="tensors"),
+            make_evidence("training thread waits for a core", kept_waiting(facts), "ratio"),
+            *line_evidence(facts, own),
+        ),
+        confidence=0.85,
+        where=tuple(place for place, _ in own.lines[:3]) if own else workers.places_of("making"),
+        facts=InputFacts(
+            was=workers.count,
+            double=double >= HALF,
+            in_memory=workers.reads_nothing,
+            line=own.describe_line() if own else "",
+            removed=_predict_lookup(facts, workers, waits),
+        ),
+        bucket="compute" if kept_waiting(facts) > workers.waiting_share else "input",
+        removal=_predict_lookup(facts, workers, waits),
+    )
+
+
+def _predict_fewer_bytes(workers: LoaderWorkers, waits: float) -> tuple[float, float, float]:
+    """Gains where half of the bytes are passed on: the cores have that much less to do."""
+    loading = workers.mean_of("cpu") + workers.pickle_time
+    saved = workers.pickle_time / 2 / max(loading, 1e-9)
+    return 0.0, waits * saved, waits
+
+
+def _predict_lookup(facts: Facts, workers: LoaderWorkers, waits: float) -> Predicted:
+    """The gain where the training process looks a batch up itself, and no worker runs: nobody
+    waits, its bytes are copied once, and float64 need not be made float32 for the model."""
+    size = (facts.timeline.loading.batch_bytes or 0) * workers.per_step
+    double = facts.timeline.loading.types.get("float64", 0) * workers.per_step
+    careful, likely = (
+        1.0 / rate / facts.step_s for rate in (HANDOFF_CAREFUL_BYTES_PER_S, HANDOFF_BYTES_PER_S)
+    )
+    copied = size - double / 2
+    gains = (
+        max(0.0, waits - copied * careful),
+        max(0.0, min(waits + (double - copied) * likely, 1.0)),
+        min(waits + double * careful, 1.0),
+    )
+    return from_gains(gains, "no workers, and a batch copied once")
 
 
 def _predict_smaller_batches(workers: LoaderWorkers, own: float) -> list[float]:

@@ -13,10 +13,11 @@ SAME_SPEED = Predicted(speedup=1.0, low=1.0, high=1.0, method="frees GPUs, same 
 def _request_cores(proof: Proof) -> str:
     several = proof.get_facts(AllocationFacts).threads > 1
     threads = "one thread per worker and " if several else ""
-    return (
-        "request more CPU cores per GPU (--cpus-per-task, CPU limits of the container); until then "
-        f"use {threads}cheaper or cached preprocessing"
-    )
+    facts = proof.get_facts(AllocationFacts)
+    how = "request more CPU cores per GPU (--cpus-per-task, CPU limits of the container)"
+    if facts.limit:
+        how = f"lift the {facts.limit} on its cores, set by {facts.origin}"
+    return f"{how}; until then use {threads}cheaper or cached preprocessing"
 
 
 def _request_gpus(proof: Proof) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
-from whyidle.model.fix import advice
+from whyidle.model.fix import Proposal, advice
 from whyidle.model.proof_facts import InputFacts
 
 OWN_CODE = (
@@ -33,12 +33,15 @@ def _cheaper_transforms(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     if facts.hidden_by_workers or facts.storage or facts.media is False:
         return None
-    idle = facts.compute < IDLE_DEVICE
-    where = ", or transform whole batches on the GPU" if idle else ""
-    return (
-        "decode at reduced size, crop before resizing, cache what is the same in every "
-        f"epoch{where}"
-    )
+    if facts.removed and (facts.looped or facts.kind in ("text", "table")):
+        return None  # there is better advice
+    where = ", or transform whole batches on the GPU" if facts.compute < IDLE_DEVICE else ""
+    how = "decode at reduced size, crop before resizing"
+    if facts.kind == "audio":
+        how = "cut the part that is used before it is resampled or filtered"
+    elif facts.media is None:
+        how = f"use faster operations (for images: {how})"
+    return f"{how}, cache what is the same in every epoch{where}"
 
 
 def _transforms_in_workers(proof: Proof) -> str | None:
@@ -50,8 +53,67 @@ def _transforms_in_workers(proof: Proof) -> str | None:
     return f"move {work} into the dataset and load with two or more workers"
 
 
-def _whole_arrays(proof: Proof) -> str | None:
+def _tokenised_once(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
+    if facts.kind != "text" or facts.removed is None:
+        return None
+    return (
+        f"tokenise every text once, before training, instead of at {facts.line} in every epoch: "
+        "ids = [tokenize(text) for text in texts], or dataset.map(tokenize, batched=True), and "
+        "only pad in collate"
+    )
+
+
+def _batched_lookup(proof: Proof) -> str | None:
+    facts = proof.get_facts(InputFacts)
+    in_rows = facts.looped or facts.kind == "table"
+    if not (facts.per_sample and in_rows) or facts.kind == "text" or facts.removed is None:
+        return None
+    return (
+        f"make all samples once, as arrays, and a batch by one look-up instead of {facts.line} for "
+        "each sample: def __getitems__(self, rows): return self.x[rows], self.y[rows], with "
+        "collate_fn=lambda batch: batch; if they do not fit into memory, compute each sample with "
+        "array operations instead of a Python loop"
+    )
+
+
+def _leaner_batches(proof: Proof) -> str:
+    if proof.get_facts(InputFacts).double:
+        return (
+            "keep float32 in the dataset and in collate (no .double(), astype(float) or float64 "
+            "arrays), and convert in the training process if float64 is needed at all"
+        )
+    return (
+        "collate into few contiguous tensors in the worker; no lists of Python objects; images as "
+        "uint8"
+    )
+
+
+def _lookup_without_workers(proof: Proof) -> str | None:
+    facts = proof.get_facts(InputFacts)
+    if not facts.in_memory or facts.removed is None:
+        return None
+    return (
+        "stack all samples once (padded, if they differ in length), keep them as float32 tensors, "
+        "and index a whole batch in the training process, without workers: "
+        "def __getitems__(self, rows): return self.x[rows], with collate_fn=lambda batch: batch"
+    )
+
+
+def _rewriting_gain(proof: Proof) -> Predicted | None:
+    return proof.get_facts(InputFacts).removed
+
+
+def _whole_arrays(proof: Proof) -> str | Proposal | None:
+    facts = proof.get_facts(InputFacts)
+    if facts.removed and facts.looped and not facts.per_sample and facts.kind != "text":
+        text = (
+            f"replace the Python loop at {facts.line} by operations of NumPy or PyTorch on whole "
+            "arrays, for the whole batch at once"
+        )
+        return Proposal(text, predicted=facts.removed)
+    if facts.removed and (facts.looped or facts.kind in ("text", "table")):
+        return None  # there is better advice
     if facts.hidden_by_workers or facts.storage or facts.media is not False:
         return None
     name = (facts.function or "").rpartition(": ")[2]
@@ -105,10 +167,19 @@ ADVICE = (
         *("leaner-batches", "worker-handoff-bottleneck"),
         title="Return few contiguous tensors from workers",
         doc="Workers pass tensors in shared memory by reference, and copy Python objects one by "
-        "one.",
-        summary="collate into few contiguous tensors in the worker; no lists of Python objects; "
-        "images as uint8",
+        "one. Large tensors cost by their bytes: float64 has twice those of float32, which is "
+        "what models compute in.",
+        summary=_leaner_batches,
         risk="code that consumes the batches must accept the new form",
+    ),
+    advice(
+        *("lookup-without-workers", "worker-handoff-bottleneck"),
+        title="Look batches up in the training process",
+        doc="Data in memory needs no workers where passing a batch on takes longer than making it. "
+        "Proposed where workers read no files and mostly pack their batches.",
+        summary=_lookup_without_workers,
+        predicted=_rewriting_gain,
+        risk="all samples must fit into memory as arrays",
     ),
     advice(
         *("more-producers", "slow-producer"),
@@ -162,6 +233,25 @@ ADVICE = (
         consent="rounding",
         risk="another order of operations may round differently; caching random augmentation "
         "freezes it",
+    ),
+    advice(
+        *("tokenised-once", *OWN_CODE),
+        title="Tokenise texts once, before training",
+        doc="The ids of a text are the same in every epoch. Proposed where samples are texts, or "
+        "a library that tokenises takes most of the loading.",
+        summary=_tokenised_once,
+        predicted=_rewriting_gain,
+        risk="tokenising that draws random numbers, such as BPE dropout, would be frozen",
+    ),
+    advice(
+        *("batched-lookup", *OWN_CODE),
+        title="Look up a whole batch at once",
+        doc="The loader calls ``__getitems__`` with all indices of a batch, so that data in memory "
+        "is indexed once per batch. Proposed where most of the loading is the dataset's own "
+        "Python, in loops over each sample or through rows of a table.",
+        summary=_batched_lookup,
+        predicted=_rewriting_gain,
+        risk="all samples at once take memory; random augmentation has to be written for batches",
     ),
     advice(
         *("cheap-transforms-first", "heavy-cpu-transform"),

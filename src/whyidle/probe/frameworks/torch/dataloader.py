@@ -25,12 +25,11 @@ from ...core.recorder import ANNOTATION, clock_ns
 from ...core.wrapped_functions import set_attribute
 from ...wire import BATCH, ROW, TAKE
 from . import batch_checksum, embedding_ids, padding
+from .batch_content import describe_batch, describe_sample
 from .loader_facts import describe_loader, describe_worker, has_too_many_workers, process_limits
 
 FULL_FIRST, FULL_EVERY = 8, 32
 MOST_ITERATORS = 500
-MOST_DEEP, MOST_PARTS = 3, 64
-"""depth and number of parts to which a batch is searched for tensors"""
 
 Counts = tuple[int, int, int, int, int]
 Mark = tuple[int, int, Counts]
@@ -58,9 +57,11 @@ class LoaderRecorder:
         """number of following batches that are not measured"""
         self.collated = self.pickled = self.unpickled = self.opened = 0
         self.files: tuple[int, int] = (-1, -1)
-        self.tensors = self.counted = 0
-        """most tensors in a batch, among measured batches of the training process and the first
-        batches from workers; and the number of the latter"""
+        self.content: dict[str, Any] = {}
+        """of the largest batch, among measured batches of the training process and the first
+        batches from workers"""
+        self.counted = 0
+        """number of the latter"""
         self.settings: list[dict[str, Any]] = []
         self.made: list[tuple[int, int, int]] = []
         self.iterators = 0
@@ -92,7 +93,7 @@ class LoaderRecorder:
         """Record a batch that was measured."""
         self.fetched += 1
         if self.worker < 0:
-            self._count_tensors(data)
+            self._describe_batch(data)
             self.padding.note_batch(data)
             self.light = 0 if self.fetched < FULL_FIRST else FULL_EVERY - 1
             if self.light and not self.padding.tries:
@@ -105,13 +106,25 @@ class LoaderRecorder:
             if checksum is not None:
                 self.recorder.add_row("rows", ROW, (end, *checksum))
 
-    def _count_tensors(self, data: Any) -> None:
-        """Count the tensors of a batch, which a worker passes one by one, or would."""
-        result = _count_tensors(data)
-        if result > self.tensors:
-            self.tensors = result
-            document = self.recorder.documents.get("loaders.json", {})
-            self.recorder.documents["loaders.json"] = {**document, "tensors": result}
+    def _describe_batch(self, data: Any) -> None:
+        """Describe the largest batch: a worker passes its tensors one by one, or would."""
+        content = describe_batch(data)
+        if content["bytes"] > self.content.get("bytes", 0):
+            self._extend_document("loaders.json", content)
+            self.content |= content
+
+    def note_samples(self, samples: Any) -> None:
+        """Describe the samples that are collated, once."""
+        self.content["sample"] = ""
+        if isinstance(samples, (list, tuple)) and samples:
+            self.content["sample"] = describe_sample(samples[0])
+        if self.content["sample"]:
+            name = "loaders.json" if self.worker < 0 else "worker.json"
+            self._extend_document(name, {"sample": self.content["sample"]})
+
+    def _extend_document(self, name: str, content: dict[str, Any]) -> None:
+        document = self.recorder.documents.get(name, {})
+        self.recorder.documents[name] = {**document, **content}
 
     def _record_batch(self, begin: int, cpu: int, before: Counts, samples: int) -> int:
         """Record a batch with all its counters; returns its end."""
@@ -187,17 +200,17 @@ class LoaderRecorder:
             "settings": self.settings,
             "made": self.made,
             "iterators": self.iterators,
-            "tensors": self.tensors,
+            **self.content,
         }
 
     def note_taken(self, iterator: Any, begin: int, ready: int, data: Any) -> None:
-        """Record that a batch was taken from the workers; count the tensors of the first ones."""
+        """Record that a batch was taken from the workers; describe the first ones."""
         unpickled, self.unpickled = self.unpickled, 0
         number = getattr(iterator, "_whyidle", 0)
         self.recorder.add_row("takes", TAKE, (begin, clock_ns(), unpickled, ready, number))
         if self.counted < FULL_FIRST:
             self.counted += 1
-            self._count_tensors(data)
+            self._describe_batch(data)
 
 
 def install_loader_hooks(events: Events) -> None:
@@ -284,6 +297,8 @@ def _timed_collate(loader: LoaderRecorder, collate: Callable[..., Any]) -> Calla
             return collate(*args, **kwargs)
         finally:
             loader.collated += clock_ns() - begin
+            if args and "sample" not in loader.content:
+                loader.events.run_contained("samples", loader.note_samples, args[0])
 
     return call_timed
 
@@ -376,15 +391,6 @@ def _time_unpickling(loader: LoaderRecorder) -> Callable[[], None]:
             loader.unpickled += time.thread_time_ns() - begin
 
     return set_attribute(ForkingPickler, "loads", staticmethod(call_timed))
-
-
-def _count_tensors(data: Any, left: int = MOST_DEEP) -> int:
-    """Number of tensors in a batch, within lists, tuples and dictionaries."""
-    if isinstance(data, dict):
-        data = list(data.values())
-    if isinstance(data, (list, tuple)):
-        return sum(_count_tensors(part, left - 1) for part in data[:MOST_PARTS]) if left else 0
-    return int(hasattr(data, "untyped_storage"))
 
 
 def _open_counter(path: str) -> int:

@@ -1,0 +1,111 @@
+"""Evidence and predictions about what the job's own code does to samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whyidle.analysis.core_capacity import kept_waiting
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains, predict_removal
+from whyidle.analysis.sample_work import SampleWork
+from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.number_text import format_part
+
+LEAST = 0.3
+"""share of the loading at a line from which a headline names it"""
+OWN = 0.5
+"""share of the loading in the user's code from which that code decides what is to be done"""
+LEFT = (0.2, 0.05, 0.0)
+"""part of work in Python loops, or of one row or text at a time, that remains if it is done for
+whole arrays or once before training: careful, expected, hopeful. An interpreted operation takes
+some 50 ns, an element of a NumPy or PyTorch operation 1 to 5 ns, and the batch still has to be put
+together"""
+
+
+def describe_work(work: SampleWork | None) -> str:
+    """Return the costliest line and its share of the loading, to end a headline with."""
+    if work is None or work.lines[0][1] < LEAST:
+        return ""
+    return f", {format_part(work.lines[0][1])} at {work.describe_line()}"
+
+
+def line_evidence(facts: Facts, work: SampleWork | None) -> tuple[Evidence, ...]:
+    """Return the user's costliest line, how often it runs, and what a sample takes."""
+    if work is None:
+        return ()
+    share, loading = work.lines[0][1], facts.timeline.loading
+    evidence = [
+        make_evidence("line with most of the loading", work.describe_line(), None, source="stacks"),
+        make_evidence("its share of the loading", share, "ratio", source="stacks"),
+        make_evidence("it runs", work.frequency, None, source="source"),
+        make_evidence("loading in the job's own code", work.own, "ratio", source="stacks"),
+    ]
+    if (seconds := facts.workers.sample_s) is not None:
+        evidence.append(make_evidence("time per sample", seconds, "s", source="batches"))
+    if loading.batch_bytes:
+        evidence.append(make_evidence("bytes of a batch", loading.batch_bytes, "bytes"))
+    return tuple(evidence)
+
+
+def describe_samples(work: SampleWork | None, share: float) -> dict[str, Any]:
+    """Return the fields of ``InputFacts`` about the user's code, where it holds up this ``share``
+    of the step."""
+    if work is None or work.own < OWN:
+        return {}
+    return {
+        "kind": work.kind or "",
+        "looped": work.looped,
+        "per_sample": work.per_sample,
+        "line": work.describe_line(),
+        "removed": _predict_rewrite(work, share),
+    }
+
+
+def _predict_rewrite(work: SampleWork, share: float) -> Predicted:
+    """The gain of rewriting the user's code: careful only its costliest function."""
+    whole = _replaced_part(work)
+    low, expected, high = (
+        (1.0 - left) * part * share
+        for left, part in zip(LEFT, (work.costliest, whole, whole), strict=True)
+    )
+    method = "the loading without the work of the job's own code"
+    return predict_removal(low, high, method, expected)
+
+
+def predict_without_work(work: SampleWork | None, share: float) -> Predicted | None:
+    """The gain where the user's code costs nothing; at most the whole loading vanishes."""
+    if work is None or work.own < OWN:
+        return None
+    low, expected = (1.0 - LEFT[1]) * work.costliest * share, _replaced_part(work) * share
+    return predict_removal(low, share, "the loading without the job's own code", expected)
+
+
+def _replaced_part(work: SampleWork) -> float:
+    """The part of the loading that vanishes with the user's code. Where that makes single samples,
+    a whole batch at once needs no stacking by the library either."""
+    return 1.0 if work.per_sample else work.own
+
+
+def describe_worker_samples(facts: Facts, work: SampleWork | None) -> dict[str, Any]:
+    """Return the same fields where workers run the user's code."""
+    removed = predict_without_worker_code(facts, work)
+    if work is None or removed is None:
+        return {}
+    return describe_samples(work, 0.0) | {"removed": removed}
+
+
+def predict_without_worker_code(facts: Facts, work: SampleWork | None) -> Predicted | None:
+    """The gain where the user's code in workers costs next to nothing: careful only its costliest
+    function, which leaves the training thread's wait for a core; hopeful nobody waits."""
+    if work is None or work.own < OWN:
+        return None
+    workers, waits, gains = facts.workers, facts.workers.waiting_share, []
+    for part, left in zip((work.costliest, work.own), LEFT, strict=False):
+        saved = (1.0 - left) * part * workers.mean_of("cpu")
+        made = max(0.0, workers.batch_time + workers.pickle_time - saved)
+        cpu = max(0.0, workers.mean_of("process_cpu") - saved)
+        stall = workers.predict_stall(workers.count, made, cpu)
+        gains.append(waits - workers.remaining_share(stall))
+    most = min(waits + kept_waiting(facts), 1.0)
+    return from_gains((gains[0], max(gains), most), "workers without the job's own code")
