@@ -109,9 +109,11 @@ def read_output(text: str) -> tuple[float | None, tuple[float, ...]]:
     return float(found[1]), numbers
 
 
-def find_missing_imports(jobs: dict[str, Job], python: str) -> dict[str, list[str]]:
+def find_missing_imports(
+    jobs: dict[str, Job], python: str, folder: Path = JOBS
+) -> dict[str, list[str]]:
     """By job, the modules that it imports and that this interpreter has not."""
-    needs = {name: _imported(JOBS / job.script) for name, job in jobs.items()}
+    needs = {name: _imported(folder / job.script) for name, job in jobs.items()}
     every = sorted(set().union(*needs.values()))
     code = (
         "import importlib.util, json, sys; "

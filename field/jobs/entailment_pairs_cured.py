@@ -21,7 +21,7 @@ def nn_pad(ids, n):
 
 config = BertConfig(
     vocab_size=800, hidden_size=96, num_hidden_layers=2, num_attention_heads=2, intermediate_size=192,
-    max_position_embeddings=MAX_LENGTH, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    max_position_embeddings=MAX_LENGTH, num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
 )
 args = TrainingArguments(
     tempfile.mkdtemp(), num_train_epochs=1, per_device_train_batch_size=8, use_cpu=True, report_to=[],

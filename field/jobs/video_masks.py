@@ -3,7 +3,7 @@ import time
 import torch
 from torch import nn
 
-torch.set_num_threads(24)
+torch.set_num_threads(8)
 torch.manual_seed(0)
 net = nn.Sequential(
     nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 1, 1)
