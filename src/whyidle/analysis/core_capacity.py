@@ -49,7 +49,7 @@ def find_capacity(
     if usable is None:
         return CoreCapacity(WORKERS, (0.0, 0.0))
     cores = max(usable, 1.0)
-    busy = _on_cpu(facts)
+    busy = _share_of_loading(facts, "cpu")
     threads = float(loading.threads or 1) if facts.on_cpu else 1.0
     other_work = 1.0 - blocked
     best = (work * busy + other_work) / cores
@@ -133,8 +133,8 @@ def training_cores(facts: Facts) -> float | None:
 
 
 def mostly_waits(facts: Facts) -> bool:
-    """Return whether loading in the training process mostly waits for no core."""
-    return _on_cpu(facts) < MOSTLY
+    """Return whether loading in the training process mostly waits, and not for a core."""
+    return _share_of_loading(facts, "cpu", "delay") < MOSTLY
 
 
 def idle_cores(facts: Facts) -> float | None:
@@ -150,9 +150,10 @@ def _free_cores(facts: Facts) -> float:
     return float("inf") if idle is None or own is None else idle + own
 
 
-def _on_cpu(facts: Facts) -> float:
-    """Share of the loading in the training process that ran on a CPU; 1 where unknown."""
+def _share_of_loading(facts: Facts, *columns: str) -> float:
+    """Share of the loading in the training process that these columns take; 1 where unknown."""
     rows = facts.timeline.loading.batches
     rows = rows[(rows["worker"] < 0) & (rows["cpu"] >= 0)]
     took = float((rows["end"] - rows["start"]).sum())
-    return min(1.0, float(rows["cpu"].sum()) / took) if took > 0.0 else 1.0
+    taken = sum(float(rows[column].clip(0).sum()) for column in columns)
+    return min(1.0, taken / took) if took > 0.0 else 1.0

@@ -26,7 +26,7 @@ READ = (
 CALL = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def job(stack, *, cores, waits=False, computing=30):
+def job(stack, *, cores, waits=False, computing=30, delay=0):
     """60 ms of loading and so many of computing in each step."""
     guest = RecordedJob(cores=cores)
     begun = []
@@ -39,7 +39,8 @@ def job(stack, *, cores, waits=False, computing=30):
     made = np.zeros(len(begun), BATCH)
     made["worker"], made["start"], made["samples"] = -1, begun, 32
     made["end"] = made["start"] + ms(60)
-    made["cpu"] = 1_000 if waits else ms(60)
+    made["cpu"] = 1_000 if waits else ms(60 - delay)
+    made["delay"] = ms(delay)
     loading = Loading(batches=made, cores=cores, threads=1, loaders=(LoaderFacts(asked=LOOP),))
     return replace(guest.timeline(), loading=loading)
 
@@ -87,6 +88,13 @@ def test_not_where_workers_have_cores_for_it():
 
 def test_not_where_loading_waits_for_something_else():
     assert "whole-arrays" not in fixes(job(COLLATE, cores=1, waits=True))
+
+
+def test_waiting_for_a_core_asks_for_no_more_workers_than_cores():
+    fix = fixes(job(COLLATE, cores=2, delay=50, computing=8))["loader-workers"]
+    assert fix.edits[0].value == 2
+    waiting = fixes(job(COLLATE, cores=2, waits=True, computing=8))["loader-workers"]
+    assert waiting.edits[0].value > 2
 
 
 def test_what_is_applied_by_itself_comes_first_unless_it_wins_far_less():

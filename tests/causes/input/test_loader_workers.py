@@ -740,6 +740,15 @@ def test_workers_that_a_limit_crowds_have_too_few_cores():
     assert covers(starved, cured, slack=0.04)
 
 
+def test_training_that_waits_for_cores_of_a_quota_has_too_few_of_them():
+    """Batches are ready; the processes use up what the limit gives them."""
+    job = Job(workers=1, train=90, cpu=10, delay=10, cores=1.0)
+    starved, _ = judge_pair(confined(job, cores_quota=1.0))
+    assert starved.bucket == "compute"
+    assert "its quota allows 1 of 2" in starved.headline
+    assert judge_pair(confined(job, machine=1.0))[0] is None
+
+
 def test_workers_that_crowd_all_cores_of_the_machine_are_too_many():
     starved, crowd = judge_pair(confined(CONFINED, machine=1.0))
     assert starved is None

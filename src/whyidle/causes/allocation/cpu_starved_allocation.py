@@ -60,10 +60,12 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     core during loading counts. CPU time of the process's other threads does not count as use,
     because operator threads spin for some time after each operator.
 
-    Where the machine has more cores, the limit is named: a quota, or an affinity, which a cpuset of
-    the control group set if it is as narrow, and else ``taskset`` or a launcher. Workers of one
-    thread each that crowd such a job's cores have too few of them, however many they are: their
-    work stays the same. For a command without steps, only the time lost to the quota counts.
+    Where training waits for a core rather than for data, only a limit that the job uses up counts,
+    as other programs may have the core. Where the machine has more cores, the limit is named: a
+    quota, or an affinity, which a cpuset of the control group set if it is as narrow, and else
+    ``taskset`` or a launcher. Workers of one thread each that crowd such a job's cores have too few
+    of them, however many they are: their work stays the same. For a command without steps, only the
+    time lost to the quota counts.
 
     What looks alike
     ----------------
@@ -87,14 +89,15 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     telemetry, waiting = facts.telemetry, facts.bucket_share("input")
     if telemetry is not None and facts.has_no_steps:
         return _prove_throttling(facts, telemetry)
-    if telemetry is None or waiting < LEAST_SHARE or _crowd_themselves(facts):
+    if telemetry is None or _crowd_themselves(facts):
         return None
-    limit = find_core_limit(facts)
+    limit, core_wait = find_core_limit(facts), kept_waiting(facts)
+    if max(waiting, core_wait if limit else 0.0) < LEAST_SHARE:
+        return None
     cores, used, throttled = _core_usage(facts, telemetry)
     processes = max(facts.timeline.world_size or 1, 1)
     if cores is None or cores > FEW * processes:
         return None
-    core_wait = kept_waiting(facts)
     inline = loading_alone(facts, waiting) if throttled < THROTTLED else None
     lost = waiting if inline is None else inline.lacking
     if max(lost, core_wait) < LEAST_SHARE:
@@ -103,7 +106,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     spinning = inline.beside * processes if inline else 0.0
     full = used is not None and used - spinning >= FULL * cores
     crowded = running >= CROWDED * cores
-    if not (full or throttled >= THROTTLED or crowded):
+    if not (full or throttled >= THROTTLED or (crowded and waiting >= LEAST_SHARE)):
         return None
     computing = core_wait > lost
     evidence = [

@@ -23,11 +23,13 @@ some 50 ns, an element of a NumPy or PyTorch operation 1 to 5 ns, and the batch 
 together"""
 
 
-def describe_work(work: SampleWork | None) -> str:
-    """Return the costliest line and its share of the loading, to end a headline with."""
+def describe_work(work: SampleWork | None, time: str = "it") -> str:
+    """Return the costliest line and its share of the loading, to end a headline with; ``time`` is
+    what it is a share of, in words."""
     if work is None or work.lines[0][1] < LEAST:
         return ""
-    return f", {format_part(work.lines[0][1])} at {work.describe_line()}"
+    part = format_part(work.lines[0][1]).removesuffix("it")
+    return f", {part}{time} at {work.describe_line()}"
 
 
 def line_evidence(facts: Facts, work: SampleWork | None) -> tuple[Evidence, ...]:

@@ -10,7 +10,14 @@ from whyidle.analysis.core_capacity import BUSY_CORE
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import STALL_ERROR, WORKERS, predict_removal
+from whyidle.analysis.sample_work import work_of_workers
 from whyidle.analysis.worker_capacity import most_workers
+from whyidle.causes.input._sample_evidence import (
+    describe_work,
+    describe_worker_samples,
+    line_evidence,
+    predict_without_worker_code,
+)
 from whyidle.causes.input._worker_evidence import wait_evidence, workers_of
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence
@@ -105,23 +112,28 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
     best = workers.remaining_share(workers.predict_stall(workers.best_workers))
     low = max(0.0, workers.waiting_share - one - STALL_ERROR)
     high = max(low, workers.waiting_share - best)
+    own = work_of_workers(facts)
+    lines = tuple(place for place, _ in own.lines[:2]) if own else workers.costliest_places
     return Proof(
         headline=f"{workers.count} DataLoader worker{'s do' if workers.count > 1 else ' does'} not "
-        f"keep up: {format_duration(workers.waiting_share * facts.step_s)} of waiting per step",
+        f"keep up: {format_duration(workers.waiting_share * facts.step_s)} of waiting per step"
+        f"{describe_work(own, 'their time')}",
         low=low,
         high=high,
         predicted=predict_removal(
             low, high, f"P1: {workers.best_workers} workers", workers.waiting_share - usual
         ),
-        evidence=wait_evidence(workers, "cpu", "delay"),
+        evidence=(*wait_evidence(workers, "cpu", "delay"), *line_evidence(facts, own)),
         confidence=0.9,
-        where=(*workers.places_of("asked"), *workers.costliest_places),
+        where=(*lines, *workers.places_of("asked")),
         facts=InputFacts(
             workers=workers.best_workers,
             was=workers.count,
             bound=workers.loads_bound,
             most_workers=most_workers(facts, workers.count, waits=workers.waits_for_storage),
+            **describe_worker_samples(facts, own),
         ),
+        removal=predict_without_worker_code(facts, own),
     )
 
 

@@ -223,7 +223,7 @@ ADVICE = (
         risk="the dataset must be able to run in another process",
     ),
     advice(
-        *("whole-arrays", *OWN_CODE),
+        *("whole-arrays", *OWN_CODE, "dataloader-too-few-workers"),
         title="Preprocess whole arrays instead of looping in Python",
         doc="Process whole arrays, and compute once what is the same in every epoch. Proposed only "
         "where stack samples show the time in the user's own Python, not in a library that decodes "
@@ -235,7 +235,7 @@ ADVICE = (
         "freezes it",
     ),
     advice(
-        *("tokenised-once", *OWN_CODE),
+        *("tokenised-once", *OWN_CODE, "dataloader-too-few-workers"),
         title="Tokenise texts once, before training",
         doc="The ids of a text are the same in every epoch. Proposed where samples are texts, or "
         "a library that tokenises takes most of the loading.",
@@ -244,7 +244,7 @@ ADVICE = (
         risk="tokenising that draws random numbers, such as BPE dropout, would be frozen",
     ),
     advice(
-        *("batched-lookup", *OWN_CODE),
+        *("batched-lookup", *OWN_CODE, "dataloader-too-few-workers"),
         title="Look up a whole batch at once",
         doc="The loader calls ``__getitems__`` with all indices of a batch, so that data in memory "
         "is indexed once per batch. Proposed where most of the loading is the dataset's own "
