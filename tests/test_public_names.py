@@ -68,7 +68,7 @@ def test_verbs_and_options():
 
 def test_document_keys():
     keys = ["schema", "run", "device", "steps", "attribution", "utilization", "verdict"]
-    keys += ["findings", "abstentions", "trials", "coverage", "detail"]
+    keys += ["findings", "abstentions", "trials", "coverage", "detail", "recording"]
     assert list(diagnosis.Diagnosis.__struct_fields__) == keys
     assert diagnosis.SCHEMA == "whyidle/diagnosis/1"
     assert diagnosis.Attribution.__struct_fields__ == (

@@ -22,6 +22,7 @@ KEYS = [
     "trials",
     "coverage",
     "detail",
+    "recording",
 ]
 
 

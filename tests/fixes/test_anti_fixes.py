@@ -53,6 +53,7 @@ USUAL = {
     "chained": True,
     "tracker": True,
     "passes": 8,
+    "decodes": True,
     "microbatch": (4, PREDICTED),
 }
 VARIANTS = [

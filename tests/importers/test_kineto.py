@@ -80,7 +80,10 @@ def test_impossible_times_are_left_out_and_counted(tmp_path):
     del odd[2]["ts"]
     t = load_text(tmp_path, document([event(ts=START_US + i) for i in range(9)] + odd))
     assert len(t.host) == 9
-    assert t.source.notes == ("4 events with impossible times were ignored",)
+    assert t.source.notes == (
+        "events with a time of 0, which is none, were left out: 1",
+        "3 events with impossible times were ignored",
+    )
     assert t.base_ns == START_US * 1000
 
 

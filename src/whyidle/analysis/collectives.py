@@ -25,6 +25,8 @@ from whyidle.model.timeline import Timeline
 _KINDS: Final = tuple(
     (kind, re.compile(pattern, re.I))
     for kind, pattern in (
+        ("dispatch", r"dispatch"),  # tokens to the ranks of their experts, and back
+        ("combine", r"combine"),
         ("reduce_scatter", r"reduce_?scatter"),
         ("all_reduce", r"all_?reduce"),
         ("all_gather", r"all_?gather"),
@@ -37,7 +39,10 @@ _KINDS: Final = tuple(
         ("reduce", r"reduce"),
     )
 )
-JOINT: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+JOINT: Final = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"),
+    *("dispatch", "combine"),
+)
 """kinds in which every rank needs data of every other: all leave nearly together"""
 _SPAN: Final = re.compile(r"^(nccl|rccl|gloo|mpi|ucc):")
 _TYPE_BYTES: Final = (

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from whyidle.analysis.idle_gaps import Launches
+from whyidle.analysis.idle_gaps import Launches, context_calls
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
@@ -32,6 +32,9 @@ def earlier_work(timeline: Timeline, linked: Launches, low: int) -> DeviceBacklo
         return None
     row = known[np.argmin(device.start[known])]
     first, call = int(device.start[row]), linked.call[row]
+    lost = host.start[timeline.rows_of(Role.KERNEL_LAUNCH)] < host.start[call]
+    if lost.any() or len(context_calls(timeline)):  # no kernels of the first launches; a new device
+        return None
     if first - max(int(host.end[call]), low) > QUEUED_NS:
         return DeviceBacklog(first, waited=False)
     if device.start.min() < first:

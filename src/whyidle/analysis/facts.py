@@ -26,9 +26,11 @@ from whyidle.analysis.loader_workers import LoaderWorkers
 from whyidle.analysis.operator_times import OperatorTime, operator_times
 from whyidle.analysis.optimizer_work import OptimizerWork, optimizer_work
 from whyidle.analysis.rank_signals import signals_of
+from whyidle.analysis.recording_kind import find_kind
 from whyidle.analysis.step_by_line import StepLine, divide_step
 from whyidle.analysis.step_replay import StepReplay
 from whyidle.analysis.step_scope import StepScope
+from whyidle.model.recording import Recording
 from whyidle.model.roles import Role
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -100,6 +102,24 @@ class Facts(StepScope):
             inner = nesting.innermost_at(host.start[calls[own]])
             operators[own] = np.where(inner >= 0, rows[inner], -1)
         return operators
+
+    @cached_property
+    def in_graph(self) -> Mask:
+        """Whether every device event was launched with a graph, so that it has no operator."""
+        launches = self.timeline.rows_of(Role.GRAPH_LAUNCH)
+        return np.isin(self.launches.call, launches) & self.launches.has_launch
+
+    @cached_property
+    def graph_share(self) -> float:
+        """Share of the kernel time in scope that was launched with graphs (0-1)."""
+        rows = self.kernels
+        time = self.durations_s(rows)
+        return float(time[self.in_graph[rows]].sum() / max(time.sum(), 1e-12))
+
+    @cached_property
+    def kind(self) -> Recording | None:
+        """What the recording shows; None for a watched command, and where nothing tells."""
+        return find_kind(self)
 
     @cached_property
     def kernel_launching(self) -> KernelLaunches:

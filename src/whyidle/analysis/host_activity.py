@@ -72,9 +72,13 @@ class HostActivity:
 
     def innermost_time(self, kinds: tuple[HostKind, ...], least: int = 0) -> Intervals:
         """Return when a driving thread was in an innermost event of ``kinds`` of ``least`` ns."""
-        host, rows = self.timeline.host, self._innermost_rows
-        rows = rows[is_among(host.kind[rows], kinds) & (host.end[rows] - host.start[rows] >= least)]
+        host, rows = self.timeline.host, self.innermost_rows(kinds, least)
         return union_of(host.start[rows], host.end[rows])
+
+    def innermost_rows(self, kinds: tuple[HostKind, ...], least: int = 0) -> I64:
+        """Return the innermost events of driving threads of ``kinds`` and at least ``least`` ns."""
+        host, rows = self.timeline.host, self._innermost_rows
+        return rows[is_among(host.kind[rows], kinds) & (host.end[rows] - host.start[rows] >= least)]
 
     @cached_property
     def _innermost_rows(self) -> I64:

@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.integer_codes import map_names
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
+
+CONTEXT_NS = 100_000_000
+"""a call of the runtime that is no wait takes microseconds, or, once, the context's creation"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +63,16 @@ def link_launches(timeline: Timeline) -> Launches:
     call = np.where((host.corr[matches] == device.corr) & (device.corr >= 0), matches, -1)
     delay = np.where(call >= 0, device.start - host.start[np.maximum(call, 0)], 0)
     return Launches(call, delay)
+
+
+def context_calls(timeline: Timeline) -> I64:
+    """Return the runtime calls (host rows) before the first work that take so long that they create
+    the device's context: the first of a process takes from 0.1 s to many seconds."""
+    host = timeline.host
+    rows = np.flatnonzero((host.kind == HostKind.RUNTIME) & (host.end - host.start > CONTEXT_NS))
+    waits = [timeline.rows_of(role) for role in (Role.SYNC, Role.COPY_CALL, Role.LAUNCH_CALL)]
+    first = int(timeline.device.start.min()) if len(timeline.device) else 0
+    return np.setdiff1d(rows[host.end[rows] <= first], np.concatenate(waits))
 
 
 def idle_gaps(timeline: Timeline, linked: Launches, low: int, high: int) -> Gaps:

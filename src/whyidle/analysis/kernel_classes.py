@@ -1,75 +1,24 @@
 """Classification of kernels by name: group, precision, use of tensor cores. Names come from cuBLAS,
-cuDNN, CUTLASS, ATen, Triton/Inductor, Composable Kernel, AITER, Tensile, NCCL and RCCL. The first
-matching rule decides: code generators (Triton) come before the operators that they fused and name,
-wrappers (embedding with a fused optimizer) before what they wrap."""
+cuDNN, CUTLASS, ATen, Triton/Inductor, Composable Kernel, AITER, Tensile, NCCL and RCCL, and from
+the serving engines. The first matching rule of ``kernel_rules.tsv`` decides: wrappers (embedding
+with a fused optimizer) come before what they wrap. Names of Inductor, which list the operators that
+it fused, are decided by their prefix."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Final
 
-_GROUPS: Final[tuple[tuple[str, str], ...]] = (
-    (
-        "communication",
-        r"nccl|rccl|msccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|oneshot|twoshot|"
-        r"symm_mem|nvshmem|deepep|cross_device_reduce|userbuffers",
-    ),
-    (
-        "attention",
-        r"flash_?(fwd|bwd|attn|mla)|flash::|fmha|attention|_attn|attn_|\bmha_|sdpa|PagedKV",
-    ),
-    (
-        "indexing",
-        r"(?<!rotary_)embedding|pooled_embs|index_?select|gather_kernel|bounds_check_indices|"
-        r"lookup|sparse_features|\btbe_|fbgemm_gpu::(permute|_offsets)",
-    ),
-    (
-        "optimizer",
-        r"multi_tensor_apply|fused_adam|fused_?sgd|\blamb_|LAMBStage|adam_|adagrad|optimizer|"
-        r"foreach",
-    ),
-    (
-        "layout",
-        r"nchwToNhwc|nhwcToNchw|nchw_to_nhwc|nhwc_to_nchw|batched_transpose|transpose_(readWrite|"
-        r"kernel)",
-    ),
-    (
-        "normalisation",
-        r"layer_?norm|batch_?norm|bn_fw|bn_bw|bnorm|rms_?norm|group_?norm|instance_?norm|"
-        r"RowwiseMoments|GammaBeta|welford|_norm_kernel|native_norm",
-    ),
-    (
-        "convolution",
-        r"conv(?!ert)|dgrad|wgrad|fprop|implicit_gemm|winograd|im2col|im2d2col|col2im|miopen|igemm|"
-        r"cudnn.*(gemm|xmma|scudnn)|cutlass__?\w*cudnn|scudnn|hcudnn|cask_\w*cudnn|\bfft[12]d_[rc]2|"
-        r"flip_filter|pointwise_mult_and_sum_complex",
-    ),
-    (
-        "matrix_product",
-        r"(?<!fb)gemm|gemv|cutlass|cublas|matmul|\bmm_|_mm\b|splitK|Cijk_|wvSpltK|dot_kernel|\bbmm|"
-        r"xmma|nvjet|wgmma|reduce_1Block",
-    ),
-    (
-        "copy",
-        r"copy|CatArray|memcpy|memset|FillFunctor|_cat_|SetTensor|SubTensor|fillBuffer|"
-        r"store_kvcache|_hfp8_to_float|_float_to_hfp8|quantize",
-    ),
-    (
-        "reduction",
-        r"reduce|softmax|cross_entropy|nll_?loss|NLLCriterion|mean_|sum_|argmax|cumsum|scan|sort|"
-        r"topk|radix|norm|pool_(forward|backward)|(max|avg)_pool|pooling",
-    ),
-    (
-        "elementwise",
-        r"elementwise|vectorized|unrolled|pointwise|^fused_|activation|act_and_mul|gelu|relu|silu|"
-        r"dropout|sigmoid|add_kernel|mul_|where|masked|index|scatter|upsample|interpolate|"
-        r"distribution|random|philox|arange|OpTensor|scalePackedTensor|rotary|CudaCodeGen|^kernel\d",
-    ),
+from whyidle.analysis.kernel_rules import read_kernel_rules
+
+_COMPILED: Final = tuple(
+    (group, re.compile("|".join(rule.pattern for rule in rules), re.I))
+    for group, rules in groupby(read_kernel_rules(), key=lambda rule: rule.group)
 )
-_COMPILED: Final = tuple((group, re.compile(pattern, re.I)) for group, pattern in _GROUPS)
-GROUPS: Final = (*(group for group, _ in _GROUPS), "other")
+GROUPS: Final = (*dict.fromkeys(group for group, _ in _COMPILED), "other")
 
 _TRITON: Final = re.compile(r"^triton_(poi|red|per|for|tem|split_scan|mm|bmm)")
 _HELPER: Final = re.compile(
@@ -85,7 +34,8 @@ _SCALAR: Final = re.compile(
 _TENSOR_SURE: Final = re.compile(r"tensorop|s884|h884|1688|16816|161616", re.I)
 _TENSOR: Final = re.compile(
     r"1688|16816|161616|16832|884|hmma|imma|wmma|mfma|tensorop|gmma|sm[89]0_xmma|sm1\d0_xmma|"
-    r"nvjet|xdl|_MI\d+x\d+|gtcx|tf32|tfloat32|flash|fmha|_attn|attn_|^triton_(tem|mm|bmm)",
+    r"nvjet|xdl|_MI\d+x\d+|gtcx|tf32|tfloat32|flash|fmha|_attn|attn_|^triton_(tem|mm|bmm)|"
+    r"fused_moe|marlin|machete|deep_gemm|matmul_ogs|\bbmm_|PagedKV|_w8a8_|gemm_a8w8|scaled_mm",
     re.I,
 )
 _CIJK: Final = re.compile(r"Cijk_A[a-z]+_B[a-z]+_(F8|B8|I8|4xi8|X|B|H|S|D|C|Z)")

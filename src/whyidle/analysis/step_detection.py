@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.device_backlog import earlier_work
-from whyidle.analysis.idle_gaps import link_launches
+from whyidle.analysis.idle_gaps import context_calls, link_launches
 from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.kernel_classes import classify_kernel
+from whyidle.analysis.lost_kernels import find_incomplete
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
@@ -44,14 +45,27 @@ class StepWindows:
     """starts and ends on the host; None if steps are known by the device alone"""
     disturbed: Mask | None = None
     """steps that measuring itself slowed; None: none"""
+    incomplete: Mask | None = None
+    """steps whose kernels are missing from the recording; None: none"""
 
     def __len__(self) -> int:
         return len(self.start)
 
     @property
     def left_out(self) -> int:
-        """Number of steps that do not count because measuring itself slowed them."""
-        return 0 if self.disturbed is None else int((self.disturbed & ~self.steady).sum())
+        """Number of steps that do not count because measuring itself slowed them, or because their
+        kernels are missing."""
+        unusable = np.zeros(len(self), dtype=bool)
+        for mask in (self.disturbed, self.incomplete):
+            unusable |= False if mask is None else mask
+        return int((unusable & ~self.steady).sum())
+
+    @property
+    def warm_up_count(self) -> int:
+        """Number of slow steps at the start; 0 if kernels of the first are missing."""
+        if self.incomplete is not None and self.incomplete[0]:
+            return 0
+        return int(np.argmax(self.steady))
 
     @property
     def window(self) -> tuple[int, int]:
@@ -92,12 +106,16 @@ def find_steps(timeline: Timeline) -> StepWindows:
             steady = _find_steady(timeline, start, end)
             steady[0] &= alike or len(steady) < FEW
             disturbed = _find_disturbed(timeline, edges[:-1], edges[1:])
-            if disturbed is not None and (steady & ~disturbed).any():
-                steady &= ~disturbed
+            incomplete = None if marks.device else find_incomplete(timeline, edges[:-1], edges[1:])
+            for unusable in (disturbed, incomplete):
+                if unusable is not None and (steady & ~unusable).any():
+                    steady &= ~unusable
             host = None if marks.device else (edges[:-1], edges[1:])
             known = marks.labels, steady, marks.found_by, marks.confidence
-            return _with_end(timeline, StepWindows(start, end, *known, host, disturbed))
+            return _with_end(timeline, StepWindows(start, end, *known, host, disturbed, incomplete))
     low, high = _recording_extent(timeline)
+    if (earlier := earlier_work(timeline, link_launches(timeline), low)) and earlier.until < high:
+        low = earlier.until
     window = np.array([low]), np.array([max(high, low + 1)])
     return StepWindows(*window, ("whole recording",), np.array([True]), None, 0.0)
 
@@ -117,6 +135,7 @@ def _with_end(timeline: Timeline, steps: StepWindows) -> StepWindows:
         labels=(*steps.labels, AFTER),
         steady=np.append(steps.steady, False),
         disturbed=None if steps.disturbed is None else np.append(steps.disturbed, False),
+        incomplete=None if steps.incomplete is None else np.append(steps.incomplete, False),
         host=(np.append(starts, low), np.append(ends, high)),
     )
 
@@ -127,10 +146,11 @@ def _rows_matching(timeline: Timeline, role: Role) -> I64:
 
 
 def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
+    host = timeline.host
     rows = _rows_matching(timeline, Role.PROFILER_STEP)
+    rows = rows[np.append(np.diff(host.start[rows]) > 0, True)] if len(rows) else rows
     if not len(rows):
         return None
-    host = timeline.host
     start, end = host.start[rows], host.end[rows]
     labels = tuple(timeline.names[i] for i in host.name[rows])
     edges = np.concatenate([start, [max(int(end[-1]), int(start[-1]) + 1)]])
@@ -138,8 +158,19 @@ def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
 
 
 def _framework_marks(timeline: Timeline) -> _StepMarks | None:
-    rows = _rows_matching(timeline, Role.TRAINING_STEP)
+    marks = [_rows_matching(timeline, role) for role in (Role.TRAINING_STEP, Role.SERVING_STEP)]
+    rows = _outermost_rows(timeline, np.union1d(*marks))
     return _from_starts(timeline, rows, "framework annotation", 0.9)
+
+
+def _outermost_rows(timeline: Timeline, rows: I64) -> I64:
+    """Rows that lie in no other: a trainer marks a step, and its parts again."""
+    host, kept = timeline.host, []
+    for thread in used_codes(host.thread[rows]):
+        own = rows[host.thread[rows] == thread]
+        before = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, host.end[own][:-1]))
+        kept.append(own[host.start[own] >= before])
+    return np.sort(np.concatenate(kept)) if kept else rows
 
 
 def _optimizer_marks(timeline: Timeline) -> _StepMarks | None:
@@ -323,9 +354,10 @@ def _recording_extent(timeline: Timeline) -> tuple[int, int]:
     device, host = timeline.device, timeline.host
     if len(device):
         launched = _launch_times(timeline)
-        first = int(device.start.min())
         known = launched[launched >= 0]
-        return (min(first, int(known.min())) if len(known) else first), int(device.end.max())
+        first = int(np.append(known, device.start.min()).min())
+        setup = timeline.host.start[context_calls(timeline)]
+        return min([first, *setup.tolist()]), int(device.end.max())
     if not len(host):
         return 0, 1
     sampled = timeline.looks is not None

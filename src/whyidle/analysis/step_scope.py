@@ -115,7 +115,7 @@ class StepScope:
     @property
     def warm_up_s(self) -> F64:
         """Length of each slow step at the start, s."""
-        first = 0 if self.timeline.burst else int(np.argmax(self.steps.steady))
+        first = 0 if self.timeline.burst else self.steps.warm_up_count
         return (self.steps.end - self.steps.start)[:first] / 1e9
 
     @cached_property

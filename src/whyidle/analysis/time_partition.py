@@ -13,7 +13,13 @@ import numpy as np
 from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.evaluation_utilization import busy_at_most, busy_evaluating
 from whyidle.analysis.host_activity import HostActivity, interrupting_rows
-from whyidle.analysis.idle_gaps import Gaps, Launches, idle_gaps, neighbour_calls
+from whyidle.analysis.idle_gaps import (
+    Gaps,
+    Launches,
+    context_calls,
+    idle_gaps,
+    neighbour_calls,
+)
 from whyidle.analysis.integer_codes import map_names
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.kernel_classes import classify_kernel
@@ -191,12 +197,13 @@ def _lazy_loading(timeline: Timeline, host: HostActivity, gaps: Gaps) -> Interva
     rows = host.rows_of(Role.LAUNCH_CALL)
     rows = rows[events.end[rows] - events.start[rows] > LAZY_LAUNCH_NS]
     rows = rows[~np.isin(rows, _calls_of(host, "h2d", "d2h"))]
+    rows = np.concatenate([rows, context_calls(timeline)])
     return union_of(events.start[rows], events.end[rows]) & Intervals(gaps.start, gaps.end)
 
 
 def _setup_stretches(steps: StepWindows, gaps: Gaps) -> Intervals:
     """Long idle periods of warm-up steps: set-up that steady steps lack."""
-    first = int(np.argmax(steps.steady))
+    first = steps.warm_up_count
     cold = union_of(steps.start[:first], steps.end[:first])
     idle = Intervals(gaps.start, gaps.end)
     return idle.select(idle.length > QUIET_NS) & cold

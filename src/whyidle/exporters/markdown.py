@@ -216,6 +216,7 @@ def _environment(diagnosis: Diagnosis) -> str:
     run, device = diagnosis.run, diagnosis.device
     parts = [
         run.job,
+        diagnosis.recording.title if diagnosis.recording else None,
         f"{device.count} × {device.name}" if device.name else device.kind,
         f"{run.ranks} rank{'s' if run.ranks != 1 else ''}",
         run.framework,

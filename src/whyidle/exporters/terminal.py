@@ -127,7 +127,8 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
 
 def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     steps, device = diagnosis.steps, diagnosis.device
-    facts = [_steps(diagnosis)]
+    facts = [diagnosis.recording.title] if diagnosis.recording else []
+    facts.append(_steps(diagnosis))
     if device.name:
         facts.append(f"{device.name}{f' × {device.count}' if device.count > 1 else ''}")
     elif device.kind != "other" and not diagnosis.saw_nothing:

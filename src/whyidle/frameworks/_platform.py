@@ -89,12 +89,23 @@ _PROGRAM: Final = (
     Rule(Role.EVALUATION_BATCH, r"validation_step|val_step"),
     Rule(
         Role.TRAINING_STEP,
-        r"(?i:run_training_batch|training_step$|^train_step\b|^train step|^step\[|^step \d)",
+        r"(?i:run_training_batch|training_step$|^train_step\b|^train step|^step \d)",
     ),
     Rule(Role.TRAINING_STEP, r"(?i:^##? ?step|^iteration \d)"),
     Rule(Role.GC, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     Rule(Role.GC_CALL, r"gc\.collect|<built-in function collect>|: collect_garbage"),
     Rule(Role.GC_GENERATION, r"^Python GC, generation (?P<label>\d)"),
+)
+_SERVING: Final = (
+    Rule(Role.SERVING_STEP, r"^(?P<SGLang>step)\[", _MARK),
+    Rule(Role.SERVING_STEP, r"^(?P<vLLM>execute_(context|new)_\d|gpu_model_runner: prepro)", _MARK),
+    Rule(Role.SERVING_STEP, r"^\[Executor\] (?P<TensorRT_LLM>_forward_step) ", _MARK),
+    Rule(Role.SERVING_DECODE, r"^step\[(DECODE|TARGET_VERIFY|IDLE)|^execute_(context|new)_0(?!\d)"),
+    Rule(Role.SERVING_DECODE, r"^\[Executor\] _forward_step \d+: 0 ctx"),
+    Rule(Role.SERVING_PREFILL, r"^step\[(EXTEND|PREFILL|MIXED|SPLIT)|^execute_(context|new)_[1-9]"),
+    Rule(Role.SERVING_PREFILL, r"^\[Executor\] _forward_step \d+: [1-9]\d* ctx"),
+    Rule(Role.BENCHMARK, r"^\[param\|", _MARK),
+    Rule(Role.BENCHMARK, r"torch/utils/benchmark/|triton/testing\.py\(\d+\): do_bench", _PYTHON),
 )
 _OWN_MARKS: Final = (
     Rule(Role.STEP_MARKED, r"^whyidle\.step$"),
@@ -137,6 +148,10 @@ _DEVICES: Final = (
     Rule(Role.COPY_CALL, r"^(cuda|hip|cu)Memcpy", _RUNTIME),
     Rule(Role.LAUNCH_CALL, r"Launch(Cooperative)?Kernel|GraphLaunch|ModuleLaunch", _RUNTIME),
     Rule(Role.LAUNCH_CALL, r"^(cuda|hip|cu)(Memcpy|Memset)", _RUNTIME),
+    Rule(Role.KERNEL_LAUNCH, r"Launch(Cooperative)?Kernel|ModuleLaunch", _RUNTIME),
+    Rule(Role.GRAPH_LAUNCH, r"^(cuda|hip|cu)GraphLaunch", _RUNTIME),
+    Rule(Role.CAPTURE_BEGIN, r"^(cuda|hip|cu)StreamBeginCapture", _RUNTIME),
+    Rule(Role.CAPTURE_END, r"^(cuda|hip|cu)StreamEndCapture", _RUNTIME),
 )
 _COLLECTIVES: Final = (
     Rule(Role.COLLECTIVE_WAIT, r"^gloo:|^mpi:", (*_COLLECTIVE, HostKind.PYTHON)),
@@ -182,4 +197,4 @@ _LINES: Final = (
     Rule(Role.MODEL_CODE, rf"{INSTALLED}(transformers/models/|keras/src/layers/)"),
     Rule(Role.LOSS_CODE, rf"{INSTALLED}(transformers/loss/|keras/src/losses/)"),
 )
-RULES: Final = (*_LIBRARIES, *_LINES, *_PROGRAM, *_OWN_MARKS, *_DEVICES, *_COLLECTIVES)
+RULES: Final = (*_LIBRARIES, *_LINES, *_PROGRAM, *_SERVING, *_OWN_MARKS, *_DEVICES, *_COLLECTIVES)

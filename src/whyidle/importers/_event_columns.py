@@ -24,18 +24,22 @@ _ANNOTATION = re.compile(
 LONGEST_US = 7 * 86400e6
 """longest recording; times further from the median time are impossible"""
 _TOO_LARGE = 1e30
+_SECOND_US = 1e6
 
 
 class EventColumns(EventTables):
     """Tables as the columns of a ``Timeline``. ``close`` fixes the clock (``base_ns``); then
     ``host_events``, ``device_events`` and ``memory_samples`` each return their columns once.
-    ``ignored`` counts events with impossible times."""
+    ``ignored`` counts events with impossible times, ``unset`` those whose time is 0 because none
+    was recorded. ``device_thread`` is the track of each device event."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ignored = 0
+        self.ignored = self.unset = 0
         self.base_ns = 0
+        self.device_thread: NDArray[np.int16] = np.empty(0, np.int16)
         self._base_us = self._middle_us = 0.0
+        self._unset_us = float("nan")
 
     def add_parts(self, parts: TableParts) -> None:
         """Append tables that were read elsewhere."""
@@ -66,16 +70,29 @@ class EventColumns(EventTables):
     def close(self) -> None:
         """Fix the clock: ``base_ns`` is the first valid time, so that no start is negative."""
         starts = [_view_column(self._host, "ts"), _view_column(self._device, "ts")]
-        sample = np.concatenate([ts[:: 1 + len(ts) // 4096] for ts in starts])
-        sample = np.sort(sample[np.isfinite(sample)])
-        self._middle_us = float(sample[len(sample) // 2]) if len(sample) else 0.0
+        self._middle_us = _middle_of(starts)
+        self._find_unset_times(starts)
         valid = [ts[self._is_near(ts)] for ts in starts]
         self._base_us = float(np.floor(min((ts.min() for ts in valid if len(ts)), default=0.0)))
         self.base_ns = (int(self._base_us) + (self._origin_us or 0)) * 1000
 
+    def _find_unset_times(self, starts: list[NDArray[np.float64]]) -> None:
+        """Times of 0 are unset if the others begin over a second later and lie closer together than
+        that: no clock starts there, and a recording does not begin with so long a pause."""
+        zero = 0.0 - (self._origin_us or 0)
+        if not any((ts == zero).any() for ts in starts):
+            return
+        others = [ts[np.isfinite(ts) & (ts != zero)] for ts in starts]
+        middle = _middle_of(others)
+        near = [ts[np.abs(ts - middle) <= LONGEST_US] for ts in others]
+        first = min((ts.min() for ts in near if len(ts)), default=zero)
+        last = max((ts.max() for ts in near if len(ts)), default=zero)
+        if first - zero > max(_SECOND_US, last - first):
+            self._unset_us, self._middle_us = zero, middle
+
     def _is_near(self, ts: NDArray[np.float64]) -> NDArray[np.bool_]:
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.abs(ts - self._middle_us) <= LONGEST_US
+            return (np.abs(ts - self._middle_us) <= LONGEST_US) & (ts != self._unset_us)
 
     def _sorted_times(self, table: ColumnTable) -> tuple[NDArray[np.int64], NDArray[np.int64], Any]:
         """(start, end, rows in order or a slice of all), longer first at equal starts."""
@@ -83,7 +100,9 @@ class EventColumns(EventTables):
         good = self._is_near(ts) & (dur >= 0) & (dur <= LONGEST_US)
         rows: Any = slice(None)
         if not good.all():
-            self.ignored += int((~good).sum())
+            unset = int((ts == self._unset_us).sum())
+            self.unset += unset
+            self.ignored += int((~good).sum()) - unset
             rows = np.flatnonzero(good)
             ts, dur = ts[rows], dur[rows]
         start = np.rint((ts - self._base_us) * 1e3).astype(np.int64)
@@ -112,6 +131,7 @@ class EventColumns(EventTables):
         for name in ("blocks_per_sm", "occupancy"):
             rest[name] = np.where(np.abs(rest[name]) < _TOO_LARGE, rest[name], np.float32(np.nan))
         rest["occupancy"] /= np.float32(100)
+        self.device_thread = rest.pop("thread")
         return DeviceEvents(start, end, **rest)
 
     def memory_samples(self) -> MemorySamples:
@@ -143,6 +163,13 @@ def _view_column(table: ColumnTable, name: str) -> NDArray[Any]:
 
 def _pop_column(table: ColumnTable, name: str) -> NDArray[Any]:
     return np.asarray(table.columns.pop(name))
+
+
+def _middle_of(starts: list[NDArray[np.float64]]) -> float:
+    """The median of a sample of times; 0 without any."""
+    sample = np.concatenate([ts[:: 1 + len(ts) // 4096] for ts in starts])
+    sample = np.sort(sample[np.isfinite(sample)])
+    return float(sample[len(sample) // 2]) if len(sample) else 0.0
 
 
 def _sort_order(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.intp] | None:

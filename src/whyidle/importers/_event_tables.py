@@ -1,4 +1,4 @@
-"""Tables of decoded events: compact arrays of machine numbers, 45 bytes per host event and 77 per
+"""Tables of decoded events: compact arrays of machine numbers, 45 bytes per host event and 79 per
 device event, whatever the text was. Without numpy, for processes that only decode."""
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _FRACTION = re.compile(rb'"ts"\s*:\s*\d+\.\d*[1-9]')
 _WITH_DETAIL = (HostKind.OP, HostKind.ANNOTATION)
 _HOST_CODES = "ts:d dur:d kind:B name:i thread:h corr:q detail:i"
 _DEVICE_CODES = (
-    "ts:d dur:d kind:B name:i device:h stream:q corr:q size:q blocks_per_sm:f occupancy:f detail:i"
+    "ts:d dur:d kind:B name:i device:h stream:q corr:q size:q blocks_per_sm:f occupancy:f detail:i "
+    "thread:h"
 )
 _MEMORY_CODES = "ts:d allocated:q reserved:q device_id:q"
 
@@ -173,7 +174,7 @@ class EventTables:
         )
 
     def _add_device(self, kind: DeviceKind, events: list[Event]) -> None:
-        names = self.names
+        names, threads = self.names, self._threads
         args = [event.args for event in events]
         self._device.extend_rows(
             ts=[event.ts for event in events],
@@ -187,6 +188,7 @@ class EventTables:
             blocks_per_sm=_real_array([a.blocks_per_sm for a in args]),
             occupancy=_real_array([a.occupancy for a in args]),
             detail=self._intern_details(events),
+            thread=[threads[event.pid, event.tid] for event in events],
         )
 
     def _intern_details(self, events: list[Event]) -> list[int]:

@@ -17,6 +17,7 @@ from whyidle.importers._event_columns import EventColumns
 from whyidle.importers._file_identification import not_a_trace
 from whyidle.importers._json_chunks import JsonChunks
 from whyidle.importers._optimizer_closures import without_closures
+from whyidle.importers._process_split import split_processes
 from whyidle.importers._range_reading import RangeReading
 from whyidle.importers._text_ranges import RangeEvents
 from whyidle.importers._trace_header import device_of, place_of, to_natural
@@ -170,7 +171,7 @@ def _build_timeline(
     base_ns, offset = columns.base_ns, to_natural(header.get("baseTimeNanoseconds")) or 0
     numbers = device.device[device.device >= 0]
     main = int(np.bincount(numbers).argmax()) if len(numbers) else None
-    return Timeline(
+    timeline = Timeline(
         names=tuple(columns.names),
         details=columns.event_details(),
         threads=columns.thread_names(),
@@ -196,10 +197,13 @@ def _build_timeline(
         vocabulary=VOCABULARY,
         cut=text.cut,
     )
+    return split_processes(timeline, columns.device_thread)
 
 
 def _column_notes(columns: EventColumns) -> tuple[str, ...]:
     notes = []
+    if columns.unset:
+        notes.append(f"events with a time of 0, which is none, were left out: {columns.unset}")
     if columns.ignored:
         notes.append(f"{columns.ignored} events with impossible times were ignored")
     if columns.categories.get("cuda_profiler_range"):

@@ -14,6 +14,7 @@ from whyidle.model.buckets import Bucket
 from whyidle.model.knobs import KNOBS
 from whyidle.model.rank_tables import Attribution as Attribution  # noqa: PLC0414  # a part of it
 from whyidle.model.rank_tables import RankGroupRow, RankRow
+from whyidle.model.recording import Recording
 from whyidle.model.step_timeline import Picture
 
 SCHEMA: Final = "whyidle/diagnosis/1"
@@ -347,6 +348,7 @@ class Diagnosis(Document, frozen=True, kw_only=True):
     trials: list[Trial]
     coverage: Coverage
     detail: DetailTables
+    recording: Recording | None = None  # of a trace; None: a watched command, or unknown
 
     def with_id(self, run_id: str) -> Diagnosis:
         """The same document with the id of its stored run."""

@@ -113,6 +113,8 @@ class HostFacts(ProofFacts):
     purpose: str = ""  # what the first line does, of ``model.purposes``
     text: str = ""  # source of the first line
     reporting: bool = False  # whether training needs nothing of it
+    engine: str = ""  # that serves the model
+    decodes: bool = False  # whether steps decode one token per request
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ class Role(str, Enum):
     STEP_MARKED = "step_marked"  # the script marks the end of a step
     PROFILER_STEP = "profiler_step"  # the framework's profiler marks a step
     TRAINING_STEP = "training_step"  # a trainer, or the script, annotates a step
+    SERVING_STEP = "serving_step"
+    """a serving engine annotates a step; the named part of the pattern is the engine"""
+    SERVING_DECODE = "serving_decode"
+    SERVING_PREFILL = "serving_prefill"
+    BENCHMARK = "benchmark"  # measures operators, one by one
     OPTIMIZER = "optimizer"  # a whole optimizer step; its label is the optimizer's class
     OPTIMIZER_CALL = "optimizer_call"  # any call of the optimizer: a step, or gradients set to zero
     OPTIMIZER_OPERATORS = "optimizer_operators"  # the operators of an optimizer step
@@ -80,6 +85,10 @@ class Role(str, Enum):
     """a watched process waits for its device, or for a value that lies there"""
     COPY_CALL = "copy_call"
     LAUNCH_CALL = "launch_call"
+    KERNEL_LAUNCH = "kernel_launch"
+    GRAPH_LAUNCH = "graph_launch"
+    CAPTURE_BEGIN = "capture_begin"  # calls between it and the end make a graph, no kernels
+    CAPTURE_END = "capture_end"
     COLLECTIVE_WAIT = "collective_wait"
     COLLECTIVE_FLIGHT = "collective_flight"  # from the call of a collective to its end, on the host
     COLLECTIVE_SPAN = "collective_span"  # the same, whatever carries it

@@ -198,6 +198,7 @@ class Timeline:
     disturbed: tuple[tuple[int, int], ...] = ()
     """intervals in which the measurement slowed the process; their steps do not count"""
     bursts: tuple[Timeline, ...] = ()  # each on its own clock
+    others: tuple[Timeline, ...] = ()  # of further processes in the same file
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     roles: tuple[str, ...] = ()
     """role of each name, as the process recorded it; empty or missing: the vocabulary decides"""

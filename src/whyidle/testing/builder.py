@@ -153,6 +153,15 @@ class Builder:
         )
         self.runtime("cudaLaunchKernel", done - begin if blocking else LAUNCH_NS, correlation)
 
+    def graph(self, kernels: Sequence[Kernel], *, host: int = us(30), stream: int = 7) -> None:
+        """Launch a CUDA graph: its kernels follow each other, and share one call."""
+        correlation, begin = self._next(), self.now
+        for name, duration in kernels:
+            self._device(
+                "kernel", name, begin, duration, stream=stream, correlation=correlation, args={}
+            )
+        self.runtime("cudaGraphLaunch", host, correlation)
+
     def op(
         self,
         name: str,

@@ -35,8 +35,10 @@ def find_unfused_attention(facts: Facts) -> UnfusedAttention:
     """Find unfused attention.
 
     Where operators are recorded, both products must be batched, so that a classifier's softmax does
-    not count, and the softmax must not be part of PyTorch's own attention."""
+    not count, and the softmax must not be part of PyTorch's own attention. Kernels of a CUDA graph
+    have no operators, so that nothing is known of their products."""
     softmax = kernels_named(facts, r"softmax")
+    softmax = softmax[facts.group[softmax] == "reduction"]  # no router's and no sampler's
     softmax = softmax[~np.isin(facts.launching_op[softmax], framework_softmaxes(facts))]
     products: list[int] = []
     between: list[int] = []
@@ -60,7 +62,7 @@ def find_unfused_attention(facts: Facts) -> UnfusedAttention:
 def _is_batched(facts: Facts, rows: I64) -> Mask:
     operators = facts.launching_op[rows]
     batched = np.isin(operators, facts.timeline.rows_of(Role.BATCHED_PRODUCT_CALL))
-    return np.where(operators >= 0, batched, True)
+    return np.where(operators >= 0, batched, ~facts.in_graph[rows])
 
 
 def _nearest_kernel(wanted: Mask, passable: Mask, index: int, step: int) -> int:

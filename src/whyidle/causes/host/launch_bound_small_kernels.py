@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.batch_size import bound_larger_batch, predict_larger_batch
+from whyidle.analysis.cpu_tensor_work import find_cpu_work
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -23,6 +24,9 @@ MOST_REMOVED = 0.5
 depends on data, and every graph break leaves Python behind"""
 SLOW_LAUNCH = 2.0
 """low estimate: a launch takes twice as long as recorded"""
+IN_GRAPHS = 0.5
+"""share of the kernel time launched with CUDA graphs from which kernels are not launched one by
+one"""
 LARGER = 4.0
 """batch factor of the additional prediction for a larger batch"""
 
@@ -58,8 +62,9 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
     Short kernels behind a full queue cost nothing. A loop over parameters in the optimizer is
     ``unfused-optimizer``; long stretches of Python are ``python-overhead-in-step``; refills after a
     wait are ``per-step-host-sync``; launches that wait for their kernels are
-    ``debug-mode-left-on``. A recording with missing events is not judged, since its gaps may hold
-    work.
+    ``debug-mode-left-on``; operators that compute on the CPU are ``cpu-tensor-work``, and waits
+    between CUDA graphs ``gaps-between-graphs``. A recording with missing events is not judged,
+    since its gaps may hold work.
 
     What to do
     ----------
@@ -74,7 +79,9 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
     launching = facts.kernel_launching
     if not len(launching.calls) or launching.is_sampled or launching.blocking_share >= BLOCKING:
         return None
-    dispatch = launching.dispatch_time - facts.optimizer_loop
+    if facts.graph_share > IN_GRAPHS:
+        return None
+    dispatch = launching.dispatch_time - facts.optimizer_loop - find_cpu_work(facts)[1]
     exposed = launching.exposed_share(dispatch)
     if exposed < LEAST_SHARE:
         return None

@@ -55,6 +55,8 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
     ``pageable-h2d-copy`` or ``blocking-h2d-copy``; a wait of the allocator is ``allocator-thrash``;
     a wait before work on the CPU is ``cpu-fallback-op``.
 
+    A serving engine must read the sampled tokens: ``gaps-between-graphs``.
+
     What to do
     ----------
     Read scalars every k-th step or one step late, accumulate metrics on the device, and replace
@@ -66,7 +68,7 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
     lnccbrown/LANfactory#120 (4 % won where 85 % was expected).
     """
     rows = facts.waits.avoidable_waits
-    if not len(rows):
+    if not len(rows) or (facts.kind is not None and facts.kind.serves):
         return None
     gains = _sync_gains(facts, rows)
     if gains[2] < LEAST_GAIN:

@@ -13,16 +13,19 @@ from whyidle.analysis.batch_size import samples_per_s
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.model_flops_utilization import peak_flops
+from whyidle.analysis.recording_checks import check_recordings
 from whyidle.analysis.step_detection import AFTER
 from whyidle.engine import _gradient_scaling
 from whyidle.engine.diagnosis import (
     burst_evidence,
     device_timestamps,
+    lost_kernels,
     low_evidence,
     other_programs,
     slow_start,
     slowest_rank,
 )
+from whyidle.engine.diagnosis.applicable_fixes import keep_applicable_fixes
 from whyidle.engine.diagnosis.detail_tables import build_details
 from whyidle.engine.diagnosis.findings import ProvenCause, findings_of
 from whyidle.engine.diagnosis.prediction_width import bucket_spread
@@ -63,13 +66,14 @@ def diagnose_job(
     """Diagnose one job from a recording per rank. ``run`` is the watched command, None for traces;
     ``progress`` is called with the title of each cause before it is checked; ``everyone`` are all
     ranks, as surveyed, of which the recordings are some."""
-    ranks, notes = assign_ranks(timelines)
+    ranks, notes = assign_ranks(check_recordings(timelines))
     job = Job(tuple(Facts(timeline) for timeline in ranks), everyone)
     bursts = burst_evidence.job_of(job)
     device_job = burst_evidence.device_of(job, bursts)
     proven, abstentions, failed = _judge_causes(job, bursts, progress or (lambda _: None))
     few = low_evidence.too_few_steps(job)
     findings = low_evidence.held_back(findings_of(device_job, proven), few)
+    findings = keep_applicable_fixes(findings, device_job.lead_rank)
     notes = [*notes, *(text for item in proven for text in item.decisions[1])]
     findings = [word_fixes(one, job.lead_rank.timeline.framework) for one in findings]
     return Diagnosis(
@@ -89,6 +93,7 @@ def diagnose_job(
         trials=[],
         coverage=_coverage_summary(job, bursts, [*failed, *notes]),
         detail=build_details(job, device_job),
+        recording=device_job.lead_rank.kind,
     )
 
 
@@ -245,7 +250,7 @@ def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Cover
             notes.append(f"{source.display_path}: incomplete, {source.lost}")
     if job.lead_rank.steps.found_by is None and not job.lead_rank.has_no_steps:
         notes.append("no step boundaries were found; shares refer to the whole recording")
-    notes += slow_start.notes_on(job)
+    notes += [*slow_start.notes_on(job), *lost_kernels.notes_on(job)]
     if job.lead_rank.profiler_share > 0.02:
         effect = (
             "the step is that much shorter"

@@ -10,6 +10,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.sampled_lines import describe_place, lines_with_share
 from whyidle.engine.diagnosis import device_timestamps, low_evidence
+from whyidle.engine.diagnosis.lost_kernels import explain_lost_kernels
 from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Finding, Verdict
 from whyidle.model.number_text import format_duration, format_part
@@ -19,6 +20,8 @@ CLEAN = 0.20  # with more idle time than this and no finding, the verdict is inc
 MOSTLY = 0.5  # least share of a bucket's stack samples at a line for the line to be named
 LATE = frozenset({"late-rank", "rank-workload-imbalance", "fail-slow-device"})
 """causes of waiting for another rank"""
+PREPARING = frozenset({"cpu-tensor-work", "gaps-between-graphs"})
+"""causes of waiting for a CPU that does something other than launching"""
 UNEXPLAINED = 0.5  # with a larger unknown share there is no verdict
 
 NONE_FOUND = "no cause found among the {} checks that this recording allows"
@@ -35,6 +38,11 @@ def describe_waiting(job: Job, bucket: str) -> str:
     """Describe the wait of a bucket with its share of the time."""
     share = f"{job.attribution[bucket]:.0%} of the time"
     outside = job.lead_rank.bucket_share("startup") + job.lead_rank.bucket_share("after")
+    if (
+        bucket == "interruption"
+        and job.lead_rank.bucket_share("compile") > MOSTLY * (job.lead_rank.attribution[bucket])
+    ):
+        return f"One-off set-up takes {share}"
     if bucket == "interruption" and outside > job.attribution[bucket] / 2:
         return f"{outside:.0%} of the time lies before the first step or after the last"
     if bucket == "interruption":
@@ -132,7 +140,10 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
     late_findings = [one for one in explaining if one.cause in LATE]
     near = late_findings and late_findings[0].lost.high >= MOSTLY * explaining[0].lost.high
     top = late_findings[0] if near else explaining[0]
-    headline = f"{describe_waiting(job, largest)}. {top.headline}"
+    waiting = describe_waiting(job, largest)
+    if top.cause in PREPARING:
+        waiting = waiting.replace(WAITS_FOR["host"], "the CPU")
+    headline = f"{waiting}. {top.headline}"
     return Verdict(state="starved", headline=headline, bound=largest, cause=top.cause)
 
 
@@ -236,6 +247,14 @@ def _lower_first(text: str) -> str:
 
 
 def _no_answer(job: Job) -> str | None:
+    kind = job.lead_rank.kind
+    if kind is not None and kind.kind == "graph_capture":
+        return (
+            f"The recording shows the capture of a CUDA graph: {kind.why}, not run, so that they "
+            "make no kernels. It happens once; record steps after it"
+        )
+    if reason := explain_lost_kernels(job):
+        return reason
     if not any(len(facts.timeline.device) for facts in job.ranks):
         if device_timestamps.has_only_marks(job.lead_rank):
             return None

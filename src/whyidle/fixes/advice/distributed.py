@@ -14,6 +14,11 @@ MANY = 50
 OVERLAPPED = {
     "all_to_all": "exchange the next batch's embeddings during the current step, and run the dense "
     "part of the model during the exchange",
+    "dispatch": "send tokens to their experts while another micro-batch computes (two-batch "
+    "overlap, DualPipe), and balance the experts",
+    "combine": "return tokens from their experts while another micro-batch computes (two-batch "
+    "overlap, DualPipe), and balance the experts",
+    "send_recv": "give pipeline stages more micro-batches, or an interleaved schedule",
     "all_gather": "gather the next layer's weights while the current layer computes",
     "reduce_scatter": "scatter gradients during the backward pass",
     "all_reduce": "average gradients bucket by bucket during the backward pass, not after it, and "

@@ -27,6 +27,15 @@ def _keep_on_device(proof: Proof) -> str:
     )
 
 
+def _compute_on_device(proof: Proof) -> str:
+    names = proof.get_facts(HostFacts).operators
+    what = names[0] if names else "the operator"
+    return (
+        f"run {what} on the GPU (create the tensor with device=, or move the input first); compute "
+        "constants once before the loop, and per-sample work in the DataLoader's workers"
+    )
+
+
 def _eager_gain(proof: Proof) -> Predicted | None:
     return proof.get_facts(InterruptionFacts).eager
 
@@ -204,6 +213,15 @@ ADVICE = (
         summary=_keep_on_device,
         consent="rounding",
         risk="takes device memory; the GPU kernel of an operator may round differently",
+    ),
+    advice(
+        *("compute-on-device", "cpu-tensor-work"),
+        title="Compute tensors on the device",
+        doc="Create tensors on the device, or move inputs first and transform them there. This "
+        "needs a change of the source.",
+        summary=_compute_on_device,
+        consent="rounding",
+        risk="random numbers come from the device's generator, so the sequence changes",
     ),
     advice(
         *("shorter-startup", "slow-startup"),

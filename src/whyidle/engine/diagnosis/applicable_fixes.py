@@ -1,0 +1,53 @@
+"""Keeps of the proposed fixes those whose object exists in what was recorded: no learning rate is
+scaled without training, and nothing is compiled that runs as a CUDA graph already."""
+
+from __future__ import annotations
+
+import msgspec
+
+from whyidle.analysis.facts import Facts
+from whyidle.model.diagnosis import Finding, ProposedFix
+from whyidle.model.roles import Role
+
+IN_GRAPHS = 0.5
+"""share of the kernel time in CUDA graphs from which compiling and capturing change nothing"""
+LEARNING = ("optimizer.", "autocast.grad_scaler")
+"""knobs of training alone"""
+
+
+def keep_applicable_fixes(findings: list[Finding], lead: Facts) -> list[Finding]:
+    """Return the findings with the fixes that apply to the kind of recording."""
+    kind = lead.kind
+    if kind is None:
+        return findings
+    if kind.kind == "graph_capture":
+        return []
+    return [
+        msgspec.structs.replace(
+            finding, fixes=[kept for fix in finding.fixes if (kept := _applicable(fix, lead))]
+        )
+        for finding in findings
+    ]
+
+
+def _applicable(fix: ProposedFix, lead: Facts) -> ProposedFix | None:
+    assert lead.kind is not None
+    knobs = [edit.knob for edit in fix.edits]
+    if lead.graph_share > IN_GRAPHS and any(knob.startswith("model.compile") for knob in knobs):
+        return None
+    if lead.kind.kind in ("training", "warm_up"):
+        return fix
+    edits = [edit for edit in fix.edits if not edit.knob.startswith(LEARNING)]
+    if not fix.changes_batch:
+        return msgspec.structs.replace(fix, edits=edits)
+    if lead.kind.serves:
+        return None  # a server batches requests, which has advice of its own
+    has_loader = len(lead.host.rows_of(Role.LOADER)) > 0
+    return msgspec.structs.replace(
+        fix,
+        summary="process more samples at once (a larger batch)",
+        edits=edits if has_loader else [],
+        consent="none",
+        automatic=fix.automatic and has_loader,
+        risk="memory and the time until a result grow with the batch",
+    )
