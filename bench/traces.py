@@ -1,4 +1,5 @@
-"""Scoreboard: our verdicts beside a careful reader's, on a folder of real PyTorch traces.
+"""Scoreboard: our verdicts beside a careful reader's, on a folder of real PyTorch traces, and the
+share of kernel time whose kernels no rule names.
 
 The folder's README holds a table with one row per trace and the reader's verdict in bold, as in
 ``| `name` | ... | **launch** - why | source |``. Run::
@@ -85,8 +86,10 @@ def main() -> int:
         wrong += mark == "NO"
         top = diagnosis.findings[0].cause if diagnosis.findings else "-"
         verdict = f"{diagnosis.verdict.state} / {diagnosis.verdict.bound or '-'}"
-        rows.append((name, word, verdict, top, f"{took:.2f}", mark))
-        print(f"{name:42} {word:28} {verdict:28} {top:30} {took:5.2f} s  {mark}", flush=True)
+        other = f"{diagnosis.detail.groups.get('other', 0.0):.1%}"
+        rows.append((name, word, verdict, top, other, f"{took:.2f}", mark))
+        line = f"{name:42} {word:28} {verdict:28} {top:30} {other:>6} {took:5.2f} s  {mark}"
+        print(line, flush=True)
     if not rows:
         raise SystemExit(f"{options.folder} holds no trace that its README.md lists")
     agreed = sum(row[-1] == "yes" for row in rows)
@@ -98,7 +101,7 @@ def main() -> int:
 
 def table(rows: list[tuple[str, ...]]) -> str:
     """The scoreboard as a Markdown table."""
-    head = ("trace", "reader", "whyidle", "first finding", "seconds", "agrees")
+    head = ("trace", "reader", "whyidle", "first finding", "other kernels", "seconds", "agrees")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 

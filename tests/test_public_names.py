@@ -57,7 +57,8 @@ def test_verbs_and_options():
         "-q",
         "--store",
     }
-    assert options("explain") == common | outputs | {"--perfetto", "--no-store", "--fail-on"}
+    more = {"--perfetto", "--no-store", "--fail-on", "--ranks"}
+    assert options("explain") == common | outputs | more
     assert options("report") == common | outputs | {"--fail-on"}
     small = common | {"--json", "--quiet", "-q"}
     assert options("compare") == small | {"--store", "--all", "-a", "--max-regression"}

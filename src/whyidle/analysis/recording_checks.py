@@ -13,6 +13,8 @@ from whyidle.analysis.arrays import I64, Mask
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
+FAR = 10
+"""times the usual length of a kernel of its name: its tensors are not that much larger"""
 REUSED = 0.5
 """share of all calls with one correlation id from which it is no id at all"""
 
@@ -122,23 +124,23 @@ def _is_in_graph(timeline: Timeline) -> Mask:
 
 
 def _clip_endless_events(timeline: Timeline, notes: list[str]) -> Timeline:
-    """End device events that outlast everything else by more than the whole recording. A profiler
-    has the end of a kernel only once it has ended."""
+    """Shorten device events that outlast everything else by more than the whole recording, and
+    others of their name by far. A profiler has the end of a kernel only once it has ended."""
     host, device = timeline.host, timeline.device
-    begins = [int(events.start.min()) for events in (host, device) if len(events)]
-    lasts = [int(events.start.max()) for events in (host, device) if len(events)]
-    low, high = min(begins), max(lasts)
+    low = min(int(events.start.min()) for events in (host, device) if len(events))
+    high = max(int(events.start.max()) for events in (host, device) if len(events))
     if len(host):
         high = max(high, min(int(host.end.max()), 2 * high - low))
     rows = np.flatnonzero(device.end - high > max(high - low, 1))
-    if not len(rows) or len(rows) == len(device):
+    usual = _usual_ends(timeline, rows) - device.start[rows]
+    rows = rows[(device.end - device.start)[rows] > FAR * usual]
+    if not len(rows):
         return timeline
-    limit = max(high, int(np.delete(device.end, rows).max()))
     notes.append(
         f"{len(rows)} device events last longer than the whole recording, which is impossible; "
         "they were shortened"
     )
-    return _with_ends(timeline, rows, np.minimum(limit, _usual_ends(timeline, rows)))
+    return _with_ends(timeline, rows, _usual_ends(timeline, rows))
 
 
 def _with_ends(timeline: Timeline, rows: I64, limits: I64) -> Timeline:

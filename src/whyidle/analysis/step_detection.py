@@ -1,7 +1,8 @@
 """Detection of steps and of the steady ones. The first method with a boundary pair wins: the
-profiler's marks, a framework's annotations, optimizer steps, DataLoader calls, and last the
-repeated kernel sequence. A step on the device ends when its last launched work has ended or when
-the host leaves it, whichever is later, as marks of a host that runs ahead end too early."""
+profiler's marks, a framework's annotations, optimizer steps, DataLoader calls, repeated CUDA
+graphs, and last the repeated kernel sequence. A step on the device ends when its last launched work
+has ended or when the host leaves it, whichever is later, as marks of a host that runs ahead end too
+early."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ MOST_TURNS = 32
 """most optimizer calls that make one step"""
 FEW = 3
 """with fewer steps all are needed"""
+PERIODIC = 0.9
+"""share of the graphs that repeat those of a period before"""
 FRAY = 0.2
 """a first or last step this much longer than the inner ones may be an artefact of recording"""
 
@@ -96,7 +99,7 @@ class _StepMarks:
 def find_steps(timeline: Timeline) -> StepWindows:
     """Return the steps of a recording; without a boundary one without ``found_by``."""
     methods = (_by_hand, _profiler_marks, _framework_marks, _optimizer_marks, _loader_marks)
-    for method in (*methods, _backward_marks, _repetition_marks):
+    for method in (*methods, _backward_marks, _graph_marks, _repetition_marks):
         marks = method(timeline)
         if marks is None:
             continue
@@ -234,6 +237,23 @@ def _repetition_marks(timeline: Timeline) -> _StepMarks | None:
     edges = np.unique(np.concatenate([[kernels.start[0]], kernels.end[closes - 1], last]))
     marks = _labelled_marks(edges, "repetition of the kernel sequence", 0.5)
     return replace(marks, device=True)
+
+
+def _graph_marks(timeline: Timeline) -> _StepMarks | None:
+    """Periods of the launches of CUDA graphs, told apart by their numbers of kernels. A server
+    replays one graph, or one per piece of the model, for every step."""
+    host, rows = timeline.host, timeline.rows_of(Role.GRAPH_LAUNCH)
+    if len(rows) < FEW:
+        return None
+    ids, kernels = np.unique(timeline.device.corr, return_counts=True)
+    at = np.minimum(np.searchsorted(ids, host.corr[rows]), max(len(ids) - 1, 0))
+    if not len(ids):
+        return None
+    sizes = np.where(ids[at] == host.corr[rows], kernels[at], 0).astype(np.int32)
+    cycle = _per_step(rows, sizes)
+    if len(rows) < FEW * cycle or (sizes[cycle:] == sizes[:-cycle]).mean() < PERIODIC:
+        return None
+    return _from_starts(timeline, rows[::cycle], "repeated CUDA graphs", 0.6)
 
 
 def _per_step(rows: I64, names: NDArray[np.int32]) -> int:

@@ -9,6 +9,7 @@ from whyidle.testing.pairs import Pair
 CAUSE = "misaligned-tensor-shapes"
 ODD = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>(int)"
 EVEN = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_nn_align8>(int)"
+HOPPER = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT"
 SIMT = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nt_align1>(int)"
 SOFTMAX = "void cunn_SoftMaxForward<8, c10::BFloat16, float, c10::BFloat16>(c10::BFloat16*)"
 
@@ -49,3 +50,23 @@ def test_silent(job):
 
 
 PAIRS = {CAUSE: Pair(sick=train, healthy=lambda: train(EVEN))}
+
+
+@pytest.mark.parametrize(
+    ("columns", "peak", "found"), [(4097, 0.5, True), (4096, 0.5, False), (4097, 0.75, False)]
+)
+def test_shapes_tell_where_names_do_not(columns, peak, found):
+    """A library whose names hold no alignment, on an A100 with 312 TFLOP/s in bf16."""
+    dims = [[8192, columns], [columns, 8192]]
+    length = 2 * 8192 * 8192 * columns / (312e12 * peak) * 1e6
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            for _ in range(5):
+                types = ["c10::BFloat16"] * 2
+                job.op("aten::mm", kernels=[(HOPPER, us(length))], dims=dims, types=types)
+    proof = judge(CAUSE, job)
+    assert bool(proof) == found
+    if proof:
+        assert "4097: no multiple of 8" in str(proof.evidence)
+        assert "0.49" in str(proof.evidence) or "0.5" in str(proof.evidence)

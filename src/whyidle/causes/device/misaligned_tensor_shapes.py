@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.arrays import I64
+from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.flops import shapes_of
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._unfused_attention import find_unfused_attention
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 
+GRAIN = {"bf16": 8, "fp16": 8, "tf32": 4, "fp8": 16}
+"""numbers in 16 bytes"""
+SLOW = 0.6
+"""share of the roofline below which a large product is slow: aligned ones of some 1,000 rows and
+columns reach 70 to 80 % of the dense peak (NVIDIA, Matrix Multiplication Background)"""
+LARGE_NS = 100_000
+"""a shorter kernel is dominated by its start and its end"""
 ALIGNED = (1.0, 1 / 1.25, 1 / 2)
 """time with aligned dimensions / present time. NVIDIA's guide shows a factor of up to two for FP16
 products with dimensions that are not multiples of 8 and a modern library; often there is little"""
@@ -33,8 +41,11 @@ def misaligned_tensor_shapes(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Tensor-core kernels have names that end in ``align1`` or ``align2`` (also for TF32, whose full
-    width is ``align4``). The predicted gain is an interval that starts at zero: only a trial with
-    padded shapes gives the exact value (P5, replayed against the recorded launches).
+    width is ``align4``). Other kernels count if shapes are recorded with such a dimension, the
+    kernel takes 0.1 ms or longer, and it reaches less than 60 % of the device's roofline, the
+    larger of FLOPs by the peak and bytes by the bandwidth. The predicted gain is an interval that
+    starts at zero: only a trial with padded shapes gives the exact value (P5, replayed against the
+    recorded launches).
 
     What looks alike
     ----------------
@@ -52,7 +63,7 @@ def misaligned_tensor_shapes(facts: Facts) -> Proof | None:
     rows = np.intersect1d(
         savings.kernels_named(facts, r"align[12]\b|align[12]>"), savings.matrix_kernels(facts)
     )
-    rows = rows[facts.uses_tensor_cores[rows]]
+    rows = np.union1d(rows[facts.uses_tensor_cores[rows]], _slow_by_shape(facts))
     rows = rows[~np.isin(rows, find_unfused_attention(facts).all_rows)]
     if not len(rows):
         return None
@@ -66,8 +77,53 @@ def misaligned_tensor_shapes(facts: Facts) -> Proof | None:
         evidence=(
             savings.share_evidence("unaligned products, share of busy time", share, rows),
             *_shape_evidence(facts, rows),
+            *_roofline_evidence(facts, rows),
         ),
         confidence=0.5,
+    )
+
+
+def _slow_by_shape(facts: Facts) -> I64:
+    """Large products with an unaligned dimension that run far below the roofline."""
+    rows = savings.matrix_kernels(facts)
+    rows = rows[facts.uses_tensor_cores[rows] & (facts.group[rows] == "matrix_product")]
+    rows = rows[(facts.device.end - facts.device.start)[rows] >= LARGE_NS]
+    if facts.peak is None or not len(rows):
+        return rows[:0]
+    rows = rows[_roofline_share(facts, rows) < SLOW]
+    return rows[np.array([bool(_odd_sizes(facts, int(row))) for row in rows], dtype=bool)]
+
+
+def _roofline_share(facts: Facts, rows: I64) -> F64:
+    """Time at the device's peaks / present time of each kernel; nan where its work is unknown."""
+    peak = facts.peak
+    if peak is None:
+        return np.full(len(rows), np.nan)
+    rates = [peak.peak_flops(str(kind) or None, tensor=True) for kind in facts.precision[rows]]
+    flops = facts.work.flops[rows] / np.array([rate or np.nan for rate in rates])
+    moved = np.nan_to_num(facts.work.bytes[rows] / peak.bandwidth)
+    return np.asarray(np.maximum(flops, moved) / facts.durations_s(rows))
+
+
+def _odd_sizes(facts: Facts, row: int) -> list[int]:
+    """The dimensions of a kernel's operator that are no multiple of 16 bytes."""
+    operator = int(facts.launching_op[row])
+    detail = int(facts.timeline.host.detail[operator]) if operator >= 0 else -1
+    shapes = [shape[-2:] for shape in shapes_of(facts.timeline, detail) if len(shape) > 1]
+    grain = GRAIN.get(str(facts.precision[row]), 1)
+    return sorted({size for shape in shapes[:3] for size in shape if size > grain and size % grain})
+
+
+def _roofline_evidence(facts: Facts, rows: I64) -> tuple[Evidence, ...]:
+    row = int(rows[np.argmax(facts.durations_s(rows))])
+    share, odd = float(_roofline_share(facts, rows[rows == row])[0]), _odd_sizes(facts, row)
+    if np.isnan(share) or not odd:
+        return ()
+    grain = GRAIN[str(facts.precision[row])]
+    sizes = f"{' and '.join(map(str, odd[:2]))}: no multiple of {grain}"
+    return (
+        make_evidence("its share of the roofline", min(share, 1.0), "ratio", source="shapes"),
+        make_evidence("unaligned dimension", sizes, None, source="operator shapes"),
     )
 
 

@@ -8,6 +8,7 @@ from whyidle.analysis import compilation
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.idle_gaps import context_calls
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Predicted
@@ -82,6 +83,10 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         make_evidence("one-off set-up, device idle", seconds, "s", samples=len(setup)),
         make_evidence("its share of the recording", recorded, "ratio"),
     ]
+    host, created = facts.timeline.host, context_calls(facts.timeline)
+    if len(created):
+        spent = float((host.end[created] - host.start[created]).sum()) / 1e9
+        evidence.append(make_evidence("creating the device's context", spent, "s"))
     if steady:
         evidence.append(make_evidence("a steady step", steady, "s", source="steps"))
         evidence.append(make_evidence("set-up in steady steps", seconds / steady, None))

@@ -35,6 +35,7 @@ def render_masthead(diagnosis: Diagnosis) -> Markup:
         f"{device.count} × {device.name}" if device.name else device.kind.upper(),
         f"{run.ranks} ranks" if run.ranks > 1 else None,
         run.framework,
+        diagnosis.recording.title if diagnosis.recording else None,
         run.job or (" ".join(run.command) if run.command else _format_sources(run.sources)),
     ]
     return tag(
