@@ -60,6 +60,11 @@ def _format_row(line: LineRow) -> TableRow:
     )
 
 
+def shows_waits(rows: list[TableRow]) -> bool:
+    """Return whether any row tells whether the device waits."""
+    return any(row.waits != NONE for row in rows)
+
+
 def draw_line_table(page: Page, diagnosis: Diagnosis) -> None:
     """Draw the table on a terminal, one line of text per row."""
     rows = table_rows(diagnosis)
@@ -67,7 +72,7 @@ def draw_line_table(page: Page, diagnosis: Diagnosis) -> None:
         return
     page.write_blank_line()
     page.write_paragraph(TITLE, style="bold", indent=2)
-    on_device = any(row.waits != NONE for row in rows)
+    on_device = shows_waits(rows)
     cells = [
         (row.time, row.share, *((row.waits,) if on_device else ()), row.what, row.line)
         for row in rows

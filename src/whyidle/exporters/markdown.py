@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whyidle.exporters._exit_status import describe_exit
-from whyidle.exporters._line_table import TITLE, table_rows
+from whyidle.exporters._line_table import TITLE, shows_waits, table_rows
 from whyidle.exporters._number_format import (
     CONSENTS,
     NONE,
@@ -66,12 +66,13 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     rows = table_rows(diagnosis)
     if not rows:
         return
-    yield f"| {TITLE} | what it does | time | share | device waits |"
-    yield "|---|---|--:|--:|--:|"
+    waits, rule = ("device waits |", "--:|") if shows_waits(rows) else ("", "")
+    yield f"| {TITLE} | what it does | time | share |{waits}"
+    yield f"|---|---|--:|--:|{rule}"
     for row in rows:
         line = " ".join(_code(text) for text in (row.line, row.text) if text)
         what = f"**{row.what}**" if row.reporting else row.what
-        yield f"| {line} | {what} | {row.time} | {row.share} | {row.waits} |"
+        yield f"| {line} | {what} | {row.time} | {row.share} |{f' {row.waits} |' if waits else ''}"
     yield ""
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from whyidle.exporters._html.element import Markup, render_table, tag
-from whyidle.exporters._line_table import TITLE, TableRow, table_rows
-from whyidle.exporters._number_format import NONE
+from whyidle.exporters._line_table import TITLE, TableRow, shows_waits, table_rows
 from whyidle.model.diagnosis import Diagnosis
 
 
@@ -13,7 +12,7 @@ def render_lines(diagnosis: Diagnosis) -> Markup | None:
     rows = table_rows(diagnosis)
     if not rows:
         return None
-    on_device = any(row.waits != NONE for row in rows)
+    on_device = shows_waits(rows)
     heads = [tag("th", "time", class_="n"), tag("th", "share", class_="n")]
     heads += [tag("th", "device waits", class_="n")] if on_device else []
     return tag(
