@@ -91,6 +91,8 @@ class _Program:
         self.effects = {name: _find_effects(node) for name, node in self.functions[1:]}
         self.models = _find_models(call for calls in self.calls.values() for call in calls)
         self._used: dict[str, bool] = {}
+        self._reached: dict[str, _Effects] = {}
+        self._all_calls: dict[str, list[ast.Call]] = {}
 
     def learn_functions(self, programs: Iterable[_Program]) -> None:
         """Learn what the functions of all files do; "<module>" is each file's own."""
@@ -102,8 +104,8 @@ class _Program:
         others = (program.changing - {"<module>"} for program in shared)
         self.changing = self.changing.union(*others)
         self.training = _find_training(calls)
-        effects = {n: one for program in (*shared, self) for n, one in program.effects.items()}
-        self.effects = {name: _reach_effects(name, effects, calls) for name in effects}
+        self.effects = {n: one for program in (*shared, self) for n, one in program.effects.items()}
+        self._all_calls = calls
 
     def needed_lines(self) -> NeededLines:
         """Judge the lines of functions that train and of hooks."""
@@ -129,7 +131,7 @@ class _Program:
             describe_statement(one, origins)
             for head in heads_of(one.node):
                 for call in calls_in(head):
-                    effects = self.effects.get(called_name(call), _Effects())
+                    effects = self._effects_of(called_name(call))
                     one.sets |= effects.changes
                     one.reads |= effects.reads
             one.needed = self._is_needed(one, name)
@@ -141,6 +143,13 @@ class _Program:
             for one in statements:
                 one.needed |= bool(one.sets & wanted) or id(one.node) in heads
         return statements, wanted
+
+    def _effects_of(self, name: str) -> _Effects:
+        if name not in self._reached:
+            known = name in self.effects
+            reached = _reach_effects(name, self.effects, self._all_calls) if known else _Effects()
+            self._reached[name] = reached
+        return self._reached[name]
 
     def _is_needed(self, one: Statement, name: str) -> bool:
         node = one.node
