@@ -20,6 +20,7 @@ CASES = [
     (f"{S}torchmetrics/metric.py(9): update;{CALL};{LOOP}", "", Purpose.METRICS),
     (f"{S}torch/utils/tensorboard/writer.py(9): add_scalar;{LOOP}", "", Purpose.LOGGING),
     (f"{S}PIL/ImageDraw.py(9): polygon;/job/train.py(5): show;{LOOP}", "", Purpose.RENDERING),
+    (f"{S}transformers/integrations/sdpa_attention.py(9): f;{CALL};{LOOP}", "", Purpose.FORWARD),
     (f"{S}gymnasium/envs/mujoco/ant.py(9): step;{LOOP}", "", Purpose.SIMULATION),
     (f"/env/lib/python3.11/subprocess.py(9): run;{LOOP}", "", Purpose.SUBPROCESS),
     (LOOP, "numbers[name] = p.grad.norm().item()", Purpose.NORMS),

@@ -7,6 +7,7 @@ from typing import Final
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals
+from whyidle.analysis.log_preparation import find_log_preparation
 from whyidle.analysis.source_lines import source_line
 from whyidle.analysis.step_by_line import StepLine
 from whyidle.analysis.step_growth import find_growth
@@ -42,7 +43,7 @@ def find_reporting_work(facts: Facts) -> ReportingWork | None:
     spans = EMPTY
     for line in lines:
         spans = spans | line.sampled_time
-    apart = facts.time_of("logging", "blocked", "checkpoint")
+    apart = facts.time_of("logging", "blocked", "checkpoint") | find_log_preparation(facts)
     if not lines or (spans & apart).total > MOSTLY * spans.total:
         return None
     places = _places_of(lines, facts)

@@ -173,7 +173,7 @@ _LINES: Final = (
     Rule(
         Role.LOG_CODE,
         rf"{INSTALLED}(tensorboardX?|wandb|mlflow|comet_ml|neptune|aim|clearml|trackio|loguru|tqdm|"
-        r"rich|transformers/integrations)/|"
+        rf"rich)/|{INSTALLED}transformers/integrations/integration_utils\.py|"
         rf"{_STANDARD}logging/",
     ),
     Rule(
