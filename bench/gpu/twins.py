@@ -153,6 +153,7 @@ SICK = (
         "experts.py",
         ("launch-bound-small-kernels",),
         cured=("--batched",),
+        shared=("--experts", "96"),
         emulated=("--batch", "8", "--width", "16", "--experts", "40"),
     ),
     Twin(

@@ -24,7 +24,7 @@ CLASSIFIER = {
 }
 WORKERS = {"cuda": 2, "emulated": 1}
 SIZES = {
-    "cuda": (),
+    "cuda": ("--depth", "8", "--accumulate", "2"),
     "emulated": ("--batch", "2", "--length", "16", "--width", "16", "--depth", "2", "--heads", "2",
                  "--vocabulary", "64", "--workers", "1"),
 }  # fmt: skip
@@ -59,7 +59,7 @@ def study_classifier(target: Target) -> dict[str, Any]:
     calibration = find_work(target)
     options = [*CLASSIFIER[target.kind], "--workers", str(WORKERS[target.kind])]
     options += ["--work", str(calibration["work"])]
-    before = watch_job(target, IMAGES, options)
+    before = watch_job(target, IMAGES, options, "off")
     with tempfile.TemporaryDirectory(prefix="whyidle-gpu-", ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         copy = target.write_script(JOBS / IMAGES, folder / "job")
@@ -71,7 +71,7 @@ def study_classifier(target: Target) -> dict[str, Any]:
             budget_s=budget_s(target),
         )
         plan = folder / "plan.toml"
-        after = watch_job(target, IMAGES, options, plan) if plan.exists() else None
+        after = watch_job(target, IMAGES, options, "off", plan) if plan.exists() else None
     return {
         "calibration": calibration,
         "cores": len(os.sched_getaffinity(0)),
@@ -84,7 +84,7 @@ def study_classifier(target: Target) -> dict[str, Any]:
 def study_language(target: Target) -> dict[str, Any]:
     """Tokens per second of the job, and of its steps on tokens that are on the device."""
     options = list(SIZES[target.kind])
-    job = watch_job(target, LANGUAGE, options)
+    job = watch_job(target, LANGUAGE, options, "look")
     alone, ideal = (
         run_job(
             target,
@@ -106,13 +106,15 @@ def study_language(target: Target) -> dict[str, Any]:
     }
 
 
-def watch_job(target: Target, script: str, options: list[str], plan: Path | None = None) -> JobRun:
-    """The job under ``whyidle run``, looked at closely: bursts take a part of its time."""
+def watch_job(
+    target: Target, script: str, options: list[str], profile: str, plan: Path | None = None
+) -> JobRun:
+    """The job under ``whyidle run``; with the profile ``look`` a burst takes a part of its time."""
     return run_job(
         target,
         script,
         options,
-        profile="look",
+        profile=profile,
         seconds=min(RUN_S, target.job_s),
         environment=_device_settings(target),
         plan=plan,
@@ -180,7 +182,8 @@ def _classifier_lines(study: dict[str, Any]) -> Iterator[str]:
 def _language_lines(study: dict[str, Any]) -> Iterator[str]:
     job, alone, ideal = (study[key] for key in ("job", "alone_tokens_per_s", "ideal_tokens_per_s"))
     yield (
-        "A language model with bf16 and accumulated gradients. *Alone*: without whyidle. "
+        "A language model with bf16 and accumulated gradients. *Watched*: with a burst, which "
+        "takes a part of the time. *Alone*: without whyidle. "
         "*Ideal*: the same steps on tokens that are on the device, with no loader and no read."
     )
     yield ""

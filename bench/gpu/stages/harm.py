@@ -114,11 +114,17 @@ def compare_visible(target: Target) -> dict[str, Any]:
     listed = subprocess.run(
         ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False
     )
-    slices, cards = (re.findall(rf"UUID: ({k}-[^)\s]+)\)", listed.stdout) for k in ("MIG", "GPU"))
-    if not slices and not cards:
+    uuid = find_uuid(listed.stdout)
+    if uuid is None:
         raise SkippedError("nvidia-smi lists no UUID")
-    result = compare_setting(target, CUDA_VISIBLE_DEVICES=(slices or cards)[0])
-    return result | {"mig": bool(slices)}
+    result = compare_setting(target, CUDA_VISIBLE_DEVICES=uuid)
+    return result | {"mig": uuid.startswith("MIG-")}
+
+
+def find_uuid(listed: str) -> str | None:
+    """The first slice that ``nvidia-smi -L`` lists, or else the first card."""
+    slices, cards = (re.findall(rf"UUID: ({kind}-[^)\s]+)\)", listed) for kind in ("MIG", "GPU"))
+    return next(iter([*slices, *cards]), None)
 
 
 def measure_memory(target: Target) -> dict[str, Any]:
