@@ -36,7 +36,6 @@ FOREIGN = {
     "NumPy": _array(),
     "pickle": pickle.dumps({"segments": [], "device_traces": []}),
     "TensorBoard": _tensorboard(),
-    "XPlane": b"\n\x19\x08\x01\x12\x0c/device:GPU:0" + bytes(40),
     "nvidia-smi": b"timestamp, name, utilization.gpu [%]\n2024/01/01, V100, 3 %\n",
     "comma-separated": b"a,b,c\n1,2,3\n",
     "plain-text": b"Epoch 1 loss 0.3\nEpoch 2 loss 0.2\n",

@@ -95,7 +95,7 @@ def driver_threads(timeline: Timeline, linked: Launches) -> NDArray[np.int16]:
     calls = linked.call[linked.has_launch]
     threads, counts = np.unique(host.thread[calls], return_counts=True)
     drivers = set(threads[counts >= 0.01 * max(counts.sum(), 1)].tolist())
-    for role in (Role.PROFILER_STEP, Role.OPTIMIZER_CALL):
+    for role in (Role.PROFILER_STEP, Role.TRAINING_STEP, Role.OPTIMIZER_CALL):
         drivers |= set(used_codes(host.thread[timeline.rows_of(role)]).tolist())
     if not drivers:
         ops = host.thread[(host.kind == HostKind.OP) | (host.kind == HostKind.RUNTIME)]

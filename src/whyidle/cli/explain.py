@@ -1,7 +1,8 @@
 """Explain from a recorded trace why the GPU was idle.
 
-PATH is a PyTorch profiler trace (.json, .json.gz), a zip or a folder of traces (one per rank), a
-diagnosis written with --json, or the folder of a stored run.
+PATH is a PyTorch profiler trace (.json, .json.gz), a profile of TensorFlow or JAX (.xplane.pb), a
+zip or a folder of recordings (one per rank), a diagnosis written with --json, or the folder of a
+stored run.
 """
 
 from __future__ import annotations

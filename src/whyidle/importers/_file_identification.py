@@ -50,11 +50,6 @@ _MAGIC: tuple[tuple[str, bytes, str], ...] = (
     ("a program or a library", rb"\x7fELF|MZ|\xcf\xfa\xed\xfe", _TRAINING),
     ("an Nsight Compute report", rb"NVR\0", "Pass a PyTorch trace of the same run."),
     ("a TensorBoard event file", rb"(?s:.{8}.{4}.{0,24}brain\.Event:)", _EXPORT),
-    (
-        "an XPlane profile of JAX or TensorFlow",
-        rb"(?s:\n.{1,5}\x08?.{0,40}(?:/host:|/device:|Task Environment))",
-        "Pass a PyTorch trace; JAX and TensorFlow profiles cannot be read yet.",
-    ),
 )
 _JSON: tuple[tuple[str, bytes, str], ...] = (
     ("a speedscope profile", rb'speedscope\.app|"\$schema"[^}]*speedscope', _EXPORT),

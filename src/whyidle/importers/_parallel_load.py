@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from whyidle.errors import BrokenTraceError, InputError
 from whyidle.importers import kineto
+from whyidle.importers._formats import Format
 from whyidle.importers._helper_process import FAULTS as PROCESS_FAULTS
 from whyidle.importers._helper_process import HelperProcess, text_bytes, usable_cores
 from whyidle.importers._range_reading import RangeReading, open_ranges
@@ -128,7 +129,7 @@ def _load_here(job: _LoadJob, meter: _LoadMeter) -> Read:
     except InputError as error:
         return error
     except FAULTS as error:
-        if job.foreign is None:
+        if job.foreign is None or isinstance(job.foreign, Format):
             raise
         return BrokenTraceError(
             f"The plug-in {job.foreign.__name__} failed to read {path}.",

@@ -10,14 +10,15 @@ from pathlib import Path
 from whyidle.errors import InputError, NotATraceError
 from whyidle.importers import kineto
 from whyidle.importers._file_identification import head_of
+from whyidle.importers._formats import FORMATS
 from whyidle.importers._trace_header import rank_in_names
 from whyidle.model.plugin import Importer
 
 Origin = tuple[Path, str | None]
 """a file, and the member's name if the file is a zip"""
 
-DEPTH = 3
-"""depth of the search in folders: ``run/rank_0/trace.json`` is at 2"""
+DEPTH = 4
+"""depth of the search in folders: ``logs/train/plugins/profile/RUN/HOST.xplane.pb`` is at 4"""
 MOST_FILES = 4096
 _NAMES = re.compile(r"\.(json|trace|gz|zip)$", re.IGNORECASE)
 _HEADER_RANK = re.compile(rb'"distributedInfo"[^}]{0,2000}?"rank"\s*:\s*(\d{1,9})')
@@ -39,13 +40,15 @@ def find_recordings(*paths: Path, importers: Sequence[Importer] = ()) -> list[Or
 
 
 def find_importer(path: Path, member: str | None, importers: Sequence[Importer]) -> Importer | None:
-    """Return the importer of another package that reads a file; None: our own."""
+    """Return the importer that reads a file, of another package or of ours; None: a trace of
+    PyTorch's profiler, or nothing that can be read."""
     name = (member or path.name).lower()
-    candidates = [importer for importer in importers if name.endswith(tuple(importer.SUFFIXES))]
+    foreign = [importer for importer in importers if name.endswith(tuple(importer.SUFFIXES))]
     try:
-        head = head_of(path, member) if candidates else b""
+        head = head_of(path, member)
     except InputError:
         return None
+    candidates: tuple[Importer, ...] = (*foreign, *FORMATS)
     return next((importer for importer in candidates if importer.sniff(head)), None)
 
 
@@ -116,14 +119,24 @@ def _walk_folder(folder: Path, depth: int) -> list[Path]:
 
 
 def _without_twins(files: Iterable[Path]) -> list[Path]:
-    """Of a trace both packed and unpacked, only the unpacked one."""
+    """Of a trace both packed and unpacked, only the unpacked one; of a profile that JAX also
+    exported for a viewer, only the profile."""
     listed = list(files)
-    names = set(listed)
-    return [file for file in listed if file.suffix != ".gz" or file.with_suffix("") not in names]
+    names = {str(file) for file in listed}
+    return [
+        file
+        for file in listed
+        if file.suffix != ".gz"
+        or (str(file)[: -len(".gz")] not in names and f"{_stem(file)}.xplane.pb" not in names)
+    ]
+
+
+def _stem(file: Path) -> str:
+    return str(file).removesuffix(".trace.json.gz")
 
 
 def _has_known_name(name: str, importers: Sequence[Importer]) -> bool:
-    endings = tuple(ending for importer in importers for ending in importer.SUFFIXES)
+    endings = tuple(ending for importer in (*importers, *FORMATS) for ending in importer.SUFFIXES)
     return bool(_NAMES.search(name)) or name.lower().endswith(endings)
 
 

@@ -1,0 +1,25 @@
+"""Names that profiles of TensorFlow and JAX share: the runtime of XLA, steps and input."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.model.roles import Role, Rule
+from whyidle.model.timeline import HostKind
+
+_RUNTIME: Final = (HostKind.RUNTIME,)
+_MARK: Final = (HostKind.ANNOTATION,)
+RULES: Final = (
+    Rule(Role.PROFILER_STEP, r"#step_num=(?P<label>\d*)$", _MARK),
+    Rule(Role.TRAINING_STEP, r"^step of ", _MARK),
+    Rule(Role.LOADER, r"^(IteratorGetNext|infeed)$", _MARK),
+    Rule(Role.BATCH_REQUEST, r"^IteratorGetNext$", _MARK),
+    Rule(
+        Role.SYNC,
+        r"::Await$|^np\.asarray\(jax\.Array\)|[Bb]lock_?([Hh]ost)?_?[Uu]ntil_?[Rr]eady|"
+        r"AwaitReady|TFE_TensorHandleResolve|TransferLiteralFromDevice",
+        _RUNTIME,
+    ),
+    Rule(Role.COMPILE, r"^(XlaCompile|HloPassPipeline|.*backend_compile|PJRT_Client_Compile)"),
+    Rule(Role.CHECKPOINT, r"^(SaveV2|MergeV2Checkpoints)|orbax/checkpoint/.*: save"),
+)

@@ -1,0 +1,7 @@
+"""JAX."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAME: Final = "jax"

@@ -1,0 +1,18 @@
+"""Names in recordings of JAX."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.frameworks._platform import RULES as PLATFORM
+from whyidle.frameworks._xla import RULES as XLA
+from whyidle.model.frames import INSTALLED
+from whyidle.model.roles import Role, Rule, Vocabulary
+
+RULES: Final = (
+    Rule(Role.FRAMEWORK_CODE, rf"{INSTALLED}(jax|jaxlib|flax|optax)/"),
+    Rule(Role.COMPILER, r"jax/_src/(compiler|pjit)\.py.*compil"),
+    Rule(Role.COMPILE, r"jax/_src/compiler\.py"),
+)
+VOCABULARY: Final = Vocabulary((*PLATFORM, *XLA, *RULES))
+"""the names in all recordings of JAX"""

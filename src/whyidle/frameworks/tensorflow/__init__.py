@@ -1,0 +1,7 @@
+"""TensorFlow and Keras."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAME: Final = "tensorflow"

@@ -1,0 +1,15 @@
+"""How users of TensorFlow and Keras write knobs and fixes by hand."""
+
+from __future__ import annotations
+
+from typing import Final
+
+BY_HAND: Final[dict[str, str]] = {
+    "model.compile": "tf.function(jit_compile=True) around the step, or compile(jit_compile=True)",
+    "autocast.dtype": "keras.mixed_precision.set_global_policy('mixed_{text}')",
+    "loader.num_workers": "dataset.map(..., num_parallel_calls={value}), or PyDataset(workers=...)",
+    "loader.prefetch_factor": "dataset.prefetch({value})",
+    "copy.non_blocking": "dataset.prefetch(tf.data.AUTOTUNE)",
+}
+FIXES: Final[dict[str, str]] = {}
+PATCHED: Final[dict[str, str]] = {}

@@ -1,0 +1,110 @@
+"""Profiles of TensorFlow, Keras and JAX (XPlane): one host, and its GPUs or TPUs if it has any."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from whyidle.errors import BrokenTraceError
+from whyidle.frameworks.jax.names import VOCABULARY as JAX
+from whyidle.frameworks.tensorflow.names import VOCABULARY as TENSORFLOW
+from whyidle.importers._byte_stream import ByteStream, Progress
+from whyidle.importers._event_rows import EventRows
+from whyidle.importers._xplane_devices import (
+    add_device_steps,
+    add_devices,
+    device_of,
+    device_planes,
+)
+from whyidle.importers._xplane_hosts import HostReader
+from whyidle.importers._xspace import Space, read_space
+from whyidle.model.timeline import MemorySamples, Source, Timeline
+
+SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
+_MOST_BYTES = (2 << 30) + 1
+"""protocol buffers are limited to 2 GiB"""
+_SINCE_1970_NS = 10**17
+"""times above count from 1970; below, from the start of the profile"""
+_EMPTY = np.empty(0, np.int64)
+
+
+def load(path: Path, *, member: str | None = None, progress: Progress | None = None) -> Timeline:
+    """Read one host's profile: a file or a zip's ``member``.
+
+    Raises:
+        InputError: the file cannot be opened.
+        BrokenTraceError: nothing in it could be read.
+    """
+    stream = ByteStream(path, member, progress)
+    try:
+        data = stream.read(_MOST_BYTES)
+    finally:
+        stream.close()
+    shown = f"{path}!{member}" if member else str(path)
+    space = read_space(data)
+    lost = "; ".join(filter(None, (stream.broken, space.lost))) or None
+    rows, planes = EventRows(), device_planes(space)
+    marked = add_device_steps(planes, rows)
+    host, directions = space.plane("/host:CPU"), dict[int, str]()
+    if host is not None:
+        on_device = any(device.plane.lines for device in planes)
+        directions = HostReader(host, rows, on_device=on_device).add_all(marked=marked)
+    add_devices(planes, rows, directions)
+    host_events, device_events, base = rows.build()
+    if not len(host_events) + len(device_events):
+        raise BrokenTraceError(
+            f"No event could be read from {shown}.",
+            why=f"{lost[0].upper()}{lost[1:]}." if lost else "The profile has no event.",
+            hint="Record again, and let the profiler stop before copying the file.",
+        )
+    framework = _framework_of(space, rows)
+    began = _profile_start(space)
+    return Timeline(
+        names=tuple(rows.names),
+        details=(),
+        threads=tuple(rows.threads),
+        host=host_events,
+        device=device_events,
+        memory=MemorySamples(_EMPTY, _EMPTY, _EMPTY),
+        source=Source(
+            path=shown,
+            format="xplane",
+            events=len(host_events) + len(device_events) + rows.ignored,
+            bytes=len(data),
+            notes=_notes(rows),
+            lost=lost,
+            origin_ns=base,
+        ),
+        base_ns=base if base > _SINCE_1970_NS else base + began,
+        info=device_of(planes),
+        hostname=space.hostname or _host_in_name(member or path.name),
+        framework=framework,
+        vocabulary=JAX if framework == "jax" else TENSORFLOW,
+        cut=lost is not None,
+    )
+
+
+def _notes(rows: EventRows) -> tuple[str, ...]:
+    text = f"{rows.ignored} events with impossible times were ignored"
+    return (text,) if rows.ignored else ()
+
+
+def _profile_start(space: Space) -> int:
+    plane = space.plane("Task Environment")
+    began = plane.stats.get("profile_start_time", 0) if plane else 0
+    return began if isinstance(began, int) and 0 <= began < 1 << 62 else 0
+
+
+def _framework_of(space: Space, rows: EventRows) -> str:
+    metadata = space.plane("/host:metadata")
+    if metadata and "jax_version" in metadata.stats:
+        return "jax"
+    used = any(re.search(r"PjitFunction|\bjit_|_xla_|^jit\(", name) for name in rows.names)
+    return "jax" if used else "tensorflow"
+
+
+def _host_in_name(name: str) -> str | None:
+    match = re.match(r"(.+)\.xplane\.pb", name.rpartition("/")[2])
+    return match[1] if match else None
