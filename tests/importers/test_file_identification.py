@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import pickle
+import shlex
 import struct
 import zipfile
 
@@ -14,6 +15,8 @@ from written import write
 from whyidle.errors import BrokenTraceError, NotATraceError
 from whyidle.importers import kineto
 from whyidle.importers._file_identification import identify_file
+from whyidle.importers._parallel_load import load_all
+from whyidle.importers._recording_search import find_recordings
 
 
 def _array():
@@ -29,6 +32,10 @@ def _tensorboard():
 
 FOREIGN = {
     "SQLite": b"SQLite format 3\0" + bytes(100),
+    "Git LFS": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 870601265\n",
+    "Perfetto": b"\n\x0d2\x0b\n\x04\x08\x06\x10\x01\x50\x03\x18\0" + bytes(40),
+    "execution trace": b'{"schema": "1.1.0-chakra.0.0.4", "pid": 1, "nodes": [{"id": 2}]}',
+    "key_averages": b"----  ----\nName  Self CPU %  Self CPU\n----\naten::mm  12.3%  1.2ms\n",
     "HTML": b"<!DOCTYPE html><html>",
     "PDF": b"%PDF-1.7\n",
     "image": b"\x89PNG\r\n\x1a\n" + bytes(20),
@@ -90,3 +97,15 @@ def test_a_zip_that_is_a_checkpoint(tmp_path):
         archive.writestr("archive/data.pkl", b"x")
     with pytest.raises(NotATraceError, match="zip"):
         kineto.load(tmp_path / "m.pt")
+
+
+@pytest.mark.parametrize("name", ["my run.nsys-rep", "old.qdrep"])
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_a_report_of_nsight_systems_is_answered_with_its_export_command(tmp_path, name, in_folder):
+    path = tmp_path / name
+    path.write_bytes(b"report")
+    with pytest.raises(NotATraceError, match="Nsight Systems report") as caught:
+        load_all(find_recordings(tmp_path if in_folder else path))
+    database = path.with_suffix(".sqlite")
+    command = f"nsys export --type sqlite -o {shlex.quote(str(database))} {shlex.quote(str(path))}"
+    assert command in caught.value.hint

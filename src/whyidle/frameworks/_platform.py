@@ -73,7 +73,11 @@ _LIBRARIES: Final = (
 _PROGRAM: Final = (
     Rule(Role.LOADER, r"^## (data_load|load_batch|next_batch) ##", FRAME),
     Rule(Role.LOADER, r"^## (wait_for_batch|wait_for_training_batch) ##", FRAME),
-    Rule(Role.LOADER, r"^(data ?loading|get_batch|next_batch|fetch_batch)$", FRAME),
+    Rule(
+        Role.LOADER,
+        r"^(?i:data[_ ]?load(ing|er)?|(get|next|fetch|load)[_ ](next[_ ])?(batch|data))$",
+        FRAME,
+    ),
     Rule(Role.CHECKPOINT, r": save_checkpoint$|^## ?checkpoint|^save_checkpoint", FRAME),
     Rule(Role.CHECKPOINT, r": _?save_(pretrained|model|checkpoint|state_dict)$", FRAME),
     Rule(Role.CHECKPOINT, r"safetensors/.*: save(_file)?$", FRAME),
@@ -91,7 +95,7 @@ _PROGRAM: Final = (
         Role.TRAINING_STEP,
         r"(?i:run_training_batch|training_step$|^train_step\b|^train step|^step \d)",
     ),
-    Rule(Role.TRAINING_STEP, r"(?i:^##? ?step|^iteration \d)"),
+    Rule(Role.TRAINING_STEP, r"(?i:^##? ?step|^iteration \d)|^step of "),
     Rule(Role.GC, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     Rule(Role.GC_CALL, r"gc\.collect|<built-in function collect>|: collect_garbage"),
     Rule(Role.GC_GENERATION, r"^Python GC, generation (?P<label>\d)"),

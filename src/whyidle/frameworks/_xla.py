@@ -11,7 +11,6 @@ _RUNTIME: Final = (HostKind.RUNTIME,)
 _MARK: Final = (HostKind.ANNOTATION,)
 RULES: Final = (
     Rule(Role.PROFILER_STEP, r"#step_num=(?P<label>\d*)$", _MARK),
-    Rule(Role.TRAINING_STEP, r"^step of ", _MARK),
     Rule(Role.LOADER, r"^(IteratorGetNext|infeed)$", _MARK),
     Rule(Role.BATCH_REQUEST, r"^IteratorGetNext$", _MARK),
     Rule(

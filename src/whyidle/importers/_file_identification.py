@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from whyidle.errors import BrokenTraceError, InputError, NotATraceError
@@ -19,10 +20,11 @@ _TRAINING = "Record the training with torch.profiler, and pass the trace."
 # what it looks like, how it begins, what to do
 _MAGIC: tuple[tuple[str, bytes, str], ...] = (
     (
-        "an SQLite database, such as an Nsight Systems export",
-        rb"SQLite format 3\0",
-        "Record with torch.profiler instead, or pass the PyTorch trace of the same run.",
+        "a Git LFS pointer: the repository holds the file itself elsewhere",
+        rb"version https://git-lfs\.github\.com/spec/",
+        "Run `git lfs pull` in the clone, or download the file from the repository's page.",
     ),
+    ("an SQLite database", rb"SQLite format 3\0", _EXPORT),
     (
         "an HTML page",
         rb"\s*<(?i:!doctype html|html|head|script)",
@@ -49,9 +51,21 @@ _MAGIC: tuple[tuple[str, bytes, str], ...] = (
     ("a zip archive inside", rb"PK\x03\x04", "Unpack it first."),
     ("a program or a library", rb"\x7fELF|MZ|\xcf\xfa\xed\xfe", _TRAINING),
     ("an Nsight Compute report", rb"NVR\0", "Pass a PyTorch trace of the same run."),
+    (
+        "a Perfetto trace (protobuf)",
+        rb"(?=.{1,64}?[\0-\x08])\n.{1,3}?(?:[\x18\x32\x40\x50]|\x8a\x02|\xea\x02|\xca\x05|\xe2\x03)",
+        "Pass the trace of PyTorch's profiler itself (JSON), not one that a viewer saved, or "
+        "convert it: traceconv json FILE trace.json.",
+    ),
     ("a TensorBoard event file", rb"(?s:.{8}.{4}.{0,24}brain\.Event:)", _EXPORT),
 )
 _JSON: tuple[tuple[str, bytes, str], ...] = (
+    (
+        "an execution trace (PyTorch, Chakra): it holds operators and their order, but no times "
+        "on the device",
+        rb'"schema"\s*:\s*"\d[^"]*(?:chakra)?[^"]*"[^}]{0,400}"nodes"|execution_trace',
+        "Pass the trace that torch.profiler exported beside it (export_chrome_trace).",
+    ),
     ("a speedscope profile", rb'speedscope\.app|"\$schema"[^}]*speedscope', _EXPORT),
     ("a V8 CPU profile", rb'"nodes"\s*:\s*\[\s*\{\s*"id"|"startTime".*"samples"', _EXPORT),
     ("a memory snapshot", rb'"(?:segments|device_traces|blocks_by_segment)"', _SNAPSHOT),
@@ -65,13 +79,42 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
         rb"NVIDIA-SMI|utilization\.gpu|temperature\.gpu|power\.draw|(?m:^# gpu\s+(?:pwr|sm))",
         "It shows that the GPU idles, not why; record the training with torch.profiler.",
     ),
+    (
+        "the table that key_averages() prints: sums per operator, without times",
+        rb"Self (?:CPU|CUDA|XPU|NPU) (?:%|time|total)",
+        "Sums do not show when the GPU idles. Export the recording itself: "
+        "prof.export_chrome_trace('trace.json.gz').",
+    ),
     ("a Python script", rb"(?m:^(?:import|from|def|class) \w+)", _TRAINING),
     ("a table of comma-separated values", rb"^[^\n{}\[\]]*,[^\n]*\r?\n[^\n]*,", _EXPORT),
 )
 
 
-def identify_file(head: bytes) -> tuple[str, str]:
+_NAMED: tuple[tuple[str, str, str], ...] = (
+    (
+        "an Nsight Systems report, which only Nsight Systems can read",
+        r"\.(nsys-rep|qdrep)$",
+        "Export it: nsys export --type sqlite -o {export} {name}, and pass {export}.",
+    ),
+    (
+        "an unfinished Nsight Systems report",
+        r"\.qdstrm$",
+        "Import it with QdstrmImporter {name}, export the report that it writes (nsys export "
+        "--type sqlite -o {export} REPORT), and pass {export}.",
+    ),
+    ("an Nsight Compute report", r"\.ncu-rep$", "Pass a PyTorch trace of the same run."),
+)
+"""what it is by the end of its name, how it ends, what to do"""
+REPORT = re.compile("|".join(ending for _, ending, _ in _NAMED), re.IGNORECASE)
+"""ends of the names of reports that only another program can read"""
+
+
+def identify_file(head: bytes, name: str = "") -> tuple[str, str]:
     """Return (what the file looks like, what to do next) for a file that is no trace."""
+    for description, ending, hint in _NAMED:
+        if re.search(ending, name, re.IGNORECASE):
+            export = shlex.quote(f"{name.rpartition('.')[0]}.sqlite")
+            return description, hint.format(name=shlex.quote(name), export=export)
     if not head:
         return "empty", "Let the profiler finish writing it, or record it again."
     for description, pattern, hint in _MAGIC:
@@ -128,6 +171,6 @@ def not_a_trace(path: Path, member: str | None, broken: str | None) -> InputErro
             why=f"{broken[0].upper()}{broken[1:]}." if broken else "It ends before its event list.",
             hint="Copy the file again, or let the profiler finish before copying it.",
         )
-    description, hint = identify_file(head)
+    description, hint = identify_file(head, member or str(path))
     why = "It is empty." if description == "empty" else f"It looks like {description}."
-    return NotATraceError(f"{shown} is not a PyTorch profiler trace.", why=why, hint=hint)
+    return NotATraceError(f"{shown} is not a recording that whyidle reads.", why=why, hint=hint)

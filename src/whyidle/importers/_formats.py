@@ -38,4 +38,5 @@ FORMATS = (
         (".xplane.pb", ".xplane.pb.gz"),
         rb"\n.{1,5}?(?:\x08.{1,10}?)?\x12.(?:/host:|/device:|Task Environment)",
     ),
+    Format("nsys", (".sqlite", ".sqlite.gz", ".sqlite3"), rb"SQLite format 3\0"),
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from whyidle.errors import InputError, NotATraceError
 from whyidle.importers import kineto
-from whyidle.importers._file_identification import head_of
+from whyidle.importers._file_identification import REPORT, head_of, not_a_trace
 from whyidle.importers._formats import FORMATS
 from whyidle.importers._trace_header import rank_in_names
 from whyidle.model.plugin import Importer
@@ -97,10 +97,14 @@ def _in_folder(folder: Path, importers: Sequence[Importer]) -> list[Origin]:
         elif _is_trace(file, None, importers):
             origins.append((file, None))
     if not origins:
+        for file in files:
+            if REPORT.search(file.name):
+                raise not_a_trace(file, None, None)
         raise NotATraceError(
-            f"There is no PyTorch profiler trace in this folder: {folder.resolve()}",
+            f"There is no recording in this folder: {folder.resolve()}",
             why=f"It holds {_describe_folder(file.name for file in files)}.",
-            hint="Pass the folder that tensorboard_trace_handler or export_chrome_trace wrote to.",
+            hint="Pass the folder that tensorboard_trace_handler or export_chrome_trace wrote to, "
+            "or a profile folder of TensorFlow or JAX.",
         )
     return sorted(origins, key=_sort_key)
 
@@ -158,7 +162,7 @@ def _in_zip(path: Path, importers: Sequence[Importer]) -> list[Origin]:
     checkpoint = any(name.endswith("data.pkl") for name in names)
     content = f"It holds {_describe_folder(names)}."
     raise NotATraceError(
-        f"There is no PyTorch profiler trace in {path}.",
+        f"There is no recording in {path}.",
         why="It looks like a PyTorch checkpoint." if checkpoint else content,
         hint="Pass a zip of the traces that the profiler exported.",
     )
