@@ -18,10 +18,10 @@ EVENTS = [
 ]
 
 
-def overlay(source, *, cut=False, rank=None):
+def overlay(source, *, rank=None, recording=()):
     marks = [Mark(1_712_195_495_519_689_123, 1_001, "gap", {"bucket": "input", "share": 0.5})]
     tracks = (Track("whyidle gaps", iter(marks)), Track("empty", ()))
-    return Overlay(str(source), rank, cut, tracks)
+    return Overlay(str(source), rank, tracks, recording)
 
 
 def read(path):
@@ -105,7 +105,7 @@ def test_cut_anywhere_it_is_closed_after_the_last_whole_event(tmp_path, full, ba
     source, target = tmp_path / "in.json", tmp_path / "out.json"
     for end in range(start, len(text) - 1):
         source.write_bytes(text[:end])
-        write(full, [overlay(source, cut=True)], target)
+        write(full, [overlay(source)], target)
         kept = split(read(target)[0])[1]
         assert kept == json.loads(json.dumps(EVENTS), parse_float=Decimal)[: len(kept)]
         whole = sum(end >= start + len(json.dumps(EVENTS[: i + 1])) - 2 for i in range(3))
@@ -116,7 +116,7 @@ def test_a_damaged_gzip_gives_what_it_holds(tmp_path, full):
     many = EVENTS * 3000
     data = gzip.compress(as_text(many))
     (source := tmp_path / "in.json.gz").write_bytes(data[: len(data) * 2 // 3])
-    (path,) = write(full, [overlay(source, cut=True)], tmp_path / "out.json")
+    (path,) = write(full, [overlay(source)], tmp_path / "out.json")
     assert 1000 < len(split(read(path)[0])[1]) < len(many)
 
 
@@ -124,7 +124,7 @@ def test_large_files_are_cut_in_bounded_memory(tmp_path, full):
     many = EVENTS * 20_000
     text = as_text(many)[:-5]
     (source := tmp_path / "in.json").write_bytes(text)
-    (path,) = write(full, [overlay(source, cut=True)], tmp_path / "out.json")
+    (path,) = write(full, [overlay(source)], tmp_path / "out.json")
     assert len(split(read(path)[0])[1]) in (len(many) - 1, len(many))
 
 

@@ -11,14 +11,15 @@ from whyidle.analysis.facts import Facts
 from whyidle.model.buckets import BUCKETS, REASONS
 from whyidle.model.diagnosis import Diagnosis, Finding
 from whyidle.model.overlay import Mark, Overlay, Track, Value
-from whyidle.model.timeline import Timeline
+from whyidle.model.timeline import DeviceEvents, HostEvents, Timeline
 
 I64 = NDArray[np.int64]
 
 
 def make_overlays(timelines: Sequence[Timeline], diagnosis: Diagnosis) -> list[Overlay]:
     """Make one overlay per recording; marks are generated lazily."""
-    return [_make_overlay(Facts(timeline), diagnosis) for timeline in timelines]
+    recordings = [one for timeline in timelines for one in (timeline, *timeline.others)]
+    return [_make_overlay(Facts(timeline), diagnosis) for timeline in recordings]
 
 
 def _make_overlay(facts: Facts, diagnosis: Diagnosis) -> Overlay:
@@ -27,13 +28,35 @@ def _make_overlay(facts: Facts, diagnosis: Diagnosis) -> Overlay:
     return Overlay(
         source=timeline.source.path,
         rank=facts.rank,
-        cut=timeline.cut,
         tracks=(
             Track("whyidle steps", _step_marks(facts)),
             Track("whyidle gaps", _gap_marks(facts, findings)),
             Track("whyidle findings", _finding_marks(facts, findings)),
         ),
+        recording=tuple(_recorded_tracks(timeline)),
     )
+
+
+def _recorded_tracks(timeline: Timeline) -> Iterator[Track]:
+    """The recording itself: a track per stream, and per thread."""
+    host, device = timeline.host, timeline.device
+    places = device.device.astype(np.int64) << 32 | (device.stream & 0xFFFF_FFFF)
+    for place in np.unique(places).tolist():
+        rows = np.flatnonzero(places == place)
+        name = f"device {place >> 32}, stream {place & 0xFFFF_FFFF}"
+        yield Track(name, _recorded_marks(timeline, device, rows))
+    for thread in np.unique(host.thread).tolist():
+        rows = np.flatnonzero(host.thread == thread)
+        yield Track(timeline.threads[thread], _recorded_marks(timeline, host, rows))
+
+
+def _recorded_marks(
+    timeline: Timeline, events: HostEvents | DeviceEvents, rows: I64
+) -> Iterator[Mark]:
+    origin = timeline.source.origin_ns
+    for row in rows.tolist():
+        start, end = int(events.start[row]), int(events.end[row])
+        yield Mark(origin + start, end - start, timeline.names[events.name[row]], {})
 
 
 def _is_about_rank(finding: Finding, rank: int | None) -> bool:

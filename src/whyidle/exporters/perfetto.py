@@ -13,22 +13,23 @@ import msgspec
 from isal import igzip
 
 from whyidle.errors import InputError
+from whyidle.exporters._event_list import valid_event_list, valid_head
 from whyidle.exporters._recording_text import read_pieces
-from whyidle.exporters._truncated_json import close_event_list
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.overlay import Mark, Overlay
+from whyidle.model.overlay import Mark, Overlay, Track
 
 PROCESS = 990_000_000
 """process id of our tracks: above those of Linux, below the limit of viewers"""
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[|^[\xef\xbb\xbf\s]*\[')
+_LONGEST_HEAD = 64 << 20
 _BATCH = 4096
 
 
 def write(diagnosis: Diagnosis, overlays: Sequence[Overlay], target: Path) -> list[Path]:
     """Copy each recording with its overlay; compress if ``target`` ends in ``.gz``.
 
-    The original text is copied unchanged, in pieces; our events come first in its event list. A
-    truncated file is closed after its last complete event.
+    The text of a Chrome trace is copied in pieces, unchanged where it is valid JSON; our events
+    come first in its event list. Recordings of other forms are written as such a trace.
 
     Args:
         diagnosis: its verdict names our process in the viewer.
@@ -72,32 +73,34 @@ def _rank_path(target: Path, overlay: Overlay, number: int) -> Path:
 
 
 def _annotate_text(diagnosis: Diagnosis, overlay: Overlay, number: int) -> Iterator[bytes]:
-    text = read_pieces(overlay.source)
-    head = b""
+    text, head = read_pieces(overlay.source), b""
+    match = None
     for piece in text:
         head += piece
-        if match := _EVENTS.search(head):
+        match = _EVENTS.search(head)
+        if match or len(head) > _LONGEST_HEAD:
             break
-    else:
-        yield head
+    if match is None:  # a recording of another form, so its events are written anew
+        yield b'{"traceEvents": ['
+        for i, batch in enumerate(_events(diagnosis, overlay, PROCESS + number, overlay.recording)):
+            yield b",\n" * bool(i) + b",\n".join(batch)
+        yield b"]}"
         return
-    yield head[: match.end()]
-    rest = head[match.end() :].lstrip()
-    while not rest and (piece := next(text, b"")):
-        rest = piece.lstrip()
-    ours = _events(diagnosis, overlay, PROCESS + number)
+    yield valid_head(head[: match.end()])
+    ours = _events(diagnosis, overlay, PROCESS + number, ())
     yield b",\n".join(next(ours))
     for batch in ours:
         yield b",\n" + b",\n".join(batch)
     bare = match[0].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
-    ending = b"]" if bare else b"]}"
-    theirs = close_event_list(chain([rest], text), ending) if overlay.cut else chain([rest], text)
-    first = next(filter(None, theirs), ending)
+    theirs = valid_event_list(chain([head[match.end() :].lstrip()], text), bare=bare)
+    first = next(theirs).lstrip()
     yield first if first.startswith(b"]") else b",\n" + first
     yield from theirs
 
 
-def _events(diagnosis: Diagnosis, overlay: Overlay, pid: int) -> Iterator[list[bytes]]:
+def _events(
+    diagnosis: Diagnosis, overlay: Overlay, pid: int, recording: Sequence[Track]
+) -> Iterator[list[bytes]]:
     verdict = diagnosis.verdict
     process = {"ph": "M", "ts": 0, "pid": pid, "tid": 0}
     yield [
@@ -106,14 +109,14 @@ def _events(diagnosis: Diagnosis, overlay: Overlay, pid: int) -> Iterator[list[b
         _line({**process, "name": "process_sort_index", "args": {"sort_index": -1}}),
         *(
             _line({**process, "tid": tid, "name": key, "args": value})
-            for tid, track in enumerate(overlay.tracks, 1)
+            for tid, track in enumerate((*overlay.tracks, *recording), 1)
             for key, value in (
                 ("thread_name", {"name": track.name}),
                 ("thread_sort_index", {"sort_index": tid}),
             )
         ),
     ]
-    for tid, track in enumerate(overlay.tracks, 1):
+    for tid, track in enumerate((*overlay.tracks, *recording), 1):
         yield from _batches(_slice(mark, pid, tid) for mark in track.marks)
 
 

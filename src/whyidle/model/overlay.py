@@ -32,9 +32,10 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """The tracks of one source (a path or ``archive.zip!member``); ``cut`` if it is truncated."""
+    """The tracks of one source (a path or ``archive.zip!member``), and those of the ``recording``
+    itself, which a copy of its text need not repeat."""
 
     source: str
     rank: int | None
-    cut: bool
     tracks: tuple[Track, ...]
+    recording: tuple[Track, ...] = ()
