@@ -15,8 +15,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.engine.explain import explain_paths
 from whyidle.errors import BrokenTraceError, WhyidleError
 from whyidle.importers import xplane
+from whyidle.importers._event_rows import find_innermost
 from whyidle.importers._recording_search import find_recordings
-from whyidle.importers._xplane_devices import find_innermost
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind
 

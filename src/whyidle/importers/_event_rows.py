@@ -103,3 +103,14 @@ def merge_spans(start: I64, end: I64) -> tuple[I64, I64]:
     opens[1:] = start[1:] > last[:-1]
     first = np.flatnonzero(opens)
     return start[first], last[np.r_[first[1:] - 1, len(start) - 1]] if len(first) else last
+
+
+def find_innermost(start: I64, end: I64) -> NDArray[np.bool_]:
+    """Which of the properly nested events enclose no other."""
+    order = np.lexsort((-end, start))
+    first, last = start[order], end[order]
+    encloses = np.zeros(len(order), dtype=bool)
+    encloses[:-1] = (first[1:] < last[:-1]) & (last[1:] <= last[:-1])
+    innermost = np.ones(len(order), dtype=bool)
+    innermost[order] = ~encloses
+    return innermost

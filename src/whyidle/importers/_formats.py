@@ -39,4 +39,6 @@ FORMATS = (
         rb"\n.{1,5}?(?:\x08.{1,10}?)?\x12.(?:/host:|/device:|Task Environment)",
     ),
     Format("nsys", (".sqlite", ".sqlite.gz", ".sqlite3"), rb"SQLite format 3\0"),
+    Format("legacy_autograd", (), rb'\s*\[.*?"pid"\s*:\s*"(?:CPU|CUDA) functions"'),
+    Format("ascend", (), rb'\s*[\[{].*?(?:"Ascend Hardware"|AscendCL@|"ts"\s*:\s*"\d)'),
 )

@@ -24,6 +24,13 @@ _ROCM_KEYS = (
     "roctracer_version",
     "rocprofiler-sdk_version",
 )
+_NAMED_DEVICES = {
+    "xpu": "Intel GPU (XPU)",
+    "hpu": "Intel Gaudi (HPU)",
+    "mtia": "Meta MTIA",
+    "privateuse1": "device of a plug-in (PrivateUse1)",
+}
+"""accelerators whose traces have no deviceProperties, by the prefix of their categories"""
 _AMD = re.compile(r"\bAMD\b|\bMI\d{2,3}|Radeon|gfx\d", re.I)
 
 
@@ -96,13 +103,19 @@ def device_of(
     kind = _device_kind(header, name, tuple(names), {category.lower() for category in categories})
     return DeviceInfo(
         kind="other" if kind == "cpu" and (devices or main_device is not None) else kind,
-        name=name,
+        name=name or _NAMED_DEVICES.get(_accelerator(categories)),
         count=len(devices),
         memory_bytes=to_natural(first.get("totalGlobalMem")) or None,
         sm_count=to_natural(first.get("numSms")) or None,
         capability=None if major is None else (major, minor or 0),
         peaks=_device_peaks(first.get("peaks")),
     )
+
+
+def _accelerator(categories: Iterable[str]) -> str:
+    """The prefix of an accelerator's categories, such as ``xpu``; empty without one."""
+    prefixes = {category.lower().partition("_")[0] for category in categories}
+    return next((prefix for prefix in _NAMED_DEVICES if prefix in prefixes), "")
 
 
 def _device_peaks(peaks: Any) -> tuple[float, float, float, float, float] | None:

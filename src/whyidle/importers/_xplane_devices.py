@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whyidle.importers._event_rows import EventRows
+from whyidle.importers._event_rows import EventRows, find_innermost
 from whyidle.importers._xspace import Line, Plane, Space, Stat
 from whyidle.model.timeline import DeviceInfo, DeviceKind, HostKind
 
@@ -150,17 +149,6 @@ def _add_operations(plane: Plane, line: Line, device: int, rows: EventRows) -> N
 def _operation_name(plane: Plane, number: int) -> str:
     shared = plane.events.get(number)
     return (shared.display_name or shared.name.partition(" = ")[0]) if shared else ""
-
-
-def find_innermost(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the properly nested events enclose no other."""
-    order = np.lexsort((-end, start))
-    first, last = start[order], end[order]
-    encloses = np.zeros(len(order), dtype=bool)
-    encloses[:-1] = (first[1:] < last[:-1]) & (last[1:] <= last[:-1])
-    innermost = np.ones(len(order), dtype=bool)
-    innermost[order] = ~encloses
-    return innermost
 
 
 def add_device_steps(planes: Sequence[DevicePlane], rows: EventRows) -> bool:
