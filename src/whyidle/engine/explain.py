@@ -11,7 +11,7 @@ from whyidle import catalog
 from whyidle.analysis.rank_survey import SurveyedRank, choose_closely
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.engine.rank_survey import MANY, RankReading
-from whyidle.errors import InputError
+from whyidle.errors import InputError, NotATraceError
 from whyidle.importers._parallel_load import load_all, note_failures
 from whyidle.importers._range_reading import RangeReading
 from whyidle.importers._recording_search import Origin, find_recordings, select_ranks
@@ -30,6 +30,8 @@ class Explanation(NamedTuple):
 
 Progress = Callable[[int, int], None]
 _DOCUMENT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"whyidle/diagnosis/')
+_TRACE_NAME = re.compile(r"^(?!.*(nccl|flight)).*\.(json|json\.gz|zip)$", re.IGNORECASE)
+"""names of files that need not be asked whether they record a state"""
 
 
 def explain_paths(
@@ -57,8 +59,17 @@ def explain_paths(
         return Explanation(read_diagnosis(document), ())
     if len(paths) == 1 and (diagnosis := _diagnose_watched(paths[0])) is not None:
         return Explanation(diagnosis, ())
+    files = all(path.is_file() for path in paths)
+    named = all(_TRACE_NAME.search(path.name) for path in paths)
+    if files and not named and (states := _diagnose_states(paths)) is not None:
+        return Explanation(states, ())
     importers = list(catalog.load_importers().values())
-    origins = find_recordings(*paths, importers=importers)
+    try:
+        origins = find_recordings(*paths, importers=importers)
+    except NotATraceError:
+        if (states := _diagnose_states(paths)) is not None:
+            return Explanation(states, ())
+        raise
     if ranks is not None:
         origins = select_ranks(origins, ranks)
     if len(origins) > MANY:
@@ -93,6 +104,13 @@ def _diagnose_watched(path: Path) -> Diagnosis | None:
 
     recording = recording_diagnosis.recording_at(path)
     return None if recording is None else recording_diagnosis.diagnose_recording(recording)
+
+
+def _diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
+    """The diagnosis of memory snapshots or of dumps of a flight recorder; None for others."""
+    from whyidle.engine import state_diagnosis  # noqa: PLC0415  # traces do without
+
+    return state_diagnosis.diagnose_states(paths)
 
 
 def document_at(path: Path) -> Path | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -81,7 +82,7 @@ def _repair_escape(match: re.Match[bytes]) -> bytes:
     return b"\\\\" if match[0] == b"\\" else b"\\u%04x" % match[0][0]
 
 
-def _is_valid(text: bytes, decoder: msgspec.json.Decoder[object]) -> bool:
+def _is_valid(text: bytes, decoder: msgspec.json.Decoder[Any]) -> bool:
     try:
         text.decode("utf-8")
         decoder.decode(text)

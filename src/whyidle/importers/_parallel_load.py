@@ -96,7 +96,8 @@ def _load_large(
 
 
 def _gather_timelines(results: list[Read]) -> list[Timeline]:
-    good = [result for result in results if isinstance(result, Timeline)]
+    read = [result for result in results if isinstance(result, Timeline)]
+    good = [replace(one, others=()) for timeline in read for one in (timeline, *timeline.others)]
     failed = [result for result in results if isinstance(result, InputError)]
     if failed and not good:
         raise failed[0]

@@ -1,0 +1,81 @@
+"""Finds and reads files that record a state: memory snapshots, and dumps of NCCL's flight recorder.
+They are pickles, whose content tells which they are, or JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whyidle.errors import BrokenTraceError, InputError
+from whyidle.importers._byte_stream import ByteStream
+from whyidle.importers._file_identification import head_of
+from whyidle.importers._safe_pickle import FAULTS, read_plain_pickle
+from whyidle.importers.flight_recorder import read_record
+from whyidle.importers.memory_snapshot import read_snapshot
+from whyidle.model.state_records import FlightRecord, MemorySnapshot
+
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_JSON = re.compile(rb'\s*\{.*"(?:pg_config|comm_lib_version|nccl_version)"', re.DOTALL)
+_MOST_BYTES = 8 << 30
+_MOST_FILES = 4096
+
+
+def find_state_files(paths: Sequence[Path]) -> list[Path]:
+    """The files that may record a state: those directly in folders, and files if all are such."""
+    files = [path for path in paths if path.is_file()]
+    if not all(map(_may_be_state, files)):
+        return []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.is_file())
+            files += filter(_may_be_state, inside[:_MOST_FILES])
+    return files
+
+
+def _may_be_state(path: Path) -> bool:
+    try:
+        head = head_of(path)
+    except InputError:
+        return False
+    return bool(_PICKLE.match(head) or _JSON.match(head))
+
+
+def read_state(path: Path) -> MemorySnapshot | FlightRecord | None:
+    """Read one file; None if it is plain data of another kind.
+
+    Raises:
+        InputError: the file cannot be opened.
+        BrokenTraceError: it is damaged, or no plain data.
+    """
+    stream = ByteStream(path)
+    try:
+        data = stream.read(_MOST_BYTES)
+    finally:
+        stream.close()
+    document = _decode(path, data)
+    if not isinstance(document, dict):
+        return None
+    if isinstance(document.get("segments"), list):
+        return read_snapshot(str(path), document)
+    if isinstance(document.get("entries"), list):
+        return read_record(path, document)
+    return None
+
+
+def _decode(path: Path, data: bytes) -> Any:
+    try:
+        if _PICKLE.match(data):
+            return read_plain_pickle(data)
+        return msgspec.json.decode(data)
+    except (*FAULTS, msgspec.DecodeError) as error:
+        text = str(error) or type(error).__name__
+        raise BrokenTraceError(
+            f"{path} cannot be read.",
+            why=f"It looks like a Python pickle or a dump of a flight recorder, but: {text[:200]}.",
+            hint="Pass a memory snapshot (torch.cuda.memory._dump_snapshot), a dump of NCCL's "
+            "flight recorder, or a trace. Checkpoints and models are no recordings.",
+        ) from error

@@ -1,0 +1,77 @@
+"""Recordings of a state instead of a course of time: what fills the memory of a device, and in
+which collective each rank of a job is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whyidle.model.diagnosis import Place
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMemory:
+    """Memory that one place of the program allocated; ``place`` is None if it is not recorded."""
+
+    place: Place | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """The cache of PyTorch's allocator on one device, in bytes.
+
+    ``reserved`` was taken from the driver, ``allocated`` is in use. ``stranded`` is free but lies
+    in segments in use, so that it can be given to smaller tensors only. ``peak`` is the most that
+    was in use while the history was recorded (without history: now), by ``holders``, the largest
+    first. ``failed`` are the sizes of allocations that failed.
+    """
+
+    device: int
+    reserved: int
+    allocated: int
+    stranded: int
+    largest_gap: int
+    peak: int
+    holders: tuple[HeldMemory, ...]
+    failed: tuple[int, ...] = ()
+    has_history: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """What ``torch.cuda.memory._dump_snapshot`` wrote."""
+
+    path: str
+    devices: tuple[DeviceMemory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective of one rank. ``state`` is ``scheduled``, ``started`` or ``completed``;
+    ``number`` counts the collectives of its group, ``created_ns`` is the time of the call."""
+
+    number: int
+    name: str
+    sizes: str
+    state: str
+    place: Place | None
+    created_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHistory:
+    """The last collectives of a rank in one group, by number, and the ranks of the group (empty:
+    not recorded)."""
+
+    name: str
+    members: tuple[int, ...]
+    collectives: tuple[Collective, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlightRecord:
+    """What one rank's flight recorder of NCCL wrote."""
+
+    path: str
+    rank: int | None
+    groups: tuple[GroupHistory, ...]
