@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sqlite3
 
+import msgspec
 import pytest
 from exports import CALL, EPOCH_NS, KERNEL, MS, NVTX, OS_CALLS, ExportWriter, global_id, job
 from hypothesis import given, settings
@@ -194,17 +195,20 @@ def read(path):
 
 
 EXPECTED = {
-    "llm_2gpu_compute": ("inefficient", 0.87),
-    "cloverleaf_a100_sync": ("inconclusive", 0.51),
-    "saxpy_mpi_old_schema": ("inconclusive", 0.06),
-    "tiny_rtx3080": ("starved", 0.0),
+    "llm_2gpu_compute": ("compute", 0.8, 0.92),
+    "cloverleaf_a100_sync": ("compute", 0.5, 0.9),  # by whether set-up before the work counts
+    "saxpy_mpi_old_schema": (None, 0.05, 0.1),
+    "tiny_rtx3080": ("interruption", 0.0, 0.01),
 }
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the shared real traces are not on this machine")
 @pytest.mark.parametrize("name", EXPECTED)
 def test_real_exports(name):
-    state, busy = EXPECTED[name]
+    """The shares of a careful reader; saxpy copies, and waits for what is not recorded."""
+    bucket, least, most = EXPECTED[name]
     diagnosis, _ = explain_paths([SAMPLES / f"{name}.sqlite.gz"])
-    assert diagnosis.verdict.state == state
-    assert diagnosis.attribution.compute == pytest.approx(busy, abs=0.02)
+    shares = msgspec.structs.asdict(diagnosis.attribution)
+    largest = max(shares, key=lambda key: shares[key])
+    assert largest == (bucket or "unknown")
+    assert least <= diagnosis.attribution.compute <= most

@@ -1,8 +1,9 @@
 """Explain from a recorded trace why the GPU was idle.
 
-PATH is a PyTorch profiler trace (.json, .json.gz), a profile of TensorFlow or JAX (.xplane.pb), a
-zip or a folder of recordings (one per rank), a diagnosis written with --json, or the folder of a
-stored run.
+PATH is a trace of PyTorch's profiler (.json, .json.gz), a profile of TensorFlow or JAX
+(.xplane.pb), an export of Nsight Systems (.sqlite), a memory snapshot (.pickle), a dump of NCCL's
+flight recorder, a zip or a folder of recordings (one per rank), a diagnosis written with --json, or
+the folder of a stored run.
 """
 
 from __future__ import annotations

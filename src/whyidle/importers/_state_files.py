@@ -13,7 +13,8 @@ import msgspec
 from whyidle.errors import BrokenTraceError, InputError
 from whyidle.importers._byte_stream import ByteStream
 from whyidle.importers._file_identification import head_of
-from whyidle.importers._safe_pickle import FAULTS, read_plain_pickle
+from whyidle.importers._safe_pickle import FAULTS as PICKLE_FAULTS
+from whyidle.importers._safe_pickle import read_plain_pickle
 from whyidle.importers.flight_recorder import read_record
 from whyidle.importers.memory_snapshot import read_snapshot
 from whyidle.model.state_records import FlightRecord, MemorySnapshot
@@ -22,6 +23,7 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _JSON = re.compile(rb'\s*\{.*"(?:pg_config|comm_lib_version|nccl_version)"', re.DOTALL)
 _MOST_BYTES = 8 << 30
 _MOST_FILES = 4096
+FAULTS: tuple[type[Exception], ...] = (*PICKLE_FAULTS, msgspec.DecodeError)
 
 
 def find_state_files(paths: Sequence[Path]) -> list[Path]:
@@ -71,7 +73,7 @@ def _decode(path: Path, data: bytes) -> Any:
         if _PICKLE.match(data):
             return read_plain_pickle(data)
         return msgspec.json.decode(data)
-    except (*FAULTS, msgspec.DecodeError) as error:
+    except FAULTS as error:
         text = str(error) or type(error).__name__
         raise BrokenTraceError(
             f"{path} cannot be read.",
