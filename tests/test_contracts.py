@@ -1,8 +1,12 @@
 """Every registered cause and fix keeps its contract."""
 
+import json
 from functools import lru_cache
 from pathlib import Path
 
+import exports
+import plain_traces
+import profiles
 import pytest
 
 from whyidle import catalog
@@ -69,7 +73,20 @@ SAMPLES = {
     "kineto.json": lambda folder: healthy().save(folder / "good.json"),
     "kineto.json.gz": lambda folder: healthy().save(folder / "good.json.gz"),
     "probe": probed,
+    "xplane": lambda folder: _written(folder / "good.xplane.pb", profiles.gpu_job()),
+    "nsys": lambda folder: exports.job(41, 57).write(folder / "good.sqlite"),
+    "legacy_autograd": lambda folder: _written(
+        folder / "good.json", json.dumps(plain_traces.legacy()).encode()
+    ),
+    "ascend": lambda folder: _written(
+        folder / "good.json", json.dumps(plain_traces.npu()).encode()
+    ),
 }
+
+
+def _written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
 
 
 @pytest.mark.parametrize("sample", SAMPLES)

@@ -10,6 +10,10 @@ from pathlib import Path
 from whyidle.importers._byte_stream import Progress
 from whyidle.model.timeline import Timeline
 
+_JSON = (".json", ".json.gz")
+_SQLITE = rb"SQLite format 3\0..[\1\2][\1\2].\x40\x20\x20"
+"""with the constants of every database; its reader names one of another program by its tables"""
+
 
 class Format:
     """An importer of this package, by the name of its module; see ``model.plugin.Importer``."""
@@ -32,13 +36,17 @@ class Format:
         return timeline
 
 
-FORMATS = (
-    Format(
-        "xplane",
-        (".xplane.pb", ".xplane.pb.gz"),
-        rb"\n.{1,5}?(?:\x08.{1,10}?)?\x12.(?:/host:|/device:|Task Environment)",
-    ),
-    Format("nsys", (".sqlite", ".sqlite.gz", ".sqlite3"), rb"SQLite format 3\0"),
-    Format("legacy_autograd", (), rb'\s*\[.*?"pid"\s*:\s*"(?:CPU|CUDA) functions"'),
-    Format("ascend", (), rb'\s*[\[{].*?(?:"Ascend Hardware"|AscendCL@|"ts"\s*:\s*"\d)'),
-)
+FORMATS = {
+    form.__name__: form
+    for form in (
+        Format(
+            "xplane",
+            (".xplane.pb", ".xplane.pb.gz"),
+            rb"\n.{1,5}?(?:\x08.{1,10}?)?\x12.(?:/host:|/device:|Task Environment)",
+        ),
+        Format("nsys", (".sqlite", ".sqlite.gz", ".sqlite3"), _SQLITE),
+        Format("legacy_autograd", _JSON, rb'\s*\[.*?"pid"\s*:\s*"(?:CPU|CUDA) functions"'),
+        Format("ascend", _JSON, rb'\s*[\[{].*?(?:"Ascend Hardware"|AscendCL@|"ts"\s*:\s*"\d)'),
+    )
+}
+"""name -> format"""

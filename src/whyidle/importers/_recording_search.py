@@ -48,7 +48,7 @@ def find_importer(path: Path, member: str | None, importers: Sequence[Importer])
         head = head_of(path, member)
     except InputError:
         return None
-    candidates: tuple[Importer, ...] = (*foreign, *FORMATS)
+    candidates: tuple[Importer, ...] = (*foreign, *FORMATS.values())
     return next((importer for importer in candidates if importer.sniff(head)), None)
 
 
@@ -140,7 +140,9 @@ def _stem(file: Path) -> str:
 
 
 def _has_known_name(name: str, importers: Sequence[Importer]) -> bool:
-    endings = tuple(ending for importer in (*importers, *FORMATS) for ending in importer.SUFFIXES)
+    endings = tuple(
+        ending for importer in (*importers, *FORMATS.values()) for ending in importer.SUFFIXES
+    )
     return bool(_NAMES.search(name)) or name.lower().endswith(endings)
 
 

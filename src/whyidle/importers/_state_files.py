@@ -13,10 +13,10 @@ import msgspec
 from whyidle.errors import BrokenTraceError, InputError
 from whyidle.importers._byte_stream import ByteStream
 from whyidle.importers._file_identification import head_of
+from whyidle.importers._flight_recorder import read_record
+from whyidle.importers._memory_snapshot import read_snapshot
 from whyidle.importers._safe_pickle import FAULTS as PICKLE_FAULTS
 from whyidle.importers._safe_pickle import read_plain_pickle
-from whyidle.importers.flight_recorder import read_record
-from whyidle.importers.memory_snapshot import read_snapshot
 from whyidle.model.state_records import FlightRecord, MemorySnapshot
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")

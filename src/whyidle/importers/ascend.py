@@ -13,10 +13,11 @@ import numpy as np
 from whyidle.importers import kineto
 from whyidle.importers._byte_stream import Progress
 from whyidle.importers._event_rows import EventRows
+from whyidle.importers._formats import FORMATS
 from whyidle.importers._plain_events import EventGroup, PlainEvent, build_timeline, read_events
 from whyidle.model.timeline import DeviceInfo, DeviceKind, HostKind, Source, Timeline
 
-SUFFIXES = (".json", ".json.gz")
+SUFFIXES, sniff = FORMATS["ascend"].SUFFIXES, FORMATS["ascend"].sniff
 _DEVICE = "Ascend Hardware"
 _COLLECTIVES = ("Communication", "HCCL")
 _RUNTIME = "CANN"

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from whyidle.importers._byte_stream import Progress
 from whyidle.importers._event_rows import EventRows, find_innermost
+from whyidle.importers._formats import FORMATS
 from whyidle.importers._plain_events import EventGroup, PlainEvent, build_timeline, read_events
 from whyidle.model.timeline import DeviceInfo, DeviceKind, Source, Timeline
 
-SUFFIXES = (".json", ".json.gz")
+SUFFIXES, sniff = FORMATS["legacy_autograd"].SUFFIXES, FORMATS["legacy_autograd"].sniff
 _CPU, _CUDA = "CPU functions", "CUDA functions"
 _NOTE = (
     "recorded by the legacy autograd profiler, which knows operators but neither kernels nor "

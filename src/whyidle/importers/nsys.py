@@ -12,12 +12,13 @@ from whyidle.errors import BrokenTraceError, NotATraceError
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._byte_stream import Progress
 from whyidle.importers._event_rows import EventRows
+from whyidle.importers._formats import FORMATS
 from whyidle.importers._nsys_device import add_device, device_of
 from whyidle.importers._nsys_host import add_host, longest_wait
 from whyidle.importers._sqlite_file import DAMAGED, Database, open_database
 from whyidle.model.timeline import MemorySamples, Source, Timeline
 
-SUFFIXES = (".sqlite", ".sqlite.gz", ".sqlite3")
+SUFFIXES, sniff = FORMATS["nsys"].SUFFIXES, FORMATS["nsys"].sniff
 _OURS = ("StringIds", "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS")
 _WORK = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME")
 _SMALL = 0.01

@@ -12,6 +12,7 @@ from whyidle.frameworks.jax.names import VOCABULARY as JAX
 from whyidle.frameworks.tensorflow.names import VOCABULARY as TENSORFLOW
 from whyidle.importers._byte_stream import ByteStream, Progress
 from whyidle.importers._event_rows import EventRows
+from whyidle.importers._formats import FORMATS
 from whyidle.importers._xplane_devices import (
     add_device_steps,
     add_devices,
@@ -22,7 +23,7 @@ from whyidle.importers._xplane_hosts import HostReader
 from whyidle.importers._xspace import Space, read_space
 from whyidle.model.timeline import MemorySamples, Source, Timeline
 
-SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
+SUFFIXES, sniff = FORMATS["xplane"].SUFFIXES, FORMATS["xplane"].sniff
 _MOST_BYTES = (2 << 30) + 1
 """protocol buffers are limited to 2 GiB"""
 _SINCE_1970_NS = 10**17
