@@ -26,11 +26,13 @@ PROCESS = "(({} >> 24) & 16777215)"
 
 
 class Database:
-    """An open database. A table or column that it lacks has no rows, or one value for all."""
+    """An open database. A table or column that it lacks has no rows, or one value for all.
+    ``lost`` says what the file lacks."""
 
     def __init__(self, path: Path, unpacked: tempfile.TemporaryDirectory[str] | None) -> None:
         self._unpacked = unpacked
         self.size = path.stat().st_size
+        self.lost = _missing_pages(path, self.size)
         self._connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         listed = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -97,6 +99,15 @@ class Database:
         self._connection.close()
         if self._unpacked is not None:
             self._unpacked.cleanup()
+
+
+def _missing_pages(path: Path, size: int) -> str | None:
+    """What a file lacks that is shorter than its header says; None if nothing."""
+    with path.open("rb") as opened:
+        head = opened.read(32).ljust(32, b"\0")
+    page = int.from_bytes(head[16:18], "big")
+    expected = (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
+    return f"the file ends after {size} of {expected} bytes" if size < expected else None
 
 
 def open_database(path: Path, member: str | None, progress: Progress | None) -> Database:

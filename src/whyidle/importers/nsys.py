@@ -120,12 +120,14 @@ def _load_process(database: Database, shown: str, process: int | None) -> Timeli
             format="nsys",
             events=len(host) + len(device) + rows.ignored,
             notes=tuple(notes),
+            lost=database.lost,
             origin_ns=base,
         ),
         base_ns=max(0, base + began),
         info=device_of(database, devices),
         framework=_framework_of(rows),
         vocabulary=VOCABULARY,
+        cut=database.lost is not None,
     )
 
 
