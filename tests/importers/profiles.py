@@ -127,14 +127,17 @@ def cpu_job(steps: int = 8) -> bytes:
 
 
 def tpu_job(steps: int = 6) -> bytes:
-    """Steps of 10 ms: 6 ms wait for infeed, then a loop with two fusions of 2 ms."""
+    """Steps of 10 ms: 6 ms wait for infeed, a loop of fusions of 2 and 1 ms, an all-reduce."""
     tpu = PlaneWriter("/device:TPU:0", device_type_string="TPU v4")
-    marks, work = [], []
+    marks: list[tuple[Any, ...]] = []
+    work, beside = list(marks), list(marks)
     for i in range(steps):
         at = i * 10 * MS
         marks.append((str(i), at, 10 * MS))
         work.append(("infeed.1", at, 6 * MS))
         work.append(("while.2", at + 6 * MS, 4 * MS))
-        work += [("fusion.3", at + 6 * MS, 2 * MS), ("fusion.4", at + 8 * MS, 2 * MS)]
-    tpu.line("Steps", marks).line("XLA Ops", work)
+        work += [("fusion.3", at + 6 * MS, 2 * MS), ("fusion.4", at + 8 * MS, MS)]
+        beside.append(("copy-start.5", at, 5 * MS))
+        beside.append(("%all-reduce-start.6 = f32[8]", at + 9 * MS, MS))
+    tpu.line("Steps", marks).line("XLA Ops", work).line("Async XLA Ops", beside)
     return space(tpu, PlaneWriter("/host:CPU"))

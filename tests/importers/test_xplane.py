@@ -78,15 +78,34 @@ def test_a_job_on_the_cpu_that_waits_for_input(tmp_path):
     assert shares == {"input": 0.6, "compute": 0.2, "host": 0.2}
 
 
+def test_the_slowest_stage_of_an_input_pipeline_is_noted(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    stages = [
+        ("Iterator::Root", 0, 18 * MS),
+        ("Iterator::Root::Prefetch", 0, 18 * MS),
+        ("Iterator::Root::Prefetch::MapAndBatch", 0, 17 * MS, {"parallelism": 1}),
+        ("Iterator::Root::Prefetch::MapAndBatch::Range", 0, 1000),
+    ]
+    host.line("tf_data_iterator_resource/1", stages)
+    host.line("tf_data_private_threadpool/2", [("PyFunc:PyFunc", 0, 2 * MS)])
+    host.line("python", [("one_step", 0, 20 * MS)])
+    (note,) = load(tmp_path, space(host)).source.notes
+    assert note == (
+        "the slowest stage of tf.data is MapAndBatch: 17 ms a batch, 1 in parallel; its PyFunc "
+        "takes 2 ms a call"
+    )
+
+
 def test_a_job_on_a_tpu(tmp_path):
     timeline = load(tmp_path, tpu_job())
     assert (timeline.info.kind, timeline.info.name) == ("tpu", "TPU v4")
     used = {timeline.names[i] for i in timeline.device.name}
-    assert used == {"fusion.3", "fusion.4"}
+    assert used == {"fusion.3", "fusion.4", "all_reduce_start.6"}
     facts = Facts(timeline)
     assert len(facts.steps) == 6
     assert facts.attribution["input"] == pytest.approx(0.6, abs=0.02)
-    assert facts.attribution["compute"] == pytest.approx(0.4, abs=0.02)
+    assert facts.attribution["compute"] == pytest.approx(0.3, abs=0.02)
+    assert facts.attribution["communication"] == pytest.approx(0.1, abs=0.02)
 
 
 def test_functions_of_python_are_named_as_files_and_lines(tmp_path):

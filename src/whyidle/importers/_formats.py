@@ -45,8 +45,10 @@ FORMATS = {
             rb"\n.{1,5}?(?:\x08.{1,10}?)?\x12.(?:/host:|/device:|Task Environment)",
         ),
         Format("nsys", (".sqlite", ".sqlite.gz", ".sqlite3"), _SQLITE),
-        Format("legacy_autograd", _JSON, rb'\s*\[.*?"pid"\s*:\s*"(?:CPU|CUDA) functions"'),
-        Format("ascend", _JSON, rb'\s*[\[{].*?(?:"Ascend Hardware"|AscendCL@|"ts"\s*:\s*"\d)'),
+        Format("legacy_autograd", _JSON, rb'\s*\[.{0,4096}?"pid"\s*:\s*"(?:CPU|CUDA) functions"'),
+        Format(
+            "ascend", _JSON, rb'\s*[\[{].{0,4096}?(?:"Ascend Hardware"|AscendCL@|"ts"\s*:\s*"\d)'
+        ),
     )
 }
 """name -> format"""

@@ -19,7 +19,10 @@ _OPERATIONS: Final = re.compile(r"^(Async )?XLA Ops$")
 _COPY: Final = re.compile(r"^Memcpy|^Copy(Device|Host|Peer|P)To|copyBuffer", re.I)
 _SET: Final = re.compile(r"^Memset|fillBuffer", re.I)
 _DETAIL: Final = re.compile(r"(\w+):(\S+)")
-_INFEED: Final = re.compile(r"^%?(infeed)\b")
+_INFEED: Final = re.compile(r"^infeed\b")
+_COLLECTIVE: Final = re.compile(
+    r"^(all_reduce|all_gather|all_to_all|reduce_scatter|collective_permute|send|recv)"
+)
 STEP_NUMBER: Final = "#step_num="
 """stands before the number in the name of a step's mark, as TensorFlow writes it"""
 
@@ -122,11 +125,14 @@ def _name_copy(name: str, details: Mapping[str, str], direction: str) -> str:
 
 def _add_operations(plane: Plane, line: Line, device: int, rows: EventRows) -> None:
     """Operations of a TPU core without those that only enclose others, such as a loop, and without
-    waits for input."""
+    waits for input. Of asynchronous ones only collectives count: copies run beside the work."""
     innermost = find_innermost(line.start, line.end)
     texts = {number: _operation_name(plane, number) for number in np.unique(line.metadata).tolist()}
     waiting = [number for number, text in texts.items() if _INFEED.match(text)]
     kept = innermost & (line.length_ps >= 0)
+    if line.name.startswith("Async"):
+        exchanging = [number for number, text in texts.items() if _COLLECTIVE.match(text)]
+        kept &= np.isin(line.metadata, exchanging)
     waits = kept & np.isin(line.metadata, waiting)
     kept &= ~waits
     rows.add_device(
@@ -147,8 +153,10 @@ def _add_operations(plane: Plane, line: Line, device: int, rows: EventRows) -> N
 
 
 def _operation_name(plane: Plane, number: int) -> str:
+    """The name of an operation of XLA, with underscores, as kernels of collectives have them."""
     shared = plane.events.get(number)
-    return (shared.display_name or shared.name.partition(" = ")[0]) if shared else ""
+    name = (shared.display_name or shared.name.partition(" = ")[0]) if shared else ""
+    return name.lstrip("%").replace("-", "_")
 
 
 def add_device_steps(planes: Sequence[DevicePlane], rows: EventRows) -> bool:

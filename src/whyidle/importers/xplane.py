@@ -13,6 +13,7 @@ from whyidle.frameworks.tensorflow.names import VOCABULARY as TENSORFLOW
 from whyidle.importers._byte_stream import ByteStream, Progress
 from whyidle.importers._event_rows import EventRows
 from whyidle.importers._formats import FORMATS
+from whyidle.importers._tfdata_stages import describe_slowest_stage
 from whyidle.importers._xplane_devices import (
     add_device_steps,
     add_devices,
@@ -20,7 +21,7 @@ from whyidle.importers._xplane_devices import (
     device_planes,
 )
 from whyidle.importers._xplane_hosts import HostReader
-from whyidle.importers._xspace import Space, read_space
+from whyidle.importers._xspace import Plane, Space, read_space
 from whyidle.model.timeline import MemorySamples, Source, Timeline
 
 SUFFIXES, sniff = FORMATS["xplane"].SUFFIXES, FORMATS["xplane"].sniff
@@ -74,7 +75,7 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
             format="xplane",
             events=len(host_events) + len(device_events) + rows.ignored,
             bytes=len(data),
-            notes=_notes(rows),
+            notes=_notes(rows, host),
             lost=lost,
             origin_ns=base,
         ),
@@ -87,9 +88,11 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
     )
 
 
-def _notes(rows: EventRows) -> tuple[str, ...]:
-    text = f"{rows.ignored} events with impossible times were ignored"
-    return (text,) if rows.ignored else ()
+def _notes(rows: EventRows, host: Plane | None) -> tuple[str, ...]:
+    notes = [describe_slowest_stage(host)] if host is not None else []
+    if rows.ignored:
+        notes.append(f"{rows.ignored} events with impossible times were ignored")
+    return tuple(note for note in notes if note)
 
 
 def _profile_start(space: Space) -> int:
