@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from whyidle.errors import InputError
 from whyidle.importers._byte_stream import ByteStream, Progress
 
-DAMAGED: tuple[type[Exception], ...] = (sqlite3.Error, OverflowError)
+DAMAGED: tuple[type[Exception], ...] = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 _BLOCK_ROWS = 1 << 16
 _PIECE_BYTES = 1 << 22
 _LARGEST = 1 << 61
@@ -35,8 +35,15 @@ class Database:
         self.lost = _missing_pages(path, self.size)
         self._connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        try:
+            self.tables = self._read_tables()
+        except DAMAGED:
+            self._connection.close()
+            raise
+
+    def _read_tables(self) -> dict[str, frozenset[str]]:
         listed = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        self.tables = {str(name): self._columns_of(str(name)) for (name,) in listed.fetchall()}
+        return {str(name): self._columns_of(str(name)) for (name,) in listed.fetchall()}
 
     def _columns_of(self, table: str) -> frozenset[str]:
         quoted = table.replace('"', '""')
@@ -115,7 +122,7 @@ def open_database(path: Path, member: str | None, progress: Progress | None) -> 
 
     Raises:
         InputError: the file cannot be opened, or there is no room to unpack it.
-        sqlite3.Error: it is damaged.
+        DAMAGED: it is damaged.
     """
     stream = ByteStream(path, member, progress)
     try:
@@ -145,6 +152,6 @@ def _unpack(stream: ByteStream, head: bytes, path: Path) -> Database:
             why=f"{error.strerror}.",
             hint="Make room in the folder for temporary files, or set TMPDIR.",
         ) from error
-    except sqlite3.Error:
+    except DAMAGED:
         folder.cleanup()
         raise
