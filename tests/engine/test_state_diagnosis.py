@@ -184,7 +184,7 @@ def test_a_trace_in_the_same_folder_is_preferred(tmp_path):
     assert len(timelines) == 1
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_damaged_bytes_give_a_state_or_a_clear_error(tmp_path_factory, data):
     whole = pickle.dumps(data.draw(st.sampled_from([snapshot(gap=9, failed=5), record(4)])))
@@ -201,7 +201,7 @@ ODD = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_odd_values_give_a_state_or_a_clear_error(tmp_path_factory, data):
     content = data.draw(st.sampled_from([snapshot(gap=9, failed=5), record(4)]))

@@ -245,3 +245,9 @@ def test_a_profiler_that_recorded_nothing_is_not_called_foreign(tmp_path):
     with pytest.raises(NotATraceError, match="without any recorded operator") as caught:
         kineto.load(path)
     assert "thread" in caught.value.hint
+
+
+def test_the_copy_of_a_profile_for_a_viewer_is_named(tmp_path):
+    events = [{"ph": "X", "name": "train", "pid": 1, "tid": 1, "ts": i, "dur": 1} for i in range(9)]
+    with pytest.raises(NotATraceError, match=r"for a viewer.*\.xplane\.pb"):
+        load_text(tmp_path, document(events))

@@ -25,7 +25,13 @@ _ESCAPE = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|[\\\x00-\x1f]')
 _SPACE = re.compile(r"[\s,]*")
 _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW_DOCUMENT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_DECODER = json.JSONDecoder()
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def valid_event_list(text: Iterator[bytes], *, bare: bool) -> Iterator[bytes]:

@@ -147,6 +147,13 @@ def _explain_empty(
         )
     if columns.categories and not why:
         kinds = ", ".join(sorted(map(repr, columns.categories))[:5])
+        if set(columns.categories) == {""}:
+            return NotATraceError(
+                f"{shown} is a Chrome trace, but not from PyTorch's profiler.",
+                why="Its events have no kind, as in the copy of a profile that JAX and TensorFlow "
+                "make for a viewer.",
+                hint="Pass the profile itself (.xplane.pb), or the folder that TensorBoard reads.",
+            )
         return NotATraceError(
             f"{shown} is a Chrome trace, but not from PyTorch's profiler.",
             why=f"Its events are of the kinds {kinds[:200]}.",
