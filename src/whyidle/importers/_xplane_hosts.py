@@ -39,8 +39,11 @@ OUTSIDE: Final = "Python outside the framework"
 
 
 class HostReader:
-    """Appends the calls of a host plane's threads. On a device's host all calls of the framework
-    are operators, since they may launch work; on a CPU only those that compute are."""
+    """Appends the calls of a host plane's threads.
+
+    What computes is an operator. The framework's own calls belong to the runtime on the host of a
+    device, which they feed; on a CPU they are Python's, as they keep the main thread from its work.
+    """
 
     def __init__(self, plane: Plane, rows: EventRows, *, on_device: bool) -> None:
         self.plane, self.rows, self.on_device = plane, rows, on_device
@@ -124,7 +127,7 @@ class HostReader:
         if self._computes(name, number) or "hlo_op" in stats:
             return HostKind.OP
         if self.on_device:
-            return HostKind.OP
+            return HostKind.OP if _CALL.match(name) else HostKind.RUNTIME
         return HostKind.PYTHON if line is self.main else None
 
     def _computes(self, name: str, number: int) -> bool:
