@@ -104,6 +104,7 @@ def test_memory_between_tensors_is_fragmentation(tmp_path):
     )
     assert "50% of the memory reserved" in finding.headline
     assert {place.line for place in finding.where} == {7, 9}
+    assert "expandable_segments" in finding.fixes[0].summary
 
 
 def test_a_small_gap_is_none(tmp_path):

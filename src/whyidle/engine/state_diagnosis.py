@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from whyidle import catalog
 from whyidle.analysis.evidence import make_evidence
@@ -23,6 +24,7 @@ from whyidle.model.diagnosis import (
     Finding,
     Interval,
     Place,
+    ProposedFix,
     RunInfo,
     Severity,
     Steps,
@@ -38,6 +40,14 @@ FRAGMENTED = 0.2
 cache that is merely warm looks the same"""
 _SHOWN = 3
 """places that the notes name"""
+_GROWING = (
+    "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the command, so that segments "
+    "grow in place; group batches by length, so that sizes repeat"
+)
+_LOOK_THERE = (
+    "look at what the late rank does after the place where it was last: a branch that others do "
+    "not take, an exception, a longer input, or a stopped process"
+)
 
 
 def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
@@ -121,11 +131,10 @@ def _find_fragmentation(device: DeviceMemory) -> Finding | None:
         ("largest free piece between tensors", device.largest_gap, "bytes"),
     )
     return _make_finding(
-        "allocator-thrash",
-        "critical" if failed else "warning",
-        headline,
+        _Claim("allocator-thrash", "critical" if failed else "warning", headline),
         [held.place for held in device.holders if held.place is not None],
         [make_evidence(*row, source="memory snapshot", window="snapshot") for row in rows],
+        _propose("expandable-segments", _GROWING),
     )
 
 
@@ -157,24 +166,46 @@ def _describe_stuck(stuck: Stuck) -> Finding:
         ),
         make_evidence("number of the collective", stuck.number, None, source="flight recorder"),
     ]
-    return _make_finding("late-rank", "critical", stuck.sentence, list(stuck.places), evidence)
+    fixes = _propose("explain-late-rank", _LOOK_THERE)
+    claim = _Claim("late-rank", "critical", stuck.sentence)
+    return _make_finding(claim, list(stuck.places), evidence, fixes)
+
+
+def _propose(fix: str, summary: str) -> list[ProposedFix]:
+    return [
+        ProposedFix(
+            fix=fix,
+            summary=summary,
+            edits=[],
+            consent="none",
+            automatic=False,
+            predicted=None,
+            risk="",
+        )
+    ]
+
+
+class _Claim(NamedTuple):
+    cause: str
+    severity: Severity
+    headline: str
 
 
 def _make_finding(
-    cause: str, severity: Severity, headline: str, where: list[Place], evidence: list[Evidence]
+    claim: _Claim, where: list[Place], evidence: list[Evidence], fixes: list[ProposedFix]
 ) -> Finding:
-    declared = catalog.load_causes()[cause]
+    declared = catalog.load_causes()[claim.cause]
     return Finding(
-        cause=cause,
+        cause=claim.cause,
         family=declared.family,
         bucket=declared.bucket,
-        severity=severity,
-        headline=headline,
+        severity=claim.severity,
+        headline=claim.headline,
         where=where[:_SHOWN],
         lost=Interval(low=0.0, high=0.0),
         confidence=0.9,
         evidence=evidence,
-        fixes=[],
+        fixes=fixes,
         title=declared.title,
     )
 

@@ -152,6 +152,8 @@ def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
 
 def _steps(diagnosis: Diagnosis) -> str:
     steps = diagnosis.steps
+    if steps.mean_s is None and not diagnosis.run.duration_s:
+        return "a state, without times"
     if steps.mean_s is None:
         return f"no step boundaries, {words.format_seconds(diagnosis.run.duration_s)} recorded"
     text = (
@@ -167,7 +169,7 @@ def _steps(diagnosis: Diagnosis) -> str:
 
 def _ranks(diagnosis: Diagnosis) -> str:
     rows = diagnosis.detail.ranks
-    text = f"{len(rows)} of {diagnosis.run.ranks} ranks"
+    text = f"{len(rows) or diagnosis.run.ranks} of {diagnosis.run.ranks} ranks"
     late = [row for row in rows if (row.lateness_s or 0.0) >= _LATE * (row.step_s or 0.0) > 0.0]
     if late:
         worst = max(late, key=lambda row: row.lateness_s or 0.0)
