@@ -13,6 +13,7 @@ from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.blocking_collectives import held_up
 from whyidle.analysis.burst_choice import sort_bursts, with_run_context
 from whyidle.analysis.collectives import Collectives, find_collectives
+from whyidle.analysis.cpu_tensor_work import find_cpu_work
 from whyidle.analysis.device_peaks import DevicePeaks, peak_of
 from whyidle.analysis.device_waits import DeviceWaits
 from whyidle.analysis.evaluation_utilization import EvaluationUtilization, busy_evaluating
@@ -115,6 +116,11 @@ class Facts(StepScope):
         rows = self.kernels
         time = self.durations_s(rows)
         return float(time[self.in_graph[rows]].sum() / max(time.sum(), 1e-12))
+
+    @cached_property
+    def cpu_work(self) -> tuple[I64, Intervals]:
+        """Operators in scope that compute on the CPU of a GPU job (host rows), and their time."""
+        return find_cpu_work(self)
 
     @cached_property
     def kind(self) -> Recording | None:

@@ -70,6 +70,8 @@ def context_calls(timeline: Timeline) -> I64:
     the device's context: the first of a process takes from 0.1 s to many seconds."""
     host = timeline.host
     rows = np.flatnonzero((host.kind == HostKind.RUNTIME) & (host.end - host.start > CONTEXT_NS))
+    if not len(rows):
+        return rows
     waits = [timeline.rows_of(role) for role in (Role.SYNC, Role.COPY_CALL, Role.LAUNCH_CALL)]
     first = int(timeline.device.start.min()) if len(timeline.device) else 0
     return np.setdiff1d(rows[host.end[rows] <= first], np.concatenate(waits))

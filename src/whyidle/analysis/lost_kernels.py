@@ -19,6 +19,8 @@ def captured_launches(timeline: Timeline) -> I64:
     """Return the launches (host rows) that were captured into a graph instead of run."""
     host, launches = timeline.host, timeline.rows_of(Role.KERNEL_LAUNCH)
     begins, ends = timeline.rows_of(Role.CAPTURE_BEGIN), timeline.rows_of(Role.CAPTURE_END)
+    if not len(begins) and not len(ends):
+        return np.empty(0, np.int64)
     found = [np.empty(0, np.int64)]
     for thread in used_codes(host.thread[np.concatenate([begins, ends])]):
         edges = [rows[host.thread[rows] == thread] for rows in (begins, ends)]
@@ -37,7 +39,8 @@ def lost_launches(timeline: Timeline) -> tuple[I64, Mask]:
     """Return the launches (host rows) that should make kernels, and which of these have none."""
     rows = timeline.rows_of(Role.KERNEL_LAUNCH)
     rows = rows[timeline.host.corr[rows] >= 0]
-    rows = np.setdiff1d(rows, captured_launches(timeline))
+    if len(captured := captured_launches(timeline)):
+        rows = np.setdiff1d(rows, captured)
     return rows, ~np.isin(timeline.host.corr[rows], timeline.device.corr)
 
 

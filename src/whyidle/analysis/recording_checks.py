@@ -42,8 +42,11 @@ def _separate_reused_ids(timeline: Timeline, notes: list[str]) -> Timeline:
     device runs what it is given; without a match in number, an event belongs to the last call
     before it, unless the id stands for most calls and so means nothing."""
     host, device = timeline.host, timeline.device
-    calls = np.flatnonzero((host.kind == HostKind.RUNTIME) & (host.corr >= 0))
-    calls = np.intersect1d(calls, timeline.rows_of(Role.LAUNCH_CALL))
+    calls = timeline.rows_of(Role.LAUNCH_CALL)
+    calls = calls[(host.kind[calls] == HostKind.RUNTIME) & (host.corr[calls] >= 0)]
+    ordered = np.sort(host.corr[calls])
+    if not (ordered[1:] == ordered[:-1]).any():
+        return timeline
     ids, counts = np.unique(host.corr[calls], return_counts=True)
     reused = np.intersect1d(ids[counts > 1], device.corr)
     if not len(reused):

@@ -8,6 +8,7 @@ from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
+from whyidle.analysis.idle_gaps import pick_rows
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._unfused_attention import find_unfused_attention
 from whyidle.model.cause import Proof, cause
@@ -90,8 +91,11 @@ def _slow_by_shape(facts: Facts) -> I64:
     rows = rows[(facts.device.end - facts.device.start)[rows] >= LARGE_NS]
     if facts.peak is None or not len(rows):
         return rows[:0]
-    rows = rows[_roofline_share(facts, rows) < SLOW]
-    return rows[np.array([bool(_odd_sizes(facts, int(row))) for row in rows], dtype=bool)]
+    details = pick_rows(facts.timeline.host.detail, facts.launching_op[rows], -1)
+    pairs = list(zip(details.tolist(), facts.precision[rows].tolist(), strict=True))
+    odd = {pair: bool(_odd_sizes(facts, *pair)) for pair in set(pairs)}
+    rows = rows[np.array([odd[pair] for pair in pairs])]
+    return rows[_roofline_share(facts, rows) < SLOW] if len(rows) else rows
 
 
 def _roofline_share(facts: Facts, rows: I64) -> F64:
@@ -105,21 +109,22 @@ def _roofline_share(facts: Facts, rows: I64) -> F64:
     return np.asarray(np.maximum(flops, moved) / facts.durations_s(rows))
 
 
-def _odd_sizes(facts: Facts, row: int) -> list[int]:
-    """The dimensions of a kernel's operator that are no multiple of 16 bytes."""
-    operator = int(facts.launching_op[row])
-    detail = int(facts.timeline.host.detail[operator]) if operator >= 0 else -1
+def _odd_sizes(facts: Facts, detail: int, precision: str) -> list[int]:
+    """The dimensions of an operator, by its detail, that are no multiple of 16 bytes."""
     shapes = [shape[-2:] for shape in shapes_of(facts.timeline, detail) if len(shape) > 1]
-    grain = GRAIN.get(str(facts.precision[row]), 1)
+    grain = GRAIN.get(precision, 1)
     return sorted({size for shape in shapes[:3] for size in shape if size > grain and size % grain})
 
 
 def _roofline_evidence(facts: Facts, rows: I64) -> tuple[Evidence, ...]:
     row = int(rows[np.argmax(facts.durations_s(rows))])
-    share, odd = float(_roofline_share(facts, rows[rows == row])[0]), _odd_sizes(facts, row)
+    operator, precision = facts.launching_op[rows[rows == row]], str(facts.precision[row])
+    detail = int(pick_rows(facts.timeline.host.detail, operator, -1)[0])
+    share = float(_roofline_share(facts, rows[rows == row])[0])
+    odd = _odd_sizes(facts, detail, precision)
     if np.isnan(share) or not odd:
         return ()
-    grain = GRAIN[str(facts.precision[row])]
+    grain = GRAIN[precision]
     sizes = f"{' and '.join(map(str, odd[:2]))}: no multiple of {grain}"
     return (
         make_evidence("its share of the roofline", min(share, 1.0), "ratio", source="shapes"),

@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 
 from whyidle.analysis.arrays import I64
-from whyidle.analysis.cpu_tensor_work import find_cpu_work
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -61,7 +60,7 @@ def cpu_tensor_work(facts: Facts) -> Proof | None:
     ----------
     PyTorch, Performance Tuning Guide, "Create tensors directly on the target device".
     """
-    rows, work = find_cpu_work(facts)
+    rows, work = facts.cpu_work
     work = work - facts.replay.waiting
     exposed = facts.share_of(facts.time_of("host") & work)
     if exposed < LEAST_SHARE:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.batch_size import bound_larger_batch, predict_larger_batch
-from whyidle.analysis.cpu_tensor_work import find_cpu_work
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -81,7 +80,7 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
         return None
     if facts.graph_share > IN_GRAPHS:
         return None
-    dispatch = launching.dispatch_time - facts.optimizer_loop - find_cpu_work(facts)[1]
+    dispatch = launching.dispatch_time - facts.optimizer_loop - facts.cpu_work[1]
     exposed = launching.exposed_share(dispatch)
     if exposed < LEAST_SHARE:
         return None

@@ -23,6 +23,8 @@ def explain_lost_kernels(job: Job) -> str | None:
     """Say why idle time means nothing where launches were recorded but not their kernels, and what
     the host does; None where nothing is lost, or some steps are complete."""
     lead = job.lead_rank
+    if len(lead.timeline.device) and lead.steps.found_by and lead.steps.incomplete is None:
+        return None
     rows, lost = lost_launches(lead.timeline)
     if not len(rows) or lost.mean() <= LOST:
         return None
