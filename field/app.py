@@ -58,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--budget", type=_positive, help="seconds after which no job is begun")
         if verb is measure:
             one.add_argument("--pairs", type=_positive, help="of runs; default: as the gain needs")
+            text = "the machine does other work: count the main thread's seconds"
+            one.add_argument("--busy", action="store_true", help=text)
         if verb is run:
             text = "diagnose the kept recordings again instead of running the jobs"
             one.add_argument("--explain", action="store_true", help=text)
@@ -88,19 +90,27 @@ def measure(args: argparse.Namespace) -> int:
     for name, job in jobs.items():
         if args.budget and time.monotonic() - begun > args.budget:
             break
-        if (job.healthy and not job.cured) or (job.gain is not None and not args.fresh):
+        if not _is_to_be_measured(job, args):
             continue
         if missing[name]:
             print(f"{name}: skipped, {', '.join(missing[name])} missing", flush=True)
             continue
         try:
-            done = measure_job(job, args.python, args.pairs, partial(_say, name))
+            say = partial(_say, name)
+            done = measure_job(job, args.python, args.pairs, say, busy=args.busy)
         except JobError as error:
             _say(name, f"FAILED: {error}")
             failed += 1
             continue
         write_truth({**read_truth(), name: done})
     return FAILED if failed else 0
+
+
+def _is_to_be_measured(job: Job, args: argparse.Namespace) -> bool:
+    if (job.healthy and not job.cured) or (args.busy and job.waits):
+        return False
+    better = job.method == "thread" and not args.busy
+    return job.gain is None or better or bool(args.fresh)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -22,19 +23,27 @@ FOREIGN = 0.15
 than their spread"""
 ATTEMPTS = 3
 """runs that others disturb are repeated so often"""
+PASSIVE = {"OMP_WAIT_POLICY": "passive"}
+"""threads that wait for others sleep, so that the main thread's seconds are work"""
+THREAD_CLOCK = Path(__file__).parent / "thread_clock.py"
 TOLERANCE = 0.02
 """results of twins agree where they differ by less: sums in another order, and rounding of print"""
 
 
-def measure_job(job: Job, python: str, pairs: int | None, say: Callable[[str], None]) -> Job:
-    """The same job with its gain. Raises JobError where a run fails, twins disagree, or the
-    machine does other work."""
+def measure_job(
+    job: Job, python: str, pairs: int | None, say: Callable[[str], None], *, busy: bool = False
+) -> Job:
+    """The same job with its gain; by seconds of the main thread on a ``busy`` machine. Raises
+    JobError where a run fails, twins disagree, or the machine does other work."""
     ratios: list[float] = []
     seconds: list[float] = []
     with scratch_folder() as folder:
         words = [split_command(command, python) for command in (job.command, job.cured_command)]
+        runs = [partial(run_job, arm, folder) for arm in words]
+        if busy:
+            runs = [partial(run_job, _with_thread_clock(arm), folder, PASSIVE) for arm in words]
         while len(ratios) < (pairs or (1 if ratios and ratios[0] >= CLEAR else PAIRS)):
-            sick, cured = (_run_undisturbed(partial(run_job, w, folder)) for w in words)
+            sick, cured = (run() if busy else _run_undisturbed(run) for run in runs)
             if job.results == "equal" and not agree(sick.results, cured.results):
                 raise JobError(f"twins disagree: {sick.results} and {cured.results}")
             seconds.append(seconds_of(job, sick))
@@ -49,6 +58,7 @@ def measure_job(job: Job, python: str, pairs: int | None, say: Callable[[str], N
         seconds=round(statistics.median(seconds), 2),
         cores=len(os.sched_getaffinity(0)),
         torch=_torch_version(python),
+        method="thread" if busy else "wall",
     )
 
 
@@ -66,6 +76,12 @@ def agree(one: Sequence[float], other: Sequence[float]) -> bool:
     return len(one) == len(other) and all(
         math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-3) for a, b in zip(one, other, strict=True)
     )
+
+
+def _with_thread_clock(words: list[str]) -> list[str]:
+    """The command of a script, through the bootstrap that makes it print thread seconds."""
+    script = next(i for i, word in enumerate(words) if word.endswith(".py"))
+    return [*words[:script], str(THREAD_CLOCK), *words[script:]]
 
 
 def _run_undisturbed(run: Callable[[], JobRun]) -> JobRun:

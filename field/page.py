@@ -45,6 +45,12 @@ def _intro(jobs: Mapping[str, Job], outcomes: Mapping[str, Outcome]) -> str:
         f"{len(jobs)} jobs, of which {len(outcomes)} have been watched; "
         f"gains measured on {' and '.join(machine) or 'no machine yet'}.",
     ]
+    busy = sum(job.method == "thread" for job in measured)
+    if busy:
+        lines.append(
+            f"{busy} of the gains are ratios of the main thread's processor time, measured while "
+            "the machine did other work; the others are of wall time."
+        )
     if older:
         lines.append(f"{older} outcomes are of another version of the source than this one.")
     return "\n\n".join(lines)

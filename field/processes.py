@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -65,21 +65,29 @@ def split_command(command: str, python: str) -> list[str]:
     return [python if word == "python" else word for word in shlex.split(command)]
 
 
-def run_job(words: Sequence[str], folder: Path) -> JobRun:
+def run_job(
+    words: Sequence[str], folder: Path, settings: Mapping[str, str] | None = None
+) -> JobRun:
     """Run a job alone. Raises JobError where it fails or takes too long."""
     busy, own, start = _busy_s(), _children_s(), time.monotonic()
-    text = run_process(words, folder)
+    text = run_process(words, folder, settings=settings)
     whole = time.monotonic() - start
     foreign = (_busy_s() - busy) - (_children_s() - own)
     loop, results = read_output(text)
     return JobRun(whole, loop, results, max(0.0, foreign / whole / (os.cpu_count() or 1)))
 
 
-def run_process(words: Sequence[str], folder: Path, limit_s: float = LIMIT_S) -> str:
+def run_process(
+    words: Sequence[str],
+    folder: Path,
+    limit_s: float = LIMIT_S,
+    settings: Mapping[str, str] | None = None,
+) -> str:
     """What a command printed. Raises JobError where it fails or takes too long."""
     process = subprocess.Popen(
         words,
         cwd=folder,
+        env={**os.environ, **(settings or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -28,7 +28,7 @@ Half = Literal["known", "open", "reserved"]
 HALVES: tuple[Half, ...] = get_args(Half)
 HEADER = """\
 # One table per job: field/README.md says what each key means. `python -m field measure` writes
-# gain, low, high, pairs, seconds, cores and torch; everything else is written by hand.
+# gain, low, high, pairs, seconds, cores, torch and method; everything else is written by hand.
 """
 
 
@@ -52,6 +52,8 @@ class Job(
         wrong: causes that are wrong at any place.
         healthy: whether nothing is to be cured.
         clock: "loop", the seconds that the job prints, or "whole", those of its process.
+        waits: whether it spends time in sleep, on a disk or for other processes, so that only wall
+            time tells its gain.
         results: whether the cured twin prints the same results, to one part in fifty.
         gain: measured speed-up of the cured twin, the median of ``pairs`` pairs of runs.
         low: the smallest of these.
@@ -59,6 +61,7 @@ class Job(
         seconds: of the job as it is, the median.
         cores: of the machine that measured.
         torch: version of PyTorch that measured.
+        method: "wall", or "thread": seconds of the main thread on a machine that did other work.
     """
 
     half: Half
@@ -71,6 +74,7 @@ class Job(
     wrong: tuple[str, ...] = ()
     healthy: bool = False
     clock: Literal["loop", "whole"] = "loop"
+    waits: bool = False
     results: Literal["equal", "differ"] = "equal"
     gain: float | None = None
     low: float | None = None
@@ -79,6 +83,7 @@ class Job(
     seconds: float | None = None
     cores: int | None = None
     torch: str | None = None
+    method: Literal["wall", "thread"] = "wall"
 
     @property
     def script(self) -> str:
