@@ -16,7 +16,7 @@ actor = nn.Sequential(nn.Linear(376, 128), nn.ReLU(), nn.Linear(128, 17))
 critic = nn.Sequential(nn.Linear(393, 128), nn.ReLU(), nn.Linear(128, 1))
 opt = torch.optim.SGD([*actor.parameters(), *critic.parameters()], 1e-3)
 start = time.perf_counter()
-for update in range(220):
+for update in range(450):
     batch = random.sample(buffer, 64)
     state = torch.from_numpy(np.stack([b["state"] for b in batch])).float()
     action = torch.from_numpy(np.stack([b["action"] for b in batch])).float()

@@ -27,7 +27,7 @@ for step in range(120):
     opt.zero_grad()
     loss.backward()
     opt.step()
-    if step % 4 == 3:
+    if step % 2 == 1:
         error = evaluate()
 print("error", round(error, 4))
 print(f"took {time.perf_counter() - start:.2f} s")

@@ -36,7 +36,7 @@ class Ranker(nn.Module):
 model = Ranker()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
 start = time.perf_counter()
-for epoch in range(6):
+for epoch in range(20):
     for i in range(0, len(pairs), 512):
         users, items = zip(*pairs[i : i + 512])
         negatives = draw_negatives(users)

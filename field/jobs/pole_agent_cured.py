@@ -9,15 +9,15 @@ random.seed(0)
 torch.manual_seed(0)
 rng = np.random.default_rng(0)
 memory = []
-net = nn.Sequential(nn.Linear(8, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 4))
+net = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
 opt = torch.optim.Adam(net.parameters(), 1e-3, foreach=True)
-for _ in range(120_000):
+for _ in range(190_000):
     memory.append((rng.standard_normal(8, dtype=np.float32), random.randrange(4), random.random()))
 start = time.perf_counter()
-for step in range(300):
+for step in range(700):
     for _ in range(8):
         memory.append((rng.standard_normal(8, dtype=np.float32), random.randrange(4), random.random()))
-    rows = [memory[i] for i in random.sample(range(len(memory)), 64)]
+    rows = [memory[i] for i in random.sample(range(len(memory)), 256)]
     states = torch.from_numpy(np.stack([r[0] for r in rows]))
     actions = torch.tensor([r[1] for r in rows])
     rewards = torch.tensor([r[2] for r in rows])

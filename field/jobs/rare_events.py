@@ -15,7 +15,7 @@ net = nn.Sequential(nn.Linear(48, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(
 opt = torch.optim.SGD(net.parameters(), lr=0.01)
 losses = []
 start = time.perf_counter()
-for step in range(300):
+for step in range(1000):
     rows = torch.from_numpy(rng.choice(N, 64, replace=False, p=weights))
     loss = nn.functional.binary_cross_entropy_with_logits(net(x[rows]).squeeze(1), y[rows])
     opt.zero_grad()

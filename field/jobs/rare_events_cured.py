@@ -16,7 +16,7 @@ opt = torch.optim.SGD(net.parameters(), lr=0.01)
 losses = []
 cumulative = np.cumsum(weights)
 start = time.perf_counter()
-for step in range(300):
+for step in range(1000):
     rows = torch.from_numpy(np.searchsorted(cumulative, rng.random(64)))
     loss = nn.functional.binary_cross_entropy_with_logits(net(x[rows]).squeeze(1), y[rows])
     opt.zero_grad()

@@ -30,7 +30,7 @@ class Scenes(Dataset):
 
 
 torch.manual_seed(0)
-net = nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 5, 1))
+net = nn.Sequential(nn.Conv2d(3, 6, 3, 2, 1), nn.ReLU(), nn.Conv2d(6, 5, 1), nn.Upsample(scale_factor=2))
 opt = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
 loader = DataLoader(Scenes(), batch_size=4, shuffle=True)
 start = time.perf_counter()

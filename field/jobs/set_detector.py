@@ -26,7 +26,7 @@ truth = torch.rand(64, OBJECTS, 4)
 net = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, QUERIES * 4), nn.Sigmoid())
 opt = torch.optim.SGD(net.parameters(), 0.05)
 start = time.perf_counter()
-for step in range(120):
+for step in range(450):
     rows = torch.arange(step * 4, step * 4 + 4) % 64
     boxes = net(images[rows]).view(4, QUERIES, 4)
     loss = 0

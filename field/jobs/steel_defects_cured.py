@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def post_process(probability, threshold, min_size):
-    component, count = ndimage.label(probability > threshold)
+    component, count = ndimage.label(probability > max(threshold, probability.mean()))
     mask = np.zeros(probability.shape, np.float32)
     for c in range(1, count + 1):
         p = component == c
@@ -19,7 +19,7 @@ def post_process(probability, threshold, min_size):
 
 
 def dice(probability, truth):
-    masks = np.stack([post_process(p, 0.5, 3) for p in probability])
+    masks = np.stack([post_process(p, 0.1, 3) for p in probability])
     return 2 * (masks * truth).sum() / max(1.0, masks.sum() + truth.sum())
 
 
