@@ -31,6 +31,8 @@ class OptimizerFacts:
     name: str = ""
     tensors: int = 0
     elements: int = 0
+    groups: int = 1  # of parameters
+    foreach: bool | None = None
     fused: bool | None = None
     differentiable: bool | None = None
     momentum: float | None = None

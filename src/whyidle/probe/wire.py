@@ -62,6 +62,7 @@ class OptimizerFacts(TypedDict):
     name: str
     tensors: int
     elements: int
+    groups: int
     foreach: bool | None
     fused: bool | None
     differentiable: bool | None

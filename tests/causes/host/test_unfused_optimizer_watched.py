@@ -10,21 +10,21 @@ MS = 1_000_000
 OPS = "/torch/nn/linear.py(134): forward;/job/train.py(12): <module>"
 
 
-def judged(tensors, elements, optimizer_ms):
-    optimizer_facts = {"name": "AdamW", "tensors": tensors, "elements": elements, "fused": None}
+def judged(tensors, elements, optimizer_ms, name="AdamW"):
+    optimizer_facts = {"name": name, "tensors": tensors, "elements": elements, "fused": None}
     job = RecordedJob(optimizer=optimizer_facts)
     for _ in range(30):
         job.work(OPS, 10 * MS)
         job.backward(OPS, 10 * MS)
-        job.step(OPS, int(optimizer_ms * MS), "AdamW")
+        job.step(OPS, int(optimizer_ms * MS), name)
     return judge("unfused-optimizer", job)
 
 
 def test_what_is_left_is_bytes_and_tensors():
-    """28 bytes of 2 million numbers at 12 GB/s, a call and 100 tensors of 4 us on a machine on
-    which the loop took 1.12 times as long as it should: 5.23 ms of 20 stay."""
+    """28 bytes of 2 million numbers at 25 / 1.2 GB/s, a call and 100 tensors of 8.5 us on a machine
+    on which the loop took 2.14 times as long as it should: 4.64 ms of 20 stay."""
     predicted = judged(100, 2_000_000, 20).predicted
-    assert predicted.speedup == pytest.approx(40 / (20 + 5.23), rel=0.02)
+    assert predicted.speedup == pytest.approx(40 / (20 + 4.64), rel=0.02)
     assert predicted.low < predicted.speedup < predicted.high < 2.0
 
 
@@ -33,25 +33,31 @@ def test_the_risk_names_no_gpu_where_there_is_none():
     assert "GPU" not in catalog.load_fixes()["fused-optimizer"].decide(proof).risk
 
 
-def test_what_the_caches_keep_is_updated_faster():
-    """28 bytes of a million numbers at 20 GB/s, a call and 100 tensors of 4 us on a machine on
-    which the loop took 2.33 times as long as it should: 2.56 ms of 20 stay."""
-    predicted = judged(100, 1_000_000, 20).predicted
-    assert predicted.speedup == pytest.approx(40 / (20 + 2.56), rel=0.02)
-
-
-def test_a_short_loop_over_what_the_caches_keep_is_seen():
-    """2.3 ms, where one from memory would take 1.85 and be left alone."""
+def test_a_short_loop_is_seen():
     assert judged(18, 764_000, 2.3).predicted.speedup > 1.03
 
 
-def test_many_bytes_leave_much_in_doubt():
-    few, many = judged(100, 10_000, 20).predicted, judged(100, 2_000_000, 20).predicted
-    assert many.high - many.low > 2 * (few.high - few.low)
+def test_an_update_that_moves_as_many_bytes_when_fused_is_left_alone():
+    """SGD without momentum."""
+    assert judged(10, 8_000_000, 16, "SGD") is None
+    assert judged(10, 8_000_000, 16) is not None
 
 
-def test_an_update_at_the_speed_of_memory_is_left_alone():
-    assert judged(10, 8_000_000, 16) is None
+def test_what_a_trainer_does_in_the_closure_is_no_update():
+    """10 of 40 ms are norms and logs after the backward pass, as Lightning has it."""
+    update = "/x/torch/optim/adam.py(475): _single_tensor_adam;/x/torch/optim/adam.py(248): step"
+    hook = "/x/site-packages/lightning/pytorch/plugins/precision.py(88): _after_closure"
+    norm = f"/x/torch/functional.py(9): norm;/job/train.py(9): hook;{hook}"
+    job = RecordedJob(optimizer={"name": "AdamW", "tensors": 100, "elements": 10_000})
+    for _ in range(30):
+        job.work(OPS, 10 * MS)
+        job.backward(OPS, 10 * MS)
+        with job.call("Optimizer.step#AdamW.step"):
+            job.work(f"{norm};/x/torch/optim/adam.py(230): step", 10 * MS)
+            job.work(update, 10 * MS)
+    proof = judge("unfused-optimizer", job)
+    assert taken_ms(proof) == pytest.approx(10, rel=0.05)
+    assert proof.predicted.high < 1.35
 
 
 def two(first, second, **more):
@@ -121,7 +127,7 @@ def scattered(calm_ms):
 def test_steps_that_scatter_leave_their_share_in_doubt():
     alike, apart = scattered(50), scattered(10)
     narrow, wide = ((one.high - one.low) / (one.speedup - 1) for one in (alike, apart))
-    assert wide > 1.3 * narrow
+    assert wide > 1.2 * narrow
 
 
 def test_what_a_tiny_update_pays_for_its_call_is_not_won():

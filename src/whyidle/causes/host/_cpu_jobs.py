@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +22,7 @@ from whyidle.analysis.sampling.share_error import (
     share_bounds,
     unseen_python,
 )
-from whyidle.analysis.source_lines import called_at
+from whyidle.analysis.source_lines import called_at, package_of
 from whyidle.analysis.time_by_line import time_of_line_causes
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.causes.host._fused_update import fused_update_s
@@ -44,11 +46,10 @@ the lock is handed over after their last one: a loop of a third of the step had 
 recordings"""
 REMOVED = (0.5, 0.9, 1.0)
 """low: half is removed; expected: it runs in every tenth step only; high: all is removed"""
-WARM = (0.0, 0.5, 1.0)
-"""share of the longest cache refill that a shorter update saves in the rest of the step. The rest
-took 1.82 to 1.83 ms with a fused update, 1.92 to 2.18 ms with a loop, and 2.10 to 2.16 ms with
-3.4 ms of spinning in each step; the longest refill is 0.33 ms (medians, PyTorch 2.13, two virtual
-cores)"""
+WARM = (0.0, 0.0, 1.0)
+"""share of the longest cache refill that a shorter update saves in the rest of the step. On average
+none: whole steps gained 0.3 ms less to 0.5 ms more than their updates (15 networks and optimizers,
+``bench/optimizer_updates.py``); in one of them the rest took 0.1 to 0.3 ms less"""
 
 
 def python_overhead(facts: Facts) -> Proof | None:
@@ -146,7 +147,28 @@ def _step_calls(facts: Facts, *names: str) -> tuple[Intervals, NDArray[np.int64]
     """Time and rows of optimizer steps with these span names."""
     host, rows = facts.timeline.host, facts.rows_of(Role.OPTIMIZER)
     rows = rows[[facts.timeline.names[i] in names for i in host.name[rows]]]
-    return union_of(host.start[rows], host.end[rows]), rows
+    return union_of(host.start[rows], host.end[rows]) - _called_back(facts), rows
+
+
+def _called_back(facts: Facts) -> Intervals:
+    """When an optimizer's step ran other code: trainers clip and log gradients in the closure that
+    they pass to it, after the backward pass."""
+    host, plays = facts.timeline.host, facts.timeline.vocabulary.plays
+    rows = np.flatnonzero(host.detail >= 0)
+    foreign = []
+    for number in np.unique(host.detail[rows]):
+        frames = facts.timeline.details[number].stack.split(";")
+        at = [i for i, frame in enumerate(frames) if plays(Role.OPTIMIZER_FRAME, frame)]
+        inner = frames[: at[-1]] if at else []
+        if any(_is_foreign(frame) and not plays(Role.FRAMEWORK_CODE, frame) for frame in inner):
+            foreign.append(number)
+    rows = rows[np.isin(host.detail[rows], foreign)]
+    return union_of(host.start[rows], host.end[rows])
+
+
+def _is_foreign(frame: str) -> bool:
+    """Whether a frame is a program's or a package's, and not Python's own."""
+    return package_of(frame).partition(".")[0] not in sys.stdlib_module_names
 
 
 def _predict_fused(facts: Facts, span: str, optimizer: OptimizerFacts, count: float) -> list[float]:

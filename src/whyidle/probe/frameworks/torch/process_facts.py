@@ -186,6 +186,7 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
         "name": type(optimizer).__name__,
         "tensors": len(tensors),
         "elements": sum(p.numel() for p in tensors),
+        "groups": len(groups),
         "foreach": first.get("foreach"),
         "fused": first.get("fused"),
         "differentiable": first.get("differentiable"),
