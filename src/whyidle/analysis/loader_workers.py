@@ -23,6 +23,9 @@ KEPT_WAITING = 0.2
 """share of a batch's time waiting for a core from which cores are short"""
 PER_ENOUGH = 2
 """up to this multiple of the sufficient number, workers still get their turn soon"""
+COPIED_BYTES_PER_S = 1e8
+"""rate of packing above which it copies tensors: into new pages of shared memory 0.6 GB/s or more,
+while Python objects are pickled at some 10 MB/s (Python 3.11 on a virtual machine)"""
 SMALL_FILE = 256 * 1024
 """files up to this many bytes cost latency, not bandwidth: 0.26 ms at 1 GB/s"""
 
@@ -42,11 +45,12 @@ class LoaderWorkers(WorkerStalls):
 
     @property
     def mostly_packs(self) -> bool:
-        """Whether workers of one thread each crowd the cores with packing more than with making:
-        fewer of them would pack as much."""
+        """Whether workers of one thread each crowd the cores with packing large tensors more than
+        with making them: fewer workers would pack as much."""
+        copied = (self.loading.batch_bytes or 0) >= COPIED_BYTES_PER_S * self.pickle_time
         threads = max((worker.threads for worker in self.loading.workers), default=1)
         work = max(self.mean_of("process_cpu"), self.mean_of("cpu"))
-        return threads == 1 and self.pickle_time >= work and self.short_of_cores
+        return copied and threads == 1 and self.pickle_time >= work and self.short_of_cores
 
     @property
     def is_surplus(self) -> bool:

@@ -682,8 +682,14 @@ def test_what_is_read_from_files_is_not_looked_up_in_memory():
     assert "float32" not in plans_of(found)["leaner-batches"].summary
 
 
+@pytest.mark.parametrize("size", [None, 20_000])
+def test_objects_that_take_long_to_pack_are_no_large_tensors(size):
+    assert not Facts(packing(batch_bytes=size)).workers.mostly_packs
+
+
 def test_workers_that_make_more_than_they_pack_stay_a_crowd():
-    assert Facts(packing(replace(PACKING, cpu=60))).workers.wait_kind == "crowd"
+    run = packing(replace(PACKING, cpu=60), batch_bytes=26_000_000)
+    assert Facts(run).workers.wait_kind == "crowd"
 
 
 STARVED = Job(workers=1, train=85, cpu=57, delay=43, cores=1.0)
