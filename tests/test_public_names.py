@@ -85,7 +85,7 @@ def test_what_plug_ins_build_on():
         *("bucket", "removal"),
     ]
     assert [f.name for f in dataclasses.fields(fix.Proposal)] == [
-        *("summary", "edits", "predicted", "risk", "automatic", "faster")
+        *("summary", "edits", "predicted", "risk", "automatic", "faster", "spreads")
     ]
     assert {"device_events", "steps", "shapes", "several_ranks"} <= set(signals.SIGNALS)
 

@@ -60,4 +60,5 @@ def loader_workers(proof: Proof) -> Proposal | None:
         predicted=facts.by_workers,
         risk=risk,
         automatic=workers is not None and not facts.device_work and not facts.unfit,
+        spreads=True,
     )

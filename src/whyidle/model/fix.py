@@ -26,6 +26,7 @@ class Proposal:
     risk: str = ""
     automatic: bool = True
     faster: bool = True  # False: it only yields information, so nothing is predicted
+    spreads: bool = False  # whether more processes do the same work: removing it precedes that
 
 
 Decide = Callable[[Proof], "Proposal | None"]

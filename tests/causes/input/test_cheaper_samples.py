@@ -97,9 +97,9 @@ def test_waiting_for_a_core_asks_for_no_more_workers_than_cores():
     assert waiting.edits[0].value > 2
 
 
-def test_what_is_applied_by_itself_comes_first_unless_it_wins_far_less():
+def test_what_removes_the_work_stands_before_what_spreads_it():
     both = fixes(job(COLLATE, cores=2, computing=8))
-    assert list(both) == ["loader-workers", "whole-arrays"]
+    assert list(both) == ["whole-arrays", "loader-workers"]
     assert both["whole-arrays"].predicted.speedup > both["loader-workers"].predicted.speedup
     assert next(iter(fixes(job(COLLATE, cores=1)))) == "whole-arrays"
 

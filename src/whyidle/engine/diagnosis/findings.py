@@ -170,7 +170,9 @@ def _propose_fixes(item: ProvenCause) -> list[ProposedFix]:
         for fix, plan in item.decisions[0]
     ]
     most = max(map(_expected_saving, fixes), default=0.0)
-    return sorted(fixes, key=lambda each: _rank_fix(each, most))
+    spreading = {fix.id for fix, plan in item.decisions[0] if plan.spreads}
+    factors = {each.fix: 1.0 if each.fix in spreading else FAR_MORE for each in fixes}
+    return sorted(fixes, key=lambda each: _rank_fix(each, most / factors[each.fix]))
 
 
 def _predict_fix(plan: Proposal, item: ProvenCause) -> Predicted:
@@ -201,9 +203,9 @@ def _expected_saving(fix: ProposedFix) -> float:
     return 1.0 - 1.0 / fix.predicted.speedup if fix.predicted else 0.0
 
 
-def _rank_fix(fix: ProposedFix, most: float) -> tuple[bool, bool, float]:
-    """Sort key: fixes that affect convergence last; automatic fixes first unless they gain far
-    less than the best; then by expected gain."""
+def _rank_fix(fix: ProposedFix, least: float) -> tuple[bool, bool, float]:
+    """Sort key: fixes that affect convergence last; automatic fixes first if they gain at least
+    this share of the step, which is far less than the best fix; then by expected gain."""
     won = _expected_saving(fix)
-    by_itself = fix.automatic and won > 0.0 and won * FAR_MORE >= most
+    by_itself = fix.automatic and won > 0.0 and won >= least
     return fix.consent == "convergence", not by_itself, -won
