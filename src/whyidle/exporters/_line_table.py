@@ -68,7 +68,7 @@ def shows_waits(rows: list[TableRow]) -> bool:
 def draw_line_table(page: Page, diagnosis: Diagnosis) -> None:
     """Draw the table on a terminal, one line of text per row."""
     rows = table_rows(diagnosis)
-    if not rows:
+    if not rows or diagnosis.steps.detected_by is None:
         return
     page.write_blank_line()
     page.write_paragraph(TITLE, style="bold", indent=2)
@@ -87,4 +87,5 @@ def draw_line_table(page: Page, diagnosis: Diagnosis) -> None:
         room = page.width - len(head) - 2
         text = clean_text(row.text, room) if room >= _LEAST_TEXT else ""
         style = "yellow" if row.reporting else ""
+        head = head[: page.width].rstrip() if not text else head
         page.write_row(page.styled_text(head, style) + page.styled_text(text, "dim"))
