@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import F64, Mask
 from whyidle.analysis.batch_waits import find_batch_waits
+from whyidle.analysis.device_peaks import DevicePeaks
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.flops import shapes_of
 from whyidle.analysis.integer_codes import is_among, used_codes
@@ -88,7 +89,7 @@ def _batch_slopes(facts: Facts) -> tuple[F64, F64, F64] | None:
     seconds = np.maximum(facts.durations_s(rows), 1e-9)
     if peak is None or not len(rows):
         return None
-    rates = np.array([_work_rate(facts, int(row)) for row in rows])
+    rates = _work_rates(facts, peak)[facts.device.name[rows]]
     ideal = np.fmax(facts.work.bytes[rows] / peak.bandwidth, facts.work.flops[rows] / rates)
     fixed = np.isin(facts.group[rows], FIXED)
     known = ~np.isnan(ideal) | fixed
@@ -106,12 +107,12 @@ def _batch_slopes(facts: Facts) -> tuple[F64, F64, F64] | None:
     return slopes[0], slopes[1], slopes[2]
 
 
-def _work_rate(facts: Facts, row: int) -> float:
-    peak = facts.peak
-    if peak is None:
-        return np.nan
-    precision = str(facts.precision[row]) or None
-    return peak.peak_flops(precision, tensor=bool(facts.uses_tensor_cores[row])) or peak.fp32
+def _work_rates(facts: Facts, peak: DevicePeaks) -> F64:
+    """The device's FLOP/s at the work of every name of a device event."""
+    rates = np.full(len(facts.timeline.names), np.nan)
+    for name, kernel in facts.kernel_classes.items():
+        rates[name] = peak.peak_flops(kernel.precision, tensor=bool(kernel.tensor)) or peak.fp32
+    return rates
 
 
 def find_batch_size(facts: Facts) -> int | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from whyidle.analysis.arrays import I64
 from whyidle.analysis.batch_waits import find_batch_waits, waited_for_worker
-from whyidle.analysis.integer_codes import is_among
+from whyidle.analysis.integer_codes import is_among, used_codes
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.queue_refills import PAUSE_NS
 from whyidle.analysis.recording_overhead import measured_share, share_of_recording
@@ -71,7 +71,7 @@ class KernelLaunches:
     @cached_property
     def calls(self) -> I64:
         """The calls that launched them, each once (rows of the host's events)."""
-        return np.unique(self._facts.launches.call[self.kernels])
+        return used_codes(self._facts.launches.call[self.kernels])
 
     @property
     def per_step(self) -> float:

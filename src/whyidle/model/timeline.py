@@ -257,8 +257,8 @@ class Timeline:
         host = self.host
         kinds = np.bincount(host.kind, minlength=len(HostKind))
         sampled = self.source.format == "probe"  # stack samples, no operators by name
-        runtime = host.corr[(host.kind == HostKind.RUNTIME) & (host.corr >= 0)]
-        linked = len(self.device) and len(runtime) and np.isin(self.device.corr, runtime).mean()
+        runtime = np.sort(host.corr[(host.kind == HostKind.RUNTIME) & (host.corr >= 0)])
+        linked = len(self.device) and len(runtime) and _share_among(self.device.corr, runtime)
         signals = {
             "host_ops": kinds[HostKind.OP],
             "every_operator": kinds[HostKind.OP] and not sampled,
@@ -282,3 +282,10 @@ class Timeline:
 
     def _has_detail(self, attribute: str) -> bool:
         return any(getattr(detail, attribute) for detail in self.details)
+
+
+def _share_among(values: I64, listed: I64) -> float:
+    """The share of values that are among others, which are sorted. On millions of rows this takes a
+    fraction of the time of ``numpy.isin``."""
+    places = np.minimum(np.searchsorted(listed, values), len(listed) - 1)
+    return float((listed[places] == values).mean())
