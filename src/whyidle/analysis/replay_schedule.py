@@ -13,7 +13,7 @@ import numpy as np
 from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.device_lanes import CALL_NS, SENT, WORK, Lanes
 
-_ARRIVAL, _STRETCH, _JOIN, _SEND, _WAIT = range(5)
+_WHOLE, _SEND, _JOIN, _ARRIVAL, _STRETCH, _WAIT = range(6)
 Operation = tuple[int, int, int]
 
 
@@ -93,11 +93,9 @@ class Schedule:
         lead = [0.0] * (self._waits + 1)
         # conditions in place of max(), which would take half of the time
         for kind, one, two in self._operations:
-            if kind == _ARRIVAL:
+            if kind == _WHOLE:
                 latest_here = latest[one] - lead[passed[one]]
-                free = latest_here if latest_here > free else free
-            elif kind == _STRETCH:
-                free += length[one]
+                free = (latest_here if latest_here > free else free) + length[two]
                 done.append(free)
             elif kind == _SEND:
                 begin = called[one] - lead[sent_passed[one]]
@@ -107,6 +105,12 @@ class Schedule:
                 arrived.append(begin if begin > arrived[-1] else arrived[-1])
             elif kind == _JOIN:
                 free = arrived[one] if arrived[one] > free else free
+            elif kind == _ARRIVAL:
+                latest_here = latest[one] - lead[passed[one]]
+                free = latest_here if latest_here > free else free
+            elif kind == _STRETCH:
+                free += length[one]
+                done.append(free)
             else:
                 device = max(free, arrived[two])
                 lead[one + 1] = waits[one].lead_after(lead[one], device)
@@ -161,9 +165,13 @@ def _order_operations(
 
 
 def _insert_arrivals(operations: list[Operation], groups: list[int]) -> Iterator[Operation]:
-    """The operations with those of the arrivals before each stretch."""
+    """The operations with those of the arrivals before each stretch, in one where there is one."""
     for operation in operations:
-        if operation[0] == _STRETCH:
-            stretch = operation[1]
+        stretch = operation[1]
+        if operation[0] != _STRETCH:
+            yield operation
+        elif groups[stretch + 1] - groups[stretch] == 1:
+            yield _WHOLE, groups[stretch], stretch
+        else:
             yield from ((_ARRIVAL, number, 0) for number in range(*groups[stretch : stretch + 2]))
-        yield operation
+            yield operation

@@ -24,7 +24,7 @@ def without_closures(
     """Return the events with updates that exclude the passes inside them, of any thread or only of
     the calling one (``by_thread``)."""
     updates, passes = (
-        np.isin(events.name, [i for i, text in enumerate(names) if pattern.search(text)])
+        np.array([*(pattern.search(text) is not None for text in names), False])[events.name]
         for pattern in (_UPDATE, _BACKWARD)
     )
     start = events.start

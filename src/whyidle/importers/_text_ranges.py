@@ -4,7 +4,6 @@ range does not decode completely, it is not whole, and the file is read in one i
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,8 @@ from whyidle.importers._json_chunks import BETWEEN, BLANKS, EVENT_LIMIT, JsonChu
 RANGE_BYTES = 8 << 20
 """decoding takes about 40 ms, sending the columns about 2 ms"""
 _STEP_BYTES = 1 << 20
+_BEYOND_BYTES = 1 << 14
+"""text beyond a place that holds the next boundary"""
 _DOCUMENT = b'{"traceEvents":[', b"]}"
 _BARE_LIST = b"[", b"]"
 
@@ -65,7 +66,7 @@ class RangeReader:
         bound = self._find_boundary(max(begin, (number + 1) * RANGE_BYTES))
         length = None if bound is None else bound[0] - begin
         ends = self._before if number else b"", self._after if bound else b""
-        pieces = JsonChunks(io.BytesIO(ends[0] + self._text[:length] + ends[1]).read)
+        pieces = JsonChunks(_Parts(ends[0], memoryview(self._text)[:length], ends[1]).read)
         tables, lost = EventTables(), True
         try:
             for events, piece in pieces:
@@ -85,8 +86,9 @@ class RangeReader:
 
     def _find_boundary(self, mark: int) -> tuple[int, int] | None:
         """The end of one event and the start of the next, the first at or after a place."""
-        while self._offset + len(self._text) <= mark and self._read_on(RANGE_BYTES):
-            pass
+        while (missing := mark - self._offset - len(self._text)) >= 0:
+            if not self._read_on(missing + _BEYOND_BYTES):
+                break
         while (match := BETWEEN.search(self._text, mark - self._offset)) is None:
             if len(self._text) > EVENT_LIMIT or not self._read_on(_STEP_BYTES):
                 return None
@@ -94,13 +96,31 @@ class RangeReader:
 
     def _skip_to(self, place: int) -> None:
         """Drop the text before a place."""
-        while self._offset + len(self._text) <= place:
+        while (beyond := place - self._offset - len(self._text)) > 0:
             self._offset, self._text = self._offset + len(self._text), b""
-            if not self._read_on(min(_STEP_BYTES, place - self._offset + 1)):
+            skipped = self._stream.skip(min(beyond, _STEP_BYTES))
+            self._offset += skipped
+            if not skipped:
                 return
         self._text, self._offset = self._text[place - self._offset :], place
 
     def _read_on(self, size: int) -> bool:
         chunk = self._stream.read(size)
-        self._text += chunk
+        self._text = self._text + chunk if self._text else chunk
         return bool(chunk)
+
+
+class _Parts:
+    """Texts that are read as one, without joining them."""
+
+    def __init__(self, *parts: bytes | memoryview) -> None:
+        self._parts = [memoryview(part) for part in parts]
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes of one part; empty at the end of all."""
+        while self._parts and not self._parts[0]:
+            self._parts.pop(0)
+        if not self._parts:
+            return b""
+        chunk, self._parts[0] = self._parts[0][:size], self._parts[0][size:]
+        return bytes(chunk)
