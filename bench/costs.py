@@ -5,8 +5,10 @@
 The floor of reading and explaining is a process that unpacks and decodes the same text and keeps
 nothing; that of help is a Python that does nothing. Floor and figure take turns, so a slow or busy
 machine slows both. Ends with status 1 if a figure is 20 % worse than the one recorded last of the
-same trace and number of cores. ``--record`` appends the figures to ``bench/costs.json`` and writes
-the table in ``docs/results/performance.md``. ``--hta`` adds Holistic Trace Analysis.
+same trace and number of cores: the processor time, the peak memory, or the least wall time, which
+other programs disturb less than the median. ``--record`` appends the figures to
+``bench/costs.json`` and writes the table in ``docs/results/performance.md``. ``--hta`` adds
+Holistic Trace Analysis.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ RECORDED = HERE / "costs.json"
 PAGE = HERE.parent / "docs" / "results" / "performance.md"
 MARKS = "<!-- costs: written by bench/costs.py -->", "<!-- /costs -->"
 WORSE = 1.2
+CHECKED = ("least", "cpu_ratio", "memory_mb")
 FLOOR = """
 import gc, sys
 import msgspec
@@ -47,9 +50,11 @@ for path in sys.argv[1:]:
 
 
 class Run(NamedTuple):
-    """Seconds, and the peak memory of the largest process in MB."""
+    """Seconds of wall time and of processor time, helpers included, and the peak memory of the
+    process in MB."""
 
     wall: float
+    cpu: float
     memory: float
 
 
@@ -74,9 +79,10 @@ def run_command(command: list[str], cores: int | None) -> Run:
     os.sched_setaffinity(0, before)
     _, status, usage = os.wait4(child.pid, 0)
     wall = time.perf_counter() - begin
+    child.returncode = status = os.waitstatus_to_exitcode(status)
     if status:
         raise SystemExit(f"{' '.join(command[:5])} ... failed with status {status}")
-    return Run(wall, usage.ru_maxrss / 1024)
+    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def measure(figure: Figure, runs: int) -> dict[str, Any]:
@@ -86,12 +92,15 @@ def measure(figure: Figure, runs: int) -> dict[str, Any]:
         for _ in range(runs + 1)
     ][1:]
     ratios = [ours.wall / floor.wall for floor, ours in pairs]
+    cpu_ratios = [ours.cpu / floor.cpu for floor, ours in pairs]
     return {
         "ratio": round(statistics.median(ratios), 3),
         "least": round(min(ratios), 3),
         "most": round(max(ratios), 3),
         "seconds": round(statistics.median(ours.wall for _, ours in pairs), 3),
         "floor_s": round(statistics.median(floor.wall for floor, _ in pairs), 3),
+        "cpu_ratio": round(statistics.median(cpu_ratios), 3),
+        "cpu_s": round(statistics.median(ours.cpu for _, ours in pairs), 3),
         "memory_mb": round(statistics.median(ours.memory for _, ours in pairs)),
     }
 
@@ -136,22 +145,22 @@ def compare(name: str, figure: dict[str, Any], last: dict[str, Any] | None) -> l
     """Print a figure beside the last one; what is worse."""
     spread = f"({figure['least']:.2f} to {figure['most']:.2f})"
     line = f"{name:44} {figure['seconds']:7.3f} s  {figure['ratio']:6.2f} x floor {spread:18}"
-    line += f" {figure['memory_mb']:5} MB"
+    line += f" cpu {figure['cpu_s']:7.3f} s {figure['cpu_ratio']:6.2f} x  {figure['memory_mb']} MB"
     if last is None:
         print(f"{line}   not recorded before")
         return []
-    changes = {key: figure[key] / last[key] for key in ("ratio", "memory_mb")}
-    told = f"{last['ratio']:.2f} x, {last['memory_mb']} MB on {last['date']}"
-    print(f"{line}   {told}: {changes['ratio'] - 1:+.0%}, {changes['memory_mb'] - 1:+.0%}")
+    changes = {key: figure[key] / last[key] for key in CHECKED}
+    listed = ", ".join(f"{key} {by - 1:+.0%}" for key, by in changes.items())
+    print(f"{line}   since {last['date']}: {listed}")
     return [f"{name}: {key} is {by - 1:+.0%}" for key, by in changes.items() if by > WORSE]
 
 
 def write_page(recorded: list[dict[str, Any]]) -> None:
     """Write a row for each recorded figure, by date, into the page of results."""
-    head = ("date", "cores", "figure", "seconds", "of the floor", "peak memory")
+    head = ("date", "cores", "figure", "seconds", "of the floor", "cpu", "of the floor's", "memory")
     rows = [
         f"| {entry['date']} | {entry['cores']} | {name} | {f['seconds']} | {f['ratio']} "
-        f"({f['least']} to {f['most']}) | {f['memory_mb']} MB |"
+        f"({f['least']} to {f['most']}) | {f['cpu_s']} | {f['cpu_ratio']} | {f['memory_mb']} MB |"
         for entry in recorded
         for name, f in entry["figures"].items()
     ]

@@ -48,6 +48,8 @@ def _span_begins(
     last = np.searchsorted(end[backward], end[rows], side="right") - 1
     inner = backward[np.maximum(last, 0)]
     inside = (last >= 0) & (start[inner] >= start[rows])
+    if not inside.any():
+        return start
     begins = start.copy()
     begins[rows[inside]] = end[inner[inside]]
     return begins

@@ -1,0 +1,78 @@
+"""Figures of cost are compared with those recorded last, and recorded by date."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import costs
+
+FIGURE = {
+    "ratio": 2.0,
+    "least": 1.9,
+    "most": 2.2,
+    "seconds": 1.0,
+    "floor_s": 0.5,
+    "cpu_s": 1.5,
+    "cpu_ratio": 3.0,
+    "memory_mb": 80,
+}
+
+
+def entry(date, cores, **figures):
+    return {"date": date, "cores": cores, "figures": figures}
+
+
+@pytest.mark.parametrize(
+    ("change", "worse"),
+    [
+        ({}, []),
+        ({"least": 2.2, "cpu_ratio": 3.3, "memory_mb": 88}, []),  # by less than a fifth
+        ({"most": 9.0, "ratio": 9.0}, []),  # another program disturbed it
+        ({"least": 2.4, "ratio": 2.4}, ["least"]),
+        ({"cpu_ratio": 4.0, "memory_mb": 100}, ["cpu_ratio", "memory_mb"]),
+        ({"least": 1.0, "cpu_ratio": 1.0, "memory_mb": 10}, []),  # better
+    ],
+)
+def test_what_is_a_fifth_worse_is_told(change, worse):
+    told = costs.compare("explain", FIGURE | change, FIGURE | {"date": "2026-11-01"})
+    assert [text.split(": ")[1].split(" is ")[0] for text in told] == worse
+
+
+def test_a_first_figure_is_compared_with_nothing(capsys):
+    assert costs.compare("explain", FIGURE, None) == []
+    assert "not recorded before" in capsys.readouterr().out
+
+
+def test_the_figure_recorded_last_is_of_as_many_cores():
+    recorded = [
+        entry("2026-11-01", 2, help=FIGURE),
+        entry("2026-11-02", 2, help=FIGURE | {"ratio": 3.0}, other=FIGURE),
+        entry("2026-11-03", 8, help=FIGURE | {"ratio": 1.0}),
+    ]
+    last = costs.last_figure(recorded, "help", 2)
+    assert (last["date"], last["ratio"]) == ("2026-11-02", 3.0)
+    assert costs.last_figure(recorded, "help", 4) is None
+
+
+def test_a_row_is_written_for_each_recorded_figure(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{costs.MARKS[0]}\nold\n{costs.MARKS[1]}\nafter\n")
+    monkeypatch.setattr(costs, "PAGE", page)
+    costs.write_page([entry("2026-11-01", 2, help=FIGURE), entry("2026-11-02", 2, help=FIGURE)])
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert text.count("| help | 1.0 | 2.0 (1.9 to 2.2) | 1.5 | 3.0 | 80 MB |") == 2
+
+
+def test_a_command_is_measured_beside_its_floor():
+    work = [sys.executable, "-c", "sum(range(3_000_000)); x = bytearray(60_000_000)"]
+    figure = costs.measure(costs.Figure("x", work, [sys.executable, "-c", "pass"], 1), 2)
+    assert figure["least"] <= figure["ratio"] <= figure["most"]
+    assert figure["cpu_ratio"] > 1.5
+    assert figure["memory_mb"] > 60
+    with pytest.raises(SystemExit, match="status 3"):
+        costs.run_command([sys.executable, "-c", "raise SystemExit(3)"], None)
