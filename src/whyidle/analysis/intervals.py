@@ -35,19 +35,24 @@ class Intervals:
         )
 
     def __and__(self, other: Intervals) -> Intervals:
-        return self - (self - other)
+        """Return the part of this set inside the other."""
+        return self._cover(other, inside=True) if len(self) and len(other) else EMPTY
 
     def __sub__(self, other: Intervals) -> Intervals:
         """Return the part of this set outside the other."""
-        if not len(self) or not len(other):
-            return self
+        return self._cover(other, inside=False) if len(self) and len(other) else self
+
+    def _cover(self, other: Intervals, *, inside: bool) -> Intervals:
         edges = np.concatenate([self.start, self.end, other.start, other.end])
-        ours = np.repeat(np.array([1, -1, 0, 0]), [len(self), len(self), len(other), len(other)])
-        theirs = np.repeat(np.array([0, 0, 1, -1]), [len(self), len(self), len(other), len(other)])
+        counts = [len(self), len(self), len(other), len(other)]
         order = np.argsort(edges, kind="stable")
-        inside = (np.cumsum(ours[order]) > 0) & (np.cumsum(theirs[order]) <= 0)
+        ours = np.cumsum(np.repeat(np.array([1, -1, 0, 0], np.int8), counts)[order], dtype=np.int32)
+        theirs = np.cumsum(
+            np.repeat(np.array([0, 0, 1, -1], np.int8), counts)[order], dtype=np.int32
+        )
+        covered = (ours > 0) & ((theirs > 0) == inside)
         edges = edges[order]
-        keep = inside[:-1] & (edges[1:] > edges[:-1])
+        keep = covered[:-1] & (edges[1:] > edges[:-1])
         return _merge_sorted(edges[:-1][keep], edges[1:][keep])
 
     def select(self, mask: Mask) -> Intervals:

@@ -86,8 +86,11 @@ def _find_implementation(facts: StepScope, kernels: I64, regions: Intervals) -> 
         return "fused"
     if regions.contains_times(host.start[facts.rows_of(Role.FOREACH_UPDATE)]).any():
         return "foreach"
-    kernel_names = [names[i].lower() for i in facts.device.name[kernels]]
+    counts = np.bincount(facts.device.name[kernels], minlength=len(names))
+    lower = {int(i): names[i].lower() for i in np.flatnonzero(counts)}
     fused = sum(
-        "multi_tensor" in name or "fused" in name or "triton" in name for name in kernel_names
+        int(counts[i])
+        for i, name in lower.items()
+        if "multi_tensor" in name or "fused" in name or "triton" in name
     )
-    return "fused" if fused > len(kernel_names) / 2 else "loop"
+    return "fused" if fused > len(kernels) / 2 else "loop"
