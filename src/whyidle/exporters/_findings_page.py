@@ -66,7 +66,7 @@ def _draw_finding(
         if full and fix.risk:
             _draw_labelled_row(page, "", f"risk: {fix.risk}")
     if len(finding.fixes) > len(fixes):
-        _draw_labelled_row(page, "", f"and {len(finding.fixes) - len(fixes)} more")
+        _draw_labelled_row(page, "", f"and {len(finding.fixes) - len(fixes)} more (--all)")
 
 
 def _format_evidence(finding: Finding) -> list[str]:

@@ -125,9 +125,9 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         evidence.append(make_evidence("limit on cores", limit.kind, None))
         evidence.append(make_evidence("set by", limit.origin, None))
     return Proof(
-        headline=f"The job uses up its {cores:g} CPU core{'s' if cores != 1 else ''}, and "
+        headline=f"{cores:g} CPU core{'s are' if cores != 1 else ' is'} too few for the job, which "
         f"waits for {'cores' if computing or inline else 'data'}"
-        + (f": its {limit.kind} allows {cores:g} of {limit.machine:g}" if limit else ""),
+        + (f": its {limit.kind} allows {cores:g} of {limit.machine:g} cores" if limit else ""),
         low=0.0,
         high=max(lost, core_wait),
         predicted=_predict_more_cores(facts, limit.machine if limit else 2.0 * cores, lost),

@@ -129,8 +129,8 @@ def _describe_cost(padding: Padding) -> str:
 def _padding_evidence(padding: Padding) -> tuple[Evidence, ...]:
     beyond = padding.beyond_longest / padding.share
     listed = (
-        ("padding, share of positions", padding.share),
-        ("padding beyond the longest sample, share of padding", beyond),
+        ("padded positions", padding.share),
+        ("share of padding beyond the longest sample of its batch", beyond),
     )
     source, samples = SOURCES[padding.told_by], padding.batches
     evidence = [make_evidence(*row, "ratio", samples=samples, source=source) for row in listed]

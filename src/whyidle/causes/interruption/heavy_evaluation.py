@@ -81,7 +81,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"Evaluation leaves the {facts.device_noun} idle for {lost} of the recording"
         if len(facts.device)
-        else f"Evaluation takes {lost} of the time from training",
+        else f"Evaluation takes {lost} of the run time",
         low=0.0,
         high=high,
         predicted=predict_removal(
@@ -90,7 +90,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         removal=_predict_absence(passed, recurs=pauses.is_recurring),
         bucket="unknown" if marked and facts.evaluation_utilization is None else None,
         evidence=(
-            make_evidence("evaluation instead of training, share of time", passed[1], "ratio"),
+            make_evidence("evaluation, share of time", passed[1], "ratio"),
             make_evidence("time spent evaluating", pauses.total_s, "s", samples=len(pauses.spans)),
             *_busy_evidence(facts, pauses),
             make_evidence(EVALUATIONS, number, None, samples=facts.step_count),

@@ -121,7 +121,7 @@ def _judge_causes(
             raise
         except CONTAINED as error:
             text = f"{type(error).__name__}: {error}"
-            failed.append(f"{cause.id} was not checked because of an error in its code: {text}")
+            failed.append(f"internal error in the check of {cause.id}, which was skipped: {text}")
             continue
         judged += [proven] if proven else []
     return judged, abstentions, failed

@@ -54,7 +54,7 @@ class ProvenCause:
                 plan = fix.decide(self.proof) if self.cause.id in fix.causes else None
             except catalog.FAULTS as error:
                 text = f"{type(error).__name__}: {error}"
-                failed.append(f"{fix.id} is not proposed because of an error in its code: {text}")
+                failed.append(f"internal error in the fix {fix.id}, which is not proposed: {text}")
                 continue
             if plan is not None:
                 proposed.append((fix, plan))

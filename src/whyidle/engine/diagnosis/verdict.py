@@ -190,7 +190,10 @@ def _mention_unseen_compute(job: Job) -> str:
     if not job.lead_rank.on_cpu or recorded or process.pid is None:
         return ""
     bursts = process.bursts
-    text, off = "its operators were not recorded, so inefficient ones cannot be found", bursts.off
+    text, off = (
+        "its operators were not recorded, so inefficient ones could not be identified",
+        bursts.off,
+    )
     if off and off != "closed":
         return f"{text}: {off}"
     if bursts.put_off:  # a longer run would not change that

@@ -16,8 +16,8 @@ def _request_cores(proof: Proof) -> str:
     facts = proof.get_facts(AllocationFacts)
     how = "request more CPU cores per GPU (--cpus-per-task, CPU limits of the container)"
     if facts.limit:
-        how = f"lift the {facts.limit} on its cores, set by {facts.origin}"
-    return f"{how}; until then use {threads}cheaper or cached preprocessing"
+        how = f"remove the limit on the job's cores ({facts.limit}, set by {facts.origin})"
+    return f"{how}; until then, use {threads}cheaper or cached preprocessing"
 
 
 def _request_gpus(proof: Proof) -> str:

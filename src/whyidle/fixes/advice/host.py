@@ -93,7 +93,7 @@ def _amortise_python(proof: Proof) -> Proposal:
     every = facts.every
     if place is None or not library:
         code = _describe_code(place, facts.before)
-        offload = f"vectorise {code}, move it to another process or compute it ahead"
+        offload = f"vectorise {code}, move it to another process or precompute it"
     else:
         at = f"{place.file}:{place.line}"
         offload = (
