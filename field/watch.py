@@ -113,6 +113,8 @@ def read_outcome(name: str, document: bytes) -> Outcome:
 
 def _read_finding(finding: dict[str, Any]) -> Said:
     removal = finding["removal"]
+    if removal and removal["speedup"] is None:  # "not known"
+        removal = None
     predicted = [fix["predicted"] for fix in finding["fixes"] if fix["predicted"]]
     promises = [one["speedup"] for one in [*predicted, *([removal] if removal else [])]]
     return Said(

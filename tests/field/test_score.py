@@ -107,6 +107,13 @@ def test_a_document_of_the_product_is_read():
     ][:3]
 
 
+def test_a_removal_that_is_not_known_is_none():
+    document = msgspec.to_builtins(diagnose_job([demo_job().timeline()]))
+    assert read_outcome("a", msgspec.json.encode(document)).found[0].removal
+    document["findings"][0]["removal"]["speedup"] = None
+    assert read_outcome("a", msgspec.json.encode(document)).found[0].removal is None
+
+
 def test_the_page_has_a_row_for_each_job_and_rates_for_each_half():
     page = render_page({"a": SICK, "b": HEALTHY}, {"a": outcome(said()), "b": outcome()})
     assert "| a | norms are read | 1.50 (1.40 to 1.60) | `any-cause` | yes | yes |" in page

@@ -75,9 +75,18 @@ model = net(); optimizer = SGD(model.parameters(), lr=0.01)
 def score(n):
     return sum(i * i for i in range(n))  # HERE
 for _ in range(30):
+    weight = score(300_000) % 3 + 1
+    (weight * model(torch.randn(64, 256)).mean()).backward()
+    optimizer.step()
+"""
+REPORTED = """
+model = net(); optimizer = SGD(model.parameters(), lr=0.01)
+def score(n):
+    return sum(i * i for i in range(n))  # HERE
+for _ in range(30):
     model(torch.randn(64, 256)).mean().backward()
     optimizer.step()
-    score(300_000)
+    score(300_000)  # HERE
 """
 UNFUSED = """
 model = net(16, 200); optimizer = torch.optim.Adam(model.parameters(), foreach=False)
@@ -143,6 +152,7 @@ def watched(tmp_path_factory):
         ("heavy-evaluation", RESTORED),
         ("blocking-logging-upload", BLOCKED),
         ("python-overhead-in-step", PYTHON),
+        ("work-beside-training", REPORTED),
         ("unfused-optimizer", UNFUSED),
     ],
 )

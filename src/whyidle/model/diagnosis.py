@@ -188,6 +188,11 @@ class Finding(Document, frozen=True, kw_only=True):
     title: str = ""
 
     @property
+    def expected_loss(self) -> float:
+        """The middle of what it costs, a share of the step: the order of findings."""
+        return (self.lost.low + self.lost.high) / 2
+
+    @property
     def best_saving(self) -> float:
         """The largest share of the step that its fixes may save."""
         fixes = [fix for fix in self.fixes if not fix.changes_batch]

@@ -52,6 +52,18 @@ MEANINGS: Final[dict[Purpose, str]] = {
     Purpose.OTHER: "your code",
 }
 """purpose -> what a line does, in tables"""
+TRAINING: Final = frozenset(
+    {
+        Purpose.DATA,
+        Purpose.FORWARD,
+        Purpose.LOSS,
+        Purpose.BACKWARD,
+        Purpose.OPTIMIZER,
+        Purpose.CLIPPING,
+        Purpose.OTHER,
+    }
+)
+"""purposes that do not describe a line that only reports, such as a copy of an optimizer's state"""
 NEVER_NEEDED: Final = frozenset({Purpose.METRICS, Purpose.LOGGING})
 """purposes of libraries whose results training does not use, whatever the source shows"""
 REPORTS: Final = NEVER_NEEDED | {Purpose.RENDERING, Purpose.FILES}

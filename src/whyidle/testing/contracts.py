@@ -162,6 +162,6 @@ def check_bounds(diagnosis: Diagnosis) -> None:
             assert is_marked, (
                 f"{finding.cause} costs {finding.lost.high:.3f}, a fix wins {finding.best_saving}"
             )
-    assert [f.lost.high for f in diagnosis.findings] == sorted(
-        (f.lost.high for f in diagnosis.findings), reverse=True
+    assert [f.expected_loss for f in diagnosis.findings] == sorted(
+        (f.expected_loss for f in diagnosis.findings), reverse=True
     )

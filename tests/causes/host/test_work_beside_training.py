@@ -53,6 +53,12 @@ def test_the_line_and_what_it_does_are_named():
     assert not fixes["joined-norms"].decide(proof)
 
 
+def test_a_copy_of_the_state_of_an_optimizer_is_not_called_the_optimizer():
+    proof = judge(CAUSE, train(30, "best = copy.deepcopy(opt.state_dict())"))
+    assert proof
+    assert "go into other lines (train.py:6)" in proof.headline
+
+
 def test_work_in_functions_is_found_with_the_line_that_calls_it():
     stack = f"/job/draw.py(4): polygon;/job/draw.py(9): picture;{LAST}"
     job = train(30, "show(picture(out))", stack)

@@ -784,7 +784,7 @@ def test_the_limit_and_who_set_it_are_named(gauges, environment, told):
     assert values["limit on cores"] == kind
     assert origin in values["set by"]
     plan = catalog.load_fixes()["more-cores"].decide(found)
-    assert f"lift the {kind} on its cores, set by {values['set by']}" in plan.summary
+    assert f"({kind}, set by {values['set by']})" in plan.summary
 
 
 BOUND = Job(workers=2, train=10, cpu=25, delay=25, cores=1.0, given=4.0)

@@ -62,6 +62,10 @@ def proven(cause, speedup, high, **facts):
     return ProvenCause(catalog.load_causes()[cause], proof, None, 1.0)
 
 
+def with_low(item, low):
+    return replace(item, proof=replace(item.proof, low=low))
+
+
 @pytest.mark.parametrize(
     ("packed", "first"),
     [(2.5, "oversized-or-fragmented-h2d"), (1.25, "blocking-h2d-copy")],
@@ -85,6 +89,17 @@ def test_what_a_fix_wins_at_best_was_lost_as_far_as_its_bucket_has_time_left():
     assert more.exceeds_bucket
 
 
+@pytest.mark.parametrize(
+    ("least", "first"),
+    [(0.05, "blocking-h2d-copy"), (0.15, "launch-bound-small-kernels")],
+)
+def test_the_middle_of_the_cost_leads_and_not_its_upper_end(least, first):
+    wide = with_low(proven("launch-bound-small-kernels", 1.3, 0.3), least)
+    certain = with_low(proven("blocking-h2d-copy", 1.25, 0.2), 0.18)
+    for order in ([wide, certain], [certain, wide]):
+        assert findings_of(SLOW, order)[0].cause == first
+
+
 def test_what_another_finding_claims_is_not_taken_from_it():
     many = proven("oversized-or-fragmented-h2d", 1.25, 0.5, fragmented=True)
     found = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, without_overlap=0.5), many])
@@ -97,7 +112,7 @@ def test_what_another_finding_claims_is_not_taken_from_it():
 
 def test_what_changes_what_is_learned_claims_last_whatever_it_wins():
     small = proven("batch-too-small", 5.0, 0.4)
-    launched = proven("launch-bound-small-kernels", 1.1, 0.3)
+    launched = proven("launch-bound-small-kernels", 1.3, 0.3)
     alone = findings_of(SLOW, [small])[0]
     assert {each.consent for each in alone.fixes} == {"rounding", "convergence"}
     found = findings_of(SLOW, [small, launched])

@@ -13,7 +13,7 @@ from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
-from whyidle.model.purposes import MEANINGS, Purpose
+from whyidle.model.purposes import MEANINGS, TRAINING, Purpose
 
 LEAST_SHARE = 0.03
 """least certain share of the step, as for Python between calls: a metric over one batch costs less,
@@ -99,7 +99,7 @@ def _describe_work(work: ReportingWork) -> str:
     """Name what is done, the two purposes with most time."""
     spent: Counter[Purpose] = Counter()
     for line in work.lines:
-        spent[line.purpose] += line.time if line.purpose is not Purpose.OTHER else 0
+        spent[line.purpose] += line.time if line.purpose not in TRAINING else 0
     names = [MEANINGS[purpose] for purpose, time in spent.most_common(2) if time > work.time / 5]
     return " and ".join(names) or "other lines"
 

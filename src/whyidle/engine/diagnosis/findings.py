@@ -62,7 +62,7 @@ class ProvenCause:
 
 
 def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
-    """Build the findings, sorted by their cost.
+    """Build the findings, sorted by their expected loss.
 
     The findings of one bucket never claim more time than the bucket holds. If two explain the same
     time, the one with an automatic fix that leaves the training unchanged claims it first. A manual
@@ -88,7 +88,7 @@ def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
         if high > 0.0 or item.proof.high == 0.0 or item.cause.direct:
             findings.append(_make_finding(item, low, high))
     extended = [_claim_bucket(finding, left) for finding in findings]
-    return sorted(extended, key=lambda finding: -finding.lost.high)
+    return sorted(extended, key=lambda finding: (-finding.expected_loss, -finding.lost.high))
 
 
 def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
