@@ -91,11 +91,11 @@ def watch_job(name: str, job: Job, python: str, store: Path) -> Outcome:
 
 def explain_again(name: str, store: Path) -> Outcome:
     """The diagnosis by the present source of a recording that is kept. Raises JobError."""
-    run = next(store.glob("runs/*/"), None)
-    if run is None:
+    recording = next(store.glob("runs/*/recording/"), None)  # the folder above has a diagnosis
+    if recording is None:
         raise JobError("no recording is kept")
     words = [sys.executable, "-m", "whyidle", "explain", "--quiet", "--no-store", "--json", "-"]
-    return read_outcome(name, run_process([*words, str(run)], store).encode())
+    return read_outcome(name, run_process([*words, str(recording)], store).encode())
 
 
 def read_outcome(name: str, document: bytes) -> Outcome:

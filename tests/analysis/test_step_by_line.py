@@ -74,3 +74,33 @@ def test_a_batch_is_data_whatever_makes_it():
         job.step(UPDATE, 10 * MS)
     lines = Facts(job.timeline()).lines
     assert {line.purpose for line in lines if "data.py" in line.place.file} == {Purpose.DATA}
+
+
+HOOK = f"{S}lightning/pytorch/trainer/connectors/logger_connector/result.py(412): log"
+CLOSURE = f"{HOOK};{S}torch/optim/adam.py(227): step;/job/train.py(5): <module>"
+
+
+def test_a_closure_is_no_update_in_calls_without_a_sample_either():
+    """Each step's optimizer logs for 5 of 10 ms; a sample shows it in one step of six, and the
+    update in another."""
+    job = RecordedJob()
+    job.sources = {"/job/train.py": TRAIN}
+    for number in range(60):
+        job.work(FORWARD, 20 * MS)
+        with job.call("whyidle::optimizer"), job.call("Optimizer.step#Adam.step"):
+            if number % 6 == 0:
+                job.work(CLOSURE, 5 * MS)
+                job.now += 5 * MS
+            elif number % 6 == 3:
+                job.now += 5 * MS
+                job.work(UPDATE, 5 * MS)
+            else:
+                job.now += 10 * MS
+    facts = Facts(job.timeline())
+    lines = {line.purpose: line for line in facts.lines}
+    for purpose in (Purpose.LOGGING, Purpose.OPTIMIZER):
+        line = lines[purpose]
+        assert line.time / facts.scope.total == pytest.approx(5 / 30, abs=0.02)
+        assert line.sampled_time.total == pytest.approx(line.time, rel=0.05)
+    assert lines[Purpose.LOGGING].only_reports
+    assert not lines[Purpose.OPTIMIZER].only_reports

@@ -43,7 +43,7 @@ _TEXTS: Final = tuple(
     (purpose, re.compile(pattern))
     for purpose, pattern in (
         (Purpose.CLIPPING, r"clip_grad"),
-        (Purpose.OPTIMIZER, r"\bopt\w*\.\w+\("),
+        (Purpose.OPTIMIZER, r"\bopt\w*\.(step|zero_grad)\("),
         (Purpose.BACKWARD, r"backward\("),
         (Purpose.LOGGING, r"\.log\(|\bprint\(|\.add_(scalar|histogram|image)|set_postfix|logger\."),
         (Purpose.NORMS, r"norm\(|\.grad\.|\.grad\b.*\.(abs|max|std|mean)\("),

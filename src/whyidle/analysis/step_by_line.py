@@ -1,22 +1,26 @@
 """The steady steps divided by line of the user's program and by purpose.
 
 In a watched process recorded calls (batches, backward passes, optimizers, pauses) have exact
-lengths; stack samples divide the rest, and tell the lines. Nothing is measured for it in addition.
+lengths; stack samples divide the rest, and tell the lines. A call without a sample is as the
+nearest one with a sample: a trainer's optimizer runs the model, hooks and logs in its closure.
+Nothing is measured for it in addition.
 In a profiler trace the recorded Python functions tell; a line is then where a function begins.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.batchable_loops import LoopLines, find_loops
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.line_purposes import FrameReader
 from whyidle.analysis.needed_lines import NeededLines, judge_sources
+from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.source_lines import source_line
 from whyidle.analysis.step_scope import StepScope
 from whyidle.analysis.traced_stacks import traced_stacks
@@ -88,6 +92,13 @@ def divide_step(facts: StepScope) -> list[StepLine]:
     return sorted(found, key=lambda line: -line.time)
 
 
+def find_passes(facts: StepScope) -> Intervals:
+    """Return the recorded calls of which samples tell what runs in them."""
+    rows = np.concatenate([facts.rows_of(role) for role, _ in _PASSES])
+    rows = rows[is_among(facts.timeline.host.thread[rows], facts.host.drivers)]
+    return union_of(facts.timeline.host.start[rows], facts.timeline.host.end[rows])
+
+
 def _read_trace(facts: StepScope) -> Lines:
     lines: Lines = {}
     read = _StackReader(facts.timeline, facts.rank)
@@ -107,27 +118,47 @@ def _read_process(facts: StepScope) -> Lines:
         rows = facts.timeline.rows_of(role)
         rows = rows[is_among(host.thread[rows], facts.host.drivers)]
         calls[purpose] = union_of(host.start[rows], host.end[rows])
-    lines, shown = _read_samples(facts, calls)
-    rest = facts.scope - shown
+    lines, samples = _read_samples(facts, calls)
+    rest = facts.scope - samples.spans
+    inside = np.zeros(len(samples.time), dtype=bool)
     for purpose, called in calls.items():
+        members = called.contains_times(samples.time) & ~inside
+        inside |= members
         unseen = rest & called
         rest = rest - unseen
-        if unseen.total:
-            _share_out(lines, purpose, unseen)
+        if len(unseen):
+            _share_out(lines, purpose, unseen, samples.select(members))
     return lines
 
 
-def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Lines, Intervals]:
-    """Lines with the time of their samples, and when samples show any."""
+class _Samples(NamedTuple):
+    """Stack samples in the order of time, and their lines."""
+
+    time: I64
+    lines: list[StepLine]
+    spans: Intervals
+    """the time that they represent"""
+
+    def select(self, mask: Mask) -> _Samples:
+        """Return some of the samples."""
+        lines = [self.lines[i] for i in np.flatnonzero(mask)]
+        return _Samples(self.time[mask], lines, self.spans)
+
+
+def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Lines, _Samples]:
+    """Lines with the time of their samples, and the samples."""
     timeline, host = facts.timeline, facts.timeline.host
     rows = np.flatnonzero((host.detail >= 0) & is_among(host.thread, facts.host.drivers))
     inside = facts.scope.length_inside(host.start[rows], host.end[rows])
     rows, inside = rows[inside > 0], inside[inside > 0]
+    order = np.argsort(host.start[rows], kind="stable")
+    rows, inside = rows[order], inside[order]
     called: list[Purpose | None] = [None] * len(rows)
     for _, purpose in reversed(_PAUSES):
         for i in np.flatnonzero(calls[purpose].contains_times(host.start[rows])):
             called[i] = purpose
     lines: Lines = {}
+    shown = []
     read = _StackReader(timeline, facts.rank)
     for row, time, around in zip(rows.tolist(), inside.tolist(), called, strict=True):
         stack = timeline.details[host.detail[row]].stack
@@ -135,7 +166,8 @@ def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Li
         known = lines.setdefault((line.place, line.purpose), line)
         known.time += time
         known.spans.append((int(host.start[row]), int(host.end[row])))
-    return lines, union_of(host.start[rows], host.end[rows])
+        shown.append(known)
+    return lines, _Samples(host.start[rows], shown, union_of(host.start[rows], host.end[rows]))
 
 
 class _StackReader:
@@ -183,15 +215,17 @@ class _StackReader:
         return place.line in self._judged.get(place.file or "", NeededLines()).unknown
 
 
-def _share_out(lines: Lines, purpose: Purpose, unseen: Intervals) -> None:
-    """Give time of recorded calls without a sample to the sampled lines of the purpose, in
-    proportion; which line a moment belongs to is unknown, and the largest is assumed."""
-    known = [line for line in lines.values() if line.purpose is purpose]
-    total = sum(line.time for line in known)
-    if not total:
-        known = [lines.setdefault((None, purpose), StepLine(None, purpose, time=1))]
-        total = 1
-    for line in known:
-        line.time += round(unseen.total * line.time / total)
-    largest = max(known, key=lambda line: line.time)
-    largest.spans += zip(unseen.start.tolist(), unseen.end.tolist(), strict=True)
+def _share_out(lines: Lines, purpose: Purpose, unseen: Intervals, samples: _Samples) -> None:
+    """Give each piece of recorded calls without a sample to the line of the nearest sample in such
+    a call. Where no call has one, the largest line of the purpose is assumed."""
+    if len(samples.time):
+        nearest = find_nearest(samples.time, unseen.start).tolist()
+        given = [samples.lines[i] for i in nearest]
+    else:
+        known = [line for line in lines.values() if line.purpose is purpose]
+        none = StepLine(None, purpose)
+        largest = max(known, key=lambda line: line.time, default=none)
+        given = [lines.setdefault((largest.place, purpose), largest)] * len(unseen)
+    for line, start, end in zip(given, unseen.start.tolist(), unseen.end.tolist(), strict=True):
+        line.time += end - start
+        line.spans.append((start, end))

@@ -76,12 +76,13 @@ def _borrow_stacks(samples: NDArray[Any], phases: I64, late: I64, timely: I64, u
     for phase in np.unique(phases[late]):
         donors, same = timely[phases[timely] == phase], phases[late] == phase
         if len(donors):
-            near = _find_nearest(samples["time"][donors], samples["time"][late[same]])
+            near = find_nearest(samples["time"][donors], samples["time"][late[same]])
             stacks[same] = samples["stack"][donors[near]]
     return stacks
 
 
-def _find_nearest(times: I64, moments: I64) -> I64:
+def find_nearest(times: I64, moments: I64) -> I64:
+    """Return the index of the time nearest to each moment; ``times`` ascend, and are not empty."""
     index = np.searchsorted(times, moments)
     left, right = np.maximum(index - 1, 0), np.minimum(index, len(times) - 1)
     nearest: I64 = np.where(
@@ -176,6 +177,6 @@ def _weigh_unsampled(
         donors = np.flatnonzero(~inside & (phase[gap] == number))
         same = phase[empty] == number
         if len(donors):
-            rows[same] = donors[_find_nearest(time[donors], opens[empty[same]])]
+            rows[same] = donors[find_nearest(time[donors], opens[empty[same]])]
     known = rows >= 0
     return rows[known], opens[empty[known]], closes[empty[known]]

@@ -8,7 +8,7 @@ import numpy as np
 
 from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.sample_statistics import ratio_error
 from whyidle.model.roles import Role
 
@@ -16,8 +16,9 @@ Z: Final = 1.645
 """of a two-sided 90 % interval: one in ten shares may lie outside"""
 
 
-def share_bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
-    """Return the interval of the share of the scope that ``spans`` have by stack samples.
+def share_bounds(facts: Facts, spans: Intervals, calls: Intervals = EMPTY) -> tuple[float, float]:
+    """Return the interval of the share of the scope that ``spans`` have by stack samples. Samples
+    in ``calls`` represent all of their time, if ``spans`` have some of it.
 
     Phase lengths are recorded, so the error is that of a stratified sample with known weights. Each
     share has Wilson's interval, valid for few samples (Brown, Cai & DasGupta, Statistical Science
@@ -33,6 +34,9 @@ def share_bounds(facts: Facts, spans: Intervals) -> tuple[float, float]:
     inside = facts.scope.contains_times(samples.time) & (samples.weight > 0)
     hit = spans.contains_times(samples.time[inside])
     phase, weight = samples.phase[inside], samples.weight[inside]
+    within = calls.contains_times(samples.time[inside])
+    if (hit & within).any():
+        weight = np.where(within, (calls & facts.scope).total / within.sum(), weight)
     total = max(facts.scope.total, 1)
     down = up = 0.0
     for stratum in np.unique(phase):

@@ -13,9 +13,11 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.gradient_exchanges import unused_parameter_searches
-from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.integer_codes import is_among
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.optimizer_work import FUSED
 from whyidle.analysis.sampled_lines import running_lines
+from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.sampling.share_error import (
     between_steps,
     sample_count,
@@ -107,8 +109,12 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     low, expected, high = (
         _predict_saving(facts, taken, floor, part) for floor, part in zip(floors, WARM, strict=True)
     )
-    error = between_steps(facts, spans)
-    gains = (max(0.0, low - error), expected, min(1.0, high + error))
+    error, (least, most) = between_steps(facts, spans), _update_bounds(facts, spans, rows)
+    gains = (
+        max(0.0, low - error - (share - least)),
+        expected,
+        min(1.0, high + error + (most - share)),
+    )
     return Proof(
         headline=f"{name} update{'' if ' and ' in name else 's'} {tensors} tensors one after the "
         f"other: {format_duration(taken)} per step",
@@ -128,8 +134,21 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     )
 
 
+def _update_bounds(facts: Facts, spans: Intervals, rows: NDArray[np.int64]) -> tuple[float, float]:
+    """Interval of the share of updates in the step by the samples, if closures take a part."""
+    host, share = facts.timeline.host, facts.share_of(spans)
+    calls = union_of(host.start[rows], host.end[rows])
+    apart = (calls - spans).total > 0
+    return share_bounds(facts, spans, calls) if apart else (share, share)
+
+
 def _longest_call_place(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:
+    """The line of the longest calls; of those in which a sample shows the update, if any does."""
     host = facts.timeline.host
+    samples, foreign = _sampled_calls(facts, union_of(host.start[rows], host.end[rows]))
+    times = host.start[samples[~foreign]]
+    own = np.searchsorted(times, host.start[rows]) < np.searchsorted(times, host.end[rows])
+    rows = rows[own] if own.any() else rows
     longest = rows[np.argsort(host.start[rows] - host.end[rows])[:20]]
     places = (facts.places.place_of_samples(int(row)) for row in longest)
     place = next(filter(None, places), None)
@@ -144,17 +163,32 @@ def _predict_saving(facts: Facts, taken_s: float, floor_s: float, warm: float) -
 
 
 def _step_calls(facts: Facts, *names: str) -> tuple[Intervals, NDArray[np.int64]]:
-    """Time and rows of optimizer steps with these span names."""
+    """Time of optimizer steps with these span names, without closures; and their rows."""
     host, rows = facts.timeline.host, facts.rows_of(Role.OPTIMIZER)
     rows = rows[[facts.timeline.names[i] in names for i in host.name[rows]]]
-    return union_of(host.start[rows], host.end[rows]) - _called_back(facts), rows
+    calls = union_of(host.start[rows], host.end[rows])
+    return calls - _called_back(facts, calls), rows
 
 
-def _called_back(facts: Facts) -> Intervals:
+def _called_back(facts: Facts, calls: Intervals) -> Intervals:
     """When an optimizer's step ran other code: trainers clip and log gradients in the closure that
-    they pass to it, after the backward pass."""
+    they pass to it, after the backward pass. A call without a sample is as the nearest with one."""
+    host = facts.timeline.host
+    rows, foreign = _sampled_calls(facts, calls)
+    if not foreign.any():
+        return EMPTY
+    unseen = (calls & facts.scope) - union_of(host.start[rows], host.end[rows])
+    near = find_nearest(host.start[rows], unseen.start)
+    theirs = rows[foreign]
+    return union_of(host.start[theirs], host.end[theirs]) | unseen.select(foreign[near])
+
+
+def _sampled_calls(facts: Facts, calls: Intervals) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Rows of samples in these calls, in the order of time, and which show other code."""
     host, plays = facts.timeline.host, facts.timeline.vocabulary.plays
-    rows = np.flatnonzero(host.detail >= 0)
+    rows = np.flatnonzero((host.detail >= 0) & is_among(host.thread, facts.host.drivers))
+    rows = rows[calls.contains_times(host.start[rows])]
+    rows = rows[np.argsort(host.start[rows], kind="stable")]
     foreign = []
     for number in np.unique(host.detail[rows]):
         frames = facts.timeline.details[number].stack.split(";")
@@ -162,8 +196,7 @@ def _called_back(facts: Facts) -> Intervals:
         inner = frames[: at[-1]] if at else []
         if any(_is_foreign(frame) and not plays(Role.FRAMEWORK_CODE, frame) for frame in inner):
             foreign.append(number)
-    rows = rows[np.isin(host.detail[rows], foreign)]
-    return union_of(host.start[rows], host.end[rows])
+    return rows, np.isin(host.detail[rows], foreign)
 
 
 def _is_foreign(frame: str) -> bool:

@@ -9,6 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.reporting_work import ReportingWork, find_reporting_work
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
+from whyidle.analysis.step_by_line import find_passes
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
@@ -67,7 +68,7 @@ def work_beside_training(facts: Facts) -> Proof | None:
     if work is None or not work.lines:
         return None
     share = work.time / max(facts.scope.total, 1)
-    least, most = share_bounds(facts, work.spans)
+    least, most = share_bounds(facts, work.spans, find_passes(facts))
     if min(share, least) < LEAST_SHARE:
         return None
     first, where = work.lines[0], work.places

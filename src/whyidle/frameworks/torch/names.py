@@ -145,8 +145,15 @@ _LINES: Final = (
     Rule(Role.LOG_CODE, r"torch/utils/tensorboard/"),
     Rule(
         Role.LOG_CODE,
-        r"(pytorch_lightning|lightning/pytorch)/(loggers/|callbacks/progress/|"
-        r"trainer/connectors/logger_connector/|core/module\.py\(\d+\): (log|log_dict|print)$)",
+        r"(pytorch_lightning|lightning/pytorch)/(loggers/|callbacks/(progress/|lr_monitor|"
+        r"device_stats_monitor|throughput_monitor)|"
+        r"trainer/connectors/logger_connector/|core/module\.py\(\d+\): (log|log_dict|print)$)|"
+        r"(lightning_fabric|lightning/fabric)/loggers/",
+    ),
+    Rule(
+        Role.LOG_CODE,
+        rf"{INSTALLED}(accelerate/tracking\.py|transformers/(trainer_callback\.py\(\d+\): on_log|"
+        r"trainer\.py\(\d+\): (log|_maybe_log_save_evaluate)|utils/notebook\.py))",
     ),
 )
 RULES: Final = (*_LOADER, *_LINES, *_STEP, *_COMPILER, *_EXCHANGE, *_OPERATORS, *_FRAMES)
