@@ -1,4 +1,4 @@
-"""Each step does work of which training needs nothing."""
+"""Each step does work that training does not need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ and people want to see it"""
 
 
 @cause(
-    "Each step does work of which training needs nothing",
+    "Each step does work that training does not need",
     bucket="host",
     needs=("own_settings", "steady_steps", "python_stacks"),
 )
