@@ -14,9 +14,9 @@ from pathlib import Path
 from emulator.environment import add_emulator
 
 ROOT = Path(__file__).resolve().parents[2]
-GPU_JOB_S, EMULATED_JOB_S, SHORT_JOB_S = 6.0, 5.0, 3.0
+GPU_JOB_S, EMULATED_JOB_S, SHORT_JOB_S = 6.0, 9.0, 3.0
 """seconds that a watched job trains; in a short rehearsal, which proves only that the stages run.
-On a GPU a burst begins after 3 s and takes 1 s"""
+On a GPU a burst begins after 3 s and takes 1 s; the host that emulates one takes longer for both"""
 EMULATED = "emulated device"
 PROBE_CUDA = (
     "import torch; print(torch.cuda.is_available() and torch.cuda.get_device_name(0) or '')"
