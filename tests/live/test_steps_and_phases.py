@@ -83,7 +83,7 @@ REPORTED = """
 model = net(); optimizer = SGD(model.parameters(), lr=0.01)
 def score(n):
     return sum(i * i for i in range(n))  # HERE
-for _ in range(30):
+for _ in range(90):  # samples enough for a certain share
     model(torch.randn(64, 256)).mean().backward()
     optimizer.step()
     score(300_000)  # HERE

@@ -153,7 +153,7 @@ def test_a_fault_in_its_fix_costs_the_fix_alone(whyidle, recording, rewrite, tmp
     told = json.loads((tmp_path / "d.json").read_text())
     assert told["findings"][0]["cause"] == "long-naps"
     assert told["findings"][0]["fixes"] == []
-    assert any("shorter-naps is not proposed" in note for note in told["coverage"]["notes"])
+    assert any("internal error in the fix shorter-naps" in n for n in told["coverage"]["notes"])
 
 
 def test_its_cause_is_listed_and_has_a_page(whyidle):
