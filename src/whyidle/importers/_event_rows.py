@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.importers._event_types import Interner
-from whyidle.model.timeline import DeviceEvents, HostEvents
+from whyidle.model.timeline import DeviceEvents, HostEvents, MemorySamples, Timeline
 
 LONGEST_NS = 7 * 86_400 * 10**9
 """longest recording; times further from the median time are impossible"""
@@ -65,6 +65,19 @@ class EventRows:
         base = int(good.min()) if len(good) else 0
         host = self._join(HostEvents, self._host, (*_HOST_TYPES,), middle, base)
         return host, self._join(DeviceEvents, self._device, _DEVICE_TYPES, middle, base), base
+
+    def make_timeline(self, host: HostEvents, device: DeviceEvents, **fields: Any) -> Timeline:
+        """A recording of the built events; ``fields`` are the others of ``Timeline``."""
+        empty = np.empty(0, np.int64)
+        return Timeline(
+            names=tuple(self.names),
+            details=(),
+            threads=tuple(self.threads),
+            host=host,
+            device=device,
+            memory=MemorySamples(empty, empty, empty),
+            **fields,
+        )
 
     def _join(
         self,

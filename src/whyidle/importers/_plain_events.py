@@ -17,13 +17,12 @@ from whyidle.errors import BrokenTraceError
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._byte_stream import ByteStream, Progress
 from whyidle.importers._event_rows import EventRows
-from whyidle.model.timeline import DeviceInfo, HostKind, MemorySamples, Source, Timeline
+from whyidle.model.timeline import DeviceInfo, HostKind, Source, Timeline
 
 _MOST_BYTES = 4 << 30
 _OPERATOR = re.compile(r"^[\w.]+::(?!evaluate_function)|^_?[a-z][a-z0-9_]*$|^\w+Backward\d*$")
 """operators: ``aten::mm``, since 2020; ``mm`` before; the gradient of one"""
 _FRAME = re.compile(r"\.py\(\d+\): ")
-_EMPTY = np.empty(0, np.int64)
 
 
 class PlainEvent(msgspec.Struct, gc=False):
@@ -181,13 +180,9 @@ def build_timeline(
         lost=trace.lost,
         origin_ns=base,
     )
-    return Timeline(
-        names=tuple(rows.names),
-        details=(),
-        threads=tuple(rows.threads),
-        host=host,
-        device=device,
-        memory=MemorySamples(_EMPTY, _EMPTY, _EMPTY),
+    return rows.make_timeline(
+        host,
+        device,
         source=source,
         base_ns=max(0, base),
         info=info,

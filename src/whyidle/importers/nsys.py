@@ -6,8 +6,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from whyidle.errors import BrokenTraceError, NotATraceError
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.importers._byte_stream import Progress
@@ -16,14 +14,13 @@ from whyidle.importers._formats import FORMATS
 from whyidle.importers._nsys_device import add_device, device_of
 from whyidle.importers._nsys_host import add_host, longest_wait
 from whyidle.importers._sqlite_file import DAMAGED, Database, open_database
-from whyidle.model.timeline import MemorySamples, Source, Timeline
+from whyidle.model.timeline import Source, Timeline
 
 SUFFIXES, sniff = FORMATS["nsys"].SUFFIXES, FORMATS["nsys"].sniff
 _OURS = ("StringIds", "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_DETAILS")
 _WORK = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME")
 _SMALL = 0.01
 """a process with a smaller share of the work than this is no rank of the job"""
-_EMPTY = np.empty(0, np.int64)
 
 
 def load(path: Path, *, member: str | None = None, progress: Progress | None = None) -> Timeline:
@@ -108,13 +105,9 @@ def _load_process(database: Database, shown: str, process: int | None) -> Timeli
     notes = [f"{rows.ignored} events with impossible times were ignored"] if rows.ignored else []
     if wait := longest_wait(database, process):
         notes.append(wait)
-    return Timeline(
-        names=tuple(rows.names),
-        details=(),
-        threads=tuple(rows.threads),
-        host=host,
-        device=device,
-        memory=MemorySamples(_EMPTY, _EMPTY, _EMPTY),
+    return rows.make_timeline(
+        host,
+        device,
         source=Source(
             path=shown,
             format="nsys",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
-
 from whyidle.errors import BrokenTraceError
 from whyidle.frameworks.jax.names import VOCABULARY as JAX
 from whyidle.frameworks.tensorflow.names import VOCABULARY as TENSORFLOW
@@ -22,14 +20,13 @@ from whyidle.importers._xplane_devices import (
 )
 from whyidle.importers._xplane_hosts import HostReader
 from whyidle.importers._xspace import Plane, Space, read_space
-from whyidle.model.timeline import MemorySamples, Source, Timeline
+from whyidle.model.timeline import Source, Timeline
 
 SUFFIXES, sniff = FORMATS["xplane"].SUFFIXES, FORMATS["xplane"].sniff
 _MOST_BYTES = (2 << 30) + 1
 """protocol buffers are limited to 2 GiB"""
 _SINCE_1970_NS = 10**17
 """times above count from 1970; below, from the start of the profile"""
-_EMPTY = np.empty(0, np.int64)
 
 
 def load(path: Path, *, member: str | None = None, progress: Progress | None = None) -> Timeline:
@@ -63,13 +60,9 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
         )
     framework = _framework_of(space, rows)
     began = _profile_start(space)
-    return Timeline(
-        names=tuple(rows.names),
-        details=(),
-        threads=tuple(rows.threads),
-        host=host_events,
-        device=device_events,
-        memory=MemorySamples(_EMPTY, _EMPTY, _EMPTY),
+    return rows.make_timeline(
+        host_events,
+        device_events,
         source=Source(
             path=shown,
             format="xplane",

@@ -34,13 +34,13 @@ WAITS_FOR: dict[str, str] = {
 }
 
 
-def describe_waiting(job: Job, bucket: str) -> str:
-    """Describe the wait of a bucket with its share of the time."""
+def describe_waiting(job: Job, bucket: str, cause: str | None = None) -> str:
+    """Describe the wait of a bucket, for which ``cause`` was found, with its share of the time."""
     share = f"{job.attribution[bucket]:.0%} of the time"
     outside = job.lead_rank.bucket_share("startup") + job.lead_rank.bucket_share("after")
     if (
         bucket == "interruption"
-        and job.lead_rank.bucket_share("compile") > MOSTLY * (job.lead_rank.attribution[bucket])
+        and job.lead_rank.bucket_share("compile") > MOSTLY * job.lead_rank.attribution[bucket]
     ):
         return f"One-off set-up takes {share}"
     if bucket == "interruption" and outside > job.attribution[bucket] / 2:
@@ -55,7 +55,8 @@ def describe_waiting(job: Job, bucket: str) -> str:
         )
     if bucket == "host" and job.lead_rank.on_cpu:
         return f"The CPU runs Python and the framework instead of the model {share}"
-    return f"The {job.lead_rank.device_noun} waits for {WAITS_FOR[bucket]} {share}"
+    awaited = "the CPU" if bucket == "host" and cause in PREPARING else WAITS_FOR[bucket]
+    return f"The {job.lead_rank.device_noun} waits for {awaited} {share}"
 
 
 def is_emulated(job: Job) -> bool:
@@ -140,10 +141,7 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
     late_findings = [one for one in explaining if one.cause in LATE]
     near = late_findings and late_findings[0].lost.high >= MOSTLY * explaining[0].lost.high
     top = late_findings[0] if near else explaining[0]
-    waiting = describe_waiting(job, largest)
-    if top.cause in PREPARING:
-        waiting = waiting.replace(WAITS_FOR["host"], "the CPU")
-    headline = f"{waiting}. {top.headline}"
+    headline = f"{describe_waiting(job, largest, top.cause)}. {top.headline}"
     return Verdict(state="starved", headline=headline, bound=largest, cause=top.cause)
 
 
@@ -190,10 +188,8 @@ def _mention_unseen_compute(job: Job) -> str:
     if not job.lead_rank.on_cpu or recorded or process.pid is None:
         return ""
     bursts = process.bursts
-    text, off = (
-        "its operators were not recorded, so inefficient ones could not be identified",
-        bursts.off,
-    )
+    text = "its operators were not recorded, so inefficient ones could not be identified"
+    off = bursts.off
     if off and off != "closed":
         return f"{text}: {off}"
     if bursts.put_off:  # a longer run would not change that
