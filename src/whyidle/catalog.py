@@ -218,14 +218,27 @@ def patch_wording(framework: str | None) -> Mapping[str, str]:
     return _load_wording(framework, "PATCHED")
 
 
+def framework_title(framework: str | None) -> str:
+    """The framework's name in sentences; empty for an unknown framework."""
+    package = _framework_packages().get(framework)
+    return "" if package is None else str(package.TITLE)
+
+
+@cache
+def _framework_packages() -> Mapping[str | None, ModuleType]:
+    folders = plugin_names("frameworks")
+    packages = (importlib.import_module(f"whyidle.frameworks.{folder}") for folder in folders)
+    return {package.NAME: package for package in packages}
+
+
 @cache
 def _load_wording(framework: str | None, table: str) -> Mapping[str, str]:
-    for folder in plugin_names("frameworks"):
-        if framework == importlib.import_module(f"whyidle.frameworks.{folder}").NAME:
-            module = importlib.import_module(f"whyidle.frameworks.{folder}.wording")
-            wording: Mapping[str, str] = getattr(module, table)
-            return wording
-    return {}
+    package = _framework_packages().get(framework)
+    if package is None:
+        return {}
+    module = importlib.import_module(f"{package.__name__}.wording")
+    wording: Mapping[str, str] = getattr(module, table)
+    return wording
 
 
 def _load_folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:

@@ -11,7 +11,7 @@ class Framework:
     """Names things as PyTorch does, and traces nothing."""
 
     is_tracing = staticmethod(bool)
-    backward_label = wording.BACKWARD
+    backward_label = "whyidle::backward"
     name_batch = staticmethod(wording.name_batch)
     name_optimizer = staticmethod(wording.name_optimizer)
 

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from whyidle.probe import wire  # noqa: E402
 from whyidle.probe.core import events as loops  # noqa: E402
-from whyidle.probe.core import fault_containment  # noqa: E402
+from whyidle.probe.core import fault_containment, frameworks  # noqa: E402
 from whyidle.probe.core.listener import Listener  # noqa: E402
 from whyidle.probe.core.recorder import ANNOTATION, STEP, Recorder, name_tag  # noqa: E402
-from whyidle.probe.frameworks.torch import dataloader, step_hooks, wording  # noqa: E402
+from whyidle.probe.frameworks.torch import dataloader, step_hooks  # noqa: E402
 from whyidle.probe.frameworks.torch.gradient_exchange import GradientExchange  # noqa: E402
 
 
@@ -142,12 +142,12 @@ def test_a_fork_begins_anew(loop):
 
 def test_a_backward_pass_has_its_name_from_the_beginning(loop):
     """An optimizer may step before any."""
-    begun = name_tag(loop.recorder.name_number(wording.BACKWARD, wire.BACKWARD), loops.OP)
+    begun = name_tag(loop.recorder.name_number(frameworks.BACKWARD, wire.BACKWARD), loops.OP)
     assert loop.backward == begun < 0
     loop.recorder._reset_after_fork()
     loop._reset_after_fork()
     assert loop.backward == name_tag(
-        loop.recorder.name_number(wording.BACKWARD, wire.BACKWARD), loops.OP
+        loop.recorder.name_number(frameworks.BACKWARD, wire.BACKWARD), loops.OP
     )
 
 

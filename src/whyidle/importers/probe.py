@@ -12,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
-from whyidle.frameworks.torch.names import VOCABULARY
+from whyidle.frameworks import jax, tensorflow, torch
+from whyidle.frameworks.jax.names import VOCABULARY as JAX
+from whyidle.frameworks.tensorflow.names import VOCABULARY as TENSORFLOW
+from whyidle.frameworks.torch.names import VOCABULARY as PYTORCH
 from whyidle.importers._loader_records import read_document, read_lines, read_loading, read_records
 from whyidle.importers._optimizer_closures import without_closures
 from whyidle.importers._process_facts import read_facts
 from whyidle.importers._samples import SAMPLE, decode_samples
 from whyidle.model.device_timestamps import MARK
 from whyidle.model.process_facts import ProcessFacts
-from whyidle.model.roles import Role
+from whyidle.model.roles import Role, Vocabulary
 from whyidle.model.stack_samples import StackSamples
 from whyidle.model.timeline import (
     CpuPace,
@@ -47,6 +50,12 @@ SPAN = np.dtype(list(_SPAN_FIELDS.items()))
 CLOCK = np.dtype([("time", "<i8"), ("ran", "<i8"), ("queued", "<i8"), ("thread", "<u8")])
 
 _NEVER = (1 << 63) - 1
+FRAMEWORKS = {
+    "torch": (torch.NAME, PYTORCH),
+    "tensorflow": (tensorflow.NAME, TENSORFLOW),
+    "jax": (jax.NAME, JAX),
+}
+"""the adapter of a process -> name and vocabulary of its framework"""
 SOURCES = "sources.json"
 """the user's files named by the run's stacks -> their text; null if not stored"""
 
@@ -54,6 +63,11 @@ SOURCES = "sources.json"
 def sniff(head: bytes) -> bool:
     """Return whether a file's first bytes are those of a process's spans."""
     return head.startswith(MAGIC)
+
+
+def framework_of(process: ProcessFacts) -> tuple[str, Vocabulary]:
+    """Return name and vocabulary of a process's framework; older recordings are of PyTorch."""
+    return FRAMEWORKS.get(process.framework or "torch", FRAMEWORKS["torch"])
 
 
 def trained_processes(folder: Path) -> list[str]:
@@ -67,7 +81,7 @@ def trained_processes(folder: Path) -> list[str]:
 def numbers_of(names: Path, role: Role) -> list[int]:
     """Return the numbers of the names of a process's spans with a role."""
     split_names = [split_name(line) for line in read_lines(names)]
-    plays = VOCABULARY.plays
+    plays = PYTORCH.plays  # names without a role are of recordings of PyTorch
     return [i for i, (reported, label) in enumerate(split_names) if plays(role, label, reported)]
 
 
@@ -91,6 +105,7 @@ def load(path: Path) -> Timeline:
     facts["compile"] = read_document(folder / f"{pid}.compiles.json") or None
     facts["bursts"] = read_document(folder / f"{pid}.bursts.json")
     process = read_facts(facts)
+    framework, vocabulary = framework_of(process)
     spans = read_records(path, SPAN, MAGIC)
     samples = read_records(folder / f"{pid}.samples", SAMPLE)
     split_names = [split_name(line) for line in read_lines(folder / f"{pid}.names")]
@@ -126,8 +141,8 @@ def load(path: Path) -> Timeline:
         world_size=_to_number(facts.get("world_size")),
         backend=place.get("backend"),
         hostname=place.get("host"),
-        framework="pytorch",
-        vocabulary=VOCABULARY,
+        framework=framework,
+        vocabulary=vocabulary,
         roles=tuple(role for role, _ in split_names),
         process=process,
         loading=read_loading(folder, pid, base),

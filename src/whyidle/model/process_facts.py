@@ -161,7 +161,8 @@ class ProcessFacts:
     pid: int | None = None
     ppid: int | None = None
     argv: tuple[str, ...] = ()
-    torch: str | None = None  # version of the framework
+    framework: str | None = None  # the folder of its adapter
+    version: str | None = None  # of the framework
     cuda_built: str | None = None  # the CUDA version that the framework is built for; empty: none
     gpus: tuple[str, ...] = ()  # of the host, whatever the framework can see
     thread: int | None = None  # the thread that trains

@@ -9,7 +9,7 @@ framework's adapter (``frameworks/NAME/adapter.py``) wraps a few functions; each
 when it was called, and for how long, to ``core/events.py``, which buffers that in memory. Another
 thread samples the stacks of the training threads a few dozen times a second (``core/sampler.py``)
 and writes everything to append-only files (``core/recorder.py``; layouts in ``wire.py``). A fault
-in a hook removes that hook and is recorded (``core/containment.py``); the job never sees it.
+in a hook removes that hook and is recorded (``core/fault_containment.py``); the job never sees it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ import os
 from collections.abc import Collection
 from typing import Any
 
-FRAMEWORKS = ("torch",)
-
 
 def install(framework: str, given: Collection[int] | None = None) -> None:
-    """Start recording this process: called once, after the framework's import. ``given`` are the
-    cores that the process could use when it started."""
+    """Start recording this process: called after the import of each framework, once. ``given`` are
+    the cores that the process could use when it started."""
     folder = os.environ.get("WHYIDLE_RUN")
-    if not folder or os.environ.get("WHYIDLE_DISABLE") == "1" or framework not in FRAMEWORKS:
+    if not folder or os.environ.get("WHYIDLE_DISABLE") == "1":
         return
     from .core import cpu_cores
     from .core.session import Session
@@ -38,8 +36,12 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
 
         knobs.install(folder)  # before the hooks, which must see the changed job
     adapter = importlib.import_module(f"{__name__}.frameworks.{framework}.adapter").Adapter()
-    session = Session(folder, adapter)
-    _sessions.append(session)
+    if _sessions:
+        session = _sessions[0]
+        session.add_framework(adapter)
+    else:
+        session = Session(folder, adapter)
+        _sessions.append(session)
     if os.environ.get("WHYIDLE_TRIAL"):
         adapter.install_trial(session.events, session.is_burst_awaited)
 

@@ -94,7 +94,8 @@ class ProcessFacts(TypedDict, total=False):
     pid: int
     ppid: int
     argv: list[str]
-    torch: str  # version of the framework
+    framework: str  # the folder of its adapter
+    version: str  # of the framework
     cuda_built: str | None
     gpus: list[str]  # of the host, including those hidden from the framework
     thread: int | None  # the thread that trains

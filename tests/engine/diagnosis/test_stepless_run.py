@@ -15,7 +15,7 @@ HOST = {"cpu_user_s@pid7": (0.1, 0.0), "cores_effective": 8.0, "job_cpu_user_s":
 
 
 def test_a_process_that_only_waits(tmp_path):
-    made = Imagined(tmp_path, argv=["look.py", "--all"], torch="2.13.0")
+    made = Imagined(tmp_path, argv=["look.py", "--all"], version="2.13.0")
     made.look(ASK, 10 * S, busy=0.0)
     made.seen()
     made.telemetry(HOST)
@@ -49,7 +49,7 @@ def test_a_command_that_is_no_python(tmp_path):
     made.telemetry(HOST, end=BEGIN + 20 * S)
     told = made.diagnose(["sleep", "20"])
     check_bounds(told)
-    assert "no process of the command imported PyTorch" in told.verdict.headline
+    assert "no process of the command imported PyTorch, TensorFlow or JAX" in told.verdict.headline
     assert told.run.framework is None
     assert "host_telemetry" in told.coverage.signals
 
@@ -58,7 +58,7 @@ def test_a_command_that_is_no_python(tmp_path):
     ("command", "why"),
     [
         (["python3", "-I", "train.py"], "Python was started with -I"),
-        (["mytool", "-S"], "no process of the command imported PyTorch"),
+        (["mytool", "-S"], "no process of the command imported PyTorch, TensorFlow or JAX"),
     ],
 )
 def test_why_nothing_was_seen_is_said(tmp_path, command, why):
@@ -120,7 +120,7 @@ def test_a_launcher_that_had_the_framework_is_no_job_beside_one_that_trains(tmp_
 
 def test_of_several_processes_the_one_that_had_the_framework_longest_is_told_of(tmp_path):
     for number, seconds in (("8", 4), ("9", 30), ("10", 10)):
-        made = Imagined(tmp_path, argv=[f"{number}.py"], pid=int(number), torch="2.13.0")
+        made = Imagined(tmp_path, argv=[f"{number}.py"], pid=int(number), version="2.13.0")
         made.look(ASK, seconds * S, busy=0.0)
         made.seen()
         own = made.recorder._key
@@ -148,7 +148,7 @@ def test_a_command_that_failed_at_once_gets_no_advice_about_the_probe(
     [("NameError: name 'modle' is not defined", True, False), ("KeyboardInterrupt: ", False, True)],
 )
 def test_an_error_before_the_first_step_is_told_as_the_reason(died_of, said, hinted, tmp_path):
-    made = Imagined(tmp_path, argv=["train.py"], torch="2.13.0")
+    made = Imagined(tmp_path, argv=["train.py"], version="2.13.0")
     made.look(ASK, 2 * S)
     made.facts["died_of"] = died_of
     made.seen()
@@ -158,7 +158,7 @@ def test_an_error_before_the_first_step_is_told_as_the_reason(died_of, said, hin
 
 
 def test_a_process_that_ended_before_anybody_looked_is_known_by_its_own_word(tmp_path):
-    made = Imagined(tmp_path, argv=["train.py"], torch="2.13.0")
+    made = Imagined(tmp_path, argv=["train.py"], version="2.13.0")
     made.now += 30 * MS
     made.seen()
     headline = made.diagnose().verdict.headline
@@ -166,7 +166,7 @@ def test_a_process_that_ended_before_anybody_looked_is_known_by_its_own_word(tmp
 
 
 def test_a_process_beside_what_ran_for_long_is_told_as_that(tmp_path):
-    made = Imagined(tmp_path, argv=["-c"], torch="2.13.0")
+    made = Imagined(tmp_path, argv=["-c"], version="2.13.0")
     made.now += 30 * MS
     made.seen()
     (tmp_path / "ended.json").write_text('{"id": "x", "command": ["sh"], "duration_s": 20.0}')

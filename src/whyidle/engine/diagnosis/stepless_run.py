@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from whyidle import catalog
 from whyidle.engine.process_reading import read_process
 from whyidle.errors import BrokenTraceError
 from whyidle.importers import probe
@@ -26,13 +27,15 @@ from whyidle.model.telemetry import Telemetry
 from whyidle.model.timeline import HostEvents, HostKind, Timeline
 
 SPAN = "whyidle::command"
-OWN_MARKS = "if the loop does not use an optimizer of PyTorch, call whyidle.step() once per step"
+OWN_MARKS = "if the loop does not use the framework's optimizers, call whyidle.step() once per step"
+WATCHED = "PyTorch, TensorFlow or JAX"
+"""the frameworks with a probe"""
 DEAF_NOTE = (
     "the probe is not loaded if Python runs with -S, -I or -E, or if the command replaces "
     "PYTHONPATH instead of extending it"
 )
 SHARE = 0.5  # least share of the command's time that its training process lives
-EARLY_S = 1.0  # a command that failed within this time probably failed before it imported PyTorch
+EARLY_S = 1.0  # a command that failed within this time probably failed before its imports
 _DEAF = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
 _PYTHON = re.compile(r"(^|/)python[\d.]*$")
 
@@ -72,7 +75,7 @@ def explain_no_steps(
             return f"{_process_name(lead)} ended by {died}"
         rest = f"; other processes of the {took_s or 0.0:.3g} s run did not load the probe"
         return (
-            f"{_process_name(lead)} ran PyTorch {lead.process.torch or ''} for "
+            f"{_process_name(lead)} ran {_framework_name(lead)} {lead.process.version or ''} for "
             f"{(high - low) / 1e9:.3g} s without an optimizer "
             f"step{rest * _was_secondary(lead, took_s)}"
         )
@@ -83,8 +86,8 @@ def explain_no_steps(
     if deaf is not None and _PYTHON.search(command[0]):
         return f"Python was started with {deaf}, which prevents loading the probe"
     if status:
-        return f"the command ended with status {status} and did not import PyTorch"
-    return "no process of the command imported PyTorch"
+        return f"the command ended with status {status} and did not import {WATCHED}"
+    return f"no process of the command imported {WATCHED}"
 
 
 def advise_no_steps(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
@@ -131,6 +134,10 @@ def _read_process(path: Path) -> Timeline | None:
 def _process_name(timeline: Timeline) -> str:
     word = next(iter(timeline.process.argv), "")
     return f"python {word}".strip() if word.startswith("-") or not word else shlex.quote(word)
+
+
+def _framework_name(timeline: Timeline) -> str:
+    return catalog.framework_title(probe.framework_of(timeline.process)[0])
 
 
 def _process_life(timeline: Timeline) -> tuple[int, int]:

@@ -224,7 +224,7 @@ def _run_info(recording: Path, timelines: list[Timeline]) -> RunInfo:
         started=facts.get("started"),
         duration_s=facts.get("duration_s"),
         exit_status=facts.get("exit_status"),
-        framework="pytorch",
+        framework=timelines[0].framework,
         ranks=max(*worlds, len(timelines)),
         hosts=sorted({timeline.hostname for timeline in timelines if timeline.hostname}),
         whyidle=__version__,

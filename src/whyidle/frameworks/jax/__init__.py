@@ -5,3 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 NAME: Final = "jax"
+TITLE: Final = "JAX"

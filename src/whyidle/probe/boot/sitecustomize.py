@@ -6,6 +6,9 @@ hides runs afterwards; if there is none, the module does not exist afterwards ei
 
 import sys
 
+FRAMEWORKS = ("torch",)
+"""packages whose import starts the probe, and the folders of their adapters"""
+
 
 class _Waiter:
     """A finder that delegates to the other finders and calls ``wake`` once a module has been
@@ -64,6 +67,13 @@ def _wake(folder, name, cores):
         _complain("the probe did not start", error)
 
 
+def _waiters(folder, cores):
+    def wait_for(name):
+        return _Waiter(name, lambda _: _wake(folder, name, cores))
+
+    return [wait_for(name) for name in FRAMEWORKS]
+
+
 def _seed(folder, asked):
     """Seed what the job leaves unseeded, so that it is the same in every arm of a trial."""
 
@@ -113,25 +123,30 @@ def _boot():
     if os.environ.get("WHYIDLE_RUN") and os.environ.get("WHYIDLE_DISABLE") != "1":
         affinity = getattr(os, "sched_getaffinity", None)
         cores = affinity(0) if affinity else None
-        sys.meta_path.insert(0, _Waiter("torch", lambda _: _wake(folder, "torch", cores)))
+        sys.meta_path[:0] = _waiters(folder, cores)
         if os.environ.get("WHYIDLE_TRIAL"):
             _seed(folder, os.environ["WHYIDLE_TRIAL"])
 
 
 def attach():
-    """Start the probe in a running process, now or when the framework is imported. Returns a
-    function that stops waiting for the import."""
+    """Start the probe in a running process, now or when a framework is imported. Returns a function
+    that stops waiting for the import."""
     import os
 
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     affinity = getattr(os, "sched_getaffinity", None)
     cores = affinity(0) if affinity else None
-    waiter = _Waiter("torch", lambda _: _wake(folder, "torch", cores))
-    if "torch" in sys.modules:
-        waiter.wake(None)
-    else:
-        sys.meta_path.insert(0, waiter)
-    return lambda: waiter in sys.meta_path and sys.meta_path.remove(waiter)
+    waiters = _waiters(folder, cores)
+    for waiter in waiters:
+        if waiter.module in sys.modules:
+            waiter.wake(None)
+        else:
+            sys.meta_path.insert(0, waiter)
+
+    def detach():
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in waiters]
+
+    return detach
 
 
 if __name__ == "sitecustomize":

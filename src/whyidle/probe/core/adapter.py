@@ -17,8 +17,9 @@ class Adapter(Framework, Protocol):
     framework is a folder next to ``frameworks/torch`` whose module ``adapter`` has such a class."""
 
     name: str
-    imports: tuple[str, ...]
-    """the modules whose import starts the probe"""
+    """the folder of the adapter"""
+    packages: tuple[str, ...]
+    """the packages whose classes are the framework's own"""
 
     def install(self, events: Events) -> None:
         """Install hooks that report to ``events``; ``events.undo`` removes them."""

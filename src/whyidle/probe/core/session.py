@@ -1,4 +1,4 @@
-"""The recording of one process: assembles the core and a framework's adapter."""
+"""The recording of one process: assembles the core and the adapters of its frameworks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 from . import bursts, collector_pauses, fault_containment, process_exit, step_limits, tracebacks
 from .adapter import Adapter
 from .events import Events
+from .frameworks import Frameworks
 from .recorder import Recorder
 
 
@@ -16,10 +17,11 @@ class Session:
     """One process's recording. Hooks report to ``events``."""
 
     def __init__(self, folder: str, adapter: Adapter) -> None:
-        self.events = events = Events(Recorder(folder), adapter)
+        self.frameworks = Frameworks(adapter)
+        self.events = events = Events(Recorder(folder), self.frameworks)
         adapter.install(events)
         collector_pauses.install_collector_hook(events)
-        self.bursts = bursts.install_bursts(events, adapter.op_profiler)
+        self.bursts = bursts.install_bursts(events, self.frameworks.op_profiler)
         if self.bursts is not None:
             adapter.watch_profilers(events, self.bursts.forbid_bursts)
         step_limits.install_step_limits(events)
@@ -30,6 +32,14 @@ class Session:
             events.watch_thread()
         atexit.register(events.finish_recording)
         adapter.hide(folder)
+
+    def add_framework(self, adapter: Adapter) -> None:
+        """Install the hooks of a framework that was imported after the first one."""
+        self.frameworks.add(adapter)
+        adapter.install(self.events)
+        if self.bursts is not None:
+            adapter.watch_profilers(self.events, self.bursts.forbid_bursts)
+        adapter.hide(self.events.recorder.folder)
 
     def is_burst_awaited(self) -> bool:
         """Whether the first recording of operators is still to come."""

@@ -9,6 +9,7 @@ from typing import Any
 from ...core import adapter, fault_containment
 from ...core.device_timestamps import DeviceMarks
 from ...core.events import Events
+from ...core.frameworks import BACKWARD
 from ...core.listener import Listener
 from ...core.trial_state import TrialState
 from ...wire import ProcessFacts
@@ -38,8 +39,8 @@ class Adapter(adapter.Adapter):
     """See ``core.adapter.Adapter``."""
 
     name = "torch"
-    imports = ("torch",)
-    backward_label = wording.BACKWARD
+    packages = ("torch",)
+    backward_label = BACKWARD
     name_batch = staticmethod(wording.name_batch)
     name_optimizer = staticmethod(wording.name_optimizer)
 
@@ -107,8 +108,8 @@ class DeviceHooks(Listener):
     def on_training_begin(self, optimizer: Any) -> None:
         """Install the hooks of the device, which is known now."""
         torch, facts = sys.modules["torch"], self.events.recorder.facts
-        clock = find_clock(torch, facts)
-        if clock is None:
+        clock = find_clock(torch, facts) if facts.get("framework") == Adapter.name else None
+        if clock is None:  # or another framework trains
             return
         self.events.add_listener(DeviceMarks(self.events, clock))
         if isinstance(clock, CudaClock):

@@ -5,42 +5,32 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-from ...core.cpu_cores import given_count, usable_cores
 from ...core.events import Events
 from ...core.listener import Listener
-from ...core.recorder import clock_ns, process_start_ns
+from ...core.process_facts import (
+    MOST_MEMORY,
+    describe_identity,
+    describe_training_thread,
+    note_memory,
+)
+from ...core.recorder import clock_ns
 from ...wire import OptimizerFacts, ProcessFacts, Switches
 from . import accelerator
 
 ENVIRONMENT = (
-    "OMP_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "GOMP_CPU_AFFINITY",
-    "KMP_AFFINITY",
-    "MKL_NUM_THREADS",
     "CUDA_LAUNCH_BLOCKING",
     "TORCH_DISTRIBUTED_DEBUG",
     "TORCH_SHOW_CPP_STACKTRACES",
     "NCCL_DEBUG",
-    "PYTHONMALLOC",
-    "PYTHONDEVMODE",
     "PYTORCH_CUDA_ALLOC_CONF",
-    "CUDA_VISIBLE_DEVICES",
     "MASTER_ADDR",
     "MASTER_PORT",
     "TORCHELASTIC_RUN_ID",
     "LOCAL_RANK",
-    "SLURM_JOB_ID",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_CPUS_ON_NODE",
-    "PBS_JOBID",
-    "LSB_JOBID",
 )
-MOST_MEMORY = 2_000
 MOST_OPTIMIZERS = 8
 
 
@@ -63,10 +53,7 @@ class FactsReader(Listener):
             "device": kind,
             "device_index": accelerator.device_index(optimizer, kind),
             "device_name": accelerator.device_name(torch, optimizer),
-            "thread": threading.get_ident(),
-            "first_step": clock_ns(),
-            "cores": usable_cores(),
-            "cores_given": given_count(),
+            **describe_training_thread(),
             **_read_ranks(torch),
         }
         facts["switches"] = self.read_switches(torch)
@@ -80,17 +67,8 @@ class FactsReader(Listener):
         return None if torch is None else self._read_identity(torch)
 
     def _read_identity(self, torch: Any) -> ProcessFacts:
-        return {
-            "pid": os.getpid(),
-            "ppid": os.getppid(),
-            "argv": sys.argv[:20],
-            "torch": torch.__version__,
-            "cuda_built": getattr(torch.version, "cuda", None),
-            "gpus": _host_gpus(),
-            "process_start": process_start_ns(),
-            "imported": self.events.imported,
-            "environment": {key: os.environ[key] for key in ENVIRONMENT if key in os.environ},
-        }
+        identity = describe_identity(self.events.imported, torch.__version__, ENVIRONMENT)
+        return {**identity, "cuda_built": getattr(torch.version, "cuda", None)}
 
     def on_chore(self) -> None:
         """Refresh the facts that may change while the process trains."""
@@ -101,19 +79,21 @@ class FactsReader(Listener):
     def _refresh_facts(self) -> None:
         facts = self.events.recorder.facts
         torch = sys.modules.get("torch")
-        if not facts or torch is None:
-            return
+        if not facts or torch is None or facts.get("framework", "torch") != "torch":
+            return  # nothing trains, or another framework does
         switches: Switches = {**facts["switches"], **self.shared_switches(torch)}
         facts["switches"] = {**switches, "seen": _count_switches(facts, switches)}
         for name, ask in self.events.live_facts.items():
             cast("dict[str, Any]", facts)[name] = ask()
-        _note_memory(facts, self.events.steps)
+        note_memory(facts, self.events.steps)
         _note_allocator(torch, facts, self.events.steps)
 
     def on_optimizer(self, label: str, optimizer: Any) -> None:
         """Describe a further optimizer, by its label; at most ``MOST_OPTIMIZERS``."""
         facts = self.events.recorder.facts
         known = facts.get("optimizers", {})
+        if facts.get("framework", "torch") != "torch":
+            return
         if facts and len(known) < MOST_OPTIMIZERS:  # without facts it is the first optimizer
             facts["optimizers"] = {**known, label: _describe_optimizer(optimizer)}
 
@@ -170,14 +150,6 @@ def _read_ranks(torch: Any) -> ProcessFacts:
     return {"rank": rank, "world_size": world}
 
 
-def _host_gpus() -> list[str]:
-    """GPUs of this host, including those hidden from the framework."""
-    try:
-        return sorted(os.listdir("/proc/driver/nvidia/gpus"))
-    except OSError:
-        return []
-
-
 def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
     groups = getattr(optimizer, "param_groups", [])
     tensors = [p for group in groups for p in group["params"]]
@@ -192,20 +164,6 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
         "differentiable": first.get("differentiable"),
         "momentum": first.get("momentum"),
     }
-
-
-def _note_memory(facts: ProcessFacts, steps: int) -> None:
-    """Record resident memory against the number of steps, thinned as the series grows."""
-    try:
-        with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[1])
-    except (OSError, ValueError, IndexError):
-        return
-    series = facts.setdefault("memory", [])
-    if not series or series[-1][1] != steps:
-        series.append([clock_ns(), steps, pages * os.sysconf("SC_PAGE_SIZE")])
-    if len(series) > MOST_MEMORY:
-        del series[::2]
 
 
 def _note_allocator(torch: Any, facts: ProcessFacts, steps: int) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 from ... import wire
 from ...core.events import Events
+from ...core.frameworks import BACKWARD
 from ...core.recorder import OP
 from ...core.wrapped_functions import set_attribute
-from .wording import BACKWARD
 
 clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
 

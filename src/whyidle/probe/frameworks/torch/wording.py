@@ -6,8 +6,6 @@ from typing import Any
 
 from ... import wire
 
-BACKWARD = "whyidle::backward"
-
 
 def name_batch(iterator: type) -> tuple[str, str]:
     """Return role and label of the batches that iterators of this class return."""

@@ -1,0 +1,66 @@
+"""All frameworks that one process has imported, as one framework.
+
+Keras trains with TensorFlow, JAX or PyTorch, and JAX reads its batches through any of them: a
+process may have several, and one of them trains. Each object is named and described by the
+framework that its class comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..wire import ProcessFacts
+from .adapter import Adapter
+from .op_profiler import OpProfiler
+
+BACKWARD = "whyidle::backward"
+
+
+class Frameworks:
+    """The adapters of a process, in the order of their imports."""
+
+    backward_label = BACKWARD
+
+    def __init__(self, first: Adapter) -> None:
+        self.adapters = [first]
+        self.is_tracing: Callable[[], bool] = first.is_tracing
+
+    def add(self, adapter: Adapter) -> None:
+        """Add a framework that was imported later."""
+        self.adapters.append(adapter)
+        if self.is_tracing is bool:
+            self.is_tracing = adapter.is_tracing
+
+    def adapter_of(self, kind: type) -> Adapter:
+        """Return the framework that a class comes from; of an unknown class the first."""
+        packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+        own = (one for one in self.adapters if not packages.isdisjoint(one.packages))
+        return next(own, self.adapters[0])
+
+    def name_batch(self, iterator: type) -> tuple[str, str]:
+        """Return role and label of the batches that iterators of this class return."""
+        return self.adapter_of(iterator).name_batch(iterator)
+
+    def name_optimizer(self, optimizer: Any) -> str:
+        """Return the label of an optimizer's steps."""
+        return self.adapter_of(type(optimizer)).name_optimizer(optimizer)
+
+    def describe_process(self) -> ProcessFacts | None:
+        """Return facts that hold whether the process trains or not; None if none are known."""
+        for adapter in self.adapters:
+            facts = adapter.describe_process()
+            if facts is not None:
+                return {**facts, "framework": adapter.name}
+        return None
+
+    def describe_training(self, optimizer: Any) -> ProcessFacts:
+        """Return the facts known when training begins."""
+        adapter = self.adapter_of(type(optimizer))
+        return {**adapter.describe_training(optimizer), "framework": adapter.name}
+
+    def op_profiler(self, facts: ProcessFacts) -> OpProfiler:
+        """Return the profiler of the framework that trains."""
+        name = facts.get("framework")
+        own = (adapter for adapter in self.adapters if adapter.name == name)
+        return next(own, self.adapters[0]).op_profiler(facts)
