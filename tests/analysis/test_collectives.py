@@ -46,7 +46,7 @@ def test_old_traces_tell_it_by_the_span_around_the_launch():
 
 def test_sending_from_rank_to_rank_is_no_meeting_of_all():
     found = facts(lambda job: old(job, "nccl:send", SEND_RECV)).collectives
-    assert found.kind.tolist() == ["send_recv"] * 3
+    assert found.kind.tolist() == ["point_to_point"] * 3
     assert found.bytes.tolist() == [-1] * 3
 
 

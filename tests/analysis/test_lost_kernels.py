@@ -1,8 +1,14 @@
 """Launches without a kernel."""
 
+import numpy as np
 import pytest
 
-from whyidle.analysis.lost_kernels import captured_launches, find_incomplete, lost_launches
+from whyidle.analysis.lost_kernels import (
+    captured_launches,
+    find_incomplete,
+    lost_launches,
+    why_lost,
+)
 from whyidle.analysis.step_detection import find_steps
 from whyidle.testing.builder import Builder, us
 
@@ -65,3 +71,16 @@ def test_a_capture_may_have_begun_before_the_recording():
     job.runtime("cudaStreamEndCapture", us(5))
     job.op("aten::mm", kernels=[("gemm", us(100))])
     assert len(captured_launches(job.timeline())) == 20
+
+
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [
+        ("1111", "no kernel was recorded"),
+        ("1100", "not yet recording"),
+        ("0011", "ended before the device was done"),
+        ("011011000", "buffers overflowed"),
+    ],
+)
+def test_the_reason_follows_from_where_kernels_are_missing(lost, reason):
+    assert reason in why_lost(np.array([mark == "1" for mark in lost]))

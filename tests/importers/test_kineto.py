@@ -87,6 +87,12 @@ def test_impossible_times_are_left_out_and_counted(tmp_path):
     assert t.base_ns == START_US * 1000
 
 
+def test_an_infinite_time_is_no_time(tmp_path):
+    text = json.dumps([event(ts="<1e999>"), *(event(ts=f"<{START_US}.12{i}>") for i in range(9))])
+    t = load_text(tmp_path, text.replace('"<', "").replace('>"', "").encode())
+    assert t.host.start.tolist() == list(range(120, 129))
+
+
 def test_no_event_with_a_possible_time(tmp_path):
     with pytest.raises(BrokenTraceError, match="no event with a possible time"):
         load_text(tmp_path, document([event(ts="x"), event(dur=-1)]))

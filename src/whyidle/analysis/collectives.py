@@ -44,6 +44,9 @@ JOINT: Final = (
     *("dispatch", "combine"),
 )
 """kinds in which every rank needs data of every other: all leave nearly together"""
+POINT_TO_POINT: Final = "point_to_point"
+"""sends and receives of the job itself, as between pipeline stages. *send_recv* is a kernel without
+the call that launched it: NCCL also makes an all-to-all of such kernels"""
 _SPAN: Final = re.compile(r"^(nccl|rccl|gloo|mpi|ucc):")
 _TYPE_BYTES: Final = (
     (re.compile(r"double|f64|long|int64|i64|u64", re.I), 8),
@@ -181,7 +184,10 @@ class _CollectiveDetails:
     ) -> _CollectiveDetails:
         detail = timeline.details[own] if own >= 0 else None
         around = timeline.details[outer] if outer >= 0 else None
-        kind = kind_of((detail.collective if detail else "") or span or name)
+        called = (detail.collective if detail else "") or span
+        kind = kind_of(called)
+        kind = kind_of(name) if kind == "other" else kind
+        kind = POINT_TO_POINT if kind == "send_recv" and called else kind
         elements, size = (-1, -1)
         if detail and detail.elements >= 0:
             # only reductions are typed, as copying kernels are named int8

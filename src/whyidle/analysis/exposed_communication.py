@@ -10,6 +10,7 @@ import numpy as np
 from whyidle.analysis.arrays import F64, Mask
 from whyidle.analysis.blocking_collectives import usual_step_factor
 from whyidle.analysis.collective_arrivals import Meetings
+from whyidle.analysis.collectives import POINT_TO_POINT
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.rank_imbalance import RankImbalance
 
@@ -36,6 +37,8 @@ class Exposure:
     """the part of ``held`` that waits for late or stopped ranks, as far as collectives match"""
     stalled: float
     """the part of the rest beyond what the same collective usually takes"""
+    stages: float
+    """the part of ``held`` in sends and receives between single ranks, as of pipeline stages"""
     unsteady: float
     """the waiting that a single rank shows, as it is not there in every step"""
     is_waiting_known: bool
@@ -54,8 +57,8 @@ class Exposure:
 
     @property
     def transfer(self) -> float:
-        """Held-up work that is not known to be waiting."""
-        return max(0.0, self.held - self.waiting - self.stalled)
+        """Held-up work in collectives that is not known to be waiting."""
+        return max(0.0, self.held - self.waiting - self.stalled - self.stages)
 
     @property
     def overlappable(self) -> float:
@@ -113,6 +116,7 @@ def find_exposure(
         held=_mean_value(held),
         waiting=waiting,
         stalled=stalled,
+        stages=_mean_value([stage_share(facts) for facts in ranks]),
         unsteady=_mean_value([h * unsteady_share(f) for h, f in zip(held, ranks, strict=True)]),
         is_waiting_known=is_complete,
         in_flight=in_flight,
@@ -147,6 +151,12 @@ def held_share(facts: Facts) -> float:
     """Return the share of the step in which communication holds up work of one rank."""
     held = facts.share_of(facts.held_up) * usual_step_factor(facts)
     return held + facts.bucket_share("collective_call")
+
+
+def stage_share(facts: Facts) -> float:
+    """Return the share of the step in which sends and receives hold up work of one rank."""
+    calls = facts.collectives.take_rows(facts.collectives.kind == POINT_TO_POINT)
+    return facts.share_of(facts.held_up & calls.in_flight) * usual_step_factor(facts)
 
 
 def unsteady_share(facts: Facts) -> float:

@@ -44,6 +44,23 @@ def lost_launches(timeline: Timeline) -> tuple[I64, Mask]:
     return rows, ~np.isin(timeline.host.corr[rows], timeline.device.corr)
 
 
+def why_lost(lost: Mask) -> str:
+    """Say why kernels are missing, by which launches have none, in the order of time: the profiler
+    starts before it records, stops before the device has finished, or its buffers overflow."""
+    kept = np.flatnonzero(~lost)
+    if not len(kept):
+        return (
+            "no kernel was recorded: another profiler held the device's counters, or this process "
+            "may not read them"
+        )
+    before, after = bool(lost[: kept[0]].any()), bool(lost[kept[-1] :].any())
+    if int(lost[kept[0] : kept[-1]].sum()) > LOST * lost.sum():
+        return "the profiler's buffers overflowed: record fewer steps"
+    if before and not after:
+        return "the profiler was not yet recording kernels: give its schedule a step of warm-up"
+    return "the recording ended before the device was done: synchronise, then stop the profiler"
+
+
 def find_incomplete(timeline: Timeline, start: I64, end: I64) -> Mask | None:
     """Return the steps (on the host) whose kernels are missing; None if none are."""
     rows, lost = lost_launches(timeline)

@@ -7,6 +7,7 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from math import inf
 from pickle import PickleBuffer
 from typing import Any, NamedTuple
 
@@ -143,7 +144,7 @@ class EventTables:
 
     def _needs_origin(self, events: list[Event], text: bytes) -> bool:
         """Whether times are so large that a double loses nanoseconds of the text."""
-        large = any(e.ts > _EXACT_BELOW_US for e in events[:_SAMPLE] if e.ph == "X")
+        large = any(_EXACT_BELOW_US < e.ts < inf for e in events[:_SAMPLE] if e.ph == "X")
         searched = len(text) if self.event_count == 0 else _SAMPLE_BYTES
         return large and _FRACTION.search(text, 0, searched) is not None
 
@@ -151,7 +152,7 @@ class EventTables:
         """The origin of exact times. Earlier times had no fraction to lose."""
         if self._origin_us is None:
             self._origin_us = next(
-                int(e.ts) for e in events if e.ph == "X" and e.ts > _EXACT_BELOW_US
+                int(e.ts) for e in events if e.ph == "X" and _EXACT_BELOW_US < e.ts < inf
             )
             for table in self._tables:
                 table.columns["ts"] = array("d", [t - self._origin_us for t in table.columns["ts"]])

@@ -74,7 +74,7 @@ class DistributedFacts(ProofFacts):
     hidden: bool = False  # whether a good part of the exchange is hidden behind compute
     on_cpu: bool = False
     compressed: Predicted | None = None  # what half of the bytes gain
-    fewer: Predicted | None = None  # what half of the exchanges gain
+    fewer: Predicted | None = None  # what half of the exchanges, or of the bubbles, gain
     backend: str = ""
 
     @property

@@ -225,6 +225,7 @@ class Builder:
         duration: int,
         *,
         name: str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)",
+        call: str = "allreduce",
         elements: int = 1_000_000,
         group_size: int = 2,
         stream: int = 20,
@@ -233,9 +234,9 @@ class Builder:
         """Run a collective on its own stream, ``after`` the compute stream as in DDP."""
         if after:
             self._free[stream] = max(self._free.get(stream, 0), self._free.get(7, 0))
-        with self.span("nccl:all_reduce"):
+        with self.span("nccl:all_reduce" if call == "allreduce" else f"nccl:{call}"):
             self.now += us(10)
-            details: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": elements}
+            details: dict[str, Any] = {"Collective name": call, "In msg nelems": elements}
             details |= {"Group size": group_size, "Process Group Name": "0"}
             self.launch(name, duration, stream=stream, **details)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.device_backlog import earlier_work
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
-from whyidle.analysis.lost_kernels import LOST, lost_launches
+from whyidle.analysis.lost_kernels import LOST, lost_launches, why_lost
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
@@ -36,7 +36,7 @@ def explain_lost_kernels(job: Job) -> str | None:
     told = _describe_host(lead)
     return (
         f"The recording lost {kernels} ({lost.sum()} of {len(rows)} launches have none), so "
-        f"{device} idle time is unknown{f'. {told}' if told else ''}"
+        f"{device} idle time is unknown: {why_lost(lost)}{f'. {told}' if told else ''}"
     )
 
 
@@ -59,7 +59,8 @@ def notes_on(job: Job) -> list[str]:
     if incomplete is not None and not incomplete.all():
         notes.append(
             f"kernels of {incomplete.sum()} of {len(lead.steps)} steps are missing from the "
-            "recording; these steps are left out"
+            "recording, and these steps are left out: "
+            f"{why_lost(lost_launches(lead.timeline)[1])}"
         )
     low = int(lead.steps.on_host[0][0])
     if not lead.steps.found_by and len(lead.timeline.host):

@@ -67,6 +67,15 @@ ADVICE = (
         risk="added rows must not contribute to the loss; convert old checkpoints",
     ),
     advice(
+        *("keep-layout", "layout-copies"),
+        title="Keep tensors in the layout in which they are read",
+        doc="Pass views instead of contiguous copies, choose the order of dimensions when a tensor "
+        "is made, and let operators broadcast. `view` instead of `reshape` shows where copies are.",
+        summary="remove contiguous() where the next operator reads views; order dimensions where "
+        "the tensor is made; broadcast instead of expanding",
+        risk="an operator that reads strided tensors may become slower",
+    ),
+    advice(
         *("release-references", "memory-leak-growth"),
         title="Release tensors of past steps",
         doc="Detach values that are accumulated over steps. A memory snapshot names the line; the "

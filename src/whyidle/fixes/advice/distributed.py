@@ -18,7 +18,8 @@ OVERLAPPED = {
     "overlap, DualPipe), and balance the experts",
     "combine": "return tokens from their experts while another micro-batch computes (two-batch "
     "overlap, DualPipe), and balance the experts",
-    "send_recv": "give pipeline stages more micro-batches, or an interleaved schedule",
+    "send_recv": "give pipeline stages more micro-batches, or compute another micro-batch while "
+    "the experts' tokens travel",
     "all_gather": "gather the next layer's weights while the current layer computes",
     "reduce_scatter": "scatter gradients during the backward pass",
     "all_reduce": "average gradients bucket by bucket during the backward pass, not after it, and "
@@ -75,6 +76,16 @@ def _repair_transport(proof: Proof) -> str:
     )
 
 
+def _fill_bubbles(proof: Proof) -> str:
+    facts = proof.get_facts(DistributedFacts)
+    text = "twice the micro-batches per step, of half the size, or an interleaved schedule"
+    if facts.rank is None:
+        return text
+    return (
+        f"move layers away from the stage of rank {facts.rank}, which the others wait for; {text}"
+    )
+
+
 def _search_once(proof: Proof) -> str | None:
     facts = proof.get_facts(DistributedFacts)
     unknown = facts.walks and not facts.all_used
@@ -124,6 +135,17 @@ ADVICE = (
         "which need larger buckets.",
         summary=_overlap_exchange,
         risk="prefetched data takes memory",
+    ),
+    advice(
+        *("more-micro-batches", "pipeline-bubbles"),
+        title="Fill the bubbles of the pipeline",
+        doc="Twice as many micro-batches turn a bubble share b into b / (2 - b). An interleaved "
+        "schedule gives each rank several shorter stages. Zero-bubble schedules compute gradients "
+        "of weights in the bubbles.",
+        summary=_fill_bubbles,
+        predicted=lambda proof: proof.get_facts(DistributedFacts).fewer,
+        consent="rounding",
+        risk="smaller micro-batches use the device less well; interleaving communicates more",
     ),
     advice(
         *("repair-transport", "nccl-transport-fallback"),
