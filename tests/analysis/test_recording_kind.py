@@ -31,6 +31,8 @@ MARKS = {
     "execute_context_0(0)_generation_16(16)": ("decode", "vLLM"),
     "execute_context_2(900)_generation_3(3)": ("prefill", "vLLM"),
     "execute_new_0_cached_16": ("decode", "vLLM"),
+    "execute_32_context_0(sq0sk0)_generation_32(sq32sk32)": ("decode", "vLLM"),
+    "execute_8192_context_9(sq8155sk8430)_generation_0(0)": ("prefill", "vLLM"),
     "[Executor] _forward_step 12: 0 ctx reqs, 0 ctx tokens, 16 gen reqs": (
         "decode",
         "TensorRT-LLM",

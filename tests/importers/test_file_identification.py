@@ -50,6 +50,7 @@ FOREIGN = {
     "speedscope": b'{"$schema": "https://www.speedscope.app/file-format-schema.json"}',
     "V8 CPU": json.dumps({"nodes": [{"id": 1}], "startTime": 1, "samples": [1]}).encode(),
     "memory snapshot": b'{"segments": [], "device_traces": []}',
+    "rocprofv3": b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}',
     "JSON of another kind": b'{"hello": 1}',
     "zero bytes": bytes(500),
     "UTF-16": '{"traceEvents": []}'.encode("utf-16"),

@@ -129,6 +129,15 @@ def test_collectives_and_kernels_keep_their_details(tmp_path):
     assert t.device.occupancy[0] == 0.5
 
 
+def test_a_queue_that_waits_for_another_does_no_work(tmp_path):
+    queue = [
+        event(ts=START_US + i, cat="mtia_ccp_events", name=name)
+        for i, name in enumerate(("event_wait", "pe_exe", "dma_request", "event_record"))
+    ]
+    t = load_text(tmp_path, document([event(ts=START_US), *queue]))
+    assert [t.names[i] for i in t.device.name] == ["pe_exe", "dma_request"]
+
+
 def test_memory_of_the_busiest_device_by_time(tmp_path):
     def sample(ts, device, allocated, kind=1):
         args = {"Device Type": kind, "Device Id": device, "Total Allocated": allocated}

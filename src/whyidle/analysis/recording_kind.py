@@ -63,7 +63,8 @@ def _serving_steps(scope: StepScope) -> tuple[str | None, Kind | None]:
     timeline, host = scope.timeline, scope.timeline.host
     names = np.unique(host.name[timeline.rows_of(Role.SERVING_STEP)])
     parts = [timeline.vocabulary.parts(Role.SERVING_STEP, timeline.names[i]) for i in names]
-    engine = next((key for part in parts for key, text in part.items() if text), None)
+    # tools that patch other engines mark steps in vLLM's form beside the engine's own, which counts
+    engine = min((key for part in parts for key, text in part.items() if text), default=None)
     spent = {}
     for kind, role in (("decode", Role.SERVING_DECODE), ("prefill", Role.SERVING_PREFILL)):
         rows = timeline.rows_of(role)

@@ -102,11 +102,21 @@ _PROGRAM: Final = (
 )
 _SERVING: Final = (
     Rule(Role.SERVING_STEP, r"^(?P<SGLang>step)\[", _MARK),
-    Rule(Role.SERVING_STEP, r"^(?P<vLLM>execute_(context|new)_\d|gpu_model_runner: prepro)", _MARK),
+    Rule(
+        Role.SERVING_STEP,
+        r"^(?P<vLLM>execute_(\d+_)?(context|new)_\d|gpu_model_runner: prepro)",
+        _MARK,
+    ),
     Rule(Role.SERVING_STEP, r"^\[Executor\] (?P<TensorRT_LLM>_forward_step) ", _MARK),
-    Rule(Role.SERVING_DECODE, r"^step\[(DECODE|TARGET_VERIFY|IDLE)|^execute_(context|new)_0(?!\d)"),
+    Rule(
+        Role.SERVING_DECODE,
+        r"^step\[(DECODE|TARGET_VERIFY|IDLE)|^execute_(\d+_)?(context|new)_0(?!\d)",
+    ),
     Rule(Role.SERVING_DECODE, r"^\[Executor\] _forward_step \d+: 0 ctx"),
-    Rule(Role.SERVING_PREFILL, r"^step\[(EXTEND|PREFILL|MIXED|SPLIT)|^execute_(context|new)_[1-9]"),
+    Rule(
+        Role.SERVING_PREFILL,
+        r"^step\[(EXTEND|PREFILL|MIXED|SPLIT)|^execute_(\d+_)?(context|new)_[1-9]",
+    ),
     Rule(Role.SERVING_PREFILL, r"^\[Executor\] _forward_step \d+: [1-9]\d* ctx"),
     Rule(Role.BENCHMARK, r"^\[param\|", _MARK),
     Rule(Role.BENCHMARK, r"torch/utils/benchmark/|triton/testing\.py\(\d+\): do_bench", _PYTHON),

@@ -27,6 +27,8 @@ from whyidle.importers._event_types import (
 )
 from whyidle.model.event_kinds import DeviceKind, HostKind
 
+_MTIA, _NO_WORK = "mtia_ccp_events", "event_"
+"""events of MTIA that wait for other queues and record marks for them, instead of working"""
 _EXACT_BELOW_US = float(1 << 43)
 """below this, a double holds microseconds to the nanosecond"""
 _SAMPLE = 32
@@ -138,7 +140,7 @@ class EventTables:
                 self._kinds[category] = kind_of(category)
             kind = self._kinds[category]
             if isinstance(kind, DeviceKind):
-                self._add_device(kind, group)
+                self._add_device(kind, _without_marks(group) if category == _MTIA else group)
             elif kind is not None:
                 self._add_host(kind, group)
 
@@ -212,6 +214,10 @@ class EventTables:
             reserved=_integer_array([event.args.reserved for event in valid]),
             device_id=_integer_array([event.args.device_id for event in valid]),
         )
+
+
+def _without_marks(events: list[Event]) -> list[Event]:
+    return [event for event in events if not event.name.startswith(_NO_WORK)]
 
 
 def _integer_array(values: list[Number]) -> array[int]:

@@ -68,6 +68,11 @@ _JSON: tuple[tuple[str, bytes, str], ...] = (
     ),
     ("a speedscope profile", rb'speedscope\.app|"\$schema"[^}]*speedscope', _EXPORT),
     ("a V8 CPU profile", rb'"nodes"\s*:\s*\[\s*\{\s*"id"|"startTime".*"samples"', _EXPORT),
+    (
+        "a result of rocprofv3, AMD's profiler of kernels",
+        rb'"rocprofiler-sdk-tool"',
+        _EXPORT,
+    ),
     ("a memory snapshot", rb'"(?:segments|device_traces|blocks_by_segment)"', _SNAPSHOT),
     ("a diagnosis of whyidle itself", rb'"whyidle/', "Render it with `whyidle report`."),
     ("a notebook", rb'"(?:nbformat|cells)"\s*:', _EXPORT),

@@ -119,6 +119,30 @@ def test_a_recording_of_the_device_alone_is_diagnosed():
     assert "does not show why" in diagnosis.verdict.headline
 
 
+def test_a_wait_for_work_that_was_not_recorded_is_named():
+    job = Builder()
+    for _ in range(4):
+        with job.step():
+            job.op("aten::mm", kernels=[("gemm", us(500))])
+            with job.span("aten::item", "cpu_op"):
+                job.runtime("cudaStreamSynchronize", us(3000))
+    diagnosis = diagnose_job([job.timeline()])
+    assert diagnosis.verdict.state == "inconclusive"
+    assert "in cudaStreamSynchronize of aten::item" in diagnosis.verdict.headline
+
+
+def test_without_training_no_gradients_are_exchanged():
+    job = Builder(rank=0, world_size=2)
+    for _ in range(6):
+        with job.step():
+            for _ in range(60):
+                job.op("aten::mm", kernels=[("gemm", us(50))])
+                job.collective(us(60), elements=4_000)
+                job.join()
+    fixes = [fix for finding in diagnose_job([job.timeline()]).findings for fix in finding.fixes]
+    assert not [edit.knob for fix in fixes for edit in fix.edits if edit.knob.startswith("ddp.")]
+
+
 def test_on_a_job_of_the_cpu_nobody_waits_for_the_gpu():
     """Nor does the CPU wait for the CPU."""
     job = Builder()

@@ -13,6 +13,8 @@ IN_GRAPHS = 0.5
 """share of the kernel time in CUDA graphs from which compiling and capturing change nothing"""
 LEARNING = ("optimizer.", "autocast.grad_scaler")
 """knobs of training alone"""
+EXCHANGING = "ddp."
+"""knobs of the exchange of gradients"""
 
 
 def keep_applicable_fixes(findings: list[Finding], lead: Facts) -> list[Finding]:
@@ -37,6 +39,8 @@ def _applicable(fix: ProposedFix, lead: Facts) -> ProposedFix | None:
         return None
     if lead.kind.kind in ("training", "warm_up"):
         return fix
+    if any(knob.startswith(EXCHANGING) for knob in knobs):
+        return None
     edits = [edit for edit in fix.edits if not edit.knob.startswith(LEARNING)]
     if not fix.changes_batch:
         return msgspec.structs.replace(fix, edits=edits)

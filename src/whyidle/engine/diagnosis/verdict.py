@@ -9,6 +9,7 @@ import msgspec
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.sampled_lines import describe_place, lines_with_share
+from whyidle.analysis.unexplained_time import describe_unexplained
 from whyidle.engine.diagnosis import device_timestamps, low_evidence
 from whyidle.engine.diagnosis.lost_kernels import explain_lost_kernels
 from whyidle.model.buckets import Bucket
@@ -24,7 +25,7 @@ PREPARING = frozenset({"cpu-tensor-work", "gaps-between-graphs"})
 """causes of waiting for a CPU that does something other than launching"""
 UNEXPLAINED = 0.5  # with a larger unknown share there is no verdict
 
-NONE_FOUND = "no cause found among the {} checks that this recording allows"
+NONE_FOUND = "no cause found among the {}"
 WAITS_FOR: dict[str, str] = {
     "input": "its next batch",
     "transfer": "copies between it and the host",
@@ -32,6 +33,9 @@ WAITS_FOR: dict[str, str] = {
     "sync": "the CPU, which is waiting for it",
     "communication": "the network and the other ranks",
 }
+
+HOW_TO_RECORD = {"nsys": "record with nsys profile --trace=cuda,nvtx,osrt"}
+"""by format of the recording; else as with PyTorch's profiler"""
 
 
 def describe_waiting(job: Job, bucket: str, cause: str | None = None) -> str:
@@ -94,6 +98,8 @@ def _verdict(job: Job, findings: list[Finding], few: int | None, checks: int) ->
                 bound=None,
             )
         serious = direct
+    if headline := _unexplained_time(job, serious):
+        return Verdict(state="inconclusive", headline=headline, bound=None)
     idle = [f for f in serious if f.bucket not in ("compute", "unknown") and f.lost.high >= STARVED]
     if idle and not (serious[0] not in idle and low_evidence.needs_few_steps(serious[0])):
         return _starved_verdict(job, serious, idle, checks)
@@ -147,7 +153,7 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
 
 def _unproven_wait(job: Job, serious: list[Finding], bucket: Bucket, checks: int) -> Verdict:
     wait = f"{describe_waiting(job, bucket)}{_most_sampled_line(job.lead_rank, bucket)}"
-    headline = f"{wait}; {NONE_FOUND.format(checks)}. Also: {serious[0].headline}"
+    headline = f"{wait}; {NONE_FOUND.format(_count_checks(checks))}. Also: {serious[0].headline}"
     return Verdict(state="starved", headline=headline, bound=bucket)
 
 
@@ -170,10 +176,14 @@ def _verdict_without_findings(
         return Verdict(state="inconclusive", headline=headline, bound=None)
     return Verdict(
         state="saturated",
-        headline=f"{computes}; no cause worth more than 3 % was found among the {checks} checks "
-        f"that this recording allows{_mention_late_risks(findings)}",
+        headline=f"{computes}; no cause worth more than 3 % was found among the "
+        f"{_count_checks(checks)}{_mention_late_risks(findings)}",
         bound=bound,
     )
+
+
+def _count_checks(checks: int) -> str:
+    return f"{checks} check{'' if checks == 1 else 's'} that this recording allows"
 
 
 def _mention_late_risks(findings: list[Finding]) -> str:
@@ -209,17 +219,26 @@ def _verdict_without_steps(job: Job, findings: list[Finding]) -> str:
     return f"{headline}. {serious[0]}" if serious else headline
 
 
+def _unexplained_time(job: Job, serious: list[Finding]) -> str | None:
+    """Why a recording of a device gives no verdict where most of its time is unexplained."""
+    lead = job.lead_rank
+    recorded = len(lead.timeline.device) > 0 and lead.timeline.source.format != "probe"
+    if not recorded or job.attribution["unknown"] <= UNEXPLAINED:
+        return None
+    also = f". Also: {serious[0].headline}" if serious else ""
+    return f"{describe_unexplained(lead)}{also}"
+
+
 def _unproven_idle_time(job: Job, checks: int) -> str | None:
     waits = _held_shares(job)
     largest = max(waits, key=lambda bucket: waits[bucket])
     idle = 1.0 - job.attribution["compute"]
     if idle < CLEAN:
         return None
-    device = job.lead_rank.device_noun
     if job.attribution["unknown"] >= waits[largest]:
-        return f"The {device} is idle {idle:.0%} of the time, and the recording does not show why"
+        return describe_unexplained(job.lead_rank)
     wait = f"{describe_waiting(job, largest)}{_most_sampled_line(job.lead_rank, largest)}"
-    return f"N{NONE_FOUND.format(checks)[1:]}; {_lower_first(wait)}"
+    return f"N{NONE_FOUND.format(_count_checks(checks))[1:]}; {_lower_first(wait)}"
 
 
 def _unexplained_bucket(job: Job, serious: list[Finding]) -> Bucket | None:
@@ -258,10 +277,9 @@ def _no_answer(job: Job) -> str | None:
         if device_timestamps.has_only_marks(job.lead_rank):
             return None
         if job.lead_rank.timeline.info.kind != "cpu":
-            return (
-                "The recording contains no GPU activity, so GPU idle time is unknown; record with "
-                "ProfilerActivity.CUDA"
-            )
+            source = job.lead_rank.timeline.source.format
+            how = HOW_TO_RECORD.get(source, "record with ProfilerActivity.CUDA")
+            return f"The recording contains no GPU activity, so GPU idle time is unknown; {how}"
         # a rank that waits for another explains the unknown time of that one
         share = min(facts.attribution["unknown"] for facts in job.ranks)
         if share > UNEXPLAINED:
