@@ -171,24 +171,24 @@ class Events(HookRegistry):
         number = self.recorder.name_number(label, wire.OPTIMIZER)
         return self.numbers.setdefault(id(optimizer), number)
 
-    def other_stepped(self, optimizer: Any, begin: int, end: int) -> None:
-        """Record a step of another optimizer than the lead, or on another thread."""
+    def other_stepped(self, optimizer: Any, begin: int, end: int, kind: int = STEP) -> None:
+        """Record a step of another optimizer than the lead, or on another thread. ``kind`` is
+        ``ANNOTATION`` where it is not all work."""
         number = self.numbers.get(id(optimizer))
         if number is None:
             number = self.number_optimizer(optimizer)
         if id(optimizer) != self.lead:
-            self._not_lead(optimizer, number)
-        self.recorder.add((begin, end, thread(), number, STEP))
+            self._not_lead(optimizer, name_tag(number, kind))
+        self.recorder.add((begin, end, thread(), number, kind))
 
-    def _not_lead(self, optimizer: Any, number: int) -> None:
+    def _not_lead(self, optimizer: Any, tag: int) -> None:
         """Make the optimizer the lead if there is none, or the lead no longer steps."""
         others, before, count = self.others
         of_lead = self.steps - others
         count = count + 1 if of_lead == before else 1
         self.others = (others + 1, of_lead, count)
         if self.lead is None or count > MOST_OTHERS:  # the job has made a new one
-            self.named = name_tag(number, STEP)
-            self.lead = id(optimizer)
+            self.named, self.lead = tag, id(optimizer)
 
     def step_skipped(self, optimizer: Any, begin: int) -> None:
         """Record a skipped optimizer step that ends now; it counts as a step."""

@@ -33,10 +33,16 @@ class Frameworks:
             self.is_tracing = adapter.is_tracing
 
     def adapter_of(self, kind: type) -> Adapter:
-        """Return the framework that a class comes from; of an unknown class the first."""
-        packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
-        own = (one for one in self.adapters if not packages.isdisjoint(one.packages))
-        return next(own, self.adapters[0])
+        """Return the framework that a class comes from, or whose adapter has it; of an unknown
+        class the first."""
+        modules = [base.__module__ for base in kind.__mro__]
+        packages = {module.partition(".")[0] for module in modules}
+        for adapter in self.adapters:
+            folder = type(adapter).__module__.rpartition(".")[0]
+            inside = any(module.startswith(f"{folder}.") for module in modules)
+            if inside or not packages.isdisjoint(adapter.packages):
+                return adapter
+        return self.adapters[0]
 
     def name_batch(self, iterator: type) -> tuple[str, str]:
         """Return role and label of the batches that iterators of this class return."""

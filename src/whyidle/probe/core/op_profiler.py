@@ -45,3 +45,24 @@ class OpProfiler(Protocol):
 
     def count_compilations(self) -> int:
         """Return how many code objects the framework's compiler has processed."""
+
+
+class NoProfiler(OpProfiler):
+    """Stands for the profiler of a framework that cannot be recorded, for this reason."""
+
+    cuda = running = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def why_unavailable(self) -> str:
+        """Return the reason."""
+        return self.reason
+
+    def count_compilations(self) -> int:
+        """Return 0: it counts none."""
+        return 0
+
+    def count_nodes(self) -> int:
+        """Return 0: it counts none."""
+        return 0

@@ -13,30 +13,24 @@ from types import CodeType
 from typing import Any
 
 from ... import wire
+from ...core.compilation_log import MOST, CompilationLog, shorten_text
 from ...core.events import Events
 from ...core.import_hooks import ModuleWaiter
 from ...core.recorder import ANNOTATION, clock_ns
 from ...core.wrapped_functions import set_attribute
 
 MODULE = "torch._dynamo.convert_frame"
-MOST = 200
-"""most recorded compilations and places of graph breaks; later ones are only counted"""
-LONGEST = 300
-"""recorded characters of a reason"""
 DEEPEST = 6
 """recorded frames of the user's stack at a graph break"""
 LATER = "whyidle::compile#later"
 """label of code compiled for an unknown function"""
 
 
-class CompileRecorder:
+class CompileRecorder(CompilationLog):
     """The compilations of one process."""
 
     def __init__(self, events: Events) -> None:
-        self.events = events
-        self.seen: dict[tuple[str, int, str], int] = {}
-        self.compiles: list[dict[str, Any]] = []
-        self.count = 0
+        super().__init__(events)
         self.breaks: dict[tuple[str, str], int] = {}
         self.looked = 0
         self.begun = 0
@@ -45,30 +39,15 @@ class CompileRecorder:
 
     def note_compilation(self, code: CodeType, number: Any, begin: int, failed: str | None) -> None:
         """Record a compilation, or its failure. ``number`` is the compiler's own."""
-        end = clock_ns()
         key = (code.co_filename, code.co_firstlineno, code.co_name)
-        turn = self.seen[key] = self.seen.get(key, 0) + 1
-        place = f"{key[0]}({key[1]}): {key[2]}"
-        name = f"whyidle::compile{' again' if turn > 1 else ''}#{place}"
-        role = wire.RECOMPILE if turn > 1 else wire.COMPILE
-        self.events.add_span(role, name, ANNOTATION, begin)
-        self.events.notify("on_compilation", begin, end)
-        self.count += 1
-        self.names[str(number)] = role, name
-        if len(self.compiles) < MOST:
-            entry = {
-                "file": key[0],
-                "line": key[1],
-                "function": key[2],
-                "turn": turn,
-                "began": begin,
-                "seconds": (end - begin) / 1e9,
-                "reason": _shorten_text(_recompile_reason(code) if turn > 1 else None),
-                "failed": failed,
-            }
-            self.compiles = [*self.compiles, entry]
+        reason = _recompile_reason(code) if key in self.seen else None
+        self.names[str(number)] = self.add_compilation(key, begin, reason, failed)
         self._look_for_breaks()
-        self.write_document()
+        breaks = [
+            {"reason": reason, "stack": stack, "count": count}
+            for (reason, stack), count in self.breaks.items()
+        ]
+        self.write_document(graph_breaks=breaks)
         self._listen_elsewhere()
 
     def _look_for_breaks(self) -> None:
@@ -78,21 +57,9 @@ class CompileRecorder:
         for reason in fresh:
             stack = reversed(getattr(reason, "user_stack", None) or ())
             frames = [f"{f.filename}({f.lineno}): {f.name}" for f in stack][:DEEPEST]
-            key = (_shorten_text(getattr(reason, "reason", "")) or "", ";".join(frames))
+            key = (shorten_text(getattr(reason, "reason", "")) or "", ";".join(frames))
             if key in self.breaks or len(self.breaks) < MOST:
                 self.breaks[key] = self.breaks.get(key, 0) + 1
-
-    def write_document(self) -> None:
-        """Publish the document for the writing thread; its contents are not changed afterwards."""
-        self.events.recorder.documents["compiles.json"] = {
-            "count": self.count,
-            "functions": len(self.seen),
-            "compiles": self.compiles,
-            "graph_breaks": [
-                {"reason": reason, "stack": stack, "count": count}
-                for (reason, stack), count in self.breaks.items()
-            ],
-        }
 
     # -- backward passes and CUDA graphs are compiled later, when they first run -----------------
 
@@ -149,10 +116,6 @@ def _recompile_reason(code: CodeType) -> Any:
         return last.recompile_reason
     failures = getattr(utils, "guard_failures", {})  # until PyTorch 2.5
     return (failures.get(code) or [None])[-1]
-
-
-def _shorten_text(text: Any) -> str | None:
-    return str(text)[:LONGEST] if text is not None else None
 
 
 def install_compile_hooks(events: Events) -> None:

@@ -1,0 +1,67 @@
+"""The adapter for TensorFlow, and for Keras on TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core import adapter
+from ...core.events import Events
+from ...core.frameworks import BACKWARD
+from ...core.op_profiler import NoProfiler
+from ...core.trial_state import TrialState
+from ...wire import ProcessFacts
+from . import wording
+from .keras_hooks import install_keras_hooks
+from .pipelines import install_dataset_hooks
+from .process_facts import FactsReader
+from .step_hooks import install_step_hooks
+from .training_function import TrainingFunctions
+
+
+class Adapter(adapter.Adapter):
+    """See ``core.adapter.Adapter``."""
+
+    name = "tensorflow"
+    packages = ("tensorflow", "keras", "tf_keras")
+    backward_label = BACKWARD
+    is_tracing = bool
+    name_batch = staticmethod(wording.name_batch)
+    name_optimizer = staticmethod(wording.name_optimizer)
+
+    def __init__(self) -> None:
+        self._facts: FactsReader | None = None
+
+    def install(self, events: Events) -> None:
+        """Install all hooks for TensorFlow and Keras."""
+        found = TrainingFunctions()
+        install_dataset_hooks(events)
+        install_step_hooks(events, found)
+        install_keras_hooks(events, found)
+        self._facts = FactsReader(events, found)
+        events.add_listener(self._facts)
+
+    def hide(self, folder: str) -> None:
+        """Nothing to do: autograph converts no function of an installed package."""
+
+    def describe_process(self) -> ProcessFacts | None:
+        """Return facts that hold whether the process trains or not."""
+        return None if self._facts is None else self._facts.describe_process()
+
+    def describe_training(self, optimizer: Any) -> ProcessFacts:
+        """Return the facts known when training begins."""
+        return {} if self._facts is None else self._facts.describe_training(optimizer)
+
+    def op_profiler(self, facts: ProcessFacts) -> NoProfiler:
+        """Return that operators are not recorded."""
+        return NoProfiler("operators of TensorFlow are not recorded")
+
+    def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
+        """Nothing to do: the probe uses no profiler here."""
+
+    def trial_state(self) -> TrialState:
+        """Return what a trial's witness reads."""
+        raise NotImplementedError
+
+    def install_trial(self, events: Events, awaited: Callable[[], bool]) -> None:
+        """Watch the process for a trial."""

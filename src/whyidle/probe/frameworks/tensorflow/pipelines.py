@@ -1,0 +1,219 @@
+"""What tf.data pipelines are made of, and what tf.data measures of them: ``PID.tfdata.json``.
+
+Every dataset notes the line of the job that makes it. The pipeline of an iterator is described when
+a traced function or the job's own loop takes its first batch, from the dataset objects (functions,
+operators in them, parallel calls) and later from tf.data's model (time per element, parallelism,
+fill of buffers).
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from ...core.events import Events
+from ...core.own_files import FOLDER
+from ...core.wrapped_functions import set_attribute
+
+LINE = "_whyidle_line"
+"""attribute of a dataset: the line of the job that made it"""
+INSTALLED = ("site-packages", "dist-packages", "lib/python3", "<frozen")
+"""parts of the names of files that are not the job's own"""
+MOST_PIPELINES = 8
+MOST_STAGES = 32
+MOST_OPERATORS = 60
+
+
+class Pipelines:
+    """The pipelines of one process."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.described: list[dict[str, Any]] = []
+        self.numbers: dict[str, int] = {}
+        """what a pipeline is made of -> its number"""
+        self.modelless = "IteratorGetModelProto" not in _raw_operators()
+        """whether this version of TensorFlow tells no model"""
+
+    def note_iterator(self, iterator: Any, consumer: str) -> None:
+        """Describe the pipeline of an iterator that batches are taken from, unless it is known."""
+        dataset = getattr(iterator, "_dataset", None)
+        if dataset is None or getattr(iterator, "_whyidle_pipeline", None) is not None:
+            return
+        parts = walk_inputs(dataset)
+        key = repr([(type(one).__name__, vars(one).get(LINE)) for one in parts])
+        number = self.numbers.get(key)
+        if number is None and len(self.described) < MOST_PIPELINES:
+            number = self.numbers[key] = len(self.described)
+            made = {"consumer": consumer, "iterators": 0, "nodes": []}
+            made["stages"] = [describe_stage(one) for one in parts]
+            made["options"] = describe_options(dataset)
+            made["batches"] = _static_length(dataset)
+            self.described = [*self.described, made]
+        iterator._whyidle_pipeline = -1 if number is None else number
+        if number is not None:
+            self._update(number, iterators=self.described[number]["iterators"] + 1)
+
+    def _update(self, number: int, **facts: Any) -> None:
+        made = {**self.described[number], **facts}
+        self.described = [*self.described[:number], made, *self.described[number + 1 :]]
+        self.events.recorder.documents["tfdata.json"] = {
+            "pipelines": self.described,
+            "model": not self.modelless,
+        }
+
+    def read_model(self, iterator: Any) -> Any:
+        """Return tf.data's model of an iterator; None if there is none."""
+        if iterator is None or self.modelless or getattr(iterator, "_whyidle_modelless", False):
+            return None
+        from tensorflow.core.framework import model_pb2
+        from tensorflow.python.framework import errors_impl
+
+        resource = getattr(iterator, "_iterator_resource", None)
+        if resource is None:
+            return None
+        try:
+            text = _raw_operators()["IteratorGetModelProto"](iterator=resource).numpy()
+        except errors_impl.NotFoundError:  # tuning is off
+            iterator._whyidle_modelless = True
+            return None
+        model = model_pb2.ModelProto.FromString(text)
+        number = getattr(iterator, "_whyidle_pipeline", -1)
+        if number >= 0 and model.gap_times:
+            self._update(number, nodes=describe_nodes(model))
+        return model
+
+    def count_elements(self, model: Any) -> int:
+        """Return how many batches an iterator has given."""
+        return int(model.nodes[model.output].num_elements)
+
+
+def _raw_operators() -> Any:
+    return vars(sys.modules["tensorflow"].raw_ops)
+
+
+def walk_inputs(dataset: Any) -> list[Any]:
+    """Return a dataset and all that it is made of, the last stage first."""
+    found, waiting = [], [dataset]
+    while waiting and len(found) < MOST_STAGES:
+        one = waiting.pop(0)
+        found.append(one)
+        waiting += one._inputs()
+    return found
+
+
+def describe_stage(dataset: Any) -> dict[str, Any]:
+    """Return what a dataset does: its class, its line, its function, and how many calls of that run
+    at a time (-1: tf.data decides; None: one by one, unless tf.data makes it parallel)."""
+    functions = dataset._functions() if hasattr(dataset, "_functions") else []
+    python = getattr(functions[0], "_func", None) if functions else None
+    code = getattr(python, "__code__", None)
+    return {
+        "name": type(dataset).__name__.strip("_").removesuffix("Dataset").removesuffix("V2"),
+        "line": vars(dataset).get(LINE),
+        "function": getattr(python, "__name__", None),
+        "code": f"{code.co_filename}({code.co_firstlineno}): {code.co_name}" if code else None,
+        "calls": _static_value(getattr(dataset, "_num_parallel_calls", None)),
+        "size": _static_value(
+            getattr(dataset, "_batch_size", getattr(dataset, "_buffer_size", None))
+        ),
+        "operators": list_operators(functions),
+    }
+
+
+def list_operators(functions: list[Any]) -> list[str]:
+    """Return the kinds of operators in the functions of a stage."""
+    kinds: dict[str, None] = {}
+    for wrapper in functions:
+        graph = wrapper.function.graph
+        for operator in graph.get_operations():
+            kinds[operator.type] = None
+        for inner in list(getattr(graph, "_functions", {}).values())[:MOST_STAGES]:
+            definition = getattr(inner, "cached_definition", None)
+            for node in getattr(definition, "node_def", ()):
+                kinds[node.op] = None
+    return list(kinds)[:MOST_OPERATORS]
+
+
+def describe_options(dataset: Any) -> dict[str, Any]:
+    """Return the options of a dataset that its job has set."""
+    options = dataset.options()
+    chosen = {
+        "threads": options.threading.private_threadpool_size,
+        "autotune": options.autotune.enabled,
+        "deterministic": options.deterministic,
+    }
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def describe_nodes(model: Any) -> list[dict[str, Any]]:
+    """Return what tf.data's model knows of each stage, the last one first."""
+    found, waiting, seen = [], [model.output], set()
+    while waiting and len(found) < MOST_STAGES:
+        number = waiting.pop(0)
+        if number in seen or number not in model.nodes:
+            continue
+        seen.add(number)
+        node = model.nodes[number]
+        waiting += list(node.inputs)
+        settings = {one.name: one for one in node.parameters}
+        calls = settings.get("parallelism") or settings.get("cycle_length")
+        buffer = settings.get("buffer_size")
+        found.append(
+            {
+                "name": node.name,
+                "elements": node.num_elements,
+                "ns": node.processing_time,
+                "parallelism": None if calls is None else calls.value,
+                "tunable": None if calls is None else calls.tunable,
+                "buffered": node.buffered_elements,
+                "buffer": None if buffer is None else buffer.value,
+                "bytes": node.bytes_produced,
+            }
+        )
+    return found
+
+
+def _static_value(tensor: Any) -> int | None:
+    if tensor is None:
+        return None
+    from tensorflow.python.framework import tensor_util
+
+    value = tensor if isinstance(tensor, int) else tensor_util.constant_value(tensor)
+    return None if value is None else int(value)
+
+
+def _static_length(dataset: Any) -> int | None:
+    length = int(dataset.cardinality().numpy())
+    return length if length >= 0 else None
+
+
+def install_dataset_hooks(events: Events) -> None:
+    """Note the line of the job that makes each dataset."""
+    from tensorflow.python.data.ops import dataset_ops
+
+    original = dataset_ops.DatasetV2.__init__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, *args, **kwargs)
+        events.run_contained("datasets", note_line, self)
+
+    events.undo["datasets"] = set_attribute(dataset_ops.DatasetV2, "__init__", __init__)
+
+
+def note_line(dataset: Any) -> None:
+    """Note the line of the job that makes a dataset."""
+    line = find_own_line(sys._getframe(1))
+    if line is not None:
+        setattr(dataset, LINE, line)
+
+
+def find_own_line(frame: FrameType | None) -> str | None:
+    """Return the innermost line, from this frame outwards, that is of no installed package."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not any(part in file for part in INSTALLED) and not file.startswith(FOLDER):
+            return f"{file}({frame.f_lineno}): {frame.f_code.co_name}"
+        frame = frame.f_back
+    return None

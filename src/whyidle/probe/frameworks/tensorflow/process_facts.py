@@ -1,0 +1,108 @@
+"""Reads the facts of a process of TensorFlow."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any, cast
+
+from ...core.events import Events
+from ...core.listener import Listener
+from ...core.process_facts import describe_identity, describe_training_thread, note_memory
+from ...wire import OptimizerFacts, ProcessFacts
+from .training_function import TrainingFunctions
+
+ENVIRONMENT = (
+    "TF_CONFIG",
+    "TF_USE_LEGACY_KERAS",
+    "TF_GPU_THREAD_MODE",
+    "TF_GPU_THREAD_COUNT",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
+    "KERAS_BACKEND",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+
+
+class FactsReader(Listener):
+    """Reads the facts for the recorder."""
+
+    listener = "tensorflow facts"
+
+    def __init__(self, events: Events, found: TrainingFunctions) -> None:
+        self.events, self.found = events, found
+
+    def describe_process(self) -> ProcessFacts | None:
+        """Return facts that hold whether a process trains or not, without starting a device."""
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow is None:
+            return None
+        version = str(getattr(tensorflow, "__version__", ""))
+        return describe_identity(self.events.imported, version, ENVIRONMENT)
+
+    def describe_training(self, optimizer: Any) -> ProcessFacts:
+        """Return all facts known at the first step."""
+        import tensorflow
+
+        gpus = tensorflow.config.list_logical_devices("GPU")
+        facts: ProcessFacts = {
+            **(self.describe_process() or {}),
+            **describe_training_thread(),
+            "device": "cuda" if gpus else "cpu",
+            "device_index": 0 if gpus else None,
+            "device_name": _device_name(tensorflow) if gpus else None,
+            "cuda_built": _cuda_version(tensorflow),
+            "switches": {
+                "num_threads": tensorflow.config.threading.get_intra_op_parallelism_threads(),
+                "gc_threshold": list(gc.get_threshold()),
+            },
+        }
+        used = self.found.optimizer
+        if used is not None:
+            facts["optimizer"] = _describe_optimizer(used)
+        return facts
+
+    def on_chore(self) -> None:
+        """Refresh the facts that change while the process trains."""
+        facts = self.events.recorder.facts
+        if facts.get("framework") == "tensorflow":
+            for name, ask in self.events.live_facts.items():
+                cast("dict[str, Any]", facts)[name] = ask()
+            note_memory(facts, self.events.steps)
+
+    on_process_end = on_chore
+
+
+def _device_name(tensorflow: Any) -> str | None:
+    devices = tensorflow.config.list_physical_devices("GPU")
+    details = tensorflow.config.experimental.get_device_details(devices[0]) if devices else {}
+    name = details.get("device_name")
+    return None if name is None else str(name)
+
+
+def _cuda_version(tensorflow: Any) -> str | None:
+    return tensorflow.sysconfig.get_build_info().get("cuda_version")
+
+
+def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
+    variables = getattr(optimizer, "_trainable_variables", None) or []
+    return {
+        "name": type(optimizer).__name__,
+        "tensors": len(variables),
+        "elements": sum(_size_of(variable) for variable in variables),
+        "groups": 1,
+        "foreach": None,
+        "fused": None,
+        "differentiable": None,
+        "momentum": None,
+    }
+
+
+def _size_of(variable: Any) -> int:
+    size = 1
+    for length in variable.shape:
+        size *= int(length)
+    return size

@@ -1,0 +1,188 @@
+"""The hooks that run in every step: traced functions, gradients, optimizers, and iterators.
+
+As in the hooks for PyTorch, the fast path calls no helper function. A fault removes the hook and
+never reaches the job.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from typing import Any
+
+from ... import wire
+from ...core.events import Events
+from ...core.frameworks import BACKWARD
+from ...core.recorder import ANNOTATION, OP, STEP
+from ...core.wrapped_functions import set_attribute
+from .input_waits import InputWaits
+from .pipelines import Pipelines
+from .retraces import RetraceRecorder
+from .training_function import OWN, Step, Traced, TrainingFunctions
+
+clock, thread = time.perf_counter_ns, threading.get_ident
+
+
+def install_step_hooks(events: Events, found: TrainingFunctions) -> None:
+    """Install the hooks of every step."""
+    from tensorflow.python.data.ops import iterator_ops
+    from tensorflow.python.eager import backprop
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function
+
+    pipelines = Pipelines(events)
+    waits = InputWaits(events, pipelines)
+    events.add_listener(waits)
+    calls = TracedCalls(events, waits, found)
+    _wrap_function(events, polymorphic_function.Function, found, calls)
+    _wrap_gradient(events, backprop.GradientTape, found)
+    _wrap_next(events, iterator_ops.OwnedIterator, pipelines)
+
+
+class TracedCalls:
+    """Records calls of traced functions."""
+
+    def __init__(self, events: Events, waits: InputWaits, found: TrainingFunctions) -> None:
+        self.events, self.waits, self.found = events, waits, found
+        self.retraces = RetraceRecorder(events)
+
+    def note_call(self, function: Any, args: Any, kwds: Any, begin: int, end: int) -> None:
+        """Record a call of a traced function outside any other."""
+        traced: Traced = vars(function).setdefault(OWN, Traced())
+        traces = function.experimental_get_tracing_count()
+        if traces != traced.traces:
+            traced.traces = traces
+            self.retraces.note_trace(function, args, kwds, begin)
+        if traced.step is not None:
+            self._note_step(traced.step, args, begin, end)
+
+    def _note_step(self, step: Step, args: Any, begin: int, end: int) -> None:
+        events = self.events
+        at_home = thread() == (events.home or thread())
+        reading = self.waits.reading_of(args, step.label) if at_home else None
+        if reading is None:
+            step.kind = STEP
+        else:
+            step.kind = ANNOTATION
+            reading.calls.append((begin, end))
+        if id(step) == events.lead and at_home:
+            events.add((events.named, begin, end))
+        else:
+            events.other_stepped(step, begin, end, step.kind)
+        events.steps = steps = events.steps + 1
+        if steps >= events.due:
+            events.attend_step(step)
+
+
+def _wrap_function(events: Events, kind: Any, found: TrainingFunctions, calls: TracedCalls) -> None:
+    """Wrap the call of every ``tf.function``; only the outermost counts."""
+    original, state = kind.__call__, found.calls
+
+    @functools.wraps(original)
+    def __call__(self: Any, *args: Any, **kwds: Any) -> Any:  # noqa: N807
+        if (
+            state.outermost is not None
+            or self._run_functions_eagerly
+            or "tf.function" in events.off
+        ):
+            return original(self, *args, **kwds)
+        state.outermost = found.last = self
+        begin = clock()
+        try:
+            result = original(self, *args, **kwds)
+            end = clock()
+        finally:
+            state.outermost = None
+        try:
+            calls.note_call(self, args, kwds, begin, end)
+        except Exception as error:  # contained
+            events.report_failure("tf.function", error)
+        return result
+
+    events.undo["tf.function"] = set_attribute(kind, "__call__", __call__)
+
+
+def _wrap_gradient(events: Events, kind: Any, found: TrainingFunctions) -> None:
+    """Wrap ``GradientTape.gradient``: in a trace it marks the function that trains, otherwise it is
+    a backward pass."""
+    from tensorflow.python.eager import context
+
+    original, is_eager = kind.gradient, context.executing_eagerly
+
+    @functools.wraps(original)
+    def gradient(self: Any, *args: Any, **kwds: Any) -> Any:
+        if "tf gradient" in events.off:
+            return original(self, *args, **kwds)
+        if not is_eager():
+            events.run_contained("tf gradient", found.note_gradient)
+            return original(self, *args, **kwds)
+        begin = clock()
+        try:
+            return original(self, *args, **kwds)
+        finally:
+            try:
+                if events.careful:
+                    events.backward_ended(begin)
+                else:
+                    events.add_span(wire.BACKWARD, BACKWARD, OP, begin)
+            except Exception as error:  # contained
+                events.report_failure("tf gradient", error)
+
+    events.undo["tf gradient"] = set_attribute(kind, "gradient", gradient)
+
+
+def _wrap_next(events: Events, kind: Any, pipelines: Pipelines) -> None:
+    """Wrap ``__next__`` of iterators over datasets, which loops of the job's own call."""
+    from tensorflow.python.eager import context
+
+    original, is_eager = kind.__next__, context.executing_eagerly
+
+    @functools.wraps(original)
+    def __next__(self: Any) -> Any:  # noqa: N807
+        if "tf iterator" in events.off or not is_eager():
+            return original(self)
+        begin = clock()
+        try:
+            return original(self)
+        finally:
+            try:
+                if type(self) is events.iterator and thread() == events.home:
+                    events.add((events.batch, begin, clock()))
+                else:
+                    events.batch_taken(type(self), begin)
+                    pipelines.note_iterator(self, "the loop")
+            except Exception as error:  # contained
+                events.report_failure("tf iterator", error)
+
+    events.undo["tf iterator"] = set_attribute(kind, "__next__", __next__)
+
+
+def wrap_optimizer(events: Events, kind: Any, name: str, found: TrainingFunctions) -> None:
+    """Wrap the method of Keras' optimizers that applies gradients. In a trace it only tells the
+    optimizer; otherwise it ends a step."""
+    from tensorflow.python.eager import context
+
+    original, is_eager, where = getattr(kind, name), context.executing_eagerly, "keras optimizer"
+
+    @functools.wraps(original)
+    def apply(self: Any, *args: Any, **kwds: Any) -> Any:
+        if not is_eager() or where in events.off:
+            found.optimizer = self
+            return original(self, *args, **kwds)
+        begin = clock()
+        result = original(self, *args, **kwds)
+        end = clock()
+        try:
+            if id(self) == events.lead and thread() == events.home:
+                events.add((events.named, begin, end))
+            else:
+                found.optimizer = self
+                events.other_stepped(self, begin, end)
+            events.steps = steps = events.steps + 1
+            if steps >= events.due:
+                events.attend_step(self)
+        except Exception as error:  # contained
+            events.report_failure(where, error)
+        return result
+
+    events.undo[where] = set_attribute(kind, name, apply)
