@@ -78,7 +78,7 @@ THIRD_PARTY = {
     "version": set(),
     "api": {"IPython"},
     "integrations": INTEGRATED,
-    "probe": {"torch"},
+    "probe": {"torch", "tensorflow"},
     "__main__": set(),
     "emulator": {"numpy", "torch"},
 }

@@ -47,8 +47,9 @@ class OpProfiler(Protocol):
         """Return how many code objects the framework's compiler has processed."""
 
 
-class NoProfiler(OpProfiler):
-    """Stands for the profiler of a framework that cannot be recorded, for this reason."""
+class NoProfiler:
+    """Stands for the profiler of a framework that cannot be recorded, for this reason. Nothing but
+    ``why_unavailable`` is ever asked of it."""
 
     cuda = running = False
 
@@ -58,11 +59,3 @@ class NoProfiler(OpProfiler):
     def why_unavailable(self) -> str:
         """Return the reason."""
         return self.reason
-
-    def count_compilations(self) -> int:
-        """Return 0: it counts none."""
-        return 0
-
-    def count_nodes(self) -> int:
-        """Return 0: it counts none."""
-        return 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ...core import adapter
 from ...core.events import Events
 from ...core.frameworks import BACKWARD
-from ...core.op_profiler import NoProfiler
+from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.trial_state import TrialState
 from ...wire import ProcessFacts
 from . import wording
@@ -52,9 +52,9 @@ class Adapter(adapter.Adapter):
         """Return the facts known when training begins."""
         return {} if self._facts is None else self._facts.describe_training(optimizer)
 
-    def op_profiler(self, facts: ProcessFacts) -> NoProfiler:
+    def op_profiler(self, facts: ProcessFacts) -> OpProfiler:
         """Return that operators are not recorded."""
-        return NoProfiler("operators of TensorFlow are not recorded")
+        return cast("OpProfiler", NoProfiler("operators of TensorFlow are not recorded"))
 
     def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
         """Nothing to do: the probe uses no profiler here."""

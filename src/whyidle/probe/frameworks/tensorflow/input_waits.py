@@ -26,6 +26,8 @@ from .wording import INPUT
 
 MOST_READINGS = 4
 """iterators that were replaced and are still kept: each keeps its buffers alive"""
+MOST_GAPS = 100
+"""times between requests that tf.data keeps"""
 KEPT = 2
 """readings of the model without a call in between, after which an iterator is let go"""
 Call = tuple[int, int]
@@ -130,22 +132,22 @@ def find_waits(
     mean = usual if usual is not None and not gaps else each * sum(gaps) / max(len(gaps), 1)
     if each > 1 or len(gaps) < 2:
         return [max(0, int(period - mean)) for period in periods]
-    matched = _match_gaps(periods, gaps)
+    matched = _match_gaps(periods, gaps, before + len(calls) - 1)
     rest = len(periods) - len(matched)
     own = [mean] * rest + list(matched)
     return [max(0, int(period - gap)) for period, gap in zip(periods, own, strict=True)]
 
 
-def _match_gaps(periods: Sequence[int], gaps: Sequence[int]) -> Sequence[int]:
-    """The gaps of the last periods. The request of the call that runs now may have been noted or
-    not: a gap is never longer than its period, so the fit decides."""
+def _match_gaps(periods: Sequence[int], gaps: Sequence[int], ended: int) -> Sequence[int]:
+    """The gaps of the last periods; ``ended`` periods are over in all. The request of the call that
+    runs now may have been noted or not: while all gaps are kept, their number tells; later a gap is
+    never longer than its period, so the fit decides."""
+    if len(gaps) < MOST_GAPS:
+        return gaps[: min(len(gaps), ended)][-len(periods) :] if periods else []
 
     def excess(own: Sequence[int]) -> int:
-        return sum(
-            max(0, gap - period)
-            for gap, period in zip(reversed(own), reversed(periods), strict=False)
-        )
+        pairs = zip(reversed(own), reversed(periods), strict=False)
+        return sum(max(0, gap - period) for gap, period in pairs)
 
-    choices = [gaps[len(gaps) - len(periods) :] if len(gaps) > len(periods) else gaps]
-    choices.append(gaps[:-1][-len(periods) :])
-    return min(choices, key=excess)
+    choices = (gaps[:-1][-len(periods) :], gaps[-len(periods) :])
+    return min(choices, key=excess) if periods else []

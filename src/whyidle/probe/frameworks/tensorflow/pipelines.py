@@ -95,7 +95,8 @@ def _raw_operators() -> Any:
 
 def walk_inputs(dataset: Any) -> list[Any]:
     """Return a dataset and all that it is made of, the last stage first."""
-    found, waiting = [], [dataset]
+    found: list[Any] = []
+    waiting = [dataset]
     while waiting and len(found) < MOST_STAGES:
         one = waiting.pop(0)
         found.append(one)
@@ -149,7 +150,9 @@ def describe_options(dataset: Any) -> dict[str, Any]:
 
 def describe_nodes(model: Any) -> list[dict[str, Any]]:
     """Return what tf.data's model knows of each stage, the last one first."""
-    found, waiting, seen = [], [model.output], set()
+    found: list[dict[str, Any]] = []
+    seen: set[int] = set()
+    waiting = [model.output]
     while waiting and len(found) < MOST_STAGES:
         number = waiting.pop(0)
         if number in seen or number not in model.nodes:
