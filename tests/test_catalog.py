@@ -13,6 +13,7 @@ from whyidle import catalog
 from whyidle.errors import CatalogError
 
 CACHED = (catalog.load_causes, catalog.load_fixes, catalog.load_source_forms, catalog.load_knobs)
+CACHED += (catalog.load_suspicions,)
 
 
 @pytest.fixture(autouse=True)
@@ -157,6 +158,13 @@ from whyidle.model.patch import Rewrite, source_form
 def foreign(text, change):
     return Rewrite(text)
 """,
+    "suspicions": """
+from whyidle.model.suspicion import suspicion
+
+@suspicion("Is out for lunch", state="idle-held", needs=("gpu_busy",))
+def foreign(view):
+    return None
+""",
     "sources": "SIGNALS = PERIOD_S = LIVE = probe = open = None",
     "importers": "SUFFIXES = sniff = load = None",
     "exporters": "render = None",
@@ -171,6 +179,7 @@ def test_every_kind_is_loaded(install, kind):
         "fixes": catalog.load_fixes,
         "knobs": catalog.load_knobs,
         "patches": catalog.load_source_forms,
+        "suspicions": catalog.load_suspicions,
         "sources": catalog.load_sources,
         "importers": catalog.load_importers,
         "exporters": catalog.list_exporters,

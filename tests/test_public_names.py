@@ -65,6 +65,9 @@ def test_verbs_and_options():
     assert options("runs") == small | {"--store"}
     assert options("causes") == small
     assert options("doctor") == small | {"--store"}
+    assert options("watch") == common | {
+        *("--once", "--json", "--interval", "--user", "--only", "--fail-on"),
+    }
 
 
 def test_document_keys():

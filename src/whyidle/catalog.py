@@ -3,8 +3,8 @@
 The folder listing is the registry; a plug-in is imported when it is used. Files that begin with an
 underscore are parts of plug-ins. Other packages register theirs in the entry-point groups
 ``whyidle.causes``, ``whyidle.fixes``, ``whyidle.knobs``, ``whyidle.patches``, ``whyidle.sources``,
-``whyidle.importers`` and ``whyidle.exporters``. ``broken_plugins`` lists those that cannot be
-loaded; requesting one of them by name is an error.
+``whyidle.importers``, ``whyidle.exporters`` and ``whyidle.suspicions``. ``broken_plugins`` lists
+those that cannot be loaded; requesting one of them by name is an error.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from whyidle.model.fix import Fix
 from whyidle.model.knobs import KNOBS, Knob
 from whyidle.model.patch import SourceForm
 from whyidle.model.plugin import Exporter, Importer
+from whyidle.model.suspicion import Suspicion
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Plugin = TypeVar("Plugin", Cause, Fix, SourceForm)
+Plugin = TypeVar("Plugin", Cause, Fix, SourceForm, Suspicion)
 FAULTS: Final[tuple[type[Exception], ...]] = (Exception,)
 """what the import of another package's module may raise"""
 _INFO = (".dist-info", ".egg-info")
@@ -41,6 +42,7 @@ _KINDS: Final[Mapping[str, type]] = {
     "sources": ModuleType,
     "importers": ModuleType,
     "exporters": ModuleType,
+    "suspicions": Suspicion,
 }
 """kind of plug-in -> type of the object that an entry point in ``whyidle.KIND`` names"""
 _ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -119,6 +121,12 @@ def load_fixes() -> dict[str, Fix]:
 def load_source_forms() -> dict[str, SourceForm]:
     """Load every source form by id."""
     return _load_folder("patches", SourceForm)
+
+
+@lru_cache(maxsize=1)
+def load_suspicions() -> dict[str, Suspicion]:
+    """Load every suspicion by id."""
+    return _load_folder("suspicions", Suspicion)
 
 
 @lru_cache(maxsize=1)

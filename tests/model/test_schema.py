@@ -37,3 +37,11 @@ def test_every_key_is_required_and_no_other_allowed():
     assert not CHECK.is_valid({**document, "more": 1})
     part = {key: value for key, value in document["run"].items() if key != "exit_status"}
     assert not CHECK.is_valid({**document, "run": part})
+
+
+@pytest.mark.parametrize("name", schema.DOCUMENTS)
+def test_every_published_schema_is_current(name):
+    path = Path(__file__).parents[2] / f"docs/schema/{name}.schema.json"
+    again = f"run: python -m whyidle.model.schema {name} > {path}"
+    assert path.read_text(encoding="utf-8") == schema.schema_text(name), again
+    jsonschema.Draft202012Validator.check_schema(schema.make_schema(name))

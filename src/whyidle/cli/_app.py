@@ -15,7 +15,7 @@ from typing import NoReturn
 from whyidle.errors import UsageError, WhyidleError
 from whyidle.version import __version__
 
-VERBS = ("run", "fix", "explain", "report", "compare", "runs", "causes", "doctor")
+VERBS = ("run", "fix", "explain", "report", "compare", "runs", "watch", "causes", "doctor")
 """order of the help"""
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -30,6 +30,7 @@ examples:
   whyidle explain trace.json.gz              diagnose a recorded trace
   whyidle explain traces/ --html why.html    diagnose a folder of ranks and write an HTML page
   whyidle compare before.json after.json     compare two runs
+  whyidle watch                              show this machine's GPUs, jobs and why they wait
 
 exit status: 0 success, 1 error or unusable input, 2 wrong usage, 3 a requested gate failed
 """

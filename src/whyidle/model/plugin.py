@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.timeline import Timeline
+
+if TYPE_CHECKING:  # it needs numpy, which `whyidle watch` does without
+    from whyidle.model.timeline import Timeline
 
 Progress = Callable[[int, int], None]
 

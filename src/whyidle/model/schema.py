@@ -1,25 +1,41 @@
-"""The JSON Schema of the diagnosis document, made from its types.
+"""The JSON Schemas of the published documents, made from their types.
 
-``python -m whyidle.model.schema`` prints it; ``docs/schema/diagnosis.schema.json`` is that text,
-and a test holds the two together.
+``python -m whyidle.model.schema`` prints that of the diagnosis, ``... watch`` that of a look at a
+machine; ``docs/schema/NAME.schema.json`` is that text, and a test holds them together.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from whyidle.model.diagnosis import SCHEMA, Diagnosis
+from whyidle.model import diagnosis, watch_document
 
 PUBLISHED = "docs/schema/diagnosis.schema.json"
+DOCUMENTS: Final = {
+    "diagnosis": (
+        diagnosis.Diagnosis,
+        diagnosis.SCHEMA,
+        "Why a GPU was idle, or busy for nothing, and what to do about it. "
+        "Shares are of the step, 0 to 1; null means not measured.",
+    ),
+    "watch": (
+        watch_document.WatchedMachine,
+        watch_document.SCHEMA,
+        "What the GPUs of a machine do, whose jobs hold them, and why they wait. "
+        "Shares are of time, 0 to 1; null means not measured.",
+    ),
+}
+"""name -> type, schema and description"""
 
 
-def make_schema() -> dict[str, Any]:
+def make_schema(name: str = "diagnosis") -> dict[str, Any]:
     """Make the JSON Schema 2020-12. Every key is required; ``null`` means not measured."""
-    (root,), parts = msgspec.json.schema_components([Diagnosis], ref_template="#/$defs/{name}")
+    kind, schema, description = DOCUMENTS[name]
+    (root,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     for part in parts.values():
         if "properties" in part:
             part["required"] = list(part["properties"])
@@ -27,19 +43,18 @@ def make_schema() -> dict[str, Any]:
             part["description"] = inspect.cleandoc(part["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:{SCHEMA.replace('/', ':')}",
-        "title": SCHEMA,
-        "description": "Why a GPU was idle, or busy for nothing, and what to do about it. "
-        "Shares are of the step, 0 to 1; null means not measured.",
+        "$id": f"urn:{schema.replace('/', ':')}",
+        "title": schema,
+        "description": description,
         **root,
         "$defs": parts,
     }
 
 
-def schema_text() -> str:
+def schema_text(name: str = "diagnosis") -> str:
     """The text of the published schema."""
-    return msgspec.json.format(msgspec.json.encode(make_schema()), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(make_schema(name)), indent=2).decode() + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(schema_text())
+    sys.stdout.write(schema_text(*sys.argv[1:]))

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # importing it would double the memory of `whyidle watch`
+    import numpy as np
+    from numpy.typing import NDArray
 
 Value = int | float | None
 Reading = dict[str, Value]
@@ -74,6 +75,7 @@ class Target:
     environ: Mapping[str, str] = field(default_factory=dict)  # decides which GPUs the job sees
     recording: Path | None = None  # file to replay
     root: Path = Path("/")  # root of the file system, for tests
+    whole_machine: bool = False  # every GPU and MIG slice, whatever the environment says
 
 
 class Reader(Protocol):

@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 
 from whyidle.model.telemetry import Absent, Reading, Series, Telemetry, Value
 
@@ -139,6 +138,8 @@ def _parse_number(value: Any) -> Value:
 
 def gather_series(rows: Iterable[tuple[int, Reading]]) -> dict[str, Series]:
     """Gather reads into series by key; 16 bytes per value."""
+    import numpy as np  # noqa: PLC0415  # not for those who only watch
+
     times: dict[str, array[int]] = {}
     values: dict[str, array[float]] = {}
     for clock, reading in rows:

@@ -56,6 +56,12 @@ def visible_devices(environ: Mapping[str, str], cards: Sequence[Card]) -> Visibl
     return _one_slice([_whole_card(card) for card in chosen])
 
 
+def every_device(cards: Sequence[Card]) -> VisibleDevices:
+    """Return all cards, and all slices of those that are split."""
+    slices = [(card, part) for card in cards for part in card.slices if card.split]
+    return VisibleDevices((*((card, None) for card in cards if not card.split), *slices))
+
+
 def _one_slice(chosen: list[tuple[Card, MigSlice | None]]) -> VisibleDevices:
     """A program sees at most one slice."""
     slices = [device for device in chosen if device[1] is not None]

@@ -1,7 +1,8 @@
 """NVIDIA GPUs through NVML: utilization, clocks, power, heat, memory, PCIe, and GPM.
 
 Needs the extra ``nvidia`` (the package nvidia-ml-py) and a driver. It reads the GPUs that the job
-sees (``CUDA_VISIBLE_DEVICES``, MIG). Costs on a device were not measured for lack of a GPU; our own
+sees (``CUDA_VISIBLE_DEVICES``, MIG), or all of the machine. A card that has fallen off the bus is a
+fact, ``lost@gpuN``. Costs on a device were not measured for lack of a GPU; our own
 part of a read takes 30 us per GPU (quartiles 28 and 48, ``bench/sources.py``), ``probe`` without a
 driver 0.06 ms.
 """
@@ -15,7 +16,7 @@ from whyidle.errors import InputError
 from whyidle.model.telemetry import Absent, Available, Meter, Reader, Reading, Target
 from whyidle.sources import _gpu_signals
 from whyidle.sources._nvml_device import Device
-from whyidle.sources._visible_devices import Card, MigSlice, visible_devices
+from whyidle.sources._visible_devices import Card, MigSlice, every_device, visible_devices
 
 SIGNALS: tuple[Meter, ...] = _gpu_signals.METERS
 PERIOD_S = 0.5
@@ -34,12 +35,14 @@ class _NvmlReader:
         self.facts: dict[str, str] = {"driver": _decode_text(nvml.nvmlSystemGetDriverVersion())}
         self._open = True
         handles: dict[int, Any] = {}
-        visible = visible_devices(target.environ, _list_cards(nvml, handles))
+        cards = _list_cards(nvml, handles, self.facts)
+        whole = target.whole_machine
+        visible = every_device(cards) if whole else visible_devices(target.environ, cards)
         if visible.doubt:
             self.facts["cuda_order_doubt"] = visible.doubt
         for ordinal, (card, part) in enumerate(visible.chosen):
             self._add_device(handles[card.index], card, part)
-            if not visible.doubt:
+            if not visible.doubt and not whole:
                 self.facts[f"cuda_ordinal@{_device_subject(card, part)}"] = str(ordinal)
 
     def _add_device(self, handle: Any, card: Card, part: MigSlice | None) -> None:
@@ -50,6 +53,10 @@ class _NvmlReader:
             self.facts[f"card_uuid@{subject}"] = card.uuid
         self.facts[f"name@{subject}"] = card.name
         self.facts[f"uuid@{subject}"] = part.uuid if part else card.uuid
+        with contextlib.suppress(self._nvml.NVMLError, AttributeError):
+            self.facts[f"pci@{subject}"] = _decode_text(
+                self._nvml.nvmlDeviceGetPciInfo(handle).busId
+            )
         slice_handle = (own, part.gpu_instance) if part is not None else None
         self._devices.append(Device(self._nvml, subject, handle, slice_handle))
 
@@ -113,8 +120,10 @@ def _open_reader(target: Target) -> _NvmlReader | Absent:
     except nvml.NVMLError as error:
         nvml.nvmlShutdown()
         return Absent(f"NVML fails: {error}", _DRIVER)
-    if not reader._devices:
+    if not reader._devices and not (target.whole_machine and reader.facts.keys() - {"driver"}):
         reader.close()
+        if target.whole_machine:
+            return Absent("NVML lists no GPU", _DRIVER)
         listed = target.environ.get("CUDA_VISIBLE_DEVICES")
         setting = "" if listed is None else f" (CUDA_VISIBLE_DEVICES={listed})"
         return Absent(f"the job sees no GPU{setting}", "" if listed is None else "unset it")
@@ -125,11 +134,15 @@ def _device_subject(card: Card, part: MigSlice | None) -> str:
     return f"gpu{card.index}" if part is None else f"gpu{card.index}.mig{part.index}"
 
 
-def _list_cards(nvml: Any, handles: dict[int, Any]) -> list[Card]:
+def _list_cards(nvml: Any, handles: dict[int, Any], facts: dict[str, str]) -> list[Card]:
     cards = []
     for index in range(nvml.nvmlDeviceGetCount()):
         with contextlib.suppress(nvml.NVMLError):
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            except nvml.NVMLError as error:
+                facts[f"lost@gpu{index}"] = str(error)
+                continue
             split = _is_split(nvml, handle)
             slices = _list_slices(nvml, handle) if split else ()
             uuid = _decode_text(nvml.nvmlDeviceGetUUID(handle))

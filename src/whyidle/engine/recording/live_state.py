@@ -46,6 +46,7 @@ class StepReader:
         self._backwards: list[int] = []
         self.count = 0
         self.ends: deque[int] = deque(maxlen=4096)
+        self.last_span_ns: int | None = None
 
     def read_appended(self) -> None:
         """Read the newly appended bytes."""
@@ -60,6 +61,7 @@ class StepReader:
         self._at += len(spans) * size
         if not len(spans):
             return
+        self.last_span_ns = int(spans["end"].max())
         if self._number is None:
             self._number = self._number_of(Role.OPTIMIZER)
             if self._number is None:
@@ -130,6 +132,17 @@ class LiveWatch:
             cores=self._cores_used(reading),
             changed=self._changed,
         )
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """The latest diagnosis."""
+        return self._diagnosis
+
+    def last_activity(self) -> tuple[int | None, int | None]:
+        """When the last step ended, and the last recorded call, ns of ``time.perf_counter_ns``."""
+        ends = [one.ends[-1] for one in self._processes.values() if one.ends]
+        calls = [one.last_span_ns for one in self._processes.values() if one.last_span_ns]
+        return max(ends, default=None), max(calls, default=None)
 
     def _lead_process(self) -> str:
         since = time.perf_counter_ns() - RECENT_NS

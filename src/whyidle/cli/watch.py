@@ -1,0 +1,251 @@
+"""Show what this machine's GPUs do, whose jobs hold them, and why they wait.
+
+    whyidle watch                            a table that is drawn again every two seconds
+    whyidle watch --once                     one look, which takes a second
+    whyidle watch --once --json              the same as a document, whyidle/watch/1
+    whyidle watch --once --fail-on idle-held exit with status 3 if a GPU is held and unused
+    whyidle watch --json --interval 10       one line of JSON every ten seconds
+
+Of a job that runs under whyidle run the proven cause and its place are shown. Of any other job it
+says what is likely, and what would prove it. No job is stopped, traced or slowed down.
+
+AMD and Intel GPUs are not read yet. The readings of NVIDIA's NVML have not been checked on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output
+from whyidle.cli._options import STDOUT
+from whyidle.errors import GateError, UsageError
+
+if TYPE_CHECKING:
+    from whyidle.model.watch_document import WatchedMachine
+
+EVERY_S = 2.0
+BETWEEN_S = 1.0
+"""counters need two looks; `--once` takes them this far apart"""
+LEAST_S, MOST_S = 0.2, 3600.0
+FAILING = ("idle-held", "idle-reserved", "starved", "stalled", "throttled", "lost")
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--once", action="store_true", help="look once, print, and end")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const=STDOUT,
+        metavar="PATH|-",
+        help="write documents instead of the table: one, or with --interval one a line",
+    )
+    parser.add_argument(
+        "--interval",
+        type=_parse_interval,
+        metavar="SECONDS",
+        help=f"time between looks (default: {EVERY_S:g}); with --once between its two",
+    )
+    parser.add_argument("--user", metavar="NAME", help="only jobs of this user; `me` is you")
+    parser.add_argument(
+        "--only",
+        metavar="GPUS",
+        type=lambda text: text.split(","),
+        help="only these GPUs: numbers as in the table, or beginnings of UUIDs, with commas",
+    )
+    parser.add_argument(
+        "--fail-on",
+        metavar="STATES",
+        type=_parse_states,
+        help=f"exit with status 3 if a GPU or job is in one of these states: {', '.join(FAILING)}",
+    )
+
+
+def _parse_interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not LEAST_S <= seconds <= MOST_S:
+        raise argparse.ArgumentTypeError(f"must be {LEAST_S:g} to {MOST_S:g} seconds, not {text!r}")
+    return seconds
+
+
+def _parse_states(text: str) -> list[str]:
+    states = text.split(",")
+    if unknown := [state for state in states if state not in FAILING]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(FAILING)}")
+    return states
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look once, or until the user ends it."""
+    from whyidle.engine.monitoring.machine_watch import MachineWatch
+
+    with ExitStack() as running:
+        watch = running.enter_context(closing(MachineWatch()))
+        watch.look()
+        if args.once:
+            time.sleep(args.interval or BETWEEN_S)
+            machine = select_rows(watch.look(), args.user, args.only)
+            _print_once(args, machine)
+            _check_gate(args, machine)
+            return 0
+        screen = None if args.json else _open_screen(running)
+        try:
+            while not _wait(screen, args.interval or EVERY_S):
+                machine = select_rows(watch.look(), args.user, args.only)
+                if args.json:
+                    _write_line(args, machine)
+                else:
+                    _draw(screen, machine)
+                _check_gate(args, machine)
+        except KeyboardInterrupt:
+            pass
+    return 0
+
+
+def select_rows(
+    machine: WatchedMachine, user: str | None, only: list[str] | None
+) -> WatchedMachine:
+    """The GPUs and jobs that were asked for.
+
+    Raises:
+        UsageError: ``only`` names a GPU that does not exist.
+    """
+    import msgspec
+
+    gpus, jobs = machine.gpus, machine.jobs
+    if only is not None:
+        for name in only:
+            if not any(_is_named(gpu.gpu, gpu.uuid, name) for gpu in gpus):
+                known = ", ".join(gpu.gpu for gpu in gpus) or "no GPU"
+                raise UsageError(f"There is no GPU {name!r}.", why=f"This machine has {known}.")
+        gpus = [g for g in gpus if any(_is_named(g.gpu, g.uuid, name) for name in only)]
+        shown = {gpu.uuid or gpu.gpu for gpu in gpus}
+        jobs = [job for job in jobs if shown & set(job.gpus)]
+    if user is not None:
+        name = getpass.getuser() if user == "me" else user
+        jobs = [job for job in jobs if job.user == name]
+        keys = {job.key for job in jobs}
+        gpus = [gpu for gpu in gpus if keys & set(gpu.jobs)]
+    return msgspec.structs.replace(machine, gpus=gpus, jobs=jobs)
+
+
+def _is_named(gpu: str, uuid: str | None, name: str) -> bool:
+    return name in (gpu, gpu.removeprefix("gpu")) or (
+        len(name) > 4 and uuid is not None and uuid.startswith(name)
+    )
+
+
+def _print_once(args: argparse.Namespace, machine: WatchedMachine) -> None:
+    from whyidle.exporters._watch_table import render_machine
+
+    if args.json:
+        _output.write_json(args.json, machine)
+        return
+    colours, width = _output.stream_colours(), _columns()
+    _output.print_text(render_machine(machine, width=width, colours=colours))
+
+
+def _write_line(args: argparse.Namespace, machine: WatchedMachine) -> None:
+    import msgspec
+
+    line = msgspec.json.encode(machine).decode() + "\n"
+    if args.json == STDOUT:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        return
+    with open(args.json, "a", encoding="utf-8") as file:  # noqa: PTH123  # /dev/fd/3 and the like
+        file.write(line)
+
+
+def _check_gate(args: argparse.Namespace, machine: WatchedMachine) -> None:
+    from whyidle.exporters._watch_table import summarise_states
+
+    if args.fail_on and (named := summarise_states(machine, args.fail_on)):
+        raise GateError(f"--fail-on {','.join(args.fail_on)}: {named}.", hint="whyidle watch")
+
+
+def _columns() -> int:
+    return max(40, min(_terminal_size()[0], 240))
+
+
+def _terminal_size() -> tuple[int, int]:
+    import shutil
+
+    size = shutil.get_terminal_size((80, 24))
+    return size.columns, size.lines
+
+
+class Screen:
+    """The alternate screen of a terminal; ``q`` ends the watch."""
+
+    def __enter__(self) -> Screen:
+        import termios
+        import tty
+
+        self._before = termios.tcgetattr(0) if sys.stdin.isatty() else None
+        if self._before is not None:
+            tty.setcbreak(0)
+        sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[2J")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import termios
+
+        sys.stdout.write("\x1b[?25h\x1b[?1049l")
+        sys.stdout.flush()
+        if self._before is not None:
+            termios.tcsetattr(0, termios.TCSADRAIN, self._before)
+
+    def wait_for_end(self, seconds: float) -> bool:
+        """Wait; True if the user pressed ``q``."""
+        import select
+
+        if self._before is None:
+            time.sleep(seconds)
+            return False
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if select.select([0], [], [], left)[0] and os.read(0, 1) in (b"q", b"Q", b""):
+                return True
+        return False
+
+    def draw_text(self, text: str) -> None:
+        """Replace the content."""
+        lines = text.rstrip("\n").split("\n")
+        sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J")
+        sys.stdout.flush()
+
+
+def _open_screen(running: ExitStack) -> Screen | None:
+    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", ""):
+        return None
+    return running.enter_context(Screen())
+
+
+def _wait(screen: Screen | None, seconds: float) -> bool:
+    if screen is not None:
+        return screen.wait_for_end(seconds)
+    time.sleep(seconds)
+    return False
+
+
+def _draw(screen: Screen | None, machine: WatchedMachine) -> None:
+    from whyidle.exporters._watch_table import render_machine
+
+    width, (_, lines) = _columns(), _terminal_size()
+    height = lines - 1 if screen else None
+    text = render_machine(machine, width=width, colours=_output.stream_colours(), height=height)
+    if screen is not None:
+        screen.draw_text(text)
+    else:
+        sys.stdout.write(text)
+        sys.stdout.flush()

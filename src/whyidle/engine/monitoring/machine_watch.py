@@ -1,0 +1,247 @@
+"""Looks at a machine: its GPUs, the jobs on them, whose they are, and why a GPU waits."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Mapping, Set
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from whyidle import catalog
+from whyidle.engine.monitoring.job_groups import JobGroup, group_jobs, load_tenants
+from whyidle.engine.monitoring.job_observation import JobObservation
+from whyidle.engine.monitoring.job_state import judge_gpu, judge_job, suspect
+from whyidle.engine.monitoring.process_table import ProcessTable, hide_secrets
+from whyidle.engine.monitoring.watched_gpus import StateClock, WatchedGpus
+from whyidle.model.telemetry import Reading, Source, Target
+from whyidle.model.tenancy import Reservation
+from whyidle.model.watch_document import (
+    Tenant,
+    WatchedGpu,
+    WatchedHost,
+    WatchedJob,
+    WatchedMachine,
+)
+
+if TYPE_CHECKING:  # it needs numpy: half of the memory of a watch without watched jobs
+    from whyidle.engine.monitoring.recorded_job import RecordedJob
+
+RESERVED_S: Final = 30.0
+"""time between questions to a scheduler, whose controller serves a whole cluster"""
+MOST_WORDS: Final = 400
+
+
+class MachineWatch:
+    """Looks at this machine; each ``look`` returns the document of one."""
+
+    def __init__(self, root: Path = Path("/"), sources: Mapping[str, Source] | None = None) -> None:
+        self._root = root
+        self._table = ProcessTable(root)
+        self._gpus = WatchedGpus(root, sources)
+        self._host = catalog.plugin_module("sources", "host").open(Target(root=root))
+        self._host_before: tuple[float, Reading] | None = None
+        self._jobs: dict[str, JobObservation] = {}
+        self._recorded: dict[str, RecordedJob] = {}
+        self._clock = StateClock()
+        self._reserved: list[Reservation] = []
+        self._ask_s = 0.0
+
+    def look(self) -> WatchedMachine:
+        """Look once. The first look knows no rates."""
+        now = time.monotonic()
+        window = now - self._host_before[0] if self._host_before else 0.0
+        self._gpus.look(now)
+        self._table.refresh()
+        reserved = self._read_reservations(now)
+        holders = {pid for card in self._gpus.cards.values() for pid in card.holders}
+        groups = group_jobs(self._table, holders)
+        jobs = [self._describe_job(group) for group in groups.values()]
+        jobs += self._strangers(holders) + _bare_reservations(reserved, jobs)
+        gpus = [self._describe_gpu(subject, jobs, reserved) for subject in self._gpus.cards]
+        self._forget(groups.keys(), {*self._gpus.cards, *(job.key for job in jobs)})
+        return WatchedMachine(
+            time=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            window_s=window,
+            host=self._describe_host(now),
+            driver=self._gpus.facts.get("driver"),
+            gpus=sorted(gpus, key=_by_place),
+            absent=self._gpus.absent,
+            jobs=jobs,
+            notes=[],
+        )
+
+    def _describe_host(self, now: float) -> WatchedHost:
+        reading: Reading = self._host.read()
+        before, self._host_before = self._host_before, (now, reading)
+        total = reading.get("machine_memory_bytes")
+        free = reading.get("machine_memory_available_bytes")
+        return WatchedHost(
+            name=platform.node(),
+            cores=os.cpu_count(),
+            cores_used=_cores_between(before, (now, reading)),
+            memory_bytes=None if total is None else int(total),
+            memory_used_bytes=None if total is None or free is None else int(total - free),
+            pressure_cpu=reading.get("pressure_cpu_some_ratio"),
+            pressure_io=reading.get("pressure_io_some_ratio"),
+            pressure_memory=reading.get("pressure_memory_some_ratio"),
+        )
+
+    def _describe_job(self, group: JobGroup) -> WatchedJob:
+        root = self._table.processes[group.root]
+        seen = self._jobs.setdefault(group.key, JobObservation(self._root))
+        roots = _roots_of(group, self._table)
+        seen.look(roots, group.pids)
+        cards = {
+            subject: card
+            for subject, card in self._gpus.cards.items()
+            if card.holders.keys() & group.pids
+        }
+        known = [card.holders.get(pid) for card in cards.values() for pid in group.pids]
+        held = sum(one or 0 for one in known) if cards else None
+        recorded = self._follow_recording(group)
+        steps = recorded.look() if recorded is not None else None
+        stopped = steps.last_step_s if steps and steps.count and not steps.phase else None
+        age = self._table.age_s(group.root)
+        view = seen.view([card.history for card in cards.values()], held, age, stopped)
+        suspected = suspect(view)
+        state, reason = judge_job(view, recorded, suspected)
+        unread = [] if root.environ is not None else ["environment: the job is another user's"]
+        return WatchedJob(
+            key=group.key,
+            pid=group.root,
+            pids=sorted(group.pids),
+            user=root.user,
+            tenant=group.tenant,
+            command=hide_secrets(root.command)[:MOST_WORDS],
+            age_s=age,
+            gpus=[self._gpus.name_of(subject) for subject in cards],
+            gpu_memory_bytes=held,
+            cores_used=seen.cores_used,
+            memory_bytes=seen.memory_bytes,
+            state=state,
+            since_s=self._clock.since_s(group.key, state),
+            steps=steps,
+            reason=reason,
+            suspicions=[one for _, one in suspected if one != reason],
+            unread=unread,
+        )
+
+    def _follow_recording(self, group: JobGroup) -> RecordedJob | None:
+        if group.recording is None or not os.access(group.recording, os.R_OK | os.X_OK):
+            return None
+        from whyidle.engine.monitoring.recorded_job import RecordedJob  # noqa: PLC0415  # numpy
+
+        known = self._recorded.get(group.key)
+        if known is None:
+            known = self._recorded[group.key] = RecordedJob(group.recording)
+        return known
+
+    def _strangers(self, holders: set[int]) -> list[WatchedJob]:
+        """Holders that are not among the processes that can be seen."""
+        cards = self._gpus.cards.items()
+        return [
+            _unseen_job(
+                pid, [self._gpus.name_of(name) for name, card in cards if pid in card.holders]
+            )
+            for pid in sorted(holders - self._table.processes.keys())
+        ]
+
+    def _describe_gpu(
+        self, subject: str, jobs: list[WatchedJob], reserved: Mapping[str, Reservation]
+    ) -> WatchedGpu:
+        name = self._gpus.name_of(subject)
+        own = [job for job in jobs if name in job.gpus]
+        working = [job for job in own if job.pids]
+        reservation = reserved.get(name)
+        by = f"job {reservation.job} of {reservation.user}" if reservation else None
+        state, reason = judge_gpu(self._gpus.cards[subject].history, working, by)
+        if self._gpus.is_lost(subject):
+            state, reason = "lost", None
+        keys = [job.key for job in own]
+        since = self._clock.since_s(subject, state)
+        return self._gpus.describe(subject, state, since, keys, reason)
+
+    def _read_reservations(self, now: float) -> dict[str, Reservation]:
+        """By the GPU's name. Schedulers count devices by minor number, as NVML's order does on all
+        but exotic machines; the number is used only here, where there is no process to ask."""
+        if now >= self._ask_s:
+            self._ask_s = now + RESERVED_S
+            asked = (getattr(module, "reserve", None) for module in load_tenants())
+            self._reserved = [one for ask in asked if ask for one in ask() or []]
+        places = {
+            int(subject[3:]): self._gpus.name_of(subject)
+            for subject in self._gpus.cards
+            if subject[3:].isdigit()
+        }
+        return {places[n]: one for one in self._reserved for n in one.ordinals if n in places}
+
+    def _forget(self, groups: Set[str], keys: set[str]) -> None:
+        for key in self._jobs.keys() - groups:
+            self._jobs.pop(key).close()
+            self._recorded.pop(key, None)
+        self._clock.forget_others(keys)
+
+    def close(self) -> None:
+        """Close every source."""
+        for seen in self._jobs.values():
+            seen.close()
+        self._gpus.close()
+        self._host.close()
+
+
+def _roots_of(group: JobGroup, table: ProcessTable) -> list[int]:
+    """The processes whose descendants make up the job: one in most, one a task under Slurm."""
+    if group.recording is not None or group.tenant.kind not in ("slurm", "kubernetes"):
+        return [group.root]
+    inside = {group.root, *group.pids}
+    return sorted(
+        pid for pid in inside if not inside & {one.pid for one in table.ancestors(pid)} - {pid}
+    )
+
+
+def _unseen_job(pid: int, gpus: list[str]) -> WatchedJob:
+    return WatchedJob(
+        key=f"pid:{pid}", pid=pid, pids=[pid], user=None, command=None, age_s=None, gpus=gpus,
+        tenant=Tenant(kind="plain", job=None, labels={}), gpu_memory_bytes=None, cores_used=None,
+        memory_bytes=None, state="active", since_s=0.0, steps=None, reason=None, suspicions=[],
+        unread=["process: it has ended, or belongs to another PID namespace"],
+    )  # fmt: skip
+
+
+def _bare_reservations(
+    reserved: Mapping[str, Reservation], jobs: list[WatchedJob]
+) -> list[WatchedJob]:
+    """Jobs that a scheduler runs and that have no process on a GPU."""
+    known = {job.tenant.job for job in jobs if job.tenant.kind == "slurm"}
+    bare = {one.job: one for one in reserved.values() if one.job not in known}
+    return [
+        WatchedJob(
+            key=f"slurm:{one.job}", pid=0, pids=[], user=one.user, command=None, age_s=None,
+            tenant=Tenant(kind="slurm", job=one.job, labels=dict(one.labels)),
+            gpus=[name for name, held in reserved.items() if held.job == one.job],
+            gpu_memory_bytes=None, cores_used=None, memory_bytes=None, state="idle-reserved",
+            since_s=0.0, steps=None, reason=None, suspicions=[], unread=[],
+        )
+        for one in bare.values()
+    ]  # fmt: skip
+
+
+def _cores_between(
+    before: tuple[float, Reading] | None, after: tuple[float, Reading]
+) -> float | None:
+    if before is None or after[0] <= before[0]:
+        return None
+    grown = 0.0
+    for name in ("machine_cpu_user_s", "machine_cpu_system_s"):
+        first, last = before[1].get(name), after[1].get(name)
+        if first is None or last is None:
+            return None
+        grown += last - first
+    return max(0.0, grown) / (after[0] - before[0])
+
+
+def _by_place(gpu: WatchedGpu) -> list[int]:
+    return [int("".join(filter(str.isdigit, part)) or 0) for part in gpu.gpu.split(".")]

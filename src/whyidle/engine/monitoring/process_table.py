@@ -1,0 +1,133 @@
+"""The processes of a machine: what of them can be read without ptrace, read once for each."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whyidle.model.tenancy import ProcessIdentity
+
+SETTLED_S = 5.0
+"""a process that has just started may still be a copy of its parent: it is read again"""
+_KEPT = re.compile(
+    r"WHYIDLE_RUN|SLURM_(JOB_ID|JOB_NAME|JOB_PARTITION|PROCID|STEP_ID)|HOSTNAME|RANK|WORLD_SIZE"
+    r"|KUBERNETES_SERVICE_HOST|APPTAINER_NAME|SINGULARITY_NAME|CUDA_VISIBLE_DEVICES"
+)
+"""environment variables that are kept; others may hold secrets"""
+_SECRET = re.compile(r"(?i)((^|[-_])token$|secret|passw|api[-_]?key|credential)")
+_URL = re.compile(r"(\w+://[^/\s:@]+:)[^@\s]+@")
+HIDDEN = "***"
+
+
+@dataclass(slots=True)
+class SeenProcess:
+    """One process. ``environ`` is None where another user's may not be read."""
+
+    pid: int
+    parent: int
+    started_ticks: int
+    user: str | None
+    command: list[str]
+    cgroup: str
+    environ: Mapping[str, str] | None
+    first_seen: float = field(default_factory=time.monotonic)
+    settled: bool = False
+
+    def identity(self, root: Path) -> ProcessIdentity:
+        """What tenants read of it."""
+        return ProcessIdentity(
+            pid=self.pid, user=self.user, cgroup=self.cgroup, environ=self.environ, root=root
+        )
+
+
+class ProcessTable:
+    """All processes below a root file system, refreshed at every look."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root, self._proc = root, root / "proc"
+        self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        self.processes: dict[int, SeenProcess] = {}
+
+    def refresh(self) -> None:
+        """Read new processes, forget those that have ended."""
+        try:
+            alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}  # noqa: PTH208
+        except OSError:
+            alive = set()
+        alive.discard(os.getpid())
+        for pid in self.processes.keys() - alive:
+            del self.processes[pid]
+        for pid in alive:
+            known = self.processes.get(pid)
+            if known is None or not known.settled:
+                self._read_process(pid, known)
+
+    def _read_process(self, pid: int, known: SeenProcess | None) -> None:
+        folder = self._proc / str(pid)
+        try:
+            words = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            user = _user_name((folder / "stat").stat().st_uid)
+            command = (folder / "cmdline").read_bytes().decode("utf-8", "replace")
+            cgroup = (folder / "cgroup").read_text(encoding="utf-8", errors="replace")
+            parent, started = int(words[1]), int(words[19])
+        except (OSError, IndexError, ValueError):
+            self.processes.pop(pid, None)
+            return
+        seen = SeenProcess(
+            pid, parent, started, user, command.rstrip("\0").split("\0"), cgroup,
+            _read_environ(folder / "environ"),
+        )  # fmt: skip
+        if known is not None and known.started_ticks == started:
+            seen.first_seen = known.first_seen
+        seen.settled = time.monotonic() - seen.first_seen > SETTLED_S or not command
+        self.processes[pid] = seen
+
+    def age_s(self, pid: int) -> float | None:
+        """How long ago a process started."""
+        seen = self.processes.get(pid)
+        if seen is None:
+            return None
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - seen.started_ticks * self._tick_s)
+
+    def ancestors(self, pid: int) -> Iterable[SeenProcess]:
+        """A process, its parent, and so on."""
+        for _ in range(64):
+            seen = self.processes.get(pid)
+            if seen is None:
+                return
+            yield seen
+            pid = seen.parent
+
+
+def _read_environ(path: Path) -> dict[str, str] | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    pairs = (item.decode("utf-8", "replace").partition("=") for item in content.split(b"\0"))
+    return {name: value for name, _, value in pairs if _KEPT.fullmatch(name)}
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def hide_secrets(command: Iterable[str]) -> str:
+    """A command line without the values of options that sound like secrets, and without passwords
+    in addresses."""
+    words, hide = [], False
+    for word in command:
+        name, equals, _ = word.partition("=")
+        secret = bool(_SECRET.search(name)) and (equals or name.startswith("-"))
+        shown = f"{name}={HIDDEN}" if secret and equals else _URL.sub(rf"\1{HIDDEN}@", word)
+        words.append(HIDDEN if hide and not word.startswith("-") else shown)
+        hide = secret and not equals
+    return " ".join(words)

@@ -1,0 +1,156 @@
+"""Looks at this machine, with cards that a stand-in for NVML describes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from emulator import fake_nvml
+from emulator.fake_nvml import FakeGpu, FakeSlice, training
+from whyidle.engine.monitoring.machine_watch import MachineWatch
+from whyidle.engine.monitoring.process_table import hide_secrets
+from whyidle.model.tenancy import Reservation
+from whyidle.sources import nvml
+from whyidle.tenants import slurm
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def machine(monkeypatch) -> Iterator[Callable[..., MachineWatch]]:
+    opened: list[MachineWatch] = []
+
+    def put(*cards: FakeGpu) -> MachineWatch:
+        monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.module(cards))
+        opened.append(MachineWatch(sources={"nvml": nvml}))
+        return opened[0]
+
+    yield put
+    for watch in opened:
+        watch.close()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process.pid
+        process.terminate()
+
+
+def card(busy: int, *holders: tuple[int, int], power_w: float = 100.0, **more) -> FakeGpu:
+    answers = {
+        "UtilizationRates": SimpleNamespace(gpu=busy, memory=0),
+        "PowerUsage": int(power_w * 1000),
+        "CurrentClocksEventReasons": 0,
+        "ComputeRunningProcesses": [
+            SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in holders
+        ],
+    }
+    used = sum(size for _, size in holders)
+    return training(answers=answers, memory=(used, 80 * GIB), gpm=None, **more)
+
+
+def test_a_machine_without_gpus_says_why(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    watch = MachineWatch(sources={"nvml": nvml})
+    look = watch.look()
+    watch.close()
+    assert look.gpus == []
+    assert look.absent is not None
+    assert "nvidia-ml-py" in look.absent.reason
+    assert "pip install" in look.absent.how
+    assert look.host.memory_bytes
+
+
+def test_free_and_held_and_working(machine, sleeper):
+    watch = machine(
+        card(0, uuid="GPU-a"),
+        card(0, (sleeper, 40 * GIB), uuid="GPU-b"),
+        card(97, (os.getppid(), 20 * GIB), uuid="GPU-c", power_w=600.0),
+    )
+    watch.look()
+    look = watch.look()
+    free, held, working = look.gpus
+    assert (free.state, free.jobs) == ("free", [])
+    assert working.state == "active"
+    assert held.uuid == "GPU-b"
+    job = next(job for job in look.jobs if job.key in held.jobs)
+    assert sleeper in job.pids
+    assert job.gpus == ["GPU-b"]
+    assert job.gpu_memory_bytes == 40 * GIB
+    assert job.user
+
+
+def test_a_sleeping_holder_is_idle_held_once_it_is_a_minute_old(machine, sleeper, monkeypatch):
+    watch = machine(card(0, (sleeper, 40 * GIB)))
+    watch.look()
+    assert watch.look().gpus[0].state == "starved"  # it may still be importing
+    monkeypatch.setattr(watch._table, "age_s", lambda pid: 61.0)  # time cannot be waited for
+    gpu = watch.look().gpus[0]
+    assert gpu.state == "idle-held"
+    assert gpu.reason is not None
+    assert gpu.reason.text.startswith("likely left behind: holds 40 GiB")
+    assert not gpu.reason.proven
+
+
+def test_a_process_that_cannot_be_seen(machine):
+    watch = machine(card(0, (2**30, 40 * GIB)))
+    watch.look()
+    look = watch.look()
+    job = next(job for job in look.jobs if job.pid == 2**30)
+    assert job.user is None
+    assert "PID namespace" in job.unread[0]
+
+
+def test_memory_of_nobody(machine):
+    watch = machine(training(answers={"ComputeRunningProcesses": []}, memory=(GIB * 9, GIB * 80)))
+    watch.look()
+    assert watch.look().gpus[0].state == "active"  # busy, by somebody
+
+
+def test_slices_are_rows_of_their_own(machine, sleeper):
+    slices = [FakeSlice("MIG-1", 1), FakeSlice("MIG-2", 2)]
+    watch = machine(card(0, (sleeper, GIB), uuid="GPU-a", slices=slices, split=True))
+    watch.look()
+    look = watch.look()
+    assert [gpu.uuid for gpu in look.gpus] == ["MIG-1", "MIG-2"]
+    assert {gpu.card for gpu in look.gpus} == {"GPU-a"}
+    assert all(gpu.busy is None for gpu in look.gpus)  # NVML has none, and zero would be a lie
+
+
+def test_a_lost_card(machine):
+    watch = machine(card(0), card(50, lost=True))
+    look = watch.look()
+    assert {gpu.gpu: gpu.state for gpu in look.gpus} == {"gpu0": "free", "gpu1": "lost"}
+
+
+def test_a_reservation_without_a_process(machine, monkeypatch):
+    held = Reservation(job="12", user="alice", ordinals=(0, 1), labels={"slurm_job": "12"})
+    monkeypatch.setattr(slurm, "reserve", lambda: [held])  # no scheduler runs here
+    watch = machine(card(0, uuid="GPU-a"), card(0, uuid="GPU-b"), card(0, uuid="GPU-c"))
+    watch.look()
+    look = watch.look()
+    assert [gpu.state for gpu in look.gpus] == ["idle-reserved", "idle-reserved", "free"]
+    assert "job 12 of alice" in look.gpus[0].reason.text
+    job = next(job for job in look.jobs if job.key == "slurm:12")
+    assert (job.user, job.gpus) == ("alice", ["GPU-a", "GPU-b"])
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("train.py --lr 1", "train.py --lr 1"),
+        ("train.py --api-key abc --lr 1", "train.py --api-key *** --lr 1"),
+        ("train.py --hub_token=abc", "train.py --hub_token=***"),
+        ("WANDB_API_KEY=abc train.py", "WANDB_API_KEY=*** train.py"),
+        ("train.py --db postgres://me:abc@host/x", "train.py --db postgres://me:***@host/x"),
+        ("train.py --tokenizer bpe --tokens 5", "train.py --tokenizer bpe --tokens 5"),
+    ],
+)
+def test_secrets_do_not_leave_the_command_line(command: str, shown: str):
+    assert hide_secrets(command.split()) == shown
