@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeGuard
+from typing import Final, NamedTuple
 
 from whyidle.analysis.source_statements import (
     called_name,
@@ -25,6 +25,8 @@ _VECTOR: Final = re.compile(r"envs$|vec", re.IGNORECASE)
 """names of several environments that go together already"""
 LEAST_RESULTS: Final = 3
 """results of an environment's step: observation, reward, end, and more"""
+_CHOICES: Final = frozenset({"sample", "argmax", "multinomial"})
+"""methods and functions that choose an action"""
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -45,7 +47,9 @@ def find_loops(text: str) -> LoopLines:
     tree = parse_source(text)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.For | ast.While):
-            steps = [one for one in _in_order(node.body, loops=False) if _gives_action(one)]
+            statements = list(_in_order(node.body, loops=False))
+            chosen = _chosen_names(statements)
+            steps = [one for one in statements if _gives_action(one) or _plays(one, chosen)]
             lines = range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
             if steps and not _trains(node):
                 rollout.update(lines)
@@ -57,7 +61,7 @@ def find_loops(text: str) -> LoopLines:
     return LoopLines(frozenset(batchable), frozenset(rollout), frozenset(environment))
 
 
-def _gives_action(node: ast.AST) -> TypeGuard[ast.Assign]:
+def _gives_action(node: ast.AST) -> bool:
     """Whether a statement unpacks what an environment returns: observation, reward, end."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return False
@@ -66,6 +70,29 @@ def _gives_action(node: ast.AST) -> TypeGuard[ast.Assign]:
     if not several or called_name(node.value) != "step":
         return False
     return not any(_VECTOR.search(name) for name in names_in(node.value.func))
+
+
+def _chosen_names(statements: list[ast.stmt]) -> set[str]:
+    """Names that hold what a policy has chosen: drawn from a distribution, or its largest value."""
+    names: set[str] = set()
+    for node in statements:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(call, ast.Call) and called_name(call) in _CHOICES
+            for call in ast.walk(node.value)
+        ):
+            names |= set().union(*map(targets_of, node.targets))
+    return names
+
+
+def _plays(node: ast.stmt, chosen: set[str]) -> bool:
+    """Whether a statement gives such a choice to an environment, whatever that returns."""
+    return any(
+        isinstance(call, ast.Call)
+        and called_name(call) == "step"
+        and bool(set().union(*map(names_in, call.args)) & chosen)
+        and not any(_VECTOR.search(name) for name in names_in(call.func))
+        for call in ast.walk(node)
+    )
 
 
 def _trains(loop: ast.For | ast.While) -> bool:

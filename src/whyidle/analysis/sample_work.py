@@ -4,13 +4,14 @@ generator that a loader calls, in the training process or in its workers."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
 from whyidle.analysis.decoding_libraries import DataKind, data_kind
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.preceding_lines import find_preceding_lines
 from whyidle.analysis.sampled_lines import sampled_stacks
 from whyidle.analysis.source_lines import frame_place, in_library
 from whyidle.analysis.source_loops import count_loops, find_decisive_lines
@@ -22,6 +23,9 @@ LOOPED = 0.25
 element, such as a list, is converted outside of it"""
 LONGEST = 60
 """characters of a line of source that a headline shows"""
+
+MOST_BEFORE = 2
+"""lines that are named besides the one at which Python had ended"""
 
 _Line = tuple[str | None, int | None]
 
@@ -42,8 +46,17 @@ class SampleWork:
     """whether Python loops over the parts of a sample decide the time of that function"""
     kind: DataKind | None
     """what the samples are, as far as libraries or the samples themselves show"""
-    texts: tuple[str, ...]
-    """the source text of each line; empty where it was not kept"""
+    text: str
+    """the source text of the likeliest line; empty where it was not kept"""
+    before: tuple[Place, ...] = ()
+    """where Python had mostly ended at the costliest line: lines that may have run before it, the
+    likeliest first"""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The costliest line, what may have run before it, and the other lines."""
+        shown = (self.place, *self.before, *(place for place, _ in self.lines[1:]))
+        return tuple({(place.file, place.line): place for place in reversed(shown)}.values())[::-1]
 
     @property
     def place(self) -> Place:
@@ -63,11 +76,21 @@ class SampleWork:
         return "for every sample" if self.per_sample else "for every batch"
 
     def describe_line(self) -> str:
-        """Return the line with the largest share, for a headline."""
-        name = f"{(self.place.file or '').rpartition('/')[2]}:{self.place.line}"
-        text = self.texts[0]
+        """Return the likeliest line of the largest share, for a headline."""
+        text = self.text
         shown = text if len(text) <= LONGEST else text[: LONGEST - 2].rstrip() + " …"
+        name = _name_line(self.before[0] if self.before else self.place)
         return f"{name} ({shown})" if shown else name
+
+    def describe_spot(self) -> str:
+        """Return where the largest share is, with "at" or what else is known."""
+        sure = not self.before or self.before[0].line == self.place.line
+        up_to = "" if sure else f"up to {_name_line(self.place)}, likely "
+        return f"{up_to}at {self.describe_line()}"
+
+
+def _name_line(place: Place) -> str:
+    return f"{(place.file or '').rpartition('/')[2]}:{place.line}"
 
 
 def work_inline(facts: Facts, windows: Intervals) -> SampleWork | None:
@@ -75,23 +98,35 @@ def work_inline(facts: Facts, windows: Intervals) -> SampleWork | None:
     are taken from; None without samples of it."""
     plays, generators = facts.timeline.vocabulary.plays, facts.host.generators
     stacks: Counter[str] = Counter()
-    for stack, time in sampled_stacks(facts, windows).items():
+    late: Counter[str] = Counter()
+    for stack, time, after in _sampled(facts, windows):
         frames = stack.split(";")
         inner = list(takewhile(lambda frame: not plays(Role.LOADER_FRAME, frame), frames))
         called = ";".join(inner) if len(inner) < len(frames) else generators.inner_frames(stack)
         if called:  # else a late sample, of the loop itself
             stacks[called] += time
-    return _divide_work(facts, stacks)
+            late[called] += time * after
+    return _divide_work(facts, stacks, late)
+
+
+def _sampled(facts: Facts, windows: Intervals) -> Iterator[tuple[str, int, bool]]:
+    """Yield stacks with their time, and whether Python had ended there."""
+    for after in (False, True):
+        for stack, time in sampled_stacks(facts, windows, after=after).items():
+            yield stack, time, after
 
 
 def work_of_workers(facts: Facts) -> SampleWork | None:
     """Return the work in loader workers; None without samples of it."""
     loading = facts.timeline.loading
-    return _divide_work(facts, Counter(loading.stacks[i] for i in loading.samples["stack"]))
+    sampled = Counter(loading.stacks[i] for i in loading.samples["stack"])
+    return _divide_work(facts, sampled, Counter())
 
 
-def _divide_work(facts: Facts, stacks: Counter[str]) -> SampleWork | None:
+def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> SampleWork | None:
+    """Divide the time of ``stacks``, in ``late`` of which Python had ended."""
     lines: Counter[_Line] = Counter()
+    ended: Counter[_Line] = Counter()
     called: Counter[tuple[str | None, str | None]] = Counter()
     places: dict[_Line, Place] = {}
     looped: Counter[tuple[str | None, str | None]] = Counter()
@@ -103,6 +138,7 @@ def _divide_work(facts: Facts, stacks: Counter[str]) -> SampleWork | None:
             place = sources.decisive_place(_outer_function(own))
             line = place.file, place.line
             lines[line] += time
+            ended[line] += late[stack]
             places[line] = place
             function = own[-1].file, own[-1].function
             called[function] += time
@@ -111,6 +147,8 @@ def _divide_work(facts: Facts, stacks: Counter[str]) -> SampleWork | None:
         return None
     total, most = max(stacks.total(), 1), called.most_common(1)[0][0]
     found = tuple((places[line], time / total) for line, time in lines.most_common())
+    costly, time = lines.most_common(1)[0]
+    before = sources.lines_before(places[costly]) if 2 * ended[costly] > time else ()
     return SampleWork(
         lines=found,
         own=lines.total() / total,
@@ -118,7 +156,8 @@ def _divide_work(facts: Facts, stacks: Counter[str]) -> SampleWork | None:
         function=most[1] or "",
         looped=looped[most] >= LOOPED * called[most],
         kind=data_kind(stacks) or _recorded_kind(facts.timeline.loading.sample),
-        texts=tuple(sources.text_of(place) for place, _ in found),
+        text=sources.text_of(before[0] if before else places[costly]),
+        before=before,
     )
 
 
@@ -159,6 +198,14 @@ class _Sources:
             self._decisive[file] = find_decisive_lines(text, self._loops_in(file))
         line = self._decisive[file].get(line, line)
         return Place(file=place.file, line=line, function=place.function, rank=place.rank)
+
+    def lines_before(self, place: Place) -> tuple[Place, ...]:
+        """Return lines that may have run before a line, the likeliest first."""
+        text = self._sources.get(place.file or "", "")
+        found = find_preceding_lines(text, place.line or 0)[:MOST_BEFORE]
+        return tuple(
+            Place(file=place.file, line=line, function=None, rank=place.rank) for line in found
+        )
 
     def loop_over_parts(self, own: list[Place]) -> bool:
         """Return whether the user's frames of a stack are in a loop over the parts of a sample: one

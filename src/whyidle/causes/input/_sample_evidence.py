@@ -29,7 +29,7 @@ def describe_work(work: SampleWork | None, time: str = "it") -> str:
     if work is None or work.lines[0][1] < LEAST:
         return ""
     part = format_part(work.lines[0][1]).removesuffix("it")
-    return f", {part}{time} at {work.describe_line()}"
+    return f", {part}{time} {work.describe_spot()}"
 
 
 def line_evidence(facts: Facts, work: SampleWork | None) -> tuple[Evidence, ...]:
@@ -79,7 +79,7 @@ def predict_without_work(work: SampleWork | None, share: float) -> Predicted | N
     """The gain where the user's code costs nothing; at most the whole loading vanishes."""
     if work is None or work.own < OWN:
         return None
-    low, expected = (1.0 - LEFT[1]) * work.costliest * share, _replaced_part(work) * share
+    low, expected = (1.0 - LEFT[0]) * work.costliest * share, _replaced_part(work) * share
     return predict_removal(low, share, "the loading without the job's own code", expected)
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from whyidle.analysis.core_capacity import kept_waiting, training_cores, usable_cores
+from whyidle.analysis.core_capacity import idle_cores, kept_waiting, training_cores, usable_cores
 from whyidle.analysis.core_limits import find_core_limit
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.forecast import from_gains, predict_removal
 from whyidle.analysis.loader_workers import LoaderWorkers
 from whyidle.analysis.sampled_lines import lines_with_share
 from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers_of
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.process_facts import Neighbours
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.timeline import HostKind
@@ -28,7 +28,10 @@ crowded"""
 EXTRA = 0.1
 """slowdown per further thread per core: of a small network on one core, 8 threads took 1.6 to 2
 times and 32 threads 3.4 to 4.9 times as long as one thread, 2 threads hardly longer (PyTorch 2.13,
-libgomp)"""
+libgomp). Where threads also exchange data, spinning costs more: 8 threads took 10 times as long as
+2 on two cores in a network of small convolutions"""
+SPUN = 0.9
+"""share of the step that so many threads may cost at most, from that network"""
 CROWDED, MOSTLY = 1.5, 0.5
 """runnable processes per core, and the share of time with more of them than cores"""
 _CPU = ("job_cpu_user_s", "job_cpu_system_s")
@@ -71,7 +74,8 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
 
     In the training process: an operator uses more threads than it has cores, the job uses all of
     its cores, and the training thread waits for a core for at least a tenth of its time. Careful is
-    no gain, expected the measured cost of so many threads per core, hopeful all of that wait.
+    no gain, expected the measured cost of so many threads per core, hopeful all of that wait; its
+    removal gains more where threads spin, which the recording does not show.
     Training processes of one command that train at the same time (ranks, Hogwild) count together.
     How long their threads spin is then unknown: hopeful is every step as short as the shortest one,
     which was disturbed least, expected half of that. In a command without steps, more runnable
@@ -162,10 +166,12 @@ def _loading_cores(facts: Facts, workers: LoaderWorkers) -> float:
 
 def _core_wait(facts: Facts) -> float:
     """Share of its time in which the training thread waits for a core, if the job uses all of its
-    cores."""
+    cores, or what other programs leave of them."""
     outside, cores = facts.telemetry, usable_cores(facts)
-    used = outside.summed_rate(*_CPU) if outside else None
-    return kept_waiting(facts) if cores and (used or 0.0) >= FULL * cores else 0.0
+    used = (outside.summed_rate(*_CPU) if outside else None) or 0.0
+    idle = idle_cores(facts)
+    free = cores if idle is None else min(cores or 0.0, used + idle)
+    return kept_waiting(facts) if free and used >= FULL * free else 0.0
 
 
 def _gain_of_free_cores(facts: Facts, workers: LoaderWorkers, waits: float) -> float:
@@ -212,6 +218,11 @@ def _prove_own_threads(facts: Facts) -> Proof | None:
         low=0.0,
         high=high,
         predicted=from_gains((0.0, expected, high), method),
+        removal=None
+        if concurrent
+        else predict_removal(
+            0.0, max(high, SPUN * facts.bucket_share("compute")), "threads that spin", expected
+        ),
         evidence=(
             make_evidence("threads per operator", threads, None, source="torch.get_num_threads"),
             *(
@@ -225,12 +236,20 @@ def _prove_own_threads(facts: Facts) -> Proof | None:
             *([make_evidence("shortest step", _shortest_s(facts), "s")] if concurrent else []),
         ),
         confidence=0.7,
-        where=tuple(
-            place for place, _ in lines_with_share(facts, facts.time_of("compute"), HostKind.OP)[:1]
-        ),
+        where=_setting_place(facts),
         facts=InputFacts(threads=threads, own=int(max(1, cores // processes))),
         bucket="compute",
     )
+
+
+def _setting_place(facts: Facts) -> tuple[Place, ...]:
+    """The line that sets the number of threads, else the one that computes most."""
+    for name, text in facts.timeline.sources.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if "set_num_threads(" in line.partition("#")[0]:
+                return (Place(file=name, line=number, function=None, rank=facts.rank),)
+    lines = lines_with_share(facts, facts.time_of("compute"), HostKind.OP)
+    return tuple(place for place, _ in lines[:1])
 
 
 def _concurrent_processes(facts: Facts, threads: int) -> tuple[int, int]:

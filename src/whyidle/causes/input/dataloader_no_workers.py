@@ -130,8 +130,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     )
     seen = _sampled_places(hot, samples, asking)
     making = _loading_places(facts, seen)
-    lines = [place for place, _ in own.lines] if own else []
-    where = dict.fromkeys(place for place in (*lines[:2], *making, asking, *seen) if place)
+    lines = own.places if own else ()
+    where = dict.fromkeys(place for place in (*lines[:3], *making, asking, *seen) if place)
     short = space.usual is not None and not mostly_waits(facts)
     left = blocked - max(expected, 0.0) if short else 0.0
     per_step = work * facts.step_s

@@ -113,7 +113,7 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
     low = max(0.0, workers.waiting_share - one - STALL_ERROR)
     high = max(low, workers.waiting_share - best)
     own = work_of_workers(facts)
-    lines = tuple(place for place, _ in own.lines[:2]) if own else workers.costliest_places
+    lines = own.places[:3] if own else workers.costliest_places
     return Proof(
         headline=f"{workers.count} DataLoader worker{'s do' if workers.count > 1 else ' does'} not "
         f"keep up: {format_duration(workers.waiting_share * facts.step_s)} of waiting per step"

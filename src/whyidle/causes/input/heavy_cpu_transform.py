@@ -152,7 +152,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
 def _places_of(
     facts: Facts, hot: HottestFunction | None, own: SampleWork | None
 ) -> tuple[Place, ...]:
-    lines = [place for place, _ in own.lines[:2]] if own else []
+    lines = list(own.places[:3]) if own else []
     found = dict.fromkeys(p for p in (*lines, _user_place(facts), hot and hot.place) if p)
     return tuple(found)[:MOST_PLACES]
 
@@ -182,7 +182,7 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
             *line_evidence(facts, own),
         ),
         confidence=0.85,
-        where=tuple(place for place, _ in own.lines[:3]) if own else workers.costliest_places,
+        where=own.places[:3] if own else workers.costliest_places,
         facts=InputFacts(
             compute=1.0 if facts.on_cpu else facts.bucket_share("compute"),
             same_again=False,

@@ -130,7 +130,7 @@ def _prove_packing(facts: Facts, workers: LoaderWorkers) -> Proof:
             *line_evidence(facts, own),
         ),
         confidence=0.85,
-        where=tuple(place for place, _ in own.lines[:3]) if own else workers.places_of("making"),
+        where=own.places[:3] if own else workers.places_of("making"),
         facts=InputFacts(
             was=workers.count,
             double=double >= HALF,

@@ -32,7 +32,7 @@ price: 10 (transformers) to 27 (bags of embeddings) in twelve small networks, 22
 on PyTorch 2.13. So 16 is off by at most a factor of 1.7, which the budget allows"""
 EVENTS_PER_TENSOR = {False: 32, True: 9}
 """events of an AdamW step per tensor: one by one (31; for-each on the CPU 34), and fused (8)"""
-LOOK_BUDGET, LOOK_S, LOOK_STEPS = 0.5, 1.0, 10
+LOOK_BUDGET, LOOK_S, LOOK_STEPS = 0.5, 0.3, 10
 """``BUDGET``, ``LEAST_S`` and ``LEAST_STEPS`` with ``--profile look``: for a price of a second, as
 with CUDA, ``BUDGET`` would let 200 s pass first, and a short run has few steps of a second"""
 MOST_EVENTS = 200_000

@@ -43,7 +43,8 @@ RARELY_S = 2.0
 """period in a process that has not trained after ``PATIENCE_S``"""
 RAREST_S = 0.2
 """longest period while training, whatever samples cost"""
-CHORES_S = 1.0
+CHORES_S, LOOK_CHORES_S = 1.0, 0.2
+"""time between chores; shorter with ``--profile look``, for runs of a second or two"""
 PARTING_S, LAST_S = 1.0, 10.0
 """how long a process that ends waits at most for the sampler: the shorter time if its thread makes
 no progress, as it may hang in a write to a disk; the longer if it works or waits for a core"""
@@ -74,7 +75,7 @@ def _do_nothing() -> None:
 
 
 class Sampler:
-    """The sampling thread of one process. It calls ``chores`` about once a second, and ``seen``
+    """The sampling thread of one process. It calls ``chores`` every ``chores_s``, and ``seen``
     when the process has not trained after ``SEEN_S``."""
 
     def __init__(
@@ -88,6 +89,7 @@ class Sampler:
         self.seen = seen
         self.watched = thread
         self.chores = chores
+        self.chores_s = LOOK_CHORES_S if os.environ.get("WHYIDLE_PROFILE") == "look" else CHORES_S
         self.looking: Callable[[], Any] | None = None
         """called at every sample"""
         self.period_s = PERIOD_S
@@ -151,7 +153,7 @@ class Sampler:
             moment = time.monotonic()
             if not self.recorder.facts and moment - begun > SEEN_S:
                 self.seen()
-            if training and moment - done > CHORES_S:
+            if training and moment - done > self.chores_s:
                 done = moment
                 self._do_chores()
             if moment - written > FLUSH_S * (1 if self.looks < EARLY_LOOKS else LATER):
