@@ -70,3 +70,21 @@ def test_environments_that_go_together_are_none():
 def test_an_optimizer_s_step_is_no_environment():
     text = "for x in loader:\n    a, b, c = net.step(x)\n    loss(a).backward()\n"
     assert not find_loops(text).rollout
+
+
+def test_whatever_the_environment_returns():
+    text = """
+for _ in range(12):
+    choice = Categorical(logits=policy(state))
+    action = choice.sample()
+    rewards.append(env.step(action.item()))
+"""
+    loops = find_loops(text.strip())
+    assert 4 in loops.environment
+    assert 3 in loops.rollout
+
+
+@pytest.mark.parametrize("call", ["scheduler.step(loss)", "optimizer.step()", "envs.step(action)"])
+def test_other_steps_are_no_environment(call):
+    text = f"for x in data:\n    action = choose(x).argmax()\n    {call}"
+    assert not find_loops(text).rollout

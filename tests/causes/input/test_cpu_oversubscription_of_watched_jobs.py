@@ -39,6 +39,14 @@ def test_operators_on_more_threads_than_cores(tmp_path):
     assert fix.predicted.high == pytest.approx(1 / 0.6, rel=0.01)
 
 
+def test_what_other_programs_leave_counts_as_all(tmp_path):
+    found, _ = trained(
+        tmp_path, values={"job_cpu_user_s": (1.5, 0.0), "machine_cpu_idle_s": (0.1, 0.0)}
+    )
+    assert found
+    assert found.removal.speedup is None  # how long the threads spin is unknown
+
+
 @pytest.mark.parametrize(
     ("threads", "values", "sampler"),
     [
