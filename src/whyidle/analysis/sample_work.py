@@ -99,7 +99,7 @@ def work_inline(facts: Facts, windows: Intervals) -> SampleWork | None:
     plays, generators = facts.timeline.vocabulary.plays, facts.host.generators
     stacks: Counter[str] = Counter()
     late: Counter[str] = Counter()
-    for stack, time, after in _sampled(facts, windows):
+    for stack, time, after in _stacks_by_end(facts, windows):
         frames = stack.split(";")
         inner = list(takewhile(lambda frame: not plays(Role.LOADER_FRAME, frame), frames))
         called = ";".join(inner) if len(inner) < len(frames) else generators.inner_frames(stack)
@@ -109,7 +109,7 @@ def work_inline(facts: Facts, windows: Intervals) -> SampleWork | None:
     return _divide_work(facts, stacks, late)
 
 
-def _sampled(facts: Facts, windows: Intervals) -> Iterator[tuple[str, int, bool]]:
+def _stacks_by_end(facts: Facts, windows: Intervals) -> Iterator[tuple[str, int, bool]]:
     """Yield stacks with their time, and whether Python had ended there."""
     for after in (False, True):
         for stack, time in sampled_stacks(facts, windows, after=after).items():
