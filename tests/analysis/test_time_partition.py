@@ -149,6 +149,18 @@ def test_allocator_time_is_an_interruption():
     assert attribution(job)["interruption"] == pytest.approx(1500 / 2530, abs=0.05)
 
 
+@pytest.mark.parametrize("call", ["cudaMalloc", "cudaHostAlloc", "cudaFree"])
+def test_the_first_long_allocation_creates_the_context(call):
+    job = Builder()
+    with job.step():
+        job.runtime(call, us(300_000))
+        job.op("aten::mm", kernels=[GEMM])
+        job.sync()
+    reasons = Facts(job.timeline()).reasons
+    assert reasons["compile"] > 0.9
+    assert reasons["allocator"] == 0.0
+
+
 @pytest.mark.parametrize(("call", "theirs"), [("cudaFree", True), ("cudaMalloc", False)])
 def test_after_memory_was_given_back_the_queue_is_to_be_refilled(call, theirs):
     """Giving back waits for the device, getting some does not."""

@@ -50,7 +50,9 @@ def describe_waiting(job: Job, bucket: str, cause: str | None = None) -> str:
     if bucket == "interruption" and outside > job.attribution[bucket] / 2:
         return f"{outside:.0%} of the time lies before the first step or after the last"
     if bucket == "interruption":
-        return f"The training loop is interrupted {share}"
+        kind = job.lead_rank.kind
+        loop = "training loop" if kind is None or kind.kind == "training" else "program"
+        return f"The {loop} is interrupted {share}"
     locked = job.lead_rank.bucket_share("locked")
     if bucket == "host" and locked > job.lead_rank.attribution[bucket] / 2:
         return (
