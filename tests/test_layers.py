@@ -34,7 +34,6 @@ MAY_IMPORT = {
     "sources": {"sources", "model", "errors"},
     "suspicions": {"suspicions", "model"},
     "tenants": {"tenants", "model"},
-    "publishers": {"publishers", "model", "errors"},
     "exporters": {"exporters", "model", "errors"},
     "store": {"store", "model", "errors"},
     "catalog": {"catalog", "frameworks", "model", "errors"},
@@ -61,17 +60,7 @@ LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
 INTEGRATED = {"lightning", "pytorch_lightning", "transformers"}
-TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
-OPTIONAL = {
-    *TRACKERS,
-    "ray",
-    "torch",
-    "pynvml",
-    "tensorflow",
-    "jax",
-    "IPython",
-    *INTEGRATED,
-}
+OPTIONAL = {"ray", "torch", "pynvml", "tensorflow", "jax", "IPython", *INTEGRATED}
 THIRD_PARTY = {
     "model": {"msgspec", "numpy"},
     "analysis": {"numpy"},
@@ -83,7 +72,6 @@ THIRD_PARTY = {
     "sources": {"psutil", "pynvml"},
     "suspicions": set(),
     "tenants": set(),
-    "publishers": TRACKERS,
     "exporters": {"numpy", "msgspec", "isal", "rich"},
     "store": {"msgspec", "tomli"},
     "catalog": set(),
@@ -94,7 +82,7 @@ THIRD_PARTY = {
     "version": set(),
     "api": {"IPython"},
     "integrations": INTEGRATED,
-    "probe": {"torch", "tensorflow"},
+    "probe": {"torch", "tensorflow", "jax"},
     "__main__": set(),
     "emulator": {"numpy", "torch"},
 }

@@ -226,6 +226,11 @@ def patch_wording(framework: str | None) -> Mapping[str, str]:
     return _load_wording(framework, "PATCHED")
 
 
+def applied_knobs(framework: str | None) -> Mapping[str, str]:
+    """The knobs that can be set in a running process of a framework other than PyTorch."""
+    return _load_wording(framework, "APPLIED")
+
+
 def framework_title(framework: str | None) -> str:
     """The framework's name in sentences; empty for an unknown framework."""
     package = _framework_packages().get(framework)

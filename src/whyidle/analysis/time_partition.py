@@ -20,7 +20,7 @@ from whyidle.analysis.idle_gaps import (
     idle_gaps,
     neighbour_calls,
 )
-from whyidle.analysis.integer_codes import map_names
+from whyidle.analysis.integer_codes import is_among, map_names
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.kernel_classes import classify_kernel
 from whyidle.analysis.queue_refills import PAUSE_NS, RunAhead, find_refills
@@ -60,7 +60,9 @@ def partition_time(
     host = host or HostActivity(timeline, linked)
     if not len(timeline.device):
         claims = _claims_of(host, Role.STARTUP, Role.AFTER)
-        if timeline.info.kind == "cpu" and timeline.stepless is None:
+        if timeline.stepless is None and len(timeline.rows_of(Role.EXECUTION)):
+            claims += _beside_host(timeline, steps, host, window)
+        elif timeline.info.kind == "cpu" and timeline.stepless is None:
             claims += _on_cpu(timeline, steps, host, window)
         else:
             claims += _marked_claims(timeline, steps, host)
@@ -277,6 +279,30 @@ def _on_cpu(
         ("compute", work),
         ("collective", union_of(events.start[flying], events.end[flying])),
         *_claims_of(host, Role.PRODUCER, Role.BLOCKED, Role.LOCKED),
+        ("python", frames | between),
+    ]
+
+
+def _beside_host(
+    timeline: Timeline, steps: StepWindows, host: HostActivity, window: Intervals
+) -> Claims:
+    """Claims if whole steps run beside the thread that calls them: what the host does meanwhile
+    costs nothing, and only recorded operators are work."""
+    events = timeline.host
+    recorded = events.detail < 0
+    ops = np.flatnonzero((events.kind == HostKind.OP) & recorded)
+    waits = host.rows_of(Role.SYNC)
+    work = union_of(events.start[ops], events.end[ops])
+    work = work | union_of(events.start[waits], events.end[waits])
+    sampled = np.flatnonzero(~recorded & is_among(events.thread, host.drivers))
+    frames = union_of(events.start[sampled], events.end[sampled])
+    between = _short_stretches(Gaps(window.start, window.end, window.start), work | frames)
+    reasons = (Role.COMPILE, Role.GC, Role.LOADER, Role.PREPROCESS, Role.PRODUCER, Role.BLOCKED)
+    return [
+        *_claims_of(host, Role.COMPILE),
+        ("compute", work),
+        *_interruption_claims(timeline, host, steps),
+        *_claims_of(host, *reasons, Role.LOCKED),
         ("python", frames | between),
     ]
 

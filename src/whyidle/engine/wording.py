@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from whyidle import catalog
-from whyidle.model.diagnosis import Edit, Finding
+from whyidle.model.diagnosis import Edit, Finding, ProposedFix
 from whyidle.model.knobs import ENVIRONMENT, LISTS, Setting, as_python
 
 PYTORCH = "pytorch"
@@ -51,13 +51,24 @@ def patched_difference(knob: str, framework: str | None = PYTORCH) -> str:
 
 
 def word_fixes(finding: Finding, framework: str | None) -> Finding:
-    """The finding, with the summaries of its fixes in the words of the framework."""
+    """The finding, with those of its fixes that its framework has, in the framework's words."""
     examples = catalog.fix_wording(framework)
     fixes = []
-    for fix in finding.fixes:
+    for fix in filter(None, (_fit_framework(fix, framework) for fix in finding.fixes)):
         edits = summarize_edits(fix.edits, framework)
         summary = fix.summary.replace(EDITS, edits) or edits
         if fix.fix in examples:
             summary = f"{summary} ({examples[fix.fix]})"
         fixes.append(msgspec.structs.replace(fix, summary=summary))
     return msgspec.structs.replace(finding, fixes=fixes)
+
+
+def _fit_framework(fix: ProposedFix, framework: str | None) -> ProposedFix | None:
+    """The fix as far as a framework has its knobs; None if it has them not."""
+    if framework in (None, PYTORCH):
+        return fix
+    knobs = {edit.knob for edit in fix.edits if not edit.knob.startswith(ENVIRONMENT)}
+    if not knobs <= {*catalog.knob_wording(framework)}:
+        return None
+    applied = knobs <= {*catalog.applied_knobs(framework)}
+    return msgspec.structs.replace(fix, automatic=fix.automatic and applied)

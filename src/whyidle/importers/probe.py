@@ -16,6 +16,7 @@ from whyidle.frameworks import jax, tensorflow, torch
 from whyidle.frameworks.jax.names import VOCABULARY as JAX
 from whyidle.frameworks.tensorflow.names import VOCABULARY as TENSORFLOW
 from whyidle.frameworks.torch.names import VOCABULARY as PYTORCH
+from whyidle.importers._executions import DEVICE, with_executions
 from whyidle.importers._loader_records import read_document, read_lines, read_loading, read_records
 from whyidle.importers._optimizer_closures import without_closures
 from whyidle.importers._process_facts import read_facts
@@ -103,7 +104,6 @@ def load(path: Path) -> Timeline:
     facts = read_document(paths[0]) or read_document(paths[1])
     facts |= {key: value for key, value in place.items() if value is not None}
     facts["compile"] = read_document(folder / f"{pid}.compiles.json") or None
-    facts["pipelines"] = read_document(folder / f"{pid}.tfdata.json").get("pipelines")
     facts["bursts"] = read_document(folder / f"{pid}.bursts.json")
     process = read_facts(facts)
     framework, vocabulary = framework_of(process)
@@ -126,13 +126,17 @@ def load(path: Path) -> Timeline:
         name=spans["name"],
         thread=np.searchsorted(threads, spans["thread"]),
     )
+    roles = [role for role, _ in split_names]
+    calls = without_closures(calls.join(), names, by_thread=True)
+    if framework == jax.NAME:
+        calls, names, roles = with_executions(calls, names, roles, len(threads))
     none = np.empty(0, np.int64)
     sources = read_document(folder / SOURCES)
     return Timeline(
         names=tuple(names),
         details=(),
-        threads=tuple(str(thread) for thread in threads),
-        host=without_closures(calls.join(), names, by_thread=True),
+        threads=(*(str(thread) for thread in threads), DEVICE),
+        host=calls,
         device=_no_device(),
         memory=MemorySamples(none, none, none),
         source=Source(path=str(path), format="probe", events=len(spans), bytes=spans.nbytes),
@@ -144,7 +148,7 @@ def load(path: Path) -> Timeline:
         hostname=place.get("host"),
         framework=framework,
         vocabulary=vocabulary,
-        roles=tuple(role for role, _ in split_names),
+        roles=tuple(roles),
         process=process,
         loading=read_loading(folder, pid, base),
         stack_samples=StackSamples(decode_samples(samples, threads, base), tuple(stacks)),

@@ -49,6 +49,9 @@ class Role(str, Enum):
     RECOMPUTATION = "recomputation"
     """activations are computed again; gradients may be computed within"""
 
+    EXECUTION = "execution"  # the device runs a compiled step, beside the thread that called it
+    DEVICE_IDLE = "device_idle"  # ends when the device was found idle; begins when it last was not
+
     # interruptions
     CHECKPOINT = "checkpoint"
     EVALUATION = "evaluation"
@@ -192,6 +195,8 @@ IMPLIED: Final[Mapping[str, frozenset[Role]]] = {
     "collective_wait": frozenset({Role.COLLECTIVE_WAIT}),
     "synchronize": frozenset({Role.SYNC, Role.DEVICE_READ}),
     "scalar_read": frozenset({Role.SYNC, Role.DEVICE_READ}),
+    "execution": frozenset({Role.EXECUTION}),
+    "device_idle": frozenset({Role.DEVICE_IDLE, Role.PROBE}),
     "startup": frozenset({Role.STARTUP}),
     "shutdown": frozenset({Role.AFTER}),
 }

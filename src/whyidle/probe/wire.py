@@ -115,7 +115,6 @@ class ProcessFacts(TypedDict, total=False):
     optimizer: OptimizerFacts
     optimizers: dict[str, OptimizerFacts]  # further ones, by the label of their steps
     memory: list[list[int]]  # [when, after how many steps, resident bytes]
-    cpu: list[list[int]]  # [when, CPU time of the process until then]
     allocator: AllocatorFacts
     saves: list[SaveFacts]
     skipped_steps: int
@@ -175,6 +174,11 @@ SYNCHRONIZE = "synchronize"
 """the host waits for all work of the device"""
 SCALAR_READ = "scalar_read"
 """the host waits for the value of a tensor"""
+
+EXECUTION = "execution"
+"""the device runs a compiled step, from its call to its completion"""
+DEVICE_IDLE = "device_idle"
+"""from when the device last had work for certain to when it was found idle"""
 
 STARTUP = "startup"
 """before the training loop; found by the reader, not recorded"""

@@ -27,6 +27,7 @@ PHASES = (
     Role.COMPILER,
     Role.CHECKPOINT,
     Role.GC,
+    Role.DEVICE_READ,
 )
 """calls that bound the phases of a step"""
 

@@ -108,8 +108,8 @@ def _whole_arrays(proof: Proof) -> str | Proposal | None:
     facts = proof.get_facts(InputFacts)
     if facts.removed and facts.looped and not facts.per_sample and facts.kind != "text":
         text = (
-            f"replace the Python loop at {facts.line} by operations of NumPy or PyTorch on whole "
-            "arrays, for the whole batch at once"
+            f"replace the Python loop at {facts.line} by operations on whole arrays, for the whole "
+            "batch at once"
         )
         return Proposal(text, predicted=facts.removed)
     if facts.removed and (facts.looped or facts.kind in ("text", "table")):

@@ -13,3 +13,5 @@ BY_HAND: Final[dict[str, str]] = {
 }
 FIXES: Final[dict[str, str]] = {}
 PATCHED: Final[dict[str, str]] = {}
+APPLIED: Final[dict[str, str]] = {}
+"""knobs that are set in a running process -> the module in ``probe/knobs`` that sets them"""

@@ -6,7 +6,7 @@ hides runs afterwards; if there is none, the module does not exist afterwards ei
 
 import sys
 
-FRAMEWORKS = ("torch", "tensorflow")
+FRAMEWORKS = ("torch", "tensorflow", "jax")
 """packages whose import starts the probe, and the folders of their adapters"""
 
 

@@ -6,15 +6,7 @@ import atexit
 import multiprocessing
 import threading
 
-from . import (
-    bursts,
-    collector_pauses,
-    fault_containment,
-    process_exit,
-    step_limits,
-    tracebacks,
-    tracker_report,
-)
+from . import bursts, collector_pauses, fault_containment, process_exit, step_limits, tracebacks
 from .adapter import Adapter
 from .events import Events
 from .frameworks import Frameworks
@@ -33,7 +25,6 @@ class Session:
         if self.bursts is not None:
             adapter.watch_profilers(events, self.bursts.forbid_bursts)
         step_limits.install_step_limits(events)
-        tracker_report.install_tracker_report(events)
         tracebacks.install_cleaner(events)
         process_exit.install_exit_hooks(events)
         main = threading.current_thread() is threading.main_thread()

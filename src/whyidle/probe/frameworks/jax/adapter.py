@@ -1,0 +1,73 @@
+"""The adapter for JAX: installs its hooks and answers the core's questions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+from ...core import adapter, fault_containment
+from ...core.events import Events
+from ...core.frameworks import BACKWARD
+from ...core.op_profiler import NoProfiler, OpProfiler
+from ...core.own_files import FOLDER
+from ...core.trial_state import TrialState
+from ...wire import ProcessFacts
+from . import compilation, compiled_calls, gradients, reads, wording
+from .process_facts import FactsReader
+
+
+class Adapter(adapter.Adapter):
+    """See ``core.adapter.Adapter``."""
+
+    name = "jax"
+    packages = ("jax", "jaxlib", "grain")
+    backward_label = BACKWARD
+    is_tracing = staticmethod(bool)
+    name_batch = staticmethod(wording.name_batch)
+    name_optimizer = staticmethod(wording.name_optimizer)
+
+    def __init__(self) -> None:
+        self._facts: FactsReader | None = None
+
+    def install(self, events: Events) -> None:
+        """Install all hooks for JAX."""
+        jax = sys.modules["jax"]
+        calls = compiled_calls.install_call_hooks(events, jax)
+        gradients.install_gradient_hooks(events, jax, calls)
+        events.run_contained("reads", reads.install_read_hooks, events, jax, calls)
+        events.run_contained("compilation", compilation.install_compile_hooks, events, jax, calls)
+        self._facts = FactsReader(events, calls)
+        events.add_listener(self._facts)
+
+    def hide(self, folder: str) -> None:
+        """Leave the probe's frames out of the source lines that JAX records for operators."""
+        try:
+            from jax._src import source_info_util
+
+            source_info_util.register_exclusion(os.path.dirname(FOLDER.rstrip(os.sep)))
+        except (ImportError, AttributeError) as error:  # other names in this version of JAX
+            fault_containment.note_fault(folder, "source lines", error)
+
+    def describe_process(self) -> ProcessFacts | None:
+        """Return facts that hold whether the process trains or not."""
+        return None if self._facts is None else self._facts.describe_process()
+
+    def describe_training(self, optimizer: Any) -> ProcessFacts:
+        """Return the facts known when training begins."""
+        return {} if self._facts is None else self._facts.describe_training(optimizer)
+
+    def op_profiler(self, facts: ProcessFacts) -> OpProfiler:
+        """Return that operators are not recorded."""
+        return cast("OpProfiler", NoProfiler("operators of JAX are not recorded"))
+
+    def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
+        """Nothing to do: the probe uses no profiler here."""
+
+    def trial_state(self) -> TrialState:
+        """Return what a trial's witness reads."""
+        raise NotImplementedError
+
+    def install_trial(self, events: Events, awaited: Callable[[], bool]) -> None:
+        """Watch the process for a trial."""

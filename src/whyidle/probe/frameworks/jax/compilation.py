@@ -1,0 +1,143 @@
+"""Records what XLA compiles, how long that takes, and which argument made a function compile again.
+
+``jax.monitoring`` reports durations; it says nothing where a compiled function is found. The reason
+is JAX's own explanation of a cache miss, which it logs on request: a filter on its logger keeps the
+text from the job's output. Other versions word it otherwise, and then no reason is recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from ... import wire
+from ...core.events import Events
+from ...core.recorder import ANNOTATION, clock_ns
+from .compiled_calls import CompiledCall, CompiledCalls
+
+HOOK, REASONS = "compilation", "reasons to compile"
+EXPLAIN, MISS = "jax_explain_cache_misses", "TRACING CACHE MISS"
+LOGGERS = ("jax._src.interpreters.partial_eval", "jax._src.pjit")
+STAGES = "/jax/core/compile/"
+MOST, LONGEST = 200, 300
+"""recorded compilations, and characters of a reason"""
+SHORT_NS = 1_000_000
+"""shorter compilations of what JAX itself compiles are not recorded"""
+
+
+class Compilations:
+    """The compilations of one process."""
+
+    def __init__(self, events: Events, calls: CompiledCalls) -> None:
+        self.events, self.calls = events, calls
+        self.reason: str | None = None
+        self.begun: dict[int, int] = {}
+        """thread -> when the current compilation began"""
+        self.turns: dict[tuple[str, int, str], int] = {}
+        self.count = 0
+        self.compiles: list[dict[str, Any]] = []
+
+    def note_stage(self, name: str, seconds: float, **about: Any) -> None:
+        """Note a stage of a compilation, which ends now, as ``jax.monitoring`` reports it."""
+        if not name.startswith(STAGES) or HOOK in self.events.off:
+            return
+        self.events.run_contained(HOOK, self._note_stage, name, seconds, str(about.get("fun_name")))
+
+    def _note_stage(self, name: str, seconds: float, function: str) -> None:
+        own = threading.get_ident()
+        begin = self.begun.setdefault(own, clock_ns() - int(seconds * 1e9))
+        if own not in self.calls.outer and "backend_compile" in name:
+            del self.begun[own]  # of an operator, or ahead of time
+            if clock_ns() - begin > SHORT_NS:
+                self._record(("", 0, function), begin)
+
+    def end_call(self, call: CompiledCall) -> None:
+        """Record what was compiled in a call that ends now."""
+        begin = self.begun.pop(threading.get_ident(), None)
+        if begin is not None:
+            code = getattr(call.source, "__code__", None)
+            place = (code.co_filename, code.co_firstlineno) if code else ("", 0)
+            self._record((*place, call.name), begin)
+
+    def _record(self, key: tuple[str, int, str], begin: int) -> None:
+        end, turn = clock_ns(), self.turns.get(key, 0) + 1
+        self.turns[key] = turn
+        role = wire.RECOMPILE if turn > 1 else wire.COMPILE
+        label = f"whyidle::compile{' again' if turn > 1 else ''}#{key[0]}({key[1]}): {key[2]}"
+        self.events.add_span(role, label, ANNOTATION, begin)
+        self.events.notify("on_compilation", begin, end)
+        reason, self.reason = self.reason, None
+        self.count += 1
+        if len(self.compiles) < MOST:
+            entry = {
+                "file": key[0],
+                "line": key[1],
+                "function": key[2],
+                "turn": turn,
+                "began": begin,
+                "seconds": (end - begin) / 1e9,
+                "reason": reason if turn > 1 else None,
+                "failed": None,
+            }
+            self.compiles = [*self.compiles, entry]
+        self.events.recorder.documents["compiles.json"] = {
+            "count": self.count,
+            "functions": len(self.turns),
+            "compiles": self.compiles,
+            "graph_breaks": [],
+        }
+
+    def note_reason(self, text: str) -> None:
+        """Keep JAX's explanation of a cache miss for the compilation that follows."""
+        lines = [line.strip(" *") for line in text.splitlines()[1:]]
+        marks = ("at ", "but seen another function", "now ")
+        reason = next((line for line in lines if line.startswith(marks)), " ".join(lines[-2:]))
+        self.reason = reason[:LONGEST]
+
+
+class ReasonFilter(logging.Filter):
+    """Hands JAX's explanations on; they stay in the log only if the job wants them there."""
+
+    def __init__(self, compilations: Compilations, wanted: bool) -> None:
+        super().__init__()
+        self.compilations, self.wanted = compilations, wanted
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep every other record."""
+        if not str(record.msg).startswith(MISS):
+            return True
+        events = self.compilations.events
+        events.run_contained(REASONS, self.compilations.note_reason, record.getMessage())
+        return self.wanted
+
+
+def install_compile_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
+    """Record all compilations from now on."""
+    compilations = Compilations(events, calls)
+    calls.after_call = compilations.end_call
+    jax.monitoring.register_event_duration_secs_listener(compilations.note_stage)
+    events.undo[HOOK] = lambda: _stop_listening(jax, compilations)
+    events.run_contained(REASONS, _ask_reasons, events, jax, compilations)
+
+
+def _stop_listening(jax: Any, compilations: Compilations) -> None:
+    stop = getattr(jax.monitoring, "unregister_event_duration_listener", None)
+    if stop is not None:
+        stop(compilations.note_stage)
+    compilations.calls.after_call = None
+
+
+def _ask_reasons(events: Events, jax: Any, compilations: Compilations) -> None:
+    wanted = bool(getattr(jax.config, EXPLAIN))
+    reasons = ReasonFilter(compilations, wanted)
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(reasons)
+    jax.config.update(EXPLAIN, True)
+
+    def undo() -> None:
+        jax.config.update(EXPLAIN, wanted)
+        for name in LOGGERS:
+            logging.getLogger(name).removeFilter(reasons)
+
+    events.undo[REASONS] = undo

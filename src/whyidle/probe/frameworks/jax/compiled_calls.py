@@ -1,0 +1,249 @@
+"""Watches calls of functions that ``jax.jit`` and ``jax.pmap`` made, and finds the training step.
+
+The step is the outermost compiled call in whose trace a gradient was taken (``gradients`` reports
+that). JAX computes beside the thread that calls it, so the end of a call says nothing: whether the
+device was idle is asked of one output when the next step is called, which costs a fraction of a
+microsecond. How long the device works is measured in a few steps, in which the probe waits for the
+output; it waits only where the device was found idle, so that a loop that keeps it busy is never
+disturbed.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+from ... import wire
+from ...core.events import Events
+from ...core.recorder import ANNOTATION, OP, name_tag
+from ...core.wrapped_functions import set_attribute
+
+HOOK = "compiled calls"
+FIRST_CALL = 3
+"""the call of a step from which on it is measured: the first ones compile"""
+BUDGET = 0.005
+"""share of the time that waiting for measured steps may take"""
+SHORT_NS = 20_000
+"""calls of other compiled functions that take less are not recorded"""
+
+clock, thread = time.perf_counter_ns, threading.get_ident
+Getter = tuple[Callable[[Any, Any], Any], Any]
+
+
+class CompiledCalls:
+    """What the compiled functions of a process share."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.outer: dict[int, CompiledCall] = {}
+        """thread -> its outermost compiled call"""
+        self.output: Any = None
+        """an output of the last step"""
+        self.ended = 0
+        """when the call of the last step returned, ns"""
+        self.due = self.spent = self.begun = 0
+        self.after_call: Callable[[CompiledCall], None] | None = None
+        """called after each outermost call"""
+
+    # -- what happens around every step -------------------------------------------------------
+
+    def ask_device(self) -> bool:
+        """Record the moment if the device has done all steps; return whether it has."""
+        output = self.output
+        if output is None or thread() != self.events.home:
+            return False
+        try:
+            idle: bool = output.is_ready()
+        except RuntimeError:  # it was donated or deleted
+            return False
+        if idle:
+            self.note_idle(self.ended)
+        return idle
+
+    def note_idle(self, busy_until: int) -> None:
+        """Record that the device is idle now. ``busy_until`` is when it last was not, ns."""
+        tag = self._tag(wire.DEVICE_IDLE, wire.DEVICE_IDLE, ANNOTATION)
+        self.events.add((tag, busy_until, clock()))
+
+    def end_step(self, call: CompiledCall, begin: int, out: Any, idle: bool) -> None:
+        """Record a step that the thread has called, and look at its output."""
+        events, end = self.events, clock()
+        if self.after_call is not None:
+            self.after_call(call)
+        if id(call.function) == events.lead and thread() == events.home:
+            events.add((events.named, begin, end))
+        else:
+            events.other_stepped(call.function, begin, end)
+        self.output, self.ended = call.find_output(out), end
+        call.calls += 1
+        if idle and call.calls > FIRST_CALL and end > self.due and self.output is not None:
+            self._measure_execution(call, begin)
+        events.steps = steps = events.steps + 1
+        if steps >= events.due:
+            events.attend_step(call.function)
+
+    def _measure_execution(self, call: CompiledCall, begin: int) -> None:
+        """Wait for the step that was called on an idle device."""
+        self.begun = self.begun or begin
+        self.output.block_until_ready()
+        end = clock()
+        self.events.add((self._tag(wire.EXECUTION, call.label, OP), begin, end))
+        self.note_idle(end)
+        self.spent += end - self.ended
+        self.due = self.begun + int(self.spent / BUDGET)
+
+    def end_other(self, call: CompiledCall, begin: int) -> None:
+        """Record a call of a compiled function that is no step."""
+        if self.after_call is not None:
+            self.after_call(call)
+        if clock() - begin > SHORT_NS and self.events.steps:
+            self.events.add_span(wire.NO_ROLE, call.label, OP, begin)
+
+    def _tag(self, role: str, label: str, kind: int) -> int:
+        return name_tag(self.events.recorder.name_number(label, role), kind)
+
+    # -- at the time of tracing ---------------------------------------------------------------
+
+    def mark_gradient(self) -> bool:
+        """Note that a gradient is taken; return whether a compiled call is being traced."""
+        call = self.outer.get(thread())
+        if call is not None:
+            call.is_step = True
+        return call is not None
+
+    def watch(self, made: Any) -> Any:
+        """Return what ``jax.jit`` or ``jax.pmap`` made, watched."""
+        if hasattr(made, "lower"):
+            return CompiledCall(self, made)
+        if callable(made):  # ``jax.jit(static_argnums=0)`` makes a decorator
+            return lambda *args, **kwargs: self.watch(made(*args, **kwargs))
+        return made
+
+
+class CompiledCall:
+    """Stands for a compiled function and records its calls.
+
+    JAX calls such functions from C++, so that no hook of Python sees them: only an object in their
+    place does. Its class says that it is the function's, so ``isinstance`` finds no difference.
+    """
+
+    __class__: Any = property(lambda self: type(self.function))
+
+    def __init__(self, calls: CompiledCalls, function: Any) -> None:
+        self.function, self._calls = function, calls
+        self.is_step, self.calls = False, 0
+        self.source = inspect.unwrap(function)
+        """the job's own function"""
+        self._path: list[Getter] | None = None
+        functools.update_wrapper(self, function)
+        self.name = str(getattr(function, "__name__", "function"))
+        self.label = f"jit({self.name})"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and record the call if it is the outermost one."""
+        calls = self._calls
+        outer, own = calls.outer, thread()
+        if own in outer or HOOK in calls.events.off:
+            return self.function(*args, **kwargs)
+        outer[own] = self
+        idle = self.is_step and run_contained(calls, calls.ask_device)
+        begin = clock()
+        try:
+            out = self.function(*args, **kwargs)
+        finally:
+            del outer[own]
+        if self.is_step:
+            run_contained(calls, calls.end_step, self, begin, out, idle)
+        else:
+            run_contained(calls, calls.end_other, self, begin)
+        return out
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["function"], name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.function.__reduce_ex__(protocol)
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+    def find_output(self, out: Any) -> Any:
+        """Return the smallest array of the outputs; None if there is none."""
+        if self._path is None or not self.calls:
+            self._path = _path_to_smallest(out)
+        try:
+            for get, key in self._path:
+                out = get(out, key)
+        except (KeyError, IndexError, AttributeError, TypeError):  # its structure has changed
+            self._path = _path_to_smallest(out)
+            return None
+        return out if hasattr(out, "is_ready") else None
+
+
+def run_contained(calls: CompiledCalls, work: Callable[..., Any], *args: Any) -> Any:
+    """Do a hook's work; no fault of it reaches the job."""
+    try:
+        return work(*args)
+    except Exception as error:  # contained
+        calls.events.report_failure(HOOK, error)
+    return None
+
+
+def _path_to_smallest(out: Any) -> list[Getter]:
+    """How to get from a call's result to its smallest array, of those nearest to the top."""
+    from jax import tree_util
+
+    leaves = [
+        (len(path), leaf.nbytes, number, path)
+        for number, (path, leaf) in enumerate(tree_util.tree_flatten_with_path(out)[0])
+        if hasattr(leaf, "is_ready") and hasattr(leaf, "nbytes")
+    ]
+    path = min(leaves)[3] if leaves else ()
+    return [_getter(key) for key in path]
+
+
+def _getter(key: Any) -> Getter:
+    for field, get in (("name", getattr), ("idx", _item), ("key", _item)):
+        if hasattr(key, field):
+            return get, getattr(key, field)
+    raise TypeError(f"unknown key of a tree: {key!r}")
+
+
+def _item(holder: Any, key: Any) -> Any:
+    return holder[key]
+
+
+def install_call_hooks(events: Events, jax: Any) -> CompiledCalls:
+    """Watch all functions that the job compiles from now on."""
+    calls = CompiledCalls(events)
+    undoes = [
+        set_attribute(jax, name, _wrap_compiler(calls, getattr(jax, name)))
+        for name in ("jit", "pmap")
+        if hasattr(jax, name)
+    ]
+
+    def undo() -> None:
+        for remove in undoes:
+            remove()
+        calls.output = None
+
+    events.undo[HOOK] = undo
+    return calls
+
+
+def _wrap_compiler(calls: CompiledCalls, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def compile_function(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        watched = run_contained(calls, calls.watch, made)
+        return made if watched is None else watched
+
+    return compile_function

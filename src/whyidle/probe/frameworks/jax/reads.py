@@ -1,0 +1,69 @@
+"""Records where the thread that trains waits for the value of an array."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ... import wire
+from ...core.events import Events
+from ...core.recorder import RUNTIME, clock_ns
+from ...core.span_hooks import mark_place
+from ...core.wrapped_functions import set_attribute
+from .compiled_calls import CompiledCalls
+
+HOOK = "reads"
+WAITED_NS = 20_000
+"""shortest read that counts as waiting"""
+VALUE, WAIT = "ArrayImpl._value", "jax.block_until_ready"
+
+
+class Reads:
+    """The reads of one process. Those inside others are not recorded."""
+
+    def __init__(self, events: Events, calls: CompiledCalls) -> None:
+        self.events, self.calls = events, calls
+        self.inside = False
+
+    def watch(self, original: Callable[..., Any], label: str) -> Callable[..., Any]:
+        """Return a function that records the calls of ``original`` that had to wait."""
+
+        @functools.wraps(original, assigned=("__doc__",))  # some are methods of C++ classes
+        def read(*args: Any, **kwargs: Any) -> Any:
+            if self.inside or threading.get_ident() != self.events.home:
+                return original(*args, **kwargs)
+            self.inside, begin = True, clock_ns()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.inside = False
+                if clock_ns() - begin > WAITED_NS:
+                    self.events.run_contained(HOOK, self._record_wait, label, begin)
+
+        return read
+
+    def _record_wait(self, label: str, begin: int) -> None:
+        self.events.add_span(wire.SCALAR_READ, label, RUNTIME, begin)
+        mark_place(self.events, begin)
+        output, end = self.calls.output, clock_ns()
+        if output is not None and not output.is_deleted() and output.is_ready():
+            self.calls.note_idle(end)
+
+
+def install_read_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
+    """Watch the functions through which the value of an array reaches Python."""
+    from jax._src.array import ArrayImpl
+
+    reads = Reads(events, calls)
+    undoes = []
+    value = vars(ArrayImpl).get("_value")
+    if isinstance(value, property) and value.fget is not None:
+        watched = property(reads.watch(value.fget, VALUE), value.fset, value.fdel, value.__doc__)
+        undoes.append(set_attribute(ArrayImpl, "_value", watched))
+    for owner, name in ((ArrayImpl, "block_until_ready"), (jax, "block_until_ready")):
+        if hasattr(owner, name):
+            original = getattr(owner, name)
+            undoes.append(set_attribute(owner, name, reads.watch(original, WAIT)))
+    events.undo[HOOK] = lambda: [undo() for undo in undoes]
