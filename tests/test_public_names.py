@@ -61,7 +61,9 @@ def test_verbs_and_options():
     assert options("explain") == common | outputs | more
     assert options("report") == common | outputs | {"--fail-on"}
     small = common | {"--json", "--quiet", "-q"}
-    assert options("compare") == small | {"--store", "--all", "-a", "--max-regression"}
+    assert options("compare") == small | {
+        *("--store", "--all", "-a", "--max-regression", "--baseline", "--html", "--markdown"),
+    }
     assert options("runs") == small | {"--store"}
     assert options("causes") == small
     assert options("doctor") == small | {"--store"}

@@ -52,3 +52,30 @@ def test_errors(
 ):
     assert main(["compare", *arguments]) == status
     assert said in capsys.readouterr().err
+
+
+def test_several_runs_stand_in_a_table(
+    trace: Path, fixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    page, text = tmp_path / "runs.html", tmp_path / "runs.md"
+    names = [str(trace), str(fixed), str(trace)]
+    status = main(["compare", *names, "--html", str(page), "--markdown", str(text)])
+    assert status == 0
+    assert "has the shortest step" in capsys.readouterr().out
+    assert "<svg" in page.read_text()
+    assert text.read_text().startswith("### ")
+    assert main(["compare", *names, "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "whyidle/run-table/1"
+    assert [row["change"] is None for row in document["runs"]] == [True, False, False]
+
+
+def test_the_baseline_may_be_any_run(trace: Path, fixed: Path, capsys: pytest.CaptureFixture[str]):
+    names = [str(trace), str(trace), str(fixed)]
+    assert main(["compare", *names, "--baseline", str(fixed), "--json", "-"]) == 0
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert [row["change"] is None for row in rows] == [False, False, True]
+    assert main(["compare", *names[:2], "--baseline", str(fixed), "--json", "-"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
+    gate = [*names, "--baseline", str(fixed), "-q", "--max-regression", "5"]
+    assert main(["compare", *gate]) == 3

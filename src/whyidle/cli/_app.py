@@ -29,7 +29,7 @@ examples:
   whyidle fix python train.py                try the fixes and keep those that are faster
   whyidle explain trace.json.gz              diagnose a recorded trace
   whyidle explain traces/ --html why.html    diagnose a folder of ranks and write an HTML page
-  whyidle compare before.json after.json     compare two runs
+  whyidle compare before.json after.json     compare two runs or more
   whyidle watch                              show this machine's GPUs, jobs and why they wait
 
 exit status: 0 success, 1 error or unusable input, 2 wrong usage, 3 a requested gate failed

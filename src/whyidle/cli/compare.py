@@ -1,8 +1,10 @@
-"""Compare two runs or traces: what changed, and is the change larger than the spread.
+"""Compare runs or traces: what changed, and is the change larger than the spread.
 
-A and B are traces (or folders or zips of ranks), diagnoses written with --json, or stored runs
-(see `whyidle runs`; `last` is the newest, `last~1` the one before). With --max-regression the exit
-status is 3 if B's step is slower than A's by more than PCT percent and by more than the spread.
+Runs are traces (or folders or zips of ranks), diagnoses written with --json, or stored runs (see
+`whyidle runs`; `last` is the newest, `last~1` the one before). The changes of two are listed; three
+or more stand in a table, each compared with the first or with --baseline. With --max-regression the
+exit status is 3 if a step is slower than the baseline's by more than PCT percent and by more than
+the spread.
 """
 
 from __future__ import annotations
@@ -18,20 +20,27 @@ from whyidle.cli._progress_line import Progress
 if TYPE_CHECKING:
     from whyidle.model.comparison import Comparison
     from whyidle.model.diagnosis import Diagnosis
+    from whyidle.model.run_table import RunTable
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("before", metavar="A")
     parser.add_argument("after", metavar="B")
+    parser.add_argument("others", metavar="C", nargs="*")
+    parser.add_argument(
+        "--baseline", metavar="RUN", help="the run that the others are compared with (default: A)"
+    )
     parser.add_argument(
         "--max-regression",
         type=_parse_percent,
         metavar="PCT",
-        help="exit with status 3 if B is slower by more than PCT percent",
+        help="exit with status 3 if a run is slower than the baseline by more than PCT percent",
     )
     parser.add_argument("--json", metavar="PATH|-", help="write the comparison as JSON")
-    parser.add_argument("-a", "--all", action="store_true", help="show every change")
+    parser.add_argument("--html", metavar="PATH", help="write the table and a picture as HTML")
+    parser.add_argument("--markdown", metavar="PATH|-", help="write the table as Markdown")
+    parser.add_argument("-a", "--all", action="store_true", help="show every change of two runs")
     add_quiet(parser)
     add_store(parser)
 
@@ -47,18 +56,29 @@ def _parse_percent(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read both sides, compare them and print the comparison."""
-    from whyidle.engine.compare import check_regression, compare_diagnoses
+    """Read the runs, compare them and print the comparison."""
+    from whyidle.engine.compare import check_regression
+    from whyidle.engine.run_table import build_run_table
 
-    names = (args.before, args.after)
+    names = _order_names(args)
     _output.check_outputs(args, inputs=[Path(name) for name in names])
     with Progress(quiet=args.quiet) as progress:
-        before, after = (_load_diagnosis(args, name, progress) for name in names)
-    comparison = compare_diagnoses(before, after)
-    _print_comparison(args, comparison)
+        diagnoses = [_load_diagnosis(args, name, progress) for name in names]
+    table = build_run_table(diagnoses, names.index(args.baseline) if args.baseline else 0)
+    _write_comparison(args, table, names)
     if args.max_regression is not None:
-        check_regression(comparison, args.max_regression)
+        for comparison in table.comparisons:
+            check_regression(comparison, args.max_regression)
     return 0
+
+
+def _order_names(args: argparse.Namespace) -> list[str]:
+    """The runs as given; of two the baseline is first, and one that is not among them is added."""
+    names = [args.before, args.after, *args.others]
+    if args.baseline is None:
+        return names
+    others = [name for name in names if name != args.baseline]
+    return names if args.baseline in names and len(names) > 2 else [args.baseline, *others]
 
 
 def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> Diagnosis:
@@ -76,25 +96,45 @@ def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> 
         ) from error
 
 
-def _print_comparison(args: argparse.Namespace, comparison: Comparison) -> None:
+def _write_comparison(args: argparse.Namespace, table: RunTable, names: list[str]) -> None:
+    """Write the requested forms, and the report unless one of them goes to standard output."""
+    from whyidle.exporters import _run_table
+    from whyidle.exporters._html.run_table import render_page
+
+    pair = table.comparisons[0] if len(names) == 2 else None
     if args.json:
-        _output.write_json(args.json, comparison)
-        if args.json == STDOUT:
-            return
-        _output.print_note(args, f"wrote {args.json}")
+        _output.write_json(args.json, pair or table)
+    if args.html:
+        _output.write_target(args.html, render_page(table))
+    if args.markdown:
+        _output.write_target(args.markdown, _run_table.render_markdown(table))
+    targets = [target for target in (args.json, args.html, args.markdown) if target]
+    if STDOUT in targets:
+        return
+    for target in targets:
+        _output.print_note(args, f"wrote {target}")
     if not args.quiet:
-        _output.print_text(_comparison_text(args, comparison))
+        text = _pair_text(args, pair, names) if pair else _table_text(args, table, names)
+        _output.print_text(text)
 
 
-def _comparison_text(args: argparse.Namespace, comparison: Comparison) -> str:
+def _table_text(args: argparse.Namespace, table: RunTable, names: list[str]) -> str:
+    from whyidle.exporters._run_table import render_table
+
+    command = f"whyidle compare {_quote_names(names)}"
+    steps = [] if args.html else [(f"{command} --html runs.html{_store(args)}", "with a picture")]
+    return render_table(
+        table, width=_output.output_width(), colours=_output.stream_colours(), next_steps=steps
+    )
+
+
+def _pair_text(args: argparse.Namespace, comparison: Comparison, names: list[str]) -> str:
     from whyidle.exporters._comparison_page import render_comparison
 
     steps = [(f"whyidle causes {cause}", "new in B") for cause in comparison.appeared[:1]]
     if not args.all:
-        both = _next_steps.shell_text([Path(args.before), Path(args.after)])
-        steps.append(
-            (f"whyidle compare {both} --all{_next_steps.store_option(args.store)}", "every change")
-        )
+        both = _quote_names(names)
+        steps.append((f"whyidle compare {both} --all{_store(args)}", "every change"))
     return render_comparison(
         comparison,
         width=_output.output_width(),
@@ -102,3 +142,11 @@ def _comparison_text(args: argparse.Namespace, comparison: Comparison) -> str:
         full=args.all,
         next_steps=steps,
     )
+
+
+def _quote_names(names: list[str]) -> str:
+    return _next_steps.shell_text([Path(name) for name in names])
+
+
+def _store(args: argparse.Namespace) -> str:
+    return _next_steps.store_option(args.store)

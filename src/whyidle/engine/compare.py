@@ -84,7 +84,7 @@ def _summarize_side(diagnosis: Diagnosis) -> Side:
 
 
 def _compare_steps(before: Diagnosis, after: Diagnosis) -> StepChange | None:
-    ratio = ratio_of_means(_steady_lengths(before), _steady_lengths(after))
+    ratio = ratio_of_means(steady_lengths(before), steady_lengths(after))
     if ratio is None:
         return None
     return StepChange(
@@ -96,7 +96,8 @@ def _compare_steps(before: Diagnosis, after: Diagnosis) -> StepChange | None:
     )
 
 
-def _steady_lengths(diagnosis: Diagnosis) -> list[float]:
+def steady_lengths(diagnosis: Diagnosis) -> list[float]:
+    """The seconds of each steady step; empty without step boundaries."""
     if diagnosis.steps.detected_by is None:
         return []
     times, steady = diagnosis.detail.step_times_s, diagnosis.detail.steady
@@ -145,7 +146,7 @@ def _compare_kernels(
 ) -> list[Change]:
     """Compare kernels by name. A kernel missing from a truncated table may have run as long as the
     table's last kernel, so only the certain part of its change counts."""
-    if _note_unrecorded(before, after):
+    if explain_missing_kernels(before, after):
         return []
     rows = [{row.name: row for row in side.detail.kernels} for side in (before, after)]
     floors = [_shortest_listed(side.detail.kernels) for side in (before, after)]
@@ -173,7 +174,7 @@ def _compare_kernels(
     return _rank_changes(changes)
 
 
-def _note_unrecorded(before: Diagnosis, after: Diagnosis) -> str:
+def explain_missing_kernels(before: Diagnosis, after: Diagnosis) -> str:
     """Explain why kernels or operators cannot be compared; empty if they can."""
     empty = [name for name, side in (("A", before), ("B", after)) if not side.detail.kernels]
     if len(empty) == 1:
@@ -207,7 +208,7 @@ def _comparison_notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[
     notes = []
     if not timed:
         notes.append("one side has no step boundaries: times are shares of each recording")
-    if unrecorded := _note_unrecorded(before, after):
+    if unrecorded := explain_missing_kernels(before, after):
         notes.append(unrecorded)
     names = (before.device.name, after.device.name)
     if None not in names and names[0] != names[1]:
@@ -224,7 +225,7 @@ def _comparison_notes(before: Diagnosis, after: Diagnosis, timed: bool) -> list[
         )
     if (before.run.id, before.run.sources) == (after.run.id, after.run.sources):
         notes.append("both sides are the same recording")
-    few = min(len(_steady_lengths(before)), len(_steady_lengths(after)))
+    few = min(len(steady_lengths(before)), len(steady_lengths(after)))
     if 2 <= few < 5:
         notes.append(f"one side has only {few} steps: the interval is wide")
     notes.append(

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from whyidle.model.diagnosis import Diagnosis, ProposedFix, Trial
+from whyidle.model.diagnosis import Diagnosis, Place, ProposedFix, Trial
 
 Advice = TypeVar("Advice", ProposedFix, Trial)
 Value = TypeVar("Value")
@@ -21,7 +21,7 @@ def shorten_paths(diagnosis: Diagnosis) -> Diagnosis:
     findings = [
         replace(
             finding,
-            where=[replace(each, file=_strip_start(each.file, start)) for each in finding.where],
+            where=[shorten_place(place, folder) for place in finding.where],
             evidence=[
                 replace(each, value=_strip_start(each.value, start)) for each in finding.evidence
             ],
@@ -36,13 +36,16 @@ def shorten_paths(diagnosis: Diagnosis) -> Diagnosis:
         fixed = replace(fixed, left=sentences)
         detail = replace(detail, fixed=fixed)
     lines = [
-        replace(row, place=replace(row.place, file=_strip_start(row.place.file, start)))
-        if row.place
-        else row
+        replace(row, place=shorten_place(row.place, folder)) if row.place else row
         for row in detail.lines
     ]
     detail = replace(detail, lines=lines)
     return replace(diagnosis, findings=findings, trials=trials, detail=detail)
+
+
+def shorten_place(place: Place, folder: str | None) -> Place:
+    """Return the place with its file relative to the folder of the run."""
+    return replace(place, file=_strip_start(place.file, f"{folder}/")) if folder else place
 
 
 def _shorten_advice(fix: Advice, start: str) -> Advice:

@@ -29,15 +29,20 @@ LETTERS: Final[dict[Bucket, str]] = {
 
 def draw_text_bar(page: Page, shares: Mapping[Bucket, float], indent: int = 2) -> None:
     """Draw the bar and its legend, in the order of ``LOOKS``."""
+    draw_row(page, shares, Text(" " * indent), margin=indent)
+    draw_legend(page, {b: format_percent(shares[b]) for b in LOOKS if shares[b] >= SEEN}, indent)
+
+
+def draw_row(page: Page, shares: Mapping[Bucket, float], head: Text, margin: int = 1) -> None:
+    """Draw the bar after ``head``, up to ``margin`` columns before the end of the page."""
     visible = {bucket: shares[bucket] for bucket in LOOKS if shares[bucket] >= SEEN}
-    row = Text(" " * indent)
-    for bucket, cells in allocate_cells(visible, page.width - 2 * indent).items():
+    row = head.copy()
+    for bucket, cells in allocate_cells(visible, page.width - head.cell_len - margin).items():
         if page.plain:
             row.append(LETTERS[bucket] * cells)
         else:
             row.append("█" * cells, LOOKS[bucket].colour)
     page.write_row(row)
-    _draw_legend(page, visible, indent)
 
 
 def allocate_cells(shares: Mapping[Bucket, float], width: int) -> dict[Bucket, int]:
@@ -54,14 +59,13 @@ def allocate_cells(shares: Mapping[Bucket, float], width: int) -> dict[Bucket, i
     return cells
 
 
-def _draw_legend(page: Page, shares: Mapping[Bucket, float], indent: int) -> None:
+def draw_legend(page: Page, values: Mapping[Bucket, str], indent: int = 2) -> None:
+    """Draw the mark and the title of each bucket, with its value."""
     row = Text(" " * indent)
-    for bucket, share in shares.items():
+    for bucket, value in values.items():
         mark = LETTERS[bucket] if page.plain else "█"
         entry = Text().append_text(page.styled_text(mark, LOOKS[bucket].colour))
-        entry.append_text(
-            page.styled_text(f" {LOOKS[bucket].title.lower()} {format_percent(share)}")
-        )
+        entry.append_text(page.styled_text(f" {LOOKS[bucket].title.lower()} {value}".rstrip()))
         if row.cell_len > indent and row.cell_len + entry.cell_len + 3 > page.width:
             page.write_row(row)
             row = Text(" " * indent)

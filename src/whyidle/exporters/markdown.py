@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from whyidle.exporters._exit_status import describe_exit
 from whyidle.exporters._line_table import TITLE, shows_waits, table_rows
+from whyidle.exporters._markdown_text import code_span, escape_text
 from whyidle.exporters._number_format import (
     CONSENTS,
     NONE,
@@ -34,8 +34,6 @@ from whyidle.model.diagnosis import Diagnosis, Finding, ProposedFix, Trial
 
 _BAR = 24
 _BLOCKS = " ▏▎▍▌▋▊▉█"
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -44,9 +42,9 @@ def render(diagnosis: Diagnosis) -> str:
     outcome = summarize_outcome(diagnosis) or explain_no_gain(diagnosis)
     _, exit_text = describe_exit(diagnosis)
     lines = [
-        *([f"**{_text(exit_text)}.**", ""] if exit_text else []),
-        f"### {_text(diagnosis.verdict.headline)}",
-        *(["", f"**{_text(outcome)}**"] if outcome else []),
+        *([f"**{escape_text(exit_text)}.**", ""] if exit_text else []),
+        f"### {escape_text(diagnosis.verdict.headline)}",
+        *(["", f"**{escape_text(outcome)}**"] if outcome else []),
         "",
         f"**{diagnosis.verdict.state}** · {_steps(diagnosis)}",
         "",
@@ -70,7 +68,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"| {TITLE} | what it does | time | share |{waits}"
     yield f"|---|---|--:|--:|{rule}"
     for row in rows:
-        line = " ".join(_code(text) for text in (row.line, row.text) if text)
+        line = " ".join(code_span(text) for text in (row.line, row.text) if text)
         what = f"**{row.what}**" if row.reporting else row.what
         yield f"| {line} | {what} | {row.time} | {row.share} |{f' {row.waits} |' if waits else ''}"
     yield ""
@@ -84,38 +82,20 @@ def _trials(diagnosis: Diagnosis) -> Iterator[str]:
     for trial in diagnosis.trials:
         predicted = format_prediction(trial) or NONE
         gain = format_measurement(trial) or NONE
-        result = "yes" if trial.kept else f"no: {_text(trial.why)}"
+        result = "yes" if trial.kept else f"no: {escape_text(trial.why)}"
         memory = [f"memory: {text}"] if (text := format_memory(trial)) else []
-        result = "; ".join((result, *memory, *map(_text, trial.notes)))
-        numbers = _text(trial.numerics or NONE)
-        cause = _code(trial.cause) if trial.cause else NONE
+        result = "; ".join((result, *memory, *map(escape_text, trial.notes)))
+        numbers = escape_text(trial.numerics or NONE)
+        cause = code_span(trial.cause) if trial.cause else NONE
         cells = (cause, CONSENTS[trial.consent], predicted, gain, numbers, result)
-        yield f"| {_code(trial.fix)} | {' | '.join(cells)} |"
+        yield f"| {code_span(trial.fix)} | {' | '.join(cells)} |"
     yield ""
 
 
 def _remaining_lines(diagnosis: Diagnosis) -> Iterator[str]:
     fixed = diagnosis.detail.fixed
     if fixed and fixed.left:
-        yield from (*(f"- remaining: {_text(sentence)}" for sentence in fixed.left), "")
-
-
-def _text(value: str) -> str:
-    """Text of a recording on one line, without markup, HTML and mentions."""
-    escaped = _SPECIAL.sub(r"\\\1", _one_line(value))
-    return escaped.replace("@", "@\u200b")
-
-
-def _one_line(value: str) -> str:
-    return _CONTROL.sub("\ufffd", " ".join(value.split()))
-
-
-def _code(value: str) -> str:
-    """A code span that its content cannot close, also in a table cell."""
-    text = _one_line(value).replace("|", "\\|")
-    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-    pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
+        yield from (*(f"- remaining: {escape_text(sentence)}" for sentence in fixed.left), "")
 
 
 def _steps(diagnosis: Diagnosis) -> str:
@@ -154,10 +134,10 @@ def _findings(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _finding_lines(number: int, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
-    yield f"#### {number}. {_text(finding.title or finding.cause)}"
+    yield f"#### {number}. {escape_text(finding.title or finding.cause)}"
     yield ""
     yield (
-        f"{_text(finding.headline)}  \n`{finding.severity}` · costs "
+        f"{escape_text(finding.headline)}  \n`{finding.severity}` · costs "
         f"**{format_interval(finding.lost)}** "
         f"of the step ({finding.bucket}){overlap_remark(finding)} · confidence "
         f"{finding.confidence:.0%} · `{finding.cause}`"
@@ -165,14 +145,14 @@ def _finding_lines(number: int, finding: Finding, trials: Sequence[Trial]) -> It
     if finding.removal is not None:
         yield f"\nremoving it entirely: **{format_removal(finding.removal)}**"
     for where in finding.where:
-        yield f"\nat {_code(format_place(where))}"
+        yield f"\nat {code_span(format_place(where))}"
     yield ""
     if finding.evidence:
         yield "| evidence | value | samples | window | source |"
         yield "|---|--:|--:|---|---|"
     for item in finding.evidence:
         cells = (item.quantity, format_evidence(item), item.samples, item.window, item.source)
-        yield f"| {' | '.join('' if cell is None else _text(str(cell)) for cell in cells)} |"
+        yield f"| {' | '.join('' if cell is None else escape_text(str(cell)) for cell in cells)} |"
     yield ""
     for fix in in_turn(finding, trials):
         yield from _fix(fix, finding, trials)
@@ -181,22 +161,22 @@ def _finding_lines(number: int, finding: Finding, trials: Sequence[Trial]) -> It
 def _fix(fix: ProposedFix, finding: Finding, trials: Sequence[Trial]) -> Iterator[str]:
     outcome = describe_outcome(fix, finding, trials)
     word = "Tried" if is_rejected(fix, finding, trials) else "Fix"
-    yield f"- **{word}** {_code(fix.fix)}: {_text(fix.summary)}"
+    yield f"- **{word}** {code_span(fix.fix)}: {escape_text(fix.summary)}"
     how = "whyidle fix applies it" if fix.automatic else "apply it by hand"
     gain = f"predicted {format_speedup(fix.predicted)}; " if fix.predicted else ""
     yield f"  - {gain}{CONSENTS[fix.consent]}; {how}"
     if outcome:
-        yield f"  - **{_text(outcome)}**"
+        yield f"  - **{escape_text(outcome)}**"
     if fix.predicted:
-        yield f"  - predicted from: {_text(format_method(fix.predicted))}"
+        yield f"  - predicted from: {escape_text(format_method(fix.predicted))}"
     if fix.risk:
-        yield f"  - risk: {_text(fix.risk)}"
+        yield f"  - risk: {escape_text(fix.risk)}"
     yield ""
 
 
 def _notes(diagnosis: Diagnosis) -> Iterator[str]:
     for note in diagnosis.coverage.notes:
-        yield f"> {_text(note)}"
+        yield f"> {escape_text(note)}"
     if diagnosis.coverage.notes:
         yield ""
 
@@ -208,8 +188,8 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[str]:
     yield ""
     for item in diagnosis.abstentions:
         missing = ", ".join(item.missing).replace("_", " ")
-        how = f". To record this: {_text(item.how)}" if item.how else ""
-        yield f"- {_code(item.cause)}: {_text(missing)} not recorded{how}"
+        how = f". To record this: {escape_text(item.how)}" if item.how else ""
+        yield f"- {code_span(item.cause)}: {escape_text(missing)} not recorded{how}"
     yield from ("", "</details>", "")
 
 
@@ -224,4 +204,4 @@ def _environment(diagnosis: Diagnosis) -> str:
         f"steps by {diagnosis.steps.detected_by}" if diagnosis.steps.detected_by else None,
         f"whyidle {run.whyidle}",
     ]
-    return "<sub>" + " · ".join(_text(part) for part in parts if part) + "</sub>"
+    return "<sub>" + " · ".join(escape_text(part) for part in parts if part) + "</sub>"

@@ -75,7 +75,8 @@ class Steps(Document, frozen=True, kw_only=True):
 
 class Utilization(Document, frozen=True, kw_only=True):
     """Use of the devices, as a mean over the recorded ranks; ``energy_j_per_step`` is their sum.
-    ``busy`` counts any device activity, spinning included."""
+    ``busy`` counts any device activity, spinning included; ``host_memory_peak_bytes`` is the
+    largest resident memory of a training process in the steady steps."""
 
     busy: float | None
     gpu_util: float | None
@@ -87,6 +88,7 @@ class Utilization(Document, frozen=True, kw_only=True):
     power_w: float | None
     memory_peak_bytes: int | None
     energy_j_per_step: float | None
+    host_memory_peak_bytes: int | None = None
 
 
 class Verdict(Document, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ def summarize_utilization(job: Job, seen: Job) -> Utilization:
         power_w=mean("power_w"),
         memory_peak_bytes=max(peaks, default=_peak_memory(gpus)),
         energy_j_per_step=_energy_per_step(job, gpus),
+        host_memory_peak_bytes=_peak_host_memory(job),
     )
 
 
@@ -68,6 +69,15 @@ def _peak_memory(gpus: dict[str, TelemetryWindow]) -> int | None:
     ]
     known = [int(one) for one in most if one is not None]
     return max(known, default=None)
+
+
+def _peak_host_memory(job: Job) -> int | None:
+    most = [
+        facts.telemetry.highest_value("memory_resident_bytes", f"pid{facts.timeline.process.pid}")
+        for facts in job.ranks
+        if facts.telemetry is not None
+    ]
+    return max((int(one) for one in most if one is not None), default=None)
 
 
 def _energy_per_step(job: Job, gpus: dict[str, TelemetryWindow]) -> float | None:

@@ -1,0 +1,56 @@
+"""The frame of a self-contained page: style, script and content security policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+
+from whyidle.exporters._html import ranks
+from whyidle.exporters._html.element import Markup, tag
+from whyidle.exporters._palette import LOOKS, share_colour, text_colour
+
+
+def assemble_page(title: str, body: Iterable[Markup], version: str) -> str:
+    """Assemble a page. All text is escaped, and a content security policy allows only the page's
+    own script, by its hash, and no network."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_content_policy()),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="generator", content=f"whyidle {version}"),
+        tag("title", f"{title} · whyidle"),
+        tag("style", _style_sheet()),
+    )
+    whole = tag("body", body, tag("script", _page_script()))
+    return f"<!doctype html>\n{tag('html', head, whole, lang='en')}\n"
+
+
+@cache
+def _style_sheet() -> Markup:
+    colours = [
+        f".{key}.seg,.{key}.dot{{background-color:{look.colour};color:{text_colour(look.colour)}}}"
+        f".fill-{key}{{fill:{look.colour}}}"
+        for key, look in LOOKS.items()
+    ]
+    levels = ranks.LEVELS
+    heat = [f".heat{i}{{fill:{share_colour((i + 0.5) / levels)}}}" for i in range(levels)]
+    return Markup(_read_resource("page.css") + "".join(colours + heat))
+
+
+@cache
+def _page_script() -> Markup:
+    return Markup(_read_resource("page.js"))
+
+
+def _content_policy() -> str:
+    digest = base64.b64encode(hashlib.sha256(_page_script().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _read_resource(name: str) -> str:
+    return files("whyidle.exporters._html").joinpath(name).read_text(encoding="utf-8")
