@@ -31,7 +31,7 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
 
     cpu_cores.remember_given_cores(given)
 
-    if os.environ.get("WHYIDLE_PLAN"):
+    if os.environ.get("WHYIDLE_PLAN") and not _sessions:
         from . import knobs
 
         knobs.install(folder)  # before the hooks, which must see the changed job

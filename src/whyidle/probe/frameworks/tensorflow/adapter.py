@@ -15,8 +15,10 @@ from . import wording
 from .keras_hooks import install_keras_hooks
 from .pipelines import install_dataset_hooks
 from .process_facts import FactsReader
-from .step_hooks import install_step_hooks
+from .step_hooks import TracedCalls, install_step_hooks
 from .training_function import TrainingFunctions
+from .trial_hooks import install_trial_hooks
+from .trial_state import KerasState
 
 
 class Adapter(adapter.Adapter):
@@ -30,13 +32,15 @@ class Adapter(adapter.Adapter):
     name_optimizer = staticmethod(wording.name_optimizer)
 
     def __init__(self) -> None:
+        self._found = TrainingFunctions()
+        self._calls: TracedCalls | None = None
         self._facts: FactsReader | None = None
 
     def install(self, events: Events) -> None:
         """Install all hooks for TensorFlow and Keras."""
-        found = TrainingFunctions()
+        found = self._found
         install_dataset_hooks(events)
-        install_step_hooks(events, found)
+        self._calls = install_step_hooks(events, found)
         install_keras_hooks(events, found)
         self._facts = FactsReader(events, found)
         events.add_listener(self._facts)
@@ -61,7 +65,9 @@ class Adapter(adapter.Adapter):
 
     def trial_state(self) -> TrialState:
         """Return what a trial's witness reads."""
-        raise NotImplementedError
+        return KerasState(self._found)
 
     def install_trial(self, events: Events, awaited: Callable[[], bool]) -> None:
         """Watch the process for a trial."""
+        if self._calls is not None:
+            install_trial_hooks(events, self._found, self._calls, awaited)

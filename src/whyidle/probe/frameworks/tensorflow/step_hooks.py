@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ... import wire
@@ -24,8 +25,8 @@ from .training_function import OWN, Step, Traced, TrainingFunctions
 clock, thread = time.perf_counter_ns, threading.get_ident
 
 
-def install_step_hooks(events: Events, found: TrainingFunctions) -> None:
-    """Install the hooks of every step."""
+def install_step_hooks(events: Events, found: TrainingFunctions) -> TracedCalls:
+    """Install the hooks of every step. Returns what records calls of traced functions."""
     from tensorflow.python.data.ops import iterator_ops
     from tensorflow.python.eager import backprop
     from tensorflow.python.eager.polymorphic_function import polymorphic_function
@@ -37,6 +38,7 @@ def install_step_hooks(events: Events, found: TrainingFunctions) -> None:
     _wrap_function(events, polymorphic_function.Function, found, calls)
     _wrap_gradient(events, backprop.GradientTape, found)
     _wrap_next(events, iterator_ops.OwnedIterator, pipelines)
+    return calls
 
 
 class TracedCalls:
@@ -45,15 +47,21 @@ class TracedCalls:
     def __init__(self, events: Events, waits: InputWaits, found: TrainingFunctions) -> None:
         self.events, self.waits, self.found = events, waits, found
         self.retraces = RetraceRecorder(events)
+        self.note_result: Callable[[Any], None] | None = None
+        """receives the result of every step, in a trial"""
 
-    def note_call(self, function: Any, args: Any, kwds: Any, begin: int, end: int) -> None:
-        """Record a call of a traced function outside any other."""
+    def note_call(self, function: Any, call: tuple[Any, Any, Any], begin: int, end: int) -> None:
+        """Record a call of a traced function outside any other: its arguments, by position and by
+        name, and its result."""
+        args, kwds, result = call
         traced: Traced = vars(function).setdefault(OWN, Traced())
         traces = function.experimental_get_tracing_count()
         if traces != traced.traces:
             traced.traces = traces
             self.retraces.note_trace(function, args, kwds, begin)
         if traced.step is not None:
+            if self.note_result is not None:
+                self.events.run_contained("tf loss", self.note_result, result)
             self._note_step(traced.step, args, begin, end)
 
     def _note_step(self, step: Step, args: Any, begin: int, end: int) -> None:
@@ -94,7 +102,7 @@ def _wrap_function(events: Events, kind: Any, found: TrainingFunctions, calls: T
         finally:
             state.outermost = None
         try:
-            calls.note_call(self, args, kwds, begin, end)
+            calls.note_call(self, (args, kwds, result), begin, end)
         except Exception as error:  # contained
             events.report_failure("tf.function", error)
         return result

@@ -1,0 +1,173 @@
+"""Changes pipelines of tf.data as if the script had written them so."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import inspect
+import io
+import random
+import sys
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from . import NO_FORM, KnobSession
+from ._source_line import find_source_line
+
+CALLS, POOL, CACHE = "tfdata.map_calls", "tfdata.pool", "tfdata.cache"
+INSTALLED = ("site-packages", "dist-packages", "lib/python3")
+STATEFUL = (io.IOBase, types.GeneratorType, random.Random)
+DEEPEST = 3
+"""functions that call each other are looked into as deep as this"""
+
+
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Change datasets that the job makes from now on."""
+    from tensorflow.python.data.ops import dataset_ops, iterator_ops
+
+    session.decline_knobs([knob for knob in edits if knob not in (CALLS, POOL, CACHE)], NO_FORM)
+    live: list[weakref.ref[Any]] = []
+    if CALLS in edits:
+        _parallel_maps(session, dataset_ops.DatasetV2, edits[CALLS])
+    if CACHE in edits:
+        _cached_stage(session, dataset_ops.DatasetV2, edits[CACHE])
+    if POOL in edits:
+        _larger_pool(session, iterator_ops.OwnedIterator, edits[POOL])
+    if CALLS in edits or POOL in edits:
+        _remember_iterators(session, iterator_ops.OwnedIterator, live)
+        atexit.register(close_iterators, live)
+
+
+def _own_line(session: KnobSession, made: Any) -> str | None:
+    """The line of the job that calls, two frames above; None if a library does."""
+    line = session.run_contained((), find_source_line, sys._getframe(2), made, session.start)
+    return None if line is None or any(part in line for part in INSTALLED) else line
+
+
+def _parallel_maps(session: KnobSession, kind: Any, calls: int) -> None:
+    """Give ``map`` as many parallel calls where the job has not said how many."""
+    signature = inspect.signature(kind.map)
+
+    def make(original: Any) -> Any:
+        def map(self: Any, *args: Any, **named: Any) -> Any:  # noqa: A001
+            session.line = _own_line(session, self)
+            try:
+                given = signature.bind(self, *args, **named).arguments
+            except TypeError:  # the script's own mistake, which TensorFlow reports better
+                given = {"num_parallel_calls": 1}
+            free = given.get("num_parallel_calls") is None and not given.get("synchronous")
+            if session.line is not None and free and _is_allowed(given["map_func"]):
+                named["num_parallel_calls"] = calls
+                session.run_contained([CALLS], session.record_applied, CALLS)
+            try:
+                return original(self, *args, **named)
+            finally:
+                session.line = None
+
+        def _is_allowed(function: Any) -> bool:
+            why = session.run_contained([CALLS], explain_unsafe, function)
+            if why:
+                session.decline_knobs([CALLS], why)
+            return not why
+
+        return map
+
+    session.replace_function(kind, "map", make)
+    session.wait_for([CALLS], "the job makes no map without a number of parallel calls")
+
+
+def explain_unsafe(function: Any) -> str:
+    """Return why several threads should not call a function; empty if nothing speaks against it."""
+    for name, value in _held_values(function, DEEPEST):
+        if isinstance(value, STATEFUL) or type(value).__module__.startswith("numpy.random"):
+            return f"the function uses {name}, a {type(value).__name__} that threads would share"
+    return ""
+
+
+def _held_values(function: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield what a function refers to, by name, and what functions among that refer to."""
+    function = getattr(function, "func", function)  # functools.partial
+    code = getattr(function, "__code__", None)
+    if code is None or depth == 0:
+        return
+    globals_ = getattr(function, "__globals__", {})
+    held = {name: globals_[name] for name in code.co_names if name in globals_}
+    with contextlib.suppress(ValueError):  # a variable that is not set yet
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+            held[name] = cell.cell_contents
+    for name, value in held.items():
+        yield name, value
+        own = isinstance(value, types.FunctionType)
+        if own and not any(part in value.__code__.co_filename for part in INSTALLED):
+            yield from _held_values(value, depth - 1)
+
+
+def _larger_pool(session: KnobSession, kind: Any, threads: int) -> None:
+    """Give pipelines a pool of their own where the job has not."""
+
+    def make(original: Any) -> Any:
+        def _create_iterator(self: Any, dataset: Any) -> Any:
+            wider = session.run_contained([POOL], _with_pool, dataset, threads)
+            if wider is not None:
+                session.run_contained([POOL], session.record_applied, POOL)
+            return original(self, dataset if wider is None else wider)
+
+        return _create_iterator
+
+    session.replace_function(kind, "_create_iterator", make)
+    session.wait_for([POOL], "every pipeline of the job has a pool of its own")
+
+
+def _with_pool(dataset: Any, threads: int) -> Any:
+    """The dataset with a pool; None if it has one."""
+    from tensorflow.python.data.ops import options as options_lib
+
+    if dataset.options().threading.private_threadpool_size is not None:
+        return None
+    options = options_lib.Options()
+    options.threading.private_threadpool_size = threads
+    return dataset.with_options(options)
+
+
+def _cached_stage(session: KnobSession, kind: Any, line: str) -> None:
+    """Keep what the ``map`` at a line makes in memory."""
+
+    def make(original: Any) -> Any:
+        def map(self: Any, *args: Any, **named: Any) -> Any:  # noqa: A001
+            made = original(self, *args, **named)
+            session.line = _own_line(session, self)
+            if session.line is not None and session.line.endswith(line):
+                cached = session.run_contained([CACHE], made.cache)
+                if cached is not None:
+                    session.run_contained([CACHE], session.record_applied, CACHE)
+                    made = cached
+            session.line = None
+            return made
+
+        return map
+
+    session.replace_function(kind, "map", make)
+    session.wait_for([CACHE], f"no map is made at {line}")
+
+
+def _remember_iterators(session: KnobSession, kind: Any, live: list[weakref.ref[Any]]) -> None:
+    def make(original: Any) -> Any:
+        def init(self: Any, *args: Any, **named: Any) -> None:
+            original(self, *args, **named)
+            live[:] = [one for one in live if one() is not None]
+            live.append(weakref.ref(self))
+
+        return init
+
+    session.replace_function(kind, "__init__", make)
+
+
+def close_iterators(live: list[weakref.ref[Any]]) -> None:
+    """Release the iterators that are still alive at the end: a process whose pipeline runs Python
+    in other threads would wait for these threads forever, and they for the interpreter."""
+    for one in live:
+        iterator = one()
+        if iterator is not None:
+            iterator._iterator_resource = iterator._components = None
