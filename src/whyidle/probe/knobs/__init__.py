@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import fault_containment as guard
+from ..core.import_hooks import call_after_import
 from ._source_line import find_source_line
 
 NO_FORM = "it cannot be applied while the script runs"
@@ -208,6 +209,16 @@ class KnobSession:
             return construct
 
         self.replace_function(kind, "__init__", note_line)
+
+    def after_import(
+        self, knobs: Collection[str], module: str, attribute: str, work: Callable[[Any], None]
+    ) -> None:
+        """Call ``work`` with a module that has this attribute, now or once the job imports it."""
+
+        def run(loaded: Any) -> None:
+            self.run_contained(knobs, work, loaded)
+
+        self.undo.append(call_after_import(module, attribute, run))
 
     def after_steps(self, work: Callable[[int], None]) -> None:
         """Call ``work`` with the step number after every step of the optimizer that steps first."""

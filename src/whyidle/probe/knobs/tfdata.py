@@ -16,6 +16,7 @@ from typing import Any
 from . import NO_FORM, KnobSession
 from ._source_line import find_source_line
 
+PLACE = "tensorflow.python.data.ops"
 CALLS, POOL, CACHE = "tfdata.map_calls", "tfdata.pool", "tfdata.cache"
 INSTALLED = ("site-packages", "dist-packages", "lib/python3")
 STATEFUL = (io.IOBase, types.GeneratorType, random.Random)
@@ -25,19 +26,24 @@ DEEPEST = 3
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change datasets that the job makes from now on."""
-    from tensorflow.python.data.ops import dataset_ops, iterator_ops
-
     session.decline_knobs([knob for knob in edits if knob not in (CALLS, POOL, CACHE)], NO_FORM)
-    live: list[weakref.ref[Any]] = []
-    if CALLS in edits:
-        _parallel_maps(session, dataset_ops.DatasetV2, edits[CALLS])
-    if CACHE in edits:
-        _cached_stage(session, dataset_ops.DatasetV2, edits[CACHE])
-    if POOL in edits:
-        _larger_pool(session, iterator_ops.OwnedIterator, edits[POOL])
-    if CALLS in edits or POOL in edits:
-        _remember_iterators(session, iterator_ops.OwnedIterator, live)
-        atexit.register(close_iterators, live)
+
+    def change_maps(module: Any) -> None:
+        if CALLS in edits:
+            _parallel_maps(session, module.DatasetV2, edits[CALLS])
+        if CACHE in edits:
+            _cached_stage(session, module.DatasetV2, edits[CACHE])
+
+    def change_iterators(module: Any) -> None:
+        live: list[weakref.ref[Any]] = []
+        if POOL in edits:
+            _larger_pool(session, module.OwnedIterator, edits[POOL])
+        if CALLS in edits or POOL in edits:
+            _remember_iterators(session, module.OwnedIterator, live)
+            atexit.register(close_iterators, live)
+
+    session.after_import(edits, f"{PLACE}.dataset_ops", "DatasetV2", change_maps)
+    session.after_import(edits, f"{PLACE}.iterator_ops", "OwnedIterator", change_iterators)
 
 
 def _own_line(session: KnobSession, made: Any) -> str | None:
