@@ -49,6 +49,8 @@ class DeviceFacts(ProofFacts):
     gradients: bool = False  # whether gradients were recorded that nobody used
     beyond_longest: float = 0.0  # part of the padding that lies beyond the longest row of its batch
     expected: float = 0.0  # share of the step that padding is expected to cost
+    table: bool = False  # whether a table's gradients are dense
+    parts: bool = False  # whether parts of tensors are taken one by one
     dtype: str = "bfloat16"
     rocm: bool = False
 

@@ -122,6 +122,9 @@ class Role(str, Enum):
     """a batched matrix product, or an operator that may call one"""
     PRODUCT_WRAPPER = "product_wrapper"  # an operator that only calls the one that computes
     LOOKUP = "lookup"
+    LOOKUP_GRADIENT = "lookup_gradient"  # of a lookup in a table
+    INDEXING_GRADIENT = "indexing_gradient"  # of such a lookup, or of a part of a tensor
+    ZERO_FILL = "zero_fill"  # an operator that fills a tensor with one value
     SOFTMAX = "softmax"
     SOFTMAX_GRADIENT = "softmax_gradient"
     ATTENTION = "attention"  # the framework's own attention

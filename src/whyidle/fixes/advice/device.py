@@ -47,6 +47,23 @@ def _pad_to_longest(proof: Proof) -> str | None:
     return text if proof.get_facts(DeviceFacts).beyond_longest >= LEAST_BEYOND else None
 
 
+def _use_sparse_gradients(proof: Proof) -> str | None:
+    return _SPARSE if proof.get_facts(DeviceFacts).table else None
+
+
+def _index_once(proof: Proof) -> str | None:
+    return _ONCE if proof.get_facts(DeviceFacts).parts else None
+
+
+_SPARSE = (
+    "nn.Embedding(..., sparse=True) with SGD or Adagrad as they are; for Adam, give the table an "
+    "optimizer of its own, SparseAdam, and step both"
+)
+_ONCE = (
+    "index the whole tensor once, outside of the loop: cross_entropy(logits.flatten(0, 1), "
+    "target.flatten()) instead of logits[b, t] with target[b, t]; for steps that need each other, "
+    "loop over x.unbind(1) instead of taking x[:, t]"
+)
 ADVICE = (
     advice(
         *("move-to-device", "training-on-cpu"),
@@ -65,6 +82,28 @@ ADVICE = (
         summary="pad dimensions that are no multiple of 8 to multiples of 8, or better of 64",
         consent="numerics",
         risk="added rows must not contribute to the loss; convert old checkpoints",
+    ),
+    advice(
+        *("sparse-gradients", "dense-indexing-gradients"),
+        title="Let the table have sparse gradients",
+        doc="Sparse gradients hold only the rows that were read, and the optimizer updates only "
+        "these. Adam's moments of other rows stay as they are, so that its numbers change; "
+        "momentum, weight decay and clipping do not take sparse gradients. Only the author can "
+        "decide that.",
+        summary=_use_sparse_gradients,
+        consent="numerics",
+        risk="rows that are not read are no longer updated by moments; momentum, weight decay and "
+        "clip_grad_norm_ do not take sparse gradients",
+    ),
+    advice(
+        *("index-once", "dense-indexing-gradients"),
+        title="Index once, outside of the loop",
+        doc="Each part that is taken of a tensor has a gradient as large as the whole tensor. "
+        "Taken at once, by flatten, unbind or split, all parts have one. Only people can rewrite "
+        "the loop.",
+        summary=_index_once,
+        consent="rounding",
+        risk="sums are made in another order",
     ),
     advice(
         *("keep-layout", "layout-copies"),

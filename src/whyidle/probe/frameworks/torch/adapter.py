@@ -22,6 +22,7 @@ from . import (
     debug_modes,
     evaluation,
     foreign_profilers,
+    indexing_gradients,
     step_hooks,
     trial_hooks,
     trial_state,
@@ -60,6 +61,7 @@ class Adapter(adapter.Adapter):
         modes = debug_modes.install_debug_modes(events)
         self._facts = FactsReader(events, modes.anomaly_requested)
         events.add_listener(self._facts)
+        events.add_listener(indexing_gradients.IndexingGradients(events))
         events.add_listener(DeviceHooks(events))
 
     def hide(self, folder: str) -> None:
