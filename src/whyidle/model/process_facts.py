@@ -36,6 +36,7 @@ class OptimizerFacts:
     fused: bool | None = None
     differentiable: bool | None = None
     momentum: float | None = None
+    dtype: str | None = None  # of most of its tensors
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class OptimizerFacts(TypedDict):
     fused: bool | None
     differentiable: bool | None
     momentum: float | None
+    dtype: str | None  # of most of its tensors
 
 
 class AllocatorFacts(TypedDict):

@@ -84,6 +84,15 @@ ADVICE = (
         risk="added rows must not contribute to the loss; convert old checkpoints",
     ),
     advice(
+        *("single-precision", "double-precision"),
+        title="Train in 32 bits",
+        doc="Make the data float32 where it is read, and leave out what makes the model double. "
+        "Only the author knows whether the numbers need 64 bits.",
+        summary="convert the data to float32 once, before training, and leave the model in float32",
+        consent="numerics",
+        risk="compare the loss; keep sums of many steps, such as metrics, in 64 bits",
+    ),
+    advice(
         *("sparse-gradients", "dense-indexing-gradients"),
         title="Let the table have sparse gradients",
         doc="Sparse gradients hold only the rows that were read, and the optimizer updates only "

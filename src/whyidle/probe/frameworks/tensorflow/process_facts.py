@@ -98,7 +98,13 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
         "fused": None,
         "differentiable": None,
         "momentum": None,
+        "dtype": _common_type(variables),
     }
+
+
+def _common_type(variables: list[Any]) -> str | None:
+    types = [str(getattr(one.dtype, "name", one.dtype)) for one in variables]
+    return max(set(types), key=types.count, default=None)
 
 
 def _size_of(variable: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -154,6 +155,7 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
     groups = getattr(optimizer, "param_groups", [])
     tensors = [p for group in groups for p in group["params"]]
     first = groups[0] if groups else {}
+    types = Counter(str(p.dtype).rpartition(".")[2] for p in tensors)
     return {
         "name": type(optimizer).__name__,
         "tensors": len(tensors),
@@ -163,6 +165,7 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
         "fused": first.get("fused"),
         "differentiable": first.get("differentiable"),
         "momentum": first.get("momentum"),
+        "dtype": max(types, key=lambda name: types[name], default=None),
     }
 
 
