@@ -37,6 +37,8 @@ USUAL = {
     "kinds": {"all_reduce": 1.0},
     "launches": 1e5,
     "scalar": True,
+    "table": True,
+    "parts": True,
     "beyond_longest": 0.5,
     "expected": 0.2,
     "rarer": PREDICTED,
