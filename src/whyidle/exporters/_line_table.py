@@ -33,6 +33,8 @@ class TableRow(NamedTuple):
 def table_rows(diagnosis: Diagnosis) -> list[TableRow]:
     """Return the rows, those with most time first, the rest summed."""
     lines = diagnosis.detail.lines
+    if not any(line.place for line in lines):
+        return []  # a library alone tells nothing of the step
     shown = [line for line in lines if line.share >= LEAST_SHARE][:MOST_ROWS]
     rows = [_format_row(line) for line in shown]
     left, step = 1.0 - sum(line.share for line in shown), diagnosis.steps.mean_s

@@ -81,6 +81,11 @@ def first_fix(diagnosis: Diagnosis) -> ProposedFix | None:
     return None
 
 
+def label_first_fix(fix: ProposedFix) -> str:
+    """Tell whether ``whyidle fix`` would try it."""
+    return "first fix" if fix.automatic else "first fix, by hand"
+
+
 def _count_fixes(count: int) -> str:
     return f"{count} fix{'es' if count > 1 else ''}"
 

@@ -20,6 +20,7 @@ from whyidle.exporters._trials_page import (
     draw_trials,
     explain_no_gain,
     first_fix,
+    label_first_fix,
     summarize_outcome,
 )
 from whyidle.model.buckets import BUCKETS
@@ -120,7 +121,7 @@ def _verdict(page: Page, diagnosis: Diagnosis) -> None:
         page.write_paragraph(
             page.styled_text(fix.summary, "green"),
             page.styled_text(f"; {format_prediction(fix.predicted)}" if fix.predicted else ""),
-            head=page.styled_text("first fix: ", "dim"),
+            head=page.styled_text(f"{label_first_fix(fix)}: ", "dim"),
             indent=2,
         )
 
@@ -141,7 +142,7 @@ def _setting(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     if len(diagnosis.detail.ranks) > 1 or diagnosis.run.ranks > 1:
         page.write_paragraph(_ranks(diagnosis), indent=2)
     groups = [(name, share) for name, share in diagnosis.detail.groups.items() if share >= 0.02]
-    if groups:
+    if groups and [name for name, _ in groups] != ["other"]:
         shown = groups if full else groups[:4]
         listed = ", ".join(
             f"{name.replace('_', ' ')} {words.format_percent(share)}" for name, share in shown

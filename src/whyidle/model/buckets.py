@@ -38,7 +38,7 @@ REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "python": ("host", "Python between kernels"),
     "locked": ("host", "training thread waiting for the interpreter lock"),
     "device_gap": ("host", "start-up of queued kernels"),
-    "unseen": ("unknown", "nothing recorded on the host"),
+    "unseen": ("unknown", "no event on the threads that feed the device"),
     "contradiction": ("unknown", "host waiting for device work that was not recorded"),
 }
 """reason -> (bucket, meaning)"""

@@ -8,12 +8,15 @@ from whyidle.analysis.core_capacity import BUSY_CORE
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.job import Job
+from whyidle.analysis.late_rank_work import LateWork, find_late_work
 from whyidle.analysis.rank_imbalance import MOSTLY, LateRank, RankImbalance
 from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.timeline import HostKind
 
+MOST_NAME = 60
+"""characters of a name in a headline"""
 RUNS = ("compute", "host")
 """buckets in which a delayed rank keeps its core busy"""
 DOING = {
@@ -129,15 +132,33 @@ def make_proof(
         predicted=predicted,
         evidence=waiting_evidence(job, late),
         confidence=confidence,
-        where=(
-            _sampled_place(job, late) or Place(file=None, line=None, function=None, rank=late.rank),
-        ),
+        where=(_late_place(job, late),),
         facts=DistributedFacts(
             rank=late.rank,
             constant=late.is_constant,
             source=job.ranks[late.index].timeline.source.display_path,
         ),
     )
+
+
+def describe_work(job: Job, late: LateRank) -> str:
+    """Say what takes the late rank most of its delay, as the end of a sentence, if it is known."""
+    work = _late_work(job, late)
+    if work is None:
+        return ""
+    function = work.place.function if work.place else None
+    return f", most of it in {function or work.name[:MOST_NAME]}"
+
+
+def _late_work(job: Job, late: LateRank) -> LateWork | None:
+    excess = late.excess_s[late.reason]
+    return find_late_work(job.ranks, late.index, late.reason, excess)
+
+
+def _late_place(job: Job, late: LateRank) -> Place:
+    work = _late_work(job, late)
+    place = _sampled_place(job, late) or (work.place if work else None)
+    return place or Place(file=None, line=None, function=None, rank=late.rank)
 
 
 def _sampled_place(job: Job, late: LateRank) -> Place | None:

@@ -65,6 +65,7 @@ def late_rank(job: Job) -> Proof | None:
         headline = (
             f"Rank {late.rank} makes the others wait "
             f"{format_duration(_rank_waiting.waited_s(job, late))} per step, held up by {doing}"
+            f"{_rank_waiting.describe_work(job, late)}"
         )
     elif relieved is not None:
         headline = f"Rank {late.rank} is late most often, held up by {doing}"

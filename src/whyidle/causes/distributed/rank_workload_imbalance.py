@@ -63,7 +63,7 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     if late.is_constant:
         headline = (
             f"Rank {late.rank} computes {format_duration(excess)} longer per step than the others, "
-            "which wait for it"
+            f"which wait for it{_rank_waiting.describe_work(job, late)}"
         )
     else:
         headline = (

@@ -74,8 +74,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     careful = predict_interruptions(pauses.least, max(residual, LEFT_AT_WORST))
     low = careful if pauses.is_recurring else 0.0
     return Proof(
-        headline=f"Training waits up to {format_duration(pauses.longest_idle_s)} while a "
-        "checkpoint is written",
+        headline=_make_headline(facts, pauses),
         low=low,
         high=high,
         predicted=predict_removal(low, high, "P9: only the copy from the device remains", expected),
@@ -91,6 +90,14 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
         where=(pauses.place,) if pauses.place else (),
         facts=replace(predict_rarer(facts, pauses), beside=predict_background_write(facts, pauses)),
     )
+
+
+def _make_headline(facts: Facts, pauses: Pauses) -> str:
+    """How long saving takes, and how long the device idles for it where it has queued work."""
+    mean = format_duration(pauses.total_s / max(len(pauses.spans), 1))
+    idle = format_duration(pauses.longest_idle_s)
+    most = "" if idle == mean else f"; the {facts.device_noun} idles up to {idle} for it"
+    return f"Training stops for {mean} while a checkpoint is written{most}"
 
 
 def _size_evidence(facts: Facts) -> tuple[Evidence, ...]:

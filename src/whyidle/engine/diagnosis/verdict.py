@@ -13,7 +13,7 @@ from whyidle.analysis.unexplained_time import describe_unexplained
 from whyidle.engine.diagnosis import device_timestamps, low_evidence
 from whyidle.engine.diagnosis.lost_kernels import explain_lost_kernels
 from whyidle.model.buckets import Bucket
-from whyidle.model.diagnosis import Finding, Verdict
+from whyidle.model.diagnosis import Finding, State, Verdict
 from whyidle.model.number_text import format_duration, format_part
 
 STARVED = 0.15  # least cost of a finding in a bucket of waiting for the device to be *starved*
@@ -150,7 +150,9 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
     near = late_findings and late_findings[0].lost.high >= MOSTLY * explaining[0].lost.high
     top = late_findings[0] if near else explaining[0]
     headline = f"{describe_waiting(job, largest, top.cause)}. {top.headline}"
-    return Verdict(state="starved", headline=headline, bound=largest, cause=top.cause)
+    works = job.lead_rank.on_cpu and top.cause == "heavy-evaluation"
+    state: State = "inefficient" if works else "starved"  # a CPU computes while it evaluates
+    return Verdict(state=state, headline=headline, bound=largest, cause=top.cause)
 
 
 def _unproven_wait(job: Job, serious: list[Finding], bucket: Bucket, checks: int) -> Verdict:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from whyidle.exporters._html.element import Markup, tag
 from whyidle.exporters._number_format import NONE, format_percent, format_seconds
 from whyidle.model.diagnosis import Diagnosis
+
+_NAMED = 3
+"""signals named in the summary, those that most causes need first"""
 
 
 def render_abstentions(diagnosis: Diagnosis) -> Markup | None:
@@ -29,11 +32,18 @@ def render_abstentions(diagnosis: Diagnosis) -> Markup | None:
         )
         for (missing, how), causes in sorted(by_need.items(), key=lambda kv: -len(kv[1]))
     ]
+    missing = Counter(signal for item in diagnosis.abstentions for signal in item.missing)
+    names = [signal.replace("_", " ") for signal, _ in missing.most_common()]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    needs = f"{', '.join(names[:_NAMED])}{more} were not recorded"
     return tag(
         "section",
         tag("h2", "Causes that could not be judged"),
-        tag("p", "These causes were not judged, because signals are missing.", class_="note"),
-        tag("ul", rows, class_="needs"),
+        tag(
+            "details",
+            tag("summary", f"{len(diagnosis.abstentions)} causes, because {needs}"),
+            tag("ul", rows, class_="needs"),
+        ),
         id="abstentions",
     )
 

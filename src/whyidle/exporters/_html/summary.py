@@ -12,8 +12,8 @@ from whyidle.exporters._number_format import (
     format_seconds,
 )
 from whyidle.exporters._palette import LOOKS, Look
-from whyidle.exporters._trials_page import first_fix
-from whyidle.model.diagnosis import Attribution, Diagnosis
+from whyidle.exporters._trials_page import first_fix, label_first_fix
+from whyidle.model.diagnosis import Attribution, Diagnosis, ProposedFix
 
 STATES = {
     "starved": ("Starved", "the device waits"),
@@ -21,6 +21,7 @@ STATES = {
     "saturated": ("Saturated", "no cause worth more than 3% was found"),
     "inconclusive": ("Inconclusive", "the evidence is insufficient"),
 }
+_TILES_IN_A_ROW = 6
 _STRIP_STEPS = 240
 _STRIP_HEIGHT = 72
 _TALLEST = 4.0
@@ -66,17 +67,32 @@ def render_verdict(diagnosis: Diagnosis) -> Markup:
         tag("p", tag("b", state), " · ", meaning, class_=f"state {diagnosis.verdict.state}"),
         tag("h1", first, end),
         tag("p", rest, class_="second") if rest else None,
-        tag("dl", *[render_tile(*tile) for tile in _summary_tiles(diagnosis)], class_="tiles"),
-        tag("p", tag("b", "First fix: "), fix.summary, class_="first") if fix else None,
+        render_tiles(_summary_tiles(diagnosis)),
+        tag("p", tag("b", f"{label_first_fix(fix).capitalize()}: "), fix.summary, class_="first")
+        if fix
+        else None,
         class_="verdict",
         style=f"--accent:{colour}",
     )
+
+
+def _render_first_fix(fix: ProposedFix) -> Markup:
+    label = f"{label_first_fix(fix).capitalize()}: "
+    return tag("p", tag("b", label), fix.summary, class_="first")
 
 
 def split_headline(headline: str) -> tuple[str, str, str]:
     """Split a headline into its first sentence, the full stop and the explanation."""
     first, end, rest = headline.partition(". ")
     return first, end.strip(), rest
+
+
+def render_tiles(tiles: list[tuple[str, str, str]]) -> Markup:
+    """Render key numbers, in rows of equal length where they need more than one."""
+    rows = -(-len(tiles) // _TILES_IN_A_ROW)
+    columns = -(-len(tiles) // max(rows, 1))
+    shown = [render_tile(*tile) for tile in tiles]
+    return tag("dl", *shown, class_="tiles", style=f"--columns:{max(columns, 4)}")
 
 
 def render_tile(title: str, value: str, note: str) -> Markup:

@@ -42,7 +42,7 @@ def render_timeline(diagnosis: Diagnosis) -> Markup | None:
         "section",
         tag(
             "h2",
-            "A typical step",
+            "A typical step" if diagnosis.steps.mean_s is not None else "The recording",
             tag("small", f"{picture.step}{rank}, {format_seconds(picture.duration_s)}"),
         ),
         tag("p", keys, class_="keys"),

@@ -75,8 +75,8 @@ BY_HAND: Final[dict[str, str]] = {
     "model.compile_dynamic": "torch.compile(model, dynamic={value})",
     "model.compile_mode": "torch.compile(model, mode={value})",
     "model.memory_format": "model.to(memory_format=torch.{text}), and the same for the input batch",
-    "optimizer.foreach": "torch.optim.NAME(..., foreach={value})",
-    "optimizer.fused": "torch.optim.NAME(..., fused={value})",
+    "optimizer.foreach": "foreach={value} among the optimizer's arguments",
+    "optimizer.fused": "fused={value} among the optimizer's arguments",
     "optimizer.scale_learning_rate": (
         "a learning rate scaled with the batch, for Adam by its square root: {value}"
     ),

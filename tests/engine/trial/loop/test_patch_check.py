@@ -149,7 +149,7 @@ def test_after_a_crash_the_patch_is_handed_over_without_the_fix_that_made_it(tmp
     assert "fused" not in found.patch.diff
     (said,) = found.patch.sentences
     assert said.startswith(
-        "fused-optimizer: write torch.optim.NAME(..., fused=True) (left out, because "
+        "fused-optimizer: write fused=True among the optimizer's arguments (left out, because "
     )
     assert "the patched job crashed (RuntimeError: no gradients)" in said
     assert not trials.patched
