@@ -18,7 +18,7 @@ from whyidle.importers import xplane
 from whyidle.importers._event_rows import find_innermost
 from whyidle.importers._recording_search import find_recordings
 from whyidle.model.roles import Role
-from whyidle.model.timeline import DeviceKind, HostKind
+from whyidle.model.timeline import DeviceKind, HostKind, InputStage
 
 SAMPLES = REAL / "xplane"
 
@@ -78,7 +78,7 @@ def test_a_job_on_the_cpu_that_waits_for_input(tmp_path):
     assert shares == {"input": 0.6, "compute": 0.2, "host": 0.2}
 
 
-def test_the_slowest_stage_of_an_input_pipeline_is_noted(tmp_path):
+def test_the_slowest_stage_of_an_input_pipeline_is_found(tmp_path):
     host = PlaneWriter("/host:CPU")
     stages = [
         ("Iterator::Root", 0, 18 * MS),
@@ -89,11 +89,8 @@ def test_the_slowest_stage_of_an_input_pipeline_is_noted(tmp_path):
     host.line("tf_data_iterator_resource/1", stages)
     host.line("tf_data_private_threadpool/2", [("PyFunc:PyFunc", 0, 2 * MS)])
     host.line("python", [("one_step", 0, 20 * MS)])
-    (note,) = load(tmp_path, space(host)).source.notes
-    assert note == (
-        "the slowest stage of tf.data is MapAndBatch: 17 ms a batch, 1 in parallel; its PyFunc "
-        "takes 2 ms a call"
-    )
+    stage = load(tmp_path, space(host)).source.input_stage
+    assert stage == InputStage("MapAndBatch", 0.017, 1, "PyFunc", 0.002)
 
 
 def test_a_job_on_a_tpu(tmp_path):

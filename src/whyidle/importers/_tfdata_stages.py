@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from whyidle.importers._xspace import Line, Plane, Stat
-from whyidle.model.number_text import format_duration
+from whyidle.model.timeline import InputStage
 
 _STAGE: Final = re.compile(r"^Iterator::Root(?:::\w+)*$")
 _THREAD: Final = re.compile(r"^tf_data_")
@@ -25,9 +25,9 @@ class _Stage(NamedTuple):
     stats: Mapping[str, Stat]
 
 
-def describe_slowest_stage(plane: Plane) -> str | None:
-    """A note on the innermost stage that takes most of the time of a batch, and on its function;
-    None if the profile has no pipeline."""
+def find_slowest_stage(plane: Plane) -> InputStage | None:
+    """The innermost stage that takes most of the time of a batch, and its function; None if the
+    profile has no pipeline."""
     stages = [
         _Stage(
             name, _mean_ns(line, number), plane.event_stats(line.spans[_first_row(line, number)])
@@ -42,15 +42,19 @@ def describe_slowest_stage(plane: Plane) -> str | None:
         return None
     stage = max(slow, key=lambda one: one.path.count("::"))
     calls = next((stage.stats[key] for key in _PARALLEL if key in stage.stats), None)
-    parallel = "" if calls is None else f", {calls} in parallel"
-    name = stage.path.rpartition("::")[2]
-    note = f"the slowest stage of tf.data is {name}: {format_duration(stage.mean_ns / 1e9)} a batch"
-    return f"{note}{parallel}{_describe_function(plane)}"
+    function, function_s = _slowest_function(plane)
+    return InputStage(
+        name=stage.path.rpartition("::")[2],
+        seconds=stage.mean_ns / 1e9,
+        parallel=calls if isinstance(calls, int) else None,
+        function=function,
+        function_s=function_s,
+    )
 
 
-def _describe_function(plane: Plane) -> str:
+def _slowest_function(plane: Plane) -> tuple[str, float]:
     """The operator of the pipeline's functions that takes most of the time, if it is known to read,
-    to decode or to run Python."""
+    to decode or to run Python, and the seconds of a call."""
     totals: dict[str, tuple[float, float]] = {}
     for line in plane.lines:
         if not _THREAD.match(line.name):
@@ -62,9 +66,9 @@ def _describe_function(plane: Plane) -> str:
                 total, _ = totals.get(match[1], (0.0, 0.0))
                 totals[match[1]] = total + spent, _mean_ns(line, number)
     if not totals:
-        return ""
+        return "", 0.0
     name, (_, mean) = max(totals.items(), key=lambda item: item[1][0])
-    return f"; its {name} takes {format_duration(mean / 1e9)} a call"
+    return name, mean / 1e9
 
 
 def _mean_ns(line: Line, number: int) -> float:

@@ -11,7 +11,7 @@ from whyidle.frameworks.tensorflow.names import VOCABULARY as TENSORFLOW
 from whyidle.importers._byte_stream import ByteStream, Progress
 from whyidle.importers._event_rows import EventRows
 from whyidle.importers._formats import FORMATS
-from whyidle.importers._tfdata_stages import describe_slowest_stage
+from whyidle.importers._tfdata_stages import find_slowest_stage
 from whyidle.importers._xplane_devices import (
     add_device_steps,
     add_devices,
@@ -19,7 +19,7 @@ from whyidle.importers._xplane_devices import (
     device_planes,
 )
 from whyidle.importers._xplane_hosts import HostReader
-from whyidle.importers._xspace import Plane, Space, read_space
+from whyidle.importers._xspace import Space, read_space
 from whyidle.model.timeline import Source, Timeline
 
 SUFFIXES, sniff = FORMATS["xplane"].SUFFIXES, FORMATS["xplane"].sniff
@@ -68,9 +68,10 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
             format="xplane",
             events=len(host_events) + len(device_events) + rows.ignored,
             bytes=len(data),
-            notes=_notes(rows, host),
+            notes=_notes(rows),
             lost=lost,
             origin_ns=base,
+            input_stage=find_slowest_stage(host) if host is not None else None,
         ),
         base_ns=base if base > _SINCE_1970_NS else base + began,
         info=device_of(planes),
@@ -81,11 +82,9 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
     )
 
 
-def _notes(rows: EventRows, host: Plane | None) -> tuple[str, ...]:
-    notes = [describe_slowest_stage(host)] if host is not None else []
-    if rows.ignored:
-        notes.append(f"{rows.ignored} events with impossible times were ignored")
-    return tuple(note for note in notes if note)
+def _notes(rows: EventRows) -> tuple[str, ...]:
+    ignored = f"{rows.ignored} events with impossible times were ignored"
+    return (ignored,) if rows.ignored else ()
 
 
 def _profile_start(space: Space) -> int:

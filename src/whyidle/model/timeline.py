@@ -133,6 +133,17 @@ class CpuPace:
 
 
 @dataclass(frozen=True, slots=True)
+class InputStage:
+    """The slowest stage of an input pipeline."""
+
+    name: str
+    seconds: float  # per batch
+    parallel: int | None = None  # calls at a time
+    function: str = ""  # the operator that takes most of its function's time
+    function_s: float = 0.0  # per call
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """The origin of a timeline, and what was lost in reading it."""
 
@@ -143,6 +154,7 @@ class Source:
     notes: tuple[str, ...] = ()
     lost: str | None = None
     origin_ns: int = 0  # time on the file's clock at the timeline's 0
+    input_stage: InputStage | None = None
 
     @property
     def display_path(self) -> str:

@@ -12,7 +12,9 @@ import numpy as np
 from whyidle.model.loader_tables import PADDING, ROW
 from whyidle.model.timeline import Detail, HostKind, MemorySamples, Timeline
 
-_LOADER = re.compile(r"DataLoader|dataloader|^## (data_load|load_batch|wait_for)|batch$")
+_LOADER = re.compile(
+    r"DataLoader|dataloader|^## (data_load|load_batch|wait_for)|batch$|^IteratorGetNext$"
+)
 
 
 def _without_host(timeline: Timeline, *kinds: HostKind) -> Timeline:

@@ -138,7 +138,25 @@ def _predict_nothing(proof: Proof) -> Predicted:
     return Predicted(speedup=1.0, low=1.0, high=max(1.0, proof.predicted.high), method=method)
 
 
+def _speed_up_pipeline(proof: Proof) -> str:
+    facts = proof.get_facts(InputFacts)
+    steps = ["read files interleaved", "cache what is the same in each epoch", "end with prefetch"]
+    if "Py" in (facts.function or ""):
+        steps.insert(0, "replace the Python function by the framework's operators")
+    if facts.workers is None or facts.workers <= 1:
+        steps.insert(0, "let the slow stage make several calls at a time")
+    return ", ".join(steps)
+
+
 ADVICE = (
+    advice(
+        *("faster-pipeline", "slow-input-pipeline"),
+        title="Make the input pipeline as fast as the step",
+        doc="Parallel calls, interleaved reads, a cache before random transforms, prefetching.",
+        summary=_speed_up_pipeline,
+        consent="rounding",
+        risk="parallel calls return samples in another order unless told to keep it",
+    ),
     advice(
         *("cheaper-reads", "heavy-cpu-transform", "dataloader-no-workers"),
         title="Make reads through a storage library cheaper",

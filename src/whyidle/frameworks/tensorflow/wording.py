@@ -11,7 +11,12 @@ BY_HAND: Final[dict[str, str]] = {
     "loader.prefetch_factor": "dataset.prefetch({value})",
     "copy.non_blocking": "dataset.prefetch(tf.data.AUTOTUNE)",
 }
-FIXES: Final[dict[str, str]] = {}
+FIXES: Final[dict[str, str]] = {
+    "faster-pipeline": (
+        "map(..., num_parallel_calls=tf.data.AUTOTUNE), interleave, cache(), "
+        "prefetch(tf.data.AUTOTUNE)"
+    ),
+}
 PATCHED: Final[dict[str, str]] = {}
 APPLIED: Final[dict[str, str]] = {}
 """knobs that are set in a running process -> the module in ``probe/knobs`` that sets them"""

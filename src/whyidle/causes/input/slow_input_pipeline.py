@@ -1,0 +1,96 @@
+"""A pipeline of stages makes batches more slowly than the steps take them."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import predict_removal
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.diagnosis import Evidence
+from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import InputFacts
+from whyidle.model.roles import Role
+
+CAREFUL = 0.5
+"""share of the waits that is won with two calls at a time instead of one"""
+EXPECTED = 0.85
+"""the same with as many calls as a host of eight cores runs beside the step"""
+
+
+@cause(
+    "The input pipeline is slower than the step", bucket="input", needs=("loader_marks", "steps")
+)
+def slow_input_pipeline(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    The step asks the input pipeline (tf.data) for a batch that is not ready, and waits for it.
+
+    Why it costs
+    ------------
+    The device is idle while a batch is read, decoded and transformed, although the host could have
+    made it during the step before.
+
+    How it is detected
+    ------------------
+    A profile shows waits in ``IteratorGetNext`` of the pipeline, in steps in which the device has
+    nothing else to do. Where the profile holds the pipeline's stages, the innermost one that takes
+    at least half of a batch's time is named, with the calls that it makes at a time. The gain is
+    all waits at the hopeful end, and half of them, as of two calls at a time, at the careful one.
+
+    What looks alike
+    ----------------
+    PyTorch's DataLoader has causes of its own. Waits for infeed on a TPU may also be a slow
+    transfer from the host.
+
+    What to do
+    ----------
+    Make the slow stage parallel (``num_parallel_calls=tf.data.AUTOTUNE``), read files interleaved,
+    keep what is the same in each epoch (``cache()`` before random transforms), replace Python
+    functions by operators of TensorFlow, and end the pipeline with ``prefetch``.
+
+    References
+    ----------
+    TensorFlow guide, "Better performance with the tf.data API". Murray et al., "tf.data", VLDB
+    2021.
+    """
+    timeline = facts.timeline
+    loaders = (Role.BATCH_INLINE, Role.BATCH_FROM_WORKERS)
+    if timeline.source.format == "probe" or any(len(timeline.rows_of(role)) for role in loaders):
+        return None
+    requests = timeline.rows_of(Role.BATCH_REQUEST)
+    share = facts.bucket_share("loader")
+    if not len(requests) or share < LEAST_SHARE:
+        return None
+    stage = timeline.source.input_stage
+    slow = f"; {stage.name} takes {format_duration(stage.seconds)} a batch" if stage else ""
+    serial = f", {stage.parallel} at a time" if stage and stage.parallel else ""
+    return Proof(
+        headline=f"Batches are not ready: {format_duration(share * facts.step_s)} of waiting per "
+        f"step{slow}{serial}",
+        low=share * CAREFUL,
+        high=share,
+        predicted=predict_removal(
+            share * CAREFUL, share, "batches are made during the step before", share * EXPECTED
+        ),
+        evidence=(
+            make_evidence("waits for the pipeline, share of step", share, "ratio"),
+            *_stage_evidence(facts),
+        ),
+        confidence=0.85 if stage else 0.7,
+        facts=InputFacts(
+            workers=stage.parallel if stage else None, function=stage.function if stage else None
+        ),
+    )
+
+
+def _stage_evidence(facts: Facts) -> tuple[Evidence, ...]:
+    stage = facts.timeline.source.input_stage
+    if stage is None:
+        return ()
+    rows = [make_evidence(f"{stage.name}, per batch", stage.seconds, "s", source="stages")]
+    if stage.parallel:
+        rows.append(make_evidence("its calls at a time", stage.parallel, None, source="stages"))
+    if stage.function:
+        name = f"{stage.function} in it, per call"
+        rows.append(make_evidence(name, stage.function_s, "s", source="stages"))
+    return tuple(rows)
