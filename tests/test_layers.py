@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "sources": {"sources", "model", "errors"},
     "suspicions": {"suspicions", "model"},
     "tenants": {"tenants", "model"},
+    "publishers": {"publishers", "model", "errors"},
     "exporters": {"exporters", "model", "errors"},
     "store": {"store", "model", "errors"},
     "catalog": {"catalog", "frameworks", "model", "errors"},
@@ -60,7 +61,17 @@ LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
 INTEGRATED = {"lightning", "pytorch_lightning", "transformers"}
-OPTIONAL = {"ray", "torch", "pynvml", "tensorflow", "jax", "IPython", *INTEGRATED}
+TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
+OPTIONAL = {
+    *TRACKERS,
+    "ray",
+    "torch",
+    "pynvml",
+    "tensorflow",
+    "jax",
+    "IPython",
+    *INTEGRATED,
+}
 THIRD_PARTY = {
     "model": {"msgspec", "numpy"},
     "analysis": {"numpy"},
@@ -72,6 +83,7 @@ THIRD_PARTY = {
     "sources": {"psutil", "pynvml"},
     "suspicions": set(),
     "tenants": set(),
+    "publishers": TRACKERS,
     "exporters": {"numpy", "msgspec", "isal", "rich"},
     "store": {"msgspec", "tomli"},
     "catalog": set(),

@@ -69,6 +69,7 @@ def test_verbs_and_options():
     assert options("doctor") == small | {"--store"}
     assert options("watch") == common | {
         *("--once", "--json", "--interval", "--user", "--only", "--fail-on"),
+        *("--prometheus", "--textfile", "--otlp"),
     }
 
 

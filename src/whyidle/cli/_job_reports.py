@@ -33,8 +33,8 @@ class Job(NamedTuple):
     id: str | None
 
 
-def report_jobs(args: argparse.Namespace, recording: Path, entry: Entry | None) -> None:
-    """Diagnose the jobs of a recording, store and report them.
+def report_jobs(args: argparse.Namespace, recording: Path, entry: Entry | None) -> Diagnosis:
+    """Diagnose the jobs of a recording, store and report them; return that of the longest.
 
     Raises:
         InputError: there is nothing to diagnose, or an output cannot be written.
@@ -50,6 +50,7 @@ def report_jobs(args: argparse.Namespace, recording: Path, entry: Entry | None) 
     rest = [job for number, job in enumerate(jobs) if number not in order]
     if rest and not args.quiet:
         _print_other_jobs(rest, args.store)
+    return diagnoses[order[0]]
 
 
 def choose_detailed_jobs(jobs: Sequence[Diagnosis]) -> list[int]:

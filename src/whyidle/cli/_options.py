@@ -73,6 +73,26 @@ def add_store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
+def add_destinations(parser: argparse.ArgumentParser) -> None:
+    """Add the options of publishers."""
+    group = parser.add_argument_group("publishing")
+    group.add_argument(
+        "--prometheus",
+        metavar="[ADDRESS:]PORT",
+        help="serve a page of metrics, on this machine alone unless an address is named",
+    )
+    group.add_argument(
+        "--textfile", metavar="DIR", help="write metrics for node-exporter's textfile collector"
+    )
+    group.add_argument("--otlp", metavar="URL", help="send metrics by OTLP/HTTP")
+
+
+def list_destinations(args: argparse.Namespace) -> dict[str, str]:
+    """The publishers that the user asked for, and where each writes."""
+    wanted = ((name, getattr(args, name)) for name in ("prometheus", "textfile", "otlp"))
+    return {name: where for name, where in wanted if where is not None}
+
+
 def parse_ranks(text: str) -> frozenset[int]:
     """Return the ranks in a list such as ``0-7,64``.
 

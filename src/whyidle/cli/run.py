@@ -20,12 +20,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _job_reports, _output
-from whyidle.cli._options import STDOUT, add_outputs, add_storage, store_of
+from whyidle.cli._options import (
+    STDOUT,
+    add_destinations,
+    add_outputs,
+    add_storage,
+    list_destinations,
+    store_of,
+)
 from whyidle.errors import OutputError, StoreError, UsageError, WhyidleError
 
 if TYPE_CHECKING:
+    from whyidle.engine.monitoring.run_publishing import RunPublishing
     from whyidle.engine.recording.launcher import Beside
     from whyidle.engine.recording.monitor import Monitor
+    from whyidle.model.diagnosis import Diagnosis
     from whyidle.model.plan import FixPlan
     from whyidle.store.entry import Entry
 
@@ -79,6 +88,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-live", action="store_true", help="show no live view at the bottom of the terminal"
     )
+    add_destinations(parser)
+    group.add_argument(
+        "--track",
+        action="store_true",
+        help="add whyidle's figures to the runs that the job itself opens in MLflow, Weights & "
+        "Biases, TensorBoard and Comet; off by default, since whyidle opens no connection",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -118,10 +134,17 @@ def run(args: argparse.Namespace) -> int:
             note_end(recording, run_id, command, None)
         limits = WatchLimits(steps=args.steps, stop_after=args.stop_after, profile=args.profile)
         variables = _plan_environment(plan, recording)
-        ended = run_recorded(command, recording, limits, _companions(args, recording), variables)
+        publishing = _open_publishing(args, recording)
+        beside = _companions(args, recording)
+        if publishing is not None:
+            variables |= publishing.variables()
+            beside.append(lambda _: publishing)
+        ended = run_recorded(command, recording, limits, beside, variables)
         if recording:
             note_end(recording, run_id, command, ended)
-            report_status = _report_end(args, recording, entry)
+            report_status, diagnosis = _report_end(args, recording, entry)
+            if publishing is not None:
+                publishing.finish(diagnosis)
     return ended.status or report_status
 
 
@@ -170,6 +193,18 @@ def _companions(args: argparse.Namespace, recording: Path | None) -> list[Beside
     return [start_reading, start_view] if wants_view else [start_reading]
 
 
+def _open_publishing(args: argparse.Namespace, recording: Path | None) -> RunPublishing | None:
+    destinations = list_destinations(args)
+    if recording is None or not (destinations or args.track):
+        return None
+    from whyidle.engine.monitoring.run_publishing import RunPublishing
+
+    def tell(text: str) -> None:
+        print(f"whyidle: {text}", file=sys.stderr)
+
+    return RunPublishing(recording, destinations, tell, track=args.track)
+
+
 def _reason_not_to_watch() -> str | None:
     from whyidle.engine.recording.recording_diagnosis import is_running
 
@@ -181,14 +216,18 @@ def _reason_not_to_watch() -> str | None:
     return None
 
 
-def _report_end(args: argparse.Namespace, recording: Path, entry: Entry | None) -> int:
-    """Report the run; return a status other than 0 if a requested output could not be written. No
-    other failure changes the status, since it belongs to the command."""
+def _report_end(
+    args: argparse.Namespace, recording: Path, entry: Entry | None
+) -> tuple[int, Diagnosis | None]:
+    """Report the run; return a status other than 0 if a requested output could not be written, and
+    the longest job's diagnosis. No other failure changes the status, since it belongs to the
+    command."""
+    diagnosis = None
     try:
-        _job_reports.report_jobs(args, recording, entry)
+        diagnosis = _job_reports.report_jobs(args, recording, entry)
     except OutputError as error:
         _print_failure(f"whyidle: {error}")
-        return error.exit_code
+        return error.exit_code, diagnosis
     except WhyidleError as error:
         _print_failure(f"whyidle: {error}")
     except KeyboardInterrupt:
@@ -196,8 +235,8 @@ def _report_end(args: argparse.Namespace, recording: Path, entry: Entry | None) 
     except Exception as error:  # a bug in whyidle must not become the command's failure
         _print_failure(f"whyidle: no diagnosis: {type(error).__name__}: {error}", entry)
     else:
-        return 0
-    return int(bool(_output.list_outputs(args)))
+        return 0, diagnosis
+    return int(bool(_output.list_outputs(args))), diagnosis
 
 
 def _print_failure(text: str, entry: Entry | None = None) -> None:

@@ -23,10 +23,11 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import STDOUT
+from whyidle.cli._options import STDOUT, add_destinations, list_destinations
 from whyidle.errors import GateError, UsageError
 
 if TYPE_CHECKING:
+    from whyidle.engine.monitoring.publisher_queue import Publishing
     from whyidle.model.watch_document import WatchedMachine
 
 EVERY_S = 2.0
@@ -65,6 +66,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_states,
         help=f"exit with status 3 if a GPU or job is in one of these states: {', '.join(FAILING)}",
     )
+    add_destinations(parser)
 
 
 def _parse_interval(text: str) -> float:
@@ -90,10 +92,12 @@ def run(args: argparse.Namespace) -> int:
 
     with ExitStack() as running:
         watch = running.enter_context(closing(MachineWatch()))
+        publishing = _open_publishing(args, running)
         watch.look()
         if args.once:
             time.sleep(args.interval or BETWEEN_S)
             machine = select_rows(watch.look(), args.user, args.only)
+            publishing.publish(machine)
             _print_once(args, machine)
             _check_gate(args, machine)
             return 0
@@ -101,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             while not _wait(screen, args.interval or EVERY_S):
                 machine = select_rows(watch.look(), args.user, args.only)
+                publishing.publish(machine)
                 if args.json:
                     _write_line(args, machine)
                 else:
@@ -109,6 +114,17 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             pass
     return 0
+
+
+def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing:
+    from whyidle.engine.monitoring.publisher_queue import Publishing
+    from whyidle.model.publisher import Destination
+
+    publishing = Publishing(lambda text: print(f"whyidle: {text}", file=sys.stderr))
+    running.callback(publishing.close)
+    for name, where in list_destinations(args).items():
+        publishing.open(name, Destination(where=where, environ=os.environ))
+    return publishing
 
 
 def select_rows(

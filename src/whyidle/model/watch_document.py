@@ -86,6 +86,15 @@ class Tenant(Document, frozen=True, kw_only=True):
     labels: dict[str, str]
 
 
+class WatchedFinding(Document, frozen=True, kw_only=True):
+    """A proven cause, and the share of the step that it costs, as an interval."""
+
+    cause: str
+    severity: str
+    low: float
+    high: float
+
+
 class WatchedSteps(Document, frozen=True, kw_only=True):
     """Steps of a job under ``whyidle run``."""
 
@@ -97,6 +106,7 @@ class WatchedSteps(Document, frozen=True, kw_only=True):
     shares: dict[str, float] | None  # of the step, by bucket, over the last half minute
     samples_per_s: float | None
     overhead: float | None
+    findings: list[WatchedFinding]
 
 
 class WatchedJob(Document, frozen=True, kw_only=True):

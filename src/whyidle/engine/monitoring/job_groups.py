@@ -12,6 +12,7 @@ from whyidle import catalog
 from whyidle.engine.monitoring.process_table import ProcessTable, SeenProcess
 from whyidle.model.tenancy import TenantReader
 from whyidle.model.watch_document import Tenant
+from whyidle.store.entry import RECORDING
 
 _LAUNCHER = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|whyidle|mpirun|horovodrun|ray")
 _KERNEL = "ipykernel_launcher"
@@ -65,10 +66,15 @@ def _identify(seen: SeenProcess, readers: list[TenantReader]) -> Tenant:
 
 def _job_key(tenant: Tenant, recording: Path | None, root: int) -> str:
     if recording is not None:
-        return f"run:{recording.parent.name}"
+        return f"run:{run_name(recording)}"
     if tenant.kind in _SCHEDULED and tenant.job:
         return f"{tenant.kind}:{tenant.job}"
     return f"pid:{root}"
+
+
+def run_name(recording: Path) -> str:
+    """The id of the run that a recording belongs to; of one that is not stored, its folder."""
+    return recording.parent.name if recording.name == RECORDING else recording.name
 
 
 def _recording_of(seen: SeenProcess) -> Path | None:

@@ -6,11 +6,13 @@ import time
 from pathlib import Path
 from typing import Final
 
+from whyidle.engine.monitoring.job_groups import run_name
 from whyidle.engine.recording.live_state import LiveWatch
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.watch_document import GpuState, Reason, WatchedSteps
+from whyidle.model.watch_document import GpuState, Reason, WatchedFinding, WatchedSteps
 
+MOST_FINDINGS: Final = 5
 PHASE_S: Final = 1.0
 PHASE_STEPS: Final = 3
 """calls that are recorded for longer than this after the last step belong to something else"""
@@ -38,7 +40,7 @@ class RecordedJob:
         since = None if last_ns is None else max(0.0, (time.perf_counter_ns() - last_ns) / 1e9)
         known = self._diagnosis
         return WatchedSteps(
-            run=self._recording.parent.name,
+            run=run_name(self._recording),
             count=moment.steps,
             step_s=moment.step_s,
             last_step_s=since,
@@ -46,6 +48,7 @@ class RecordedJob:
             shares={b: getattr(known.attribution, b) for b in BUCKETS} if known else None,
             samples_per_s=known.steps.samples_per_s if known else None,
             overhead=known.coverage.overhead_ratio if known else None,
+            findings=_list_findings(known) if known else [],
         )
 
     def reason(self) -> Reason | None:
@@ -69,6 +72,13 @@ class RecordedJob:
         if self._diagnosis is None:
             return None
         return "starved" if self._diagnosis.verdict.state == "starved" else "active"
+
+
+def _list_findings(diagnosis: Diagnosis) -> list[WatchedFinding]:
+    return [
+        WatchedFinding(cause=one.cause, severity=one.severity, low=one.lost.low, high=one.lost.high)
+        for one in diagnosis.findings[:MOST_FINDINGS]
+    ]
 
 
 def _phase(

@@ -6,7 +6,15 @@ import atexit
 import multiprocessing
 import threading
 
-from . import bursts, collector_pauses, fault_containment, process_exit, step_limits, tracebacks
+from . import (
+    bursts,
+    collector_pauses,
+    fault_containment,
+    process_exit,
+    step_limits,
+    tracebacks,
+    tracker_report,
+)
 from .adapter import Adapter
 from .events import Events
 from .frameworks import Frameworks
@@ -25,6 +33,7 @@ class Session:
         if self.bursts is not None:
             adapter.watch_profilers(events, self.bursts.forbid_bursts)
         step_limits.install_step_limits(events)
+        tracker_report.install_tracker_report(events)
         tracebacks.install_cleaner(events)
         process_exit.install_exit_hooks(events)
         main = threading.current_thread() is threading.main_thread()

@@ -1,0 +1,113 @@
+"""Publishes looks: each publisher on a thread of its own, behind a queue that drops the oldest.
+
+A destination that is slow or away delays nobody. Its first failure is told, then it is tried again
+with every look, in silence.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from whyidle import catalog
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.metric_series import Metric, SeriesBuilder
+from whyidle.model.publisher import Destination, Publisher, PublisherModule
+from whyidle.model.watch_document import WatchedMachine
+
+QUEUED: Final = 16
+"""looks that wait for a slow destination; older ones are worth nothing to it"""
+CLOSE_S: Final = 10.0
+Tell = Callable[[str], object]
+
+
+class PublisherThread:
+    """One publisher behind its queue."""
+
+    def __init__(
+        self, name: str, publisher: Publisher, faults: tuple[type[Exception], ...], tell: Tell
+    ) -> None:
+        self.name, self.publisher = name, publisher
+        self._faults, self._tell = faults, tell
+        self._queue: deque[tuple[WatchedMachine, Sequence[Metric]]] = deque(maxlen=QUEUED)
+        self._wake = threading.Event()
+        self._ended = False
+        self._final: Diagnosis | None = None
+        self._has_told = False
+        self._thread = threading.Thread(
+            target=self._run_loop, name=f"whyidle-publish-{name}", daemon=True
+        )
+        self._thread.start()
+
+    def enqueue(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> None:
+        """Queue a look; never waits."""
+        self._queue.append((machine, metrics))
+        self._wake.set()
+
+    def close(self, diagnosis: Diagnosis | None) -> None:
+        """Publish what is queued and the diagnosis, within ``CLOSE_S``."""
+        self._final, self._ended = diagnosis, True
+        self._wake.set()
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            self._report_once("it did not answer until the end")
+
+    def _run_loop(self) -> None:
+        while not (self._ended and not self._queue):
+            self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                self._try(self.publisher.publish, *self._queue.popleft())
+        self._try(self.publisher.close, self._final)
+
+    def _try(self, call: Callable[..., object], *arguments: object) -> None:
+        try:
+            call(*arguments)
+        except self._faults as error:
+            text = str(error).strip().partition("\n")[0]
+            self._report_once(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+    def _report_once(self, text: str) -> None:
+        if not self._has_told:
+            self._has_told = True
+            self._tell(f"{self.name}: not published: {text[:300]}")
+
+
+class Publishing:
+    """All open publishers, and the series that they share."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._series = SeriesBuilder()
+        self._threads: dict[str, PublisherThread] = {}
+
+    def open(self, name: str, destination: Destination) -> Any:
+        """Open a publisher by the name of its file.
+
+        Raises:
+            WhyidleError: it cannot be opened.
+        """
+        module = cast("PublisherModule", catalog.plugin_module("publishers", name))
+        publisher = module.open(destination)
+        self._threads[name] = PublisherThread(name, publisher, module.FAULTS, self._tell)
+        return publisher
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._threads
+
+    def __bool__(self) -> bool:
+        return bool(self._threads)
+
+    def publish(self, machine: WatchedMachine) -> None:
+        """Hand a look to every publisher."""
+        metrics = self._series.add_look(machine)
+        for thread in list(self._threads.values()):
+            thread.enqueue(machine, metrics)
+
+    def close(self, diagnosis: Diagnosis | None = None) -> None:
+        """Close every publisher."""
+        for thread in self._threads.values():
+            thread.close(diagnosis)
+        self._threads.clear()

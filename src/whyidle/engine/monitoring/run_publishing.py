@@ -1,0 +1,127 @@
+"""Publishes one watched command while it runs: its own job and its own GPUs, nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from whyidle.engine.monitoring.job_groups import run_name
+from whyidle.engine.monitoring.machine_watch import MachineWatch
+from whyidle.engine.monitoring.publisher_queue import Publishing
+from whyidle.errors import WhyidleError
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.publisher import Destination
+from whyidle.model.watch_document import WatchedMachine
+
+EVERY_S: Final = 5.0
+"""time between looks: a Prometheus server scrapes every 15 to 60 s, trackers draw minutes"""
+JOIN_S: Final = 5.0
+EVENTS = "events.out.tfevents."
+TRACK = "WHYIDLE_TRACK"
+
+
+class RunPublishing:
+    """Follows one command. Use as a context while it runs, then call ``finish``."""
+
+    def __init__(
+        self,
+        recording: Path,
+        destinations: Mapping[str, str],
+        tell: Callable[[str], object],
+        *,
+        track: bool = False,
+    ) -> None:
+        self._recording, self._tell, self._track = recording, tell, track
+        self._publishing = Publishing(tell)
+        self._untried: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run_loop, name="whyidle-publishing", daemon=True
+        )
+        name = f"whyidle-{run_name(recording)}"
+        for kind, where in destinations.items():
+            self._publishing.open(kind, Destination(where=where, name=name, environ=os.environ))
+        self._wandb = self._publishing.open("wandb", Destination()) if track else None
+
+    def variables(self) -> dict[str, str]:
+        """Environment variables for the command."""
+        if self._wandb is None:
+            return {}
+        return {TRACK: "1", **self._wandb.environment(os.environ)}
+
+    def __enter__(self) -> RunPublishing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(JOIN_S)
+
+    def _run_loop(self) -> None:
+        watch = MachineWatch()
+        key = f"run:{run_name(self._recording)}"
+        try:
+            while True:
+                ended = self._stop.wait(EVERY_S)
+                machine = select_job(watch.look(), key)
+                if self._track:
+                    self._open_trackers([pid for job in machine.jobs for pid in job.pids])
+                self._publishing.publish(machine)
+                if ended:
+                    return
+        except (WhyidleError, OSError) as error:
+            self._tell(f"publishing ended: {error}")
+        finally:
+            watch.close()
+
+    def _open_trackers(self, pids: Iterable[int]) -> None:
+        for name, facts in find_trackers(self._recording, pids).items():
+            if name in self._publishing or name in self._untried:
+                continue
+            try:
+                destination = Destination(tracker=facts, folder=Path.cwd(), environ=os.environ)
+                self._publishing.open(name, destination)
+            except WhyidleError as error:
+                self._untried.add(name)
+                self._tell(f"{name}: not published: {error}")
+
+    def finish(self, diagnosis: Diagnosis | None) -> None:
+        """Publish the final diagnosis and close."""
+        self._publishing.close(diagnosis)
+
+
+def select_job(machine: WatchedMachine, key: str) -> WatchedMachine:
+    """One job and its GPUs."""
+    jobs = [job for job in machine.jobs if job.key == key]
+    gpus = [gpu for gpu in machine.gpus if key in gpu.jobs]
+    return msgspec.structs.replace(machine, jobs=jobs, gpus=gpus)
+
+
+def find_trackers(recording: Path, pids: Iterable[int]) -> dict[str, dict[str, str]]:
+    """Trackers that the job itself has opened: those that its processes reported, and the folder of
+    each TensorBoard event file that one of them holds open."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted(recording.glob("*.trackers.json")):
+        with suppress(OSError, ValueError):  # it is being replaced
+            found |= json.loads(path.read_text(encoding="utf-8"))
+    for pid in pids:
+        for path in _open_files(pid):
+            if path.name.startswith(EVENTS) and path.parent.name != "whyidle":
+                found.setdefault("tensorboard", {"log_dir": str(path.parent)})
+    return found
+
+
+def _open_files(pid: int) -> list[Path]:
+    found = []
+    with suppress(OSError):  # it has ended, or is another user's
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # it was closed meanwhile
+                found.append(link.readlink())
+    return found
