@@ -104,6 +104,7 @@ def load(path: Path) -> Timeline:
     facts = read_document(paths[0]) or read_document(paths[1])
     facts |= {key: value for key, value in place.items() if value is not None}
     facts["compile"] = read_document(folder / f"{pid}.compiles.json") or None
+    facts["pipelines"] = read_document(folder / f"{pid}.tfdata.json").get("pipelines")
     facts["bursts"] = read_document(folder / f"{pid}.bursts.json")
     process = read_facts(facts)
     framework, vocabulary = framework_of(process)

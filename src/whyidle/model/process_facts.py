@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from whyidle.model.pipeline_facts import Pipeline
+
 
 @dataclass(frozen=True, slots=True)
 class Switches:
@@ -208,6 +210,8 @@ class ProcessFacts:
     sampler: SamplerFacts = SamplerFacts()
     compile: CompilerFacts | None = None
     bursts: BurstLog = BurstLog()
+    pipelines: tuple[Pipeline, ...] = ()
+    cpu: tuple[tuple[int, int], ...] = ()  # when (ns), CPU time of the process until then (ns)
     died_of: str | None = None  # exception that ended it
     enough: str | None = None  # why the recording stopped
 

@@ -156,6 +156,8 @@ class InputFacts(ProofFacts):
     main: int | None = None  # threads that the training process should have beside its workers
     main_was: int | None = None
     variables: tuple[str, ...] = ()  # of the environment, that bind processes to cores
+    waits: bool = False  # whether a stage of a pipeline mostly waits itself
+    parallel: bool = False  # whether it handles several elements at a time already
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,11 @@ SIGNALS: Final[dict[str, Signal]] = {
         "time inside the DataLoader",
         "record the part of the loop that requests the next batch from the DataLoader",
     ),
+    "tfdata_model": Signal(
+        "what tf.data measures of its own pipeline",
+        "watch a job of TensorFlow 2.18 or newer with whyidle run, without switching tf.data's "
+        "autotuning off",
+    ),
     "worker_batches": Signal(
         "the cost of every batch in its loader worker",
         "run the command under whyidle run; a profiler does not record loader workers",

@@ -284,6 +284,7 @@ class Timeline:
             "own_settings": self.process.switches is not None,
             "own_allocator": self.process.allocator is not None,
             "own_process": self.process.imported is not None,
+            "tfdata_model": any(pipeline.nodes for pipeline in self.process.pipelines),
             "world_size": self.world_size,
             "worker_batches": (self.loading.batches["worker"] >= 0).any(),
             "row_sums": len(self.loading.rows),

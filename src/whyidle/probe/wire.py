@@ -131,6 +131,7 @@ class ProcessFacts(TypedDict, total=False):
     optimizer: OptimizerFacts
     optimizers: dict[str, OptimizerFacts]  # further ones, by the label of their steps
     memory: list[list[int]]  # [when, after how many steps, resident bytes]
+    cpu: list[list[int]]  # [when, CPU time of the process until then]
     allocator: AllocatorFacts
     saves: list[SaveFacts]
     skipped_steps: int

@@ -75,6 +75,7 @@ def _memory(timeline: Timeline) -> Timeline:
 
 STRIPPERS: Final[dict[str, Callable[[Timeline], Timeline]]] = {
     "device_events": _device_events,
+    "tfdata_model": _change("process", pipelines=()),
     "device_time": lambda timeline: _without_host(_device_events(timeline), HostKind.OP),
     "host_ops": lambda timeline: _without_host(timeline, HostKind.OP),
     "every_operator": lambda timeline: _without_host(timeline, HostKind.OP),

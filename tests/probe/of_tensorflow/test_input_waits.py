@@ -1,5 +1,9 @@
 """Waits of calls, from the times between requests that tf.data keeps."""
 
+import standin
+
+from whyidle.probe.core.recorder import ANNOTATION
+from whyidle.probe.frameworks.tensorflow import input_waits
 from whyidle.probe.frameworks.tensorflow.input_waits import find_waits
 
 MS = 1_000_000
@@ -45,3 +49,49 @@ def test_without_a_model_nothing_is_known():
     calls, _ = calls_with([MS, MS])
     assert find_waits(calls, [], elements=0, before=0, usual=None) == []
     assert find_waits(calls, [], elements=0, before=0, usual=4 * MS) == [MS, MS]
+
+
+class Model:
+    def __init__(self, gaps):
+        self.gap_times = [gap // 1000 for gap in gaps]
+
+
+class Pipelines:
+    """Gives a model as tf.data would."""
+
+    def __init__(self, gaps):
+        self.gaps = gaps
+
+    def note_iterator(self, iterator, consumer):
+        pass
+
+    def read_model(self, iterator):
+        return Model(self.gaps)
+
+    def count_elements(self, model):
+        return len(model.gap_times) + 1
+
+
+class Iterator:
+    element_spec = get_next = None
+
+
+def test_the_last_call_of_an_epoch_works_as_long_as_the_others(tmp_path):
+    loop = standin.Loop(tmp_path)
+    waits, first = [6 * MS, 4 * MS, 2 * MS], Iterator()
+    calls, gaps = calls_with(waits)
+    calls[-1] = (calls[-1][0], calls[-1][0] + 8 * MS)
+    listener = input_waits.InputWaits(loop, Pipelines(gaps))
+    listener.reading_of((first,), "Model.fit").calls.extend(calls)
+    assert listener.reading_of((first,), "Model.fit") is listener.readings[0]
+    listener.reading_of((Iterator(),), "Model.fit")  # the next epoch
+    listener.on_chore()
+    found = [end - begin for begin, end, _, name, kind in loop.recorder.spans if kind == ANNOTATION]
+    assert found == [6 * MS, 4 * MS, 2 * MS, 5 * MS]
+    assert len(listener.readings) == 1, "the iterator of the epoch before is let go"
+
+
+def test_what_is_no_iterator_is_not_read(tmp_path):
+    listener = input_waits.InputWaits(standin.Loop(tmp_path), Pipelines([]))
+    assert listener.reading_of((), "step") is None
+    assert listener.reading_of(([1, 2],), "step") is None

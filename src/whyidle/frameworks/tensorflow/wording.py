@@ -9,6 +9,12 @@ BY_HAND: Final[dict[str, str]] = {
     "autocast.dtype": "keras.mixed_precision.set_global_policy('mixed_{text}')",
     "loader.num_workers": "dataset.map(..., num_parallel_calls={value}), or PyDataset(workers=...)",
     "loader.prefetch_factor": "dataset.prefetch({value})",
+    "tfdata.cache": ".cache() behind the stage at {text}",
+    "tfdata.map_calls": "dataset.map(..., num_parallel_calls={value})",
+    "tfdata.pool": (
+        "options = tf.data.Options(); options.threading.private_threadpool_size = {value}; dataset "
+        "= dataset.with_options(options)"
+    ),
     "copy.non_blocking": "dataset.prefetch(tf.data.AUTOTUNE)",
 }
 FIXES: Final[dict[str, str]] = {

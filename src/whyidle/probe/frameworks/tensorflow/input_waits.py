@@ -54,6 +54,8 @@ class InputWaits(Listener):
         self.readings: list[Reading] = []
         self.gap_ns: float | None = None
         """mean time between requests, of the last model that told it"""
+        self.work_ns: float | None = None
+        """mean time of a call without its wait"""
 
     def reading_of(self, args: tuple[Any, ...], consumer: str) -> Reading | None:
         """Return the reading of the iterator that is the first argument of a call of ``consumer``,
@@ -98,9 +100,16 @@ class InputWaits(Listener):
         model = self.pipelines.read_model(reading.iterator)
         gaps = [] if model is None else [gap * 1000 for gap in model.gap_times]
         elements = 0 if model is None else self.pipelines.count_elements(model)
-        if not last:  # the end of the last one's time is unknown
+        if not last:
             reading.calls.appendleft(calls[-1])
-        self.record_waits(find_waits(calls, gaps, elements, reading.begun, self.gap_ns), calls)
+        waits = find_waits(calls, gaps, elements, reading.begun, self.gap_ns)
+        rests = [end - begin - wait for wait, (begin, end) in zip(waits, calls, strict=False)]
+        if rests:
+            self.work_ns = max(0.0, sum(rests) / len(rests))
+        if last and self.work_ns is not None:  # the end of the last one's time is unknown
+            begin, end = calls[-1]
+            waits.append(max(0, int(end - begin - self.work_ns)))
+        self.record_waits(waits, calls)
         if gaps:
             self.gap_ns = sum(gaps) / len(gaps) * max(1.0, elements / (reading.begun + len(calls)))
         reading.begun += len(calls) - (not last)

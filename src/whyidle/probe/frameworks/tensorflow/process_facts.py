@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 from typing import Any, cast
 
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.process_facts import describe_identity, describe_training_thread, note_memory
+from ...core.recorder import clock_ns
 from ...wire import OptimizerFacts, ProcessFacts
 from .training_function import TrainingFunctions
 
@@ -60,6 +62,7 @@ class FactsReader(Listener):
                 "gc_threshold": list(gc.get_threshold()),
             },
         }
+        facts["cpu"] = [[clock_ns(), time.process_time_ns()]]
         used = self.found.optimizer
         if used is not None:
             facts["optimizer"] = _describe_optimizer(used)
@@ -72,6 +75,7 @@ class FactsReader(Listener):
             for name, ask in self.events.live_facts.items():
                 cast("dict[str, Any]", facts)[name] = ask()
             note_memory(facts, self.events.steps)
+            facts["cpu"] = [*facts.get("cpu", [])[:1], [clock_ns(), time.process_time_ns()]]
 
     on_process_end = on_chore
 

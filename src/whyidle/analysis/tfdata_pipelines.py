@@ -1,0 +1,136 @@
+"""The tf.data pipeline that a job waits for: its slowest stage, and whether that works or waits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.source_lines import frame_place
+from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.pipeline_facts import Node, Pipeline, Stage
+
+MAPS = re.compile(r"^(Parallel)?(Map|Interleave|FlatMap)")
+"""nodes and stages that call a function of the job"""
+PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+READS = frozenset({"ReadFile", "WholeFileReaderV2"})
+RANDOM = re.compile(r"Random|Multinomial|StatefulUniform|RngReadAndSkip|SampleDistorted")
+DECODES = re.compile(r"Decode|Parse|Resize|RandomCrop|AdjustContrast")
+MOSTLY = 0.5
+"""least share of all work on a batch in one stage for it to be the slow one"""
+AT_WORK = 0.5
+"""cores that a pipeline keeps busy while a step waits for it, below which it mostly waits itself:
+one thread that works is one core"""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowStage:
+    """The stage of a pipeline with most of the work on a batch."""
+
+    pipeline: Pipeline
+    node: Node
+    stage: Stage | None
+    """None: tf.data made it, or it cannot be told which"""
+    batch_s: float
+    """time of its work on a batch, on however many threads"""
+    waits: bool | None
+    """whether it waits (for storage, for a server) rather than works; None: not known"""
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether it handles one element at a time, for good."""
+        calls = self.node.parallelism
+        return (calls is None or calls <= 1) and not self.node.tunable
+
+    @property
+    def is_python(self) -> bool:
+        """Whether its function runs Python for each element."""
+        return self.stage is not None and bool(PYTHON.intersection(self.stage.operators))
+
+    @property
+    def batch_size(self) -> int:
+        """Elements of a batch that its function is called for."""
+        nodes = self.pipeline.nodes
+        before = nodes[nodes.index(self.node) + 1 :]
+        called = before[0] if before and "Batch" in self.node.name else self.node
+        return max(1, round(called.elements / max(nodes[0].elements, 1)))
+
+    def place(self, rank: int | None) -> Place | None:
+        """The line that makes the stage."""
+        line = self.stage.line if self.stage else None
+        return None if line is None else frame_place(line, rank)
+
+    def code_place(self, rank: int | None) -> Place | None:
+        """The function of the job that the stage calls."""
+        code = self.stage.code if self.stage else None
+        return None if code is None else frame_place(code, rank)
+
+    def describe_call(self) -> str:
+        """The call of the job in words."""
+        if self.stage is None:
+            return self.node.name
+        function = self.stage.function
+        method = "interleave" if "Interleave" in self.stage.name else "map"
+        named = function if function and function != "<lambda>" else ""
+        return f"{method}({named})"
+
+
+def training_pipeline(facts: Facts) -> Pipeline | None:
+    """The pipeline with most batches."""
+    known = [one for one in facts.timeline.process.pipelines if one.nodes]
+    return max(known, key=lambda one: one.nodes[0].elements * max(one.iterators, 1), default=None)
+
+
+def find_slow_stage(facts: Facts) -> SlowStage | None:
+    """Return the stage with most of the work on a batch; None where no stage has most of it."""
+    pipeline = training_pipeline(facts)
+    batches = pipeline.nodes[0].elements if pipeline else 0
+    if pipeline is None or not batches:
+        return None
+    total = sum(node.ns for node in pipeline.nodes)
+    node = max(pipeline.nodes, key=lambda one: one.ns)
+    if node.ns < MOSTLY * total:
+        return None
+    batch_s = node.ns / batches / 1e9
+    return SlowStage(pipeline, node, _stage_of(pipeline, node), batch_s, _pipeline_waits(facts))
+
+
+def _stage_of(pipeline: Pipeline, node: Node) -> Stage | None:
+    """The call that a node comes from: stages of the same kind, in the same order."""
+    if not MAPS.match(node.name):
+        return None
+    nodes = [one for one in pipeline.nodes if MAPS.match(one.name)]
+    stages = [one for one in pipeline.stages if MAPS.match(one.name)]
+    return stages[nodes.index(node)] if len(nodes) == len(stages) else None
+
+
+def _pipeline_waits(facts: Facts) -> bool | None:
+    """Whether the pipeline mostly waits while a step waits for it, by the CPU time of the process
+    beyond the work of the steps."""
+    reads = facts.timeline.process.cpu
+    waited = facts.bucket_share("input")
+    if len(reads) < 2 or reads[-1][0] <= reads[0][0] or waited <= 0:
+        return None
+    cores = (reads[-1][1] - reads[0][1]) / (reads[-1][0] - reads[0][0])
+    return (cores - (1.0 - waited)) / waited < AT_WORK
+
+
+def stage_evidence(slow: SlowStage) -> tuple[Evidence, ...]:
+    """What tf.data measured of the slow stage and of the last buffer."""
+    node, source = slow.node, "tf.data's model"
+    calls = 1 if node.parallelism is None else node.parallelism
+    evidence = [
+        make_evidence("slowest stage of the pipeline", node.name, None, source=source),
+        make_evidence(
+            "its work on a batch", slow.batch_s, "s", samples=node.elements, source=source
+        ),
+        make_evidence("elements that it handles at a time", calls, None, source=source),
+    ]
+    if slow.waits is not None:
+        words = "waits (for storage, a server, a sleep)" if slow.waits else "works"
+        evidence.append(make_evidence("meanwhile its code mostly", words, None, source="CPU time"))
+    last = next((one for one in slow.pipeline.nodes if one.buffer), None)
+    if last is not None:
+        evidence.append(make_evidence("batches ready at the last look", last.buffered, None))
+    return tuple(evidence)

@@ -1,0 +1,36 @@
+"""What the causes in pipelines of tf.data share: the gain of handling more elements at a time."""
+
+from __future__ import annotations
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains, hidden_loading
+from whyidle.analysis.tfdata_pipelines import SlowStage
+from whyidle.model.diagnosis import Place, Predicted
+
+MOST_CALLS = 16
+"""calls at a time for code that mostly waits. Waiting takes no core; beyond a batch's elements more
+calls gain nothing, and each holds a sample in memory"""
+
+
+def choose_calls(facts: Facts, slow: SlowStage) -> int:
+    """Return how many elements a stage should handle at a time."""
+    if slow.waits:
+        return max(2, min(MOST_CALLS, slow.batch_size))
+    return max(2, int(facts.timeline.process.cores or 2))
+
+
+def predict_calls(facts: Facts, slow: SlowStage, calls: int, blocked: float) -> Predicted:
+    """Predict the step if the stage handles ``calls`` elements at a time. Work needs a core for
+    each, and careful gets one besides that of the step; what waits needs none."""
+    work = slow.batch_s / facts.step_s
+    fewest = max(1, calls // 2) if slow.waits else 1
+    gains = hidden_loading(
+        blocked, work, (0.0, 0.0), facts.busy_ratio or 0.0, workers=(fewest, calls), given=calls
+    )
+    return from_gains(gains, f"P1: {calls} elements at a time")
+
+
+def pipeline_places(facts: Facts, slow: SlowStage) -> tuple[Place, ...]:
+    """Return the line that makes the stage, and the function that it calls."""
+    places = (slow.place(facts.rank), slow.code_place(facts.rank))
+    return tuple(dict.fromkeys(place for place in places if place is not None))

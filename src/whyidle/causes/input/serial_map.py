@@ -1,0 +1,80 @@
+"""A stage of the tf.data pipeline handles one element after the other."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.tfdata_pipelines import find_slow_stage, stage_evidence
+from whyidle.causes.input._pipeline_evidence import (
+    choose_calls,
+    pipeline_places,
+    predict_calls,
+)
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import InputFacts
+
+
+@cause(
+    "A stage of tf.data handles one element at a time",
+    bucket="input",
+    needs=("device_time", "steps", "tfdata_model"),
+    watched=("device_marks", "steps", "tfdata_model"),
+)
+def serial_map(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    ``dataset.map(f)`` without ``num_parallel_calls``, where tf.data does not make it parallel by
+    itself: a function that runs Python (``tf.numpy_function``, ``tf.py_function``) or draws random
+    numbers stays serial, and so does ``interleave``.
+
+    Why it costs
+    ------------
+    The elements of a batch are made one after the other, and the step waits for all of them.
+
+    How it is detected
+    ------------------
+    tf.data's own model of the pipeline: one stage has most of the work on a batch, its parallelism
+    is 1 and nobody may change it, and the step waits for its batches. The gain is the wait that
+    remains with several elements at a time, at least the step without waiting. Code that mostly
+    waits, by the CPU time of the process, gains from many; code that works from as many as cores.
+
+    What looks alike
+    ----------------
+    A stateless function of TensorFlow's operators is made parallel by tf.data itself
+    (``map_parallelization``): ``num_parallel_calls=AUTOTUNE`` then changes nothing. A parallel
+    stage whose calls sleep in a small pool is ``small-data-threadpool``. Python that computes holds
+    the interpreter lock, so more threads do not help: that is ``heavy-cpu-transform``.
+
+    What to do
+    ----------
+    ``map(f, num_parallel_calls=16)``, with a thread pool as large
+    (``options.threading.private_threadpool_size``), or ``use_unbounded_threadpool=True`` where it
+    exists. The order of elements stays the same.
+
+    References
+    ----------
+    TensorFlow, "Better performance with the tf.data API"; Murray et al., "tf.data: A Machine
+    Learning Data Processing Framework", VLDB 2021.
+    """
+    slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
+    if slow is None or not slow.is_serial or blocked < LEAST_SHARE:
+        return None
+    if slow.is_python and slow.waits is False:
+        return None  # the interpreter lock lets one thread work
+    calls = choose_calls(facts, slow)
+    predicted = predict_calls(facts, slow, calls, blocked)
+    return Proof(
+        headline=f"{slow.describe_call()} of tf.data handles one element at a time: "
+        f"{format_duration(slow.batch_s)} per batch",
+        low=min(1.0 - 1.0 / predicted.low, blocked),
+        high=blocked,
+        predicted=predicted,
+        evidence=(
+            make_evidence("wait for batches, share of step", blocked, "ratio"),
+            *stage_evidence(slow),
+        ),
+        confidence=0.9 if slow.waits is not None else 0.7,
+        where=pipeline_places(facts, slow),
+        facts=InputFacts(workers=calls, waits=bool(slow.waits)),
+    )

@@ -1,0 +1,78 @@
+"""Calls of a parallel tf.data stage sleep, and its thread pool is as small as the cores."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.tfdata_pipelines import find_slow_stage, stage_evidence
+from whyidle.causes.input._pipeline_evidence import (
+    choose_calls,
+    pipeline_places,
+    predict_calls,
+)
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import InputFacts
+
+
+@cause(
+    "The thread pool of tf.data is too small for calls that wait",
+    bucket="input",
+    needs=("device_time", "steps", "tfdata_model"),
+    watched=("device_marks", "steps", "tfdata_model"),
+)
+def small_data_threadpool(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    A parallel ``map`` or ``interleave`` waits in its calls (for storage, for a server), and tf.data
+    has only as many threads as the machine has cores.
+
+    Why it costs
+    ------------
+    A call that waits occupies a thread but no core: the pool is full, the cores are idle, and
+    ``num_parallel_calls`` beyond the pool's size has no effect.
+
+    How it is detected
+    ------------------
+    tf.data's own model: one stage with a parallelism above 1 has most of the work on a batch; the
+    step waits for batches, while the process keeps less than half a core busy for them; and the job
+    has set no pool. The gain is the wait that remains with a pool for as many calls as the batch
+    has elements, at most 16.
+
+    What looks alike
+    ----------------
+    A stage of parallelism 1 is ``serial-map``. Calls that work need cores, not threads:
+    ``heavy-cpu-transform``.
+
+    What to do
+    ----------
+    ``options = tf.data.Options(); options.threading.private_threadpool_size = 16; dataset =
+    dataset.with_options(options)``, or ``map(..., use_unbounded_threadpool=True)`` where it exists.
+
+    References
+    ----------
+    TensorFlow, "tf.data.ThreadingOptions"; tensorflow/tensorflow#14448, #15694.
+    """
+    slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
+    if slow is None or slow.is_serial or not slow.waits or blocked < LEAST_SHARE:
+        return None
+    pool = slow.pipeline.options.get("threads")
+    calls = choose_calls(facts, slow)
+    if pool is not None and pool >= calls:
+        return None
+    predicted = predict_calls(facts, slow, calls, blocked)
+    has = f"a pool of {pool}" if pool else "one thread per core"
+    return Proof(
+        headline=f"Calls of {slow.describe_call()} wait, and tf.data has {has}: "
+        f"{format_duration(slow.batch_s)} of waiting per batch",
+        low=min(1.0 - 1.0 / predicted.low, blocked),
+        high=blocked,
+        predicted=predicted,
+        evidence=(
+            make_evidence("wait for batches, share of step", blocked, "ratio"),
+            *stage_evidence(slow),
+        ),
+        confidence=0.85,
+        where=pipeline_places(facts, slow),
+        facts=InputFacts(workers=calls, waits=True, was=pool, parallel=True),
+    )

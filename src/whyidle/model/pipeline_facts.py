@@ -1,0 +1,47 @@
+"""Facts about pipelines of tf.data: their stages as the job wrote them, and the nodes that tf.data
+made of them, with its own measurements. None: not recorded, or not fixed by the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One call of the job that adds to a pipeline, such as ``map``. Places are
+    ``file(line): function``."""
+
+    name: str = ""
+    line: str | None = None  # that makes it
+    function: str | None = None  # that it calls for each element
+    code: str | None = None  # where that begins
+    calls: int | None = None  # at a time; -1: tf.data decides
+    size: int | None = None  # of batches or of a buffer
+    operators: tuple[str, ...] = ()  # kinds of operators in its function
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of the pipeline as tf.data runs it."""
+
+    name: str = ""
+    elements: int = 0
+    ns: int = 0  # time in its own work, summed over all threads
+    parallelism: float | None = None
+    tunable: bool | None = None  # whether tf.data chooses the parallelism
+    buffered: int = 0  # elements that were ready when it was looked at
+    buffer: float | None = None  # most elements that may be ready
+    bytes: int = 0  # of all elements
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline: what is last in it comes first."""
+
+    consumer: str = ""  # what takes its batches
+    stages: tuple[Stage, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    options: Mapping[str, int] = field(default_factory=dict)  # that the job has set
+    batches: int | None = None  # of an epoch
+    iterators: int = 0  # epochs begun

@@ -1,0 +1,75 @@
+"""Pipelines of tf.data: which stage is slow, and whether more calls at a time would help."""
+
+import pipeline_job
+import pytest
+from pipeline_job import train
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.tfdata_pipelines import find_slow_stage
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.wording import summarize_edits
+from whyidle.testing import contracts
+from whyidle.testing.pairs import Pair
+
+PAIRS = {
+    "serial-map": Pair(sick=train, healthy=lambda: train(wait_ms=0)),
+    "small-data-threadpool": Pair(
+        sick=lambda: train(calls=2, batch_ms=90),
+        healthy=lambda: train(calls=2, batch_ms=90, options={"threads": 16}),
+    ),
+}
+
+
+def judge(cause, timeline):
+    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
+
+
+def test_a_serial_map_that_waits_is_the_first_finding_with_its_lines_and_its_cure():
+    found = diagnose_job([train()])
+    top = found.findings[0]
+    assert (found.verdict.bound, top.cause) == ("input", "serial-map")
+    assert [(place.file, place.line) for place in top.where] == [
+        ("/job/train.py", 19),
+        ("/job/train.py", 8),
+    ]
+    edits = {edit.knob: edit.value for edit in top.fixes[0].edits}
+    assert edits == {"tfdata.map_calls": 16, "tfdata.pool": 16}
+    assert "num_parallel_calls=16" in summarize_edits(top.fixes[0].edits, "tensorflow")
+
+
+def test_the_same_job_with_the_cure_lies_within_the_prediction():
+    predicted = judge("serial-map", train()).predicted
+    cured = Facts(train(wait_ms=0, calls=16)).step_s
+    assert predicted.low <= 0.05 / cured <= predicted.high
+
+
+def test_a_map_that_works_gains_from_cores_and_needs_no_larger_pool():
+    proof = judge("serial-map", train(operators=("DecodeJpeg", "RandomUniform"), cores=1.0))
+    assert (proof.facts.workers, proof.facts.waits) == (2, False)
+    assert proof.predicted.high < 2.1
+
+
+def test_python_that_computes_is_not_promised_threads():
+    assert judge("serial-map", train(cores=1.0)) is None
+
+
+@pytest.mark.parametrize("calls", [2, 16])
+def test_a_parallel_map_is_not_serial(calls):
+    assert judge("serial-map", train(calls=calls)) is None
+
+
+def test_calls_that_work_need_no_larger_pool():
+    assert judge("small-data-threadpool", train(calls=2, batch_ms=90, cores=1.6)) is None
+
+
+def test_a_stage_is_found_by_its_kind_and_order():
+    slow = find_slow_stage(Facts(train()))
+    assert (slow.stage.line, slow.batch_size) == ("/job/train.py(19): <module>", 32)
+    merged = train(stages=[pipeline_job.stage("Batch", 20)])
+    assert find_slow_stage(Facts(merged)).stage is None
+
+
+def test_work_spread_over_the_stages_is_nobody_s():
+    nodes = [pipeline_job.node(name, 30, 20) for name in ("Root", "Batch", "Map")]
+    assert find_slow_stage(Facts(train(nodes=nodes))) is None
