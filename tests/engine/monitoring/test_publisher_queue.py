@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
@@ -92,14 +91,10 @@ def test_an_extra_that_is_missing_is_named(monkeypatch):
             Publishing(pytest.fail).open(name, Destination(tracker=facts))
 
 
-def test_trackers_of_a_job_are_found_from_outside(tmp_path: Path):
+def test_trackers_that_a_job_reported(tmp_path: Path):
     (tmp_path / "7.trackers.json").write_text(json.dumps({"mlflow": {"run_id": "1"}}))
     (tmp_path / "8.trackers.json").write_text("{")
-    logs = tmp_path / "runs" / "events.out.tfevents.1.host"
-    logs.parent.mkdir()
-    with logs.open("w"):
-        found = find_trackers(tmp_path, [os.getpid(), 2**30])
-    assert found == {"mlflow": {"run_id": "1"}, "tensorboard": {"log_dir": str(logs.parent)}}
+    assert find_trackers(tmp_path) == {"mlflow": {"run_id": "1"}}
 
 
 def test_weights_and_biases_is_told_of_a_page_of_few_series():

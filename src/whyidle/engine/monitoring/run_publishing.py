@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,6 @@ from whyidle.model.watch_document import WatchedMachine
 EVERY_S: Final = 5.0
 """time between looks: a Prometheus server scrapes every 15 to 60 s, trackers draw minutes"""
 JOIN_S: Final = 5.0
-EVENTS = "events.out.tfevents."
 TRACK = "WHYIDLE_TRACK"
 
 
@@ -72,7 +71,7 @@ class RunPublishing:
                 ended = self._stop.wait(EVERY_S)
                 machine = select_job(watch.look(), key)
                 if self._track:
-                    self._open_trackers([pid for job in machine.jobs for pid in job.pids])
+                    self._open_trackers()
                 self._publishing.publish(machine)
                 if ended:
                     return
@@ -81,8 +80,8 @@ class RunPublishing:
         finally:
             watch.close()
 
-    def _open_trackers(self, pids: Iterable[int]) -> None:
-        for name, facts in find_trackers(self._recording, pids).items():
+    def _open_trackers(self) -> None:
+        for name, facts in find_trackers(self._recording).items():
             if name in self._publishing or name in self._untried:
                 continue
             try:
@@ -104,24 +103,10 @@ def select_job(machine: WatchedMachine, key: str) -> WatchedMachine:
     return msgspec.structs.replace(machine, jobs=jobs, gpus=gpus)
 
 
-def find_trackers(recording: Path, pids: Iterable[int]) -> dict[str, dict[str, str]]:
-    """Trackers that the job itself has opened: those that its processes reported, and the folder of
-    each TensorBoard event file that one of them holds open."""
+def find_trackers(recording: Path) -> dict[str, dict[str, str]]:
+    """Trackers that the job itself has opened, as its processes reported them."""
     found: dict[str, dict[str, str]] = {}
     for path in sorted(recording.glob("*.trackers.json")):
         with suppress(OSError, ValueError):  # it is being replaced
             found |= json.loads(path.read_text(encoding="utf-8"))
-    for pid in pids:
-        for path in _open_files(pid):
-            if path.name.startswith(EVENTS) and path.parent.name != "whyidle":
-                found.setdefault("tensorboard", {"log_dir": str(path.parent)})
-    return found
-
-
-def _open_files(pid: int) -> list[Path]:
-    found = []
-    with suppress(OSError):  # it has ended, or is another user's
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):  # it was closed meanwhile
-                found.append(link.readlink())
     return found

@@ -2,19 +2,24 @@
 
 Only modules that the job has imported are looked at; nothing is imported, opened or logged here.
 MLflow keeps its active run per thread, so it is read on the training thread, at the rare looks.
+TensorBoard's writers know their folder only themselves, so their making is noted.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 from typing import Any
 
 from .events import Events
+from .import_hooks import call_after_import
 from .listener import Listener
 
 VARIABLE = "WHYIDLE_TRACK"
+WRITERS = ("tensorboard.summary.writer.event_file_writer", "tensorboardX.event_file_writer")
+"""modules of TensorBoard's class ``EventFileWriter``, which PyTorch and trainers use"""
 
 
 class TrackerReport(Listener):
@@ -25,6 +30,27 @@ class TrackerReport(Listener):
     def __init__(self, events: Events) -> None:
         self.events = events
         self.reported: dict[str, dict[str, str]] = {}
+        self.folder = ""
+        self.waiting = [
+            call_after_import(name, "EventFileWriter", self._note_folder) for name in WRITERS
+        ]
+
+    def _note_folder(self, module: Any) -> None:
+        writer = module.EventFileWriter
+        original = writer.__init__
+
+        @functools.wraps(original)
+        def make_writer(made: Any, logdir: Any, *args: Any, **kwargs: Any) -> None:
+            original(made, logdir, *args, **kwargs)
+            self.folder = self.folder or os.path.abspath(str(logdir))
+
+        writer.__init__ = make_writer
+        self.waiting.append(lambda: setattr(writer, "__init__", original))
+
+    def stop_listening(self) -> None:
+        """Leave TensorBoard as it was."""
+        while self.waiting:
+            self.waiting.pop()()
 
     def on_training_begin(self, optimizer: Any) -> None:
         """Look for the first time."""
@@ -33,6 +59,8 @@ class TrackerReport(Listener):
     def on_look(self) -> None:
         """Look again: a run may be opened after the first step."""
         found = find_trackers()
+        if self.folder:
+            found["tensorboard"] = {"log_dir": self.folder}
         if found == self.reported:
             return
         self.reported = found
