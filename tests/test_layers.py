@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "suspicions": {"suspicions", "model"},
     "tenants": {"tenants", "model"},
     "publishers": {"publishers", "model", "errors"},
+    "alerts": {"alerts", "model", "errors"},
     "exporters": {"exporters", "model", "errors"},
     "store": {"store", "model", "errors"},
     "catalog": {"catalog", "frameworks", "model", "errors"},
@@ -43,7 +44,17 @@ MAY_IMPORT = {
         *("engine", "catalog", "store", "importers", "frameworks", "analysis", "model", "errors"),
     },
     "testing": {"testing", "engine", "catalog", "importers", "analysis", "model", "errors"},
-    "cli": {"version", "cli", "engine", "exporters", "catalog", "store", "model", "errors"},
+    "cli": {
+        "version",
+        "cli",
+        "alerts",
+        "engine",
+        "exporters",
+        "catalog",
+        "store",
+        "model",
+        "errors",
+    },
     "api": {"api", "engine", "exporters", "store", "model", "errors"},
     "integrations": {"integrations", "api", "errors"},
     "probe": {"probe"},
@@ -61,9 +72,11 @@ LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
 INTEGRATED = {"lightning", "pytorch_lightning", "transformers"}
+SERVICES = {"apprise"}
 TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
 OPTIONAL = {
     *TRACKERS,
+    *SERVICES,
     "ray",
     "torch",
     "pynvml",
@@ -84,6 +97,7 @@ THIRD_PARTY = {
     "suspicions": set(),
     "tenants": set(),
     "publishers": TRACKERS,
+    "alerts": {"msgspec", "tomli", "apprise"},
     "exporters": {"numpy", "msgspec", "isal", "rich"},
     "store": {"msgspec", "tomli"},
     "catalog": set(),

@@ -67,9 +67,12 @@ def test_verbs_and_options():
     assert options("runs") == small | {"--store"}
     assert options("causes") == small
     assert options("doctor") == small | {"--store"}
+    assert options("alerts") == small | {
+        *("--prometheus", "--test", "--mute", "--unmute", "--for", "--store"),
+    }
     assert options("watch") == common | {
         *("--once", "--json", "--interval", "--user", "--only", "--fail-on"),
-        *("--prometheus", "--textfile", "--otlp"),
+        *("--prometheus", "--textfile", "--otlp", "--alerts", "--store"),
     }
 
 

@@ -33,6 +33,7 @@ def make_look(steps: int = 100, shares: bool = True, count: int = 1) -> WatchedM
             steps=WatchedSteps(
                 run=f"r{n}", count=steps, step_s=0.1, last_step_s=0.05, phase=None,
                 shares=known if shares else None, samples_per_s=320.0, overhead=0.004,
+                rank_skew=None, to_last_runs=1.02,
                 findings=[FINDING],
             ),
         )

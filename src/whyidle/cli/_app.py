@@ -15,7 +15,18 @@ from typing import NoReturn
 from whyidle.errors import UsageError, WhyidleError
 from whyidle.version import __version__
 
-VERBS = ("run", "fix", "explain", "report", "compare", "runs", "watch", "causes", "doctor")
+VERBS = (
+    "run",
+    "fix",
+    "explain",
+    "report",
+    "compare",
+    "runs",
+    "watch",
+    "alerts",
+    "causes",
+    "doctor",
+)
 """order of the help"""
 INTERRUPTED = 130
 BROKEN_PIPE = 141

@@ -20,13 +20,15 @@ import os
 import sys
 import time
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import STDOUT, add_destinations, list_destinations
+from whyidle.cli._options import STDOUT, add_destinations, add_store, list_destinations, store_of
 from whyidle.errors import GateError, UsageError
 
 if TYPE_CHECKING:
+    from whyidle.cli._alert_watch import AlertWatch
     from whyidle.engine.monitoring.publisher_queue import Publishing
     from whyidle.model.watch_document import WatchedMachine
 
@@ -67,6 +69,14 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help=f"exit with status 3 if a GPU or job is in one of these states: {', '.join(FAILING)}",
     )
     add_destinations(parser)
+    parser.add_argument(
+        "--alerts",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="evaluate alerts, with the rules and routes of a file (default: the shipped rules)",
+    )
+    add_store(parser)
 
 
 def _parse_interval(text: str) -> float:
@@ -101,11 +111,14 @@ def run(args: argparse.Namespace) -> int:
             _print_once(args, machine)
             _check_gate(args, machine)
             return 0
+        alerts = _open_alerts(args, running)
         screen = None if args.json else _open_screen(running)
         try:
             while not _wait(screen, args.interval or EVERY_S):
                 machine = select_rows(watch.look(), args.user, args.only)
-                publishing.publish(machine)
+                metrics = publishing.publish(machine)
+                if alerts is not None:
+                    alerts.add_look(machine, metrics)
                 if args.json:
                     _write_line(args, machine)
                 else:
@@ -125,6 +138,16 @@ def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing
     for name, where in list_destinations(args).items():
         publishing.open(name, Destination(where=where, environ=os.environ))
     return publishing
+
+
+def _open_alerts(args: argparse.Namespace, running: ExitStack) -> AlertWatch | None:
+    if args.alerts is None:
+        return None
+    from whyidle.alerts.rule_file import AlertSettings, read_settings
+    from whyidle.cli._alert_watch import MUTES, AlertWatch
+
+    settings = read_settings(Path(args.alerts)) if args.alerts else AlertSettings()
+    return running.enter_context(closing(AlertWatch(settings, store_of(args).root / MUTES)))
 
 
 def select_rows(

@@ -100,6 +100,23 @@ class SeriesBuilder:
             Metric("whyidle_last_step_timestamp_seconds", "gauge", "When the last step ended.",
                    [(labels[job.key], taken - steps.last_step_s)
                     for job, steps in known if steps.last_step_s is not None]),
+            Metric("whyidle_since_step_seconds", "gauge", "Time since the last step ended.",
+                   [(labels[job.key], steps.last_step_s)
+                    for job, steps in known if steps.last_step_s is not None]),
+            Metric("whyidle_run_training", "gauge",
+                   "Whether the run makes steps: 0 while it starts or evaluates.",
+                   [(labels[job.key], float(steps.phase is None)) for job, steps in known]),
+            Metric("whyidle_run_memory_bytes", "gauge", "Resident memory of the run's processes.",
+                   [(labels[job.key], float(job.memory_bytes))
+                    for job in jobs if job.memory_bytes is not None]),
+            Metric("whyidle_rank_skew_ratio", "gauge",
+                   "Share of the step in which ranks wait for the latest one.",
+                   [(labels[job.key], steps.rank_skew)
+                    for job, steps in known if steps.rank_skew is not None]),
+            Metric("whyidle_step_time_to_last_runs_ratio", "gauge",
+                   "Step time, of that of the slowest of the last runs of the same command.",
+                   [(labels[job.key], steps.to_last_runs)
+                    for job, steps in known if steps.to_last_runs is not None]),
             Metric("whyidle_samples_total", "counter", "Samples trained on, estimated.",
                    [(labels[key], made) for key, made in self._samples.items() if key in labels]),
             Metric("whyidle_overhead_ratio", "gauge", "What watching costs the job.",
@@ -134,7 +151,24 @@ def _gpu_metrics(machine: WatchedMachine, jobs: Mapping[str, WatchedJob]) -> lis
         for gpu in machine.gpus
         for state in STATES
     ]
-    return [*metrics, Metric("whyidle_gpu_state", "gauge", "The state of a GPU: 0 or 1.", states)]
+    metrics.append(Metric("whyidle_gpu_state", "gauge", "The state of a GPU: 0 or 1.", states))
+    return [*metrics, *_derived_metrics(machine, labels)]
+
+
+def _derived_metrics(machine: WatchedMachine, labels: Mapping[str, Labels]) -> list[Metric]:
+    used = [
+        (labels[gpu.gpu], float(bool(gpu.jobs) and not gpu.state.startswith("idle")))
+        for gpu in machine.gpus
+    ]
+    full = [
+        (labels[gpu.gpu], gpu.memory_used_bytes / gpu.memory_bytes)
+        for gpu in machine.gpus
+        if gpu.memory_used_bytes is not None and gpu.memory_bytes
+    ]
+    return [
+        Metric("whyidle_gpu_used", "gauge", "Whether a job holds the GPU and uses it.", used),
+        Metric("whyidle_gpu_memory_used_ratio", "gauge", "Device memory in use.", full),
+    ]
 
 
 def gpu_labels(gpu: WatchedGpu, host: str, jobs: Mapping[str, WatchedJob]) -> Labels:

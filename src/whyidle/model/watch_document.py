@@ -106,6 +106,8 @@ class WatchedSteps(Document, frozen=True, kw_only=True):
     shares: dict[str, float] | None  # of the step, by bucket, over the last half minute
     samples_per_s: float | None
     overhead: float | None
+    rank_skew: float | None  # share of the step that others wait for the latest rank
+    to_last_runs: float | None  # step time, of that of the slowest of the last runs
     findings: list[WatchedFinding]
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
 
 from whyidle import catalog
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.metric_series import Metric, SeriesBuilder
-from whyidle.model.publisher import Destination, Publisher, PublisherModule
+from whyidle.model.publisher import Destination, PublisherModule
 from whyidle.model.watch_document import WatchedMachine
 
 QUEUED: Final = 16
@@ -23,27 +23,39 @@ CLOSE_S: Final = 10.0
 Tell = Callable[[str], object]
 
 
+class Closable(Protocol):
+    """A publisher, or a route of alerts."""
+
+    @property
+    def publish(self) -> Callable[..., object]:
+        """Deliver one thing."""
+
+    @property
+    def close(self) -> Callable[..., object]:
+        """Deliver the last thing and release everything."""
+
+
 class PublisherThread:
-    """One publisher behind its queue."""
+    """One publisher or route behind its queue."""
 
     def __init__(
-        self, name: str, publisher: Publisher, faults: tuple[type[Exception], ...], tell: Tell
+        self, name: str, publisher: Closable, faults: tuple[type[Exception], ...], tell: Tell
     ) -> None:
         self.name, self.publisher = name, publisher
         self._faults, self._tell = faults, tell
-        self._queue: deque[tuple[WatchedMachine, Sequence[Metric]]] = deque(maxlen=QUEUED)
+        self._queue: deque[tuple[object, ...]] = deque(maxlen=QUEUED)
         self._wake = threading.Event()
         self._ended = False
         self._final: Diagnosis | None = None
-        self._has_told = False
+        self.has_failed = False
         self._thread = threading.Thread(
             target=self._run_loop, name=f"whyidle-publish-{name}", daemon=True
         )
         self._thread.start()
 
-    def enqueue(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> None:
-        """Queue a look; never waits."""
-        self._queue.append((machine, metrics))
+    def enqueue(self, *arguments: object) -> None:
+        """Queue a call of ``publish``; never waits."""
+        self._queue.append(arguments)
         self._wake.set()
 
     def close(self, diagnosis: Diagnosis | None) -> None:
@@ -70,8 +82,8 @@ class PublisherThread:
             self._report_once(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
     def _report_once(self, text: str) -> None:
-        if not self._has_told:
-            self._has_told = True
+        if not self.has_failed:
+            self.has_failed = True
             self._tell(f"{self.name}: not published: {text[:300]}")
 
 
@@ -100,11 +112,12 @@ class Publishing:
     def __bool__(self) -> bool:
         return bool(self._threads)
 
-    def publish(self, machine: WatchedMachine) -> None:
-        """Hand a look to every publisher."""
+    def publish(self, machine: WatchedMachine) -> list[Metric]:
+        """Hand a look to every publisher; return its metrics."""
         metrics = self._series.add_look(machine)
         for thread in list(self._threads.values()):
             thread.enqueue(machine, metrics)
+        return metrics
 
     def close(self, diagnosis: Diagnosis | None = None) -> None:
         """Close every publisher."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +12,12 @@ from whyidle.engine.recording.live_state import LiveWatch
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.watch_document import GpuState, Reason, WatchedFinding, WatchedSteps
+from whyidle.store.entry import RECORDING, entry_of
 
 MOST_FINDINGS: Final = 5
+LAST_RUNS: Final = 5
+FEWEST_RUNS: Final = 2
+"""one earlier run says nothing about how much runs differ"""
 PHASE_S: Final = 1.0
 PHASE_STEPS: Final = 3
 """calls that are recorded for longer than this after the last step belong to something else"""
@@ -25,6 +30,7 @@ class RecordedJob:
         self._recording = recording
         self._watch = LiveWatch(recording)
         self._diagnosis: Diagnosis | None = None
+        self._slowest_s: float | None = None
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -48,8 +54,18 @@ class RecordedJob:
             shares={b: getattr(known.attribution, b) for b in BUCKETS} if known else None,
             samples_per_s=known.steps.samples_per_s if known else None,
             overhead=known.coverage.overhead_ratio if known else None,
+            rank_skew=_rank_skew(known) if known else None,
+            to_last_runs=self._compare_with_last(moment.step_s),
             findings=_list_findings(known) if known else [],
         )
+
+    def _compare_with_last(self, step_s: float | None) -> float | None:
+        """The step time, of that of the slowest of the last runs of the same command."""
+        if step_s is None:
+            return None
+        if self._slowest_s is None:
+            self._slowest_s = slowest_step(self._recording) or 0.0
+        return step_s / self._slowest_s if self._slowest_s else None
 
     def reason(self) -> Reason | None:
         """The proven cause, its place and its first fix; None while nothing is proven."""
@@ -72,6 +88,28 @@ class RecordedJob:
         if self._diagnosis is None:
             return None
         return "starved" if self._diagnosis.verdict.state == "starved" else "active"
+
+
+def slowest_step(recording: Path) -> float | None:
+    """The step time of the slowest of the last ``LAST_RUNS`` runs of the same command in the same
+    store, s; None with fewer than ``FEWEST_RUNS``."""
+    if recording.name != RECORDING:
+        return None
+    own = entry_of(recording.parent)
+    command = own.meta.command if own.meta else None
+    if command is None:
+        return None
+    folders = sorted(recording.parents[1].iterdir(), reverse=True)
+    metas = (entry_of(path).meta for path in folders if path.name < own.id)
+    known = (m.step_s for m in metas if m and m.command == command and m.step_s)
+    steps = list(islice(known, LAST_RUNS))
+    return max(steps) if len(steps) >= FEWEST_RUNS else None
+
+
+def _rank_skew(diagnosis: Diagnosis) -> float | None:
+    late = [row.lateness_s for row in diagnosis.detail.ranks if row.lateness_s is not None]
+    mean = diagnosis.steps.mean_s
+    return max(late) / mean if late and mean and len(diagnosis.detail.ranks) > 1 else None
 
 
 def _list_findings(diagnosis: Diagnosis) -> list[WatchedFinding]:

@@ -1,0 +1,59 @@
+"""Checks the settings of a route."""
+
+from __future__ import annotations
+
+import os
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from whyidle.errors import UsageError
+
+PATIENCE_S = 10.0
+
+
+def take_settings(kind: str, given: Mapping[str, Any], **known: Any) -> dict[str, Any]:
+    """The settings of a route with defaults; a default of None makes a setting required. A value
+    ``$NAME`` is read from the environment, so that files hold no secrets.
+
+    Raises:
+        UsageError: one is unknown, missing, or of another type.
+    """
+    settings = {name: value for name, value in given.items() if name != "kind"}
+    for name in settings:
+        if name not in known:
+            raise UsageError(f"The route {kind} has no setting {name!r}.", why=_list(known))
+    merged = {**known, **settings}
+    for name, value in merged.items():
+        if value is None:
+            raise UsageError(f"The route {kind} needs the setting {name!r}.", why=_list(known))
+        if isinstance(value, str) and value.startswith("$"):
+            if value[1:] not in os.environ:
+                raise UsageError(f"The route {kind} needs the variable {value[1:]}.")
+            merged[name] = os.environ[value[1:]]
+    return merged
+
+
+def _list(known: Mapping[str, Any]) -> str:
+    return f"Known: {', '.join(known)}."
+
+
+def check_url(kind: str, url: object) -> str:
+    """The URL.
+
+    Raises:
+        UsageError: it is none of HTTP.
+    """
+    parts = urlsplit(str(url))
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise UsageError(f"The route {kind} needs a URL of HTTP.", why=f"It has {url!r}.")
+    return str(url)
+
+
+def post_json(url: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+    """Post a body of JSON. Raises OSError if it is not accepted."""
+    sent = {"Content-Type": "application/json", **(headers or {})}
+    request = urllib.request.Request(url, body, sent, method="POST")
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        answer.read()
