@@ -14,7 +14,7 @@ pytest = $(bin)/python -m pytest -n 2 --dist worksteal
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
 .PHONY: demo watch fix test test-unit test-probe test-processes test-live clinic check format docs
-.PHONY: site pictures bench gpu clean
+.PHONY: test-frameworks test-frameworks-oldest site pictures bench gpu clean
 
 demo: $(DEMO)/installed  ## explain a recording, watch a small training job and fix another
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
@@ -53,6 +53,22 @@ test-processes: $(VENV)/installed  ## tests that start real processes
 test-live: $(VENV)/installed  ## real jobs whose times are judged; needs an idle machine
 	$(pytest) -m live
 
+test-frameworks: .venv-tensorflow/installed  ## the probe inside the newest TensorFlow and Keras
+	.venv-tensorflow/bin/python -m pytest --frameworks -m tensorflow tests/with_tensorflow
+
+# the oldest supported: TensorFlow 2.15 with Keras 2, and TensorFlow 2.16 with Keras 3.3
+test-frameworks-oldest: .venv-tensorflow-2.15/installed .venv-tensorflow-2.16/installed
+	.venv-tensorflow-2.15/bin/python -m pytest --frameworks -m tensorflow tests/with_tensorflow
+	.venv-tensorflow-2.16/bin/python -m pytest --frameworks -m tensorflow tests/with_tensorflow
+
+.venv-tensorflow/installed: FRAMEWORK = tensorflow
+.venv-tensorflow-2.15/installed: FRAMEWORK = tensorflow==2.15.* 'numpy<2'
+.venv-tensorflow-2.16/installed: FRAMEWORK = tensorflow==2.16.* keras==3.3.*
+.venv-%/installed: pyproject.toml
+	$(call environment,.venv-$*)
+	@.venv-$*/bin/python $(pip) -e . 'pytest>=8' $(FRAMEWORK)
+	@touch $@
+
 clinic: $(VENV)/installed  ## a few sick and healthy jobs with known truth, against the recorded floor
 	$(bin)/python -m clinic run --fixed-subset
 
@@ -90,7 +106,7 @@ gpu:  ## prove whyidle on this machine's GPU, or rehearse without one; GPU='--st
 	else $(MAKE) -s $(VENV)/installed && $(bin)/python -m bench.gpu $(GPU); fi
 
 clean:  ## remove build products and environments
-	rm -rf $(VENV) $(DEMO) $(SITE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(DEMO) $(SITE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(DEMO)/installed: pyproject.toml
 	$(call environment,$(DEMO))

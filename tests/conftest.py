@@ -13,6 +13,8 @@ REAL_PROCESSES = {
     "engine/trial/executors": "each trial is a process of its own",
 }
 """folder -> why the timing of its tests is the machine's; single files have ``pytestmark``"""
+FRAMEWORKS = ("tensorflow", "jax")
+"""marks of tests that need the framework: those in ``with_NAME``, run by make test-frameworks"""
 FLAKY = (
     "It failed beside other tests and passes alone. With CI=true this is a failure: make it "
     "independent of its neighbours, or mark it real_processes with the reason (CONTRIBUTING.md)."
@@ -23,10 +25,23 @@ def pytest_addoption(parser):
     parser.addoption(
         "--second-try", action="store_true", help="run what failed beside others again, alone"
     )
+    parser.addoption(
+        "--frameworks", action="store_true", help="run what needs TensorFlow or JAX, too"
+    )
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     here = Path(__file__).parent
+    for item in items:
+        for framework in FRAMEWORKS:
+            if item.path.relative_to(here).as_posix().startswith(f"with_{framework}/"):
+                item.add_marker(framework)
+    if not config.getoption("--frameworks"):
+        wanted = [not any(map(item.get_closest_marker, FRAMEWORKS)) for item in items]
+        config.hook.pytest_deselected(
+            items=[item for item, kept in zip(items, wanted, strict=True) if not kept]
+        )
+        items[:] = [item for item, kept in zip(items, wanted, strict=True) if kept]
     for item in items:
         place = item.path.relative_to(here).as_posix()
         for folder, reason in REAL_PROCESSES.items():
