@@ -12,8 +12,8 @@ _PYTHON = ("python", "torchrun", "accelerate")
 
 
 def name_runs(diagnoses: Sequence[Diagnosis]) -> list[str]:
-    """Name each run by its script or file. Framework, the arguments that not all runs share, and a
-    number are added while two runs have the same name."""
+    """Name each run by its script or file. Where several have the same name, the framework, the
+    arguments that not all runs share, and a number are added."""
     common = set.intersection(*(set(_arguments(diagnosis)) for diagnosis in diagnoses))
     names = [_script_name(diagnosis) for diagnosis in diagnoses]
     more: list[Callable[[Diagnosis], str]] = [
@@ -21,11 +21,17 @@ def name_runs(diagnoses: Sequence[Diagnosis]) -> list[str]:
         lambda diagnosis: " ".join(a for a in _arguments(diagnosis) if a not in common),
     ]
     for describe in more:
-        if len(set(names)) < len(names):
-            parts = [describe(diagnosis) for diagnosis in diagnoses]
-            if len(set(parts)) > 1:
-                names = [f"{n} {p}".strip() for n, p in zip(names, parts, strict=True)]
+        names = _extend_duplicates(names, [describe(diagnosis) for diagnosis in diagnoses])
     return _number_duplicates(names)
+
+
+def _extend_duplicates(names: list[str], parts: list[str]) -> list[str]:
+    """Names with their part, where runs of one name have different parts."""
+    extended = []
+    for name, part in zip(names, parts, strict=True):
+        theirs = {p for n, p in zip(names, parts, strict=True) if n == name}
+        extended.append(f"{name} {part}".strip() if len(theirs) > 1 else name)
+    return extended
 
 
 def _number_duplicates(names: list[str]) -> list[str]:

@@ -90,9 +90,9 @@ def summarize_table(table: RunTable) -> str:
 
 
 def describe_finding(row: RunRow) -> str:
-    """The first finding of a run with its place, or its verdict."""
+    """The first finding of a run with its place, or the first clause of its verdict."""
     if row.cause is None:
-        return row.headline
+        return row.headline.partition("; ")[0]
     place = f" ({words.format_place(shorten_place(row.where, row.folder))})" if row.where else ""
     return f"{row.finding}{place}"
 
