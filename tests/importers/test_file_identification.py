@@ -100,6 +100,13 @@ def test_a_zip_that_is_a_checkpoint(tmp_path):
         kineto.load(tmp_path / "m.pt")
 
 
+def test_a_result_of_tensorflow_s_profiler_is_no_recording(tmp_path):
+    path = write(tmp_path / "host.input_pipeline.pb", b"\x0a\x02ab" + bytes(range(200)))
+    with pytest.raises(NotATraceError, match="result of TensorFlow's profiler") as caught:
+        load_all(find_recordings(path))
+    assert ".xplane.pb" in caught.value.hint
+
+
 @pytest.mark.parametrize("name", ["my run.nsys-rep", "old.qdrep"])
 @pytest.mark.parametrize("in_folder", [False, True])
 def test_a_report_of_nsight_systems_is_answered_with_its_export_command(tmp_path, name, in_folder):

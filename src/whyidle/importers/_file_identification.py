@@ -107,6 +107,12 @@ _NAMED: tuple[tuple[str, str, str], ...] = (
         "Import it with QdstrmImporter {name}, export the report that it writes (nsys export "
         "--type sqlite -o {export} REPORT), and pass {export}.",
     ),
+    (
+        "a result of TensorFlow's profiler, not its recording",
+        r"\.(input_pipeline|overview_page|tensorflow_stats|kernel_stats|memory_profile|pod_viewer)"
+        r"\.pb$",
+        "Pass the profile beside it, which ends with .xplane.pb.",
+    ),
     ("an Nsight Compute report", r"\.ncu-rep$", "Pass a PyTorch trace of the same run."),
 )
 """what it is by the end of its name, how it ends, what to do"""
