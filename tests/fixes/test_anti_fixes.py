@@ -73,6 +73,9 @@ VARIANTS = [
         "threads": 1 if flag else 8,
         "main": None if flag else 2,
         "all_used": flag,
+        "traced": flag,
+        "waits": flag,
+        "line": "train.py:19" if flag else "",
         **size,
     }
     | ({"own": 2} if flag else {})

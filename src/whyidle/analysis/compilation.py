@@ -97,6 +97,12 @@ def recompile_reasons(facts: Facts) -> tuple[Evidence, ...]:
     return tuple(evidence)
 
 
+def is_for_values(facts: Facts) -> bool:
+    """Return whether most traces were for Python values that changed, not for shapes."""
+    reasons = [run.reason for run in _compiles(facts) if run.turn > 1 and run.reason]
+    return 2 * sum(": the Python value" in reason for reason in reasons) > len(reasons)
+
+
 def first_line(text: str) -> str:
     """Return the first line of a compiler message without runs of blanks."""
     return re.sub(r"\s+", " ", (text.strip().splitlines() or [""])[0])

@@ -17,6 +17,8 @@ PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 READS = frozenset({"ReadFile", "WholeFileReaderV2"})
 RANDOM = re.compile(r"Random|Multinomial|StatefulUniform|RngReadAndSkip|SampleDistorted")
 DECODES = re.compile(r"Decode|Parse|Resize|RandomCrop|AdjustContrast")
+GENERATOR = "flat_map_fn"
+"""the function by which ``Dataset.from_generator`` runs a generator"""
 MOSTLY = 0.5
 """least share of all work on a batch in one stage for it to be the slow one"""
 AT_WORK = 0.5
@@ -86,14 +88,19 @@ def find_slow_stage(facts: Facts) -> SlowStage | None:
     """Return the stage with most of the work on a batch; None where no stage has most of it."""
     pipeline = training_pipeline(facts)
     batches = pipeline.nodes[0].elements if pipeline else 0
-    if pipeline is None or not batches:
-        return None
+    if pipeline is None or not batches or generator_stage(pipeline) is not None:
+        return None  # tf.data does not count the time of a generator
     total = sum(node.ns for node in pipeline.nodes)
     node = max(pipeline.nodes, key=lambda one: one.ns)
     if node.ns < MOSTLY * total:
         return None
     batch_s = node.ns / batches / 1e9
-    return SlowStage(pipeline, node, _stage_of(pipeline, node), batch_s, _pipeline_waits(facts))
+    return SlowStage(pipeline, node, _stage_of(pipeline, node), batch_s, pipeline_waits(facts))
+
+
+def generator_stage(pipeline: Pipeline) -> Stage | None:
+    """The stage that runs a Python generator, if there is one."""
+    return next((one for one in pipeline.stages if one.function == GENERATOR), None)
 
 
 def _stage_of(pipeline: Pipeline, node: Node) -> Stage | None:
@@ -105,7 +112,7 @@ def _stage_of(pipeline: Pipeline, node: Node) -> Stage | None:
     return stages[nodes.index(node)] if len(nodes) == len(stages) else None
 
 
-def _pipeline_waits(facts: Facts) -> bool | None:
+def pipeline_waits(facts: Facts) -> bool | None:
     """Whether the pipeline mostly waits while a step waits for it, by the CPU time of the process
     beyond the work of the steps."""
     reads = facts.timeline.process.cpu

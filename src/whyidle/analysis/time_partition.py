@@ -120,7 +120,7 @@ def _in_gaps(timeline: Timeline, steps: StepWindows, host: HostActivity, gaps: G
 def _interruption_claims(timeline: Timeline, host: HostActivity, steps: StepWindows) -> Claims:
     """Saving, evaluating and publishing, without requests inside the loader, which fetch data."""
     claims: Claims = []
-    for role in (Role.CHECKPOINT, Role.EVALUATION, Role.LOGGING):
+    for role in (Role.CHECKPOINT, Role.EVALUATION, Role.CALLBACK, Role.LOGGING):
         rows = interrupting_rows(host, steps, role)
         claims.append((role.value, union_of(timeline.host.start[rows], timeline.host.end[rows])))
     reason, logging = claims[-1]

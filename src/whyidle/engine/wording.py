@@ -65,7 +65,7 @@ def word_fixes(finding: Finding, framework: str | None) -> Finding:
 
 def _fit_framework(fix: ProposedFix, framework: str | None) -> ProposedFix | None:
     """The fix as far as a framework has its knobs; None if it has them not."""
-    if framework in (None, PYTORCH):
+    if framework in (None, PYTORCH) or not catalog.knob_wording(framework):
         return fix
     knobs = {edit.knob for edit in fix.edits if not edit.knob.startswith(ENVIRONMENT)}
     if not knobs <= {*catalog.knob_wording(framework)}:

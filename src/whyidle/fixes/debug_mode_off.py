@@ -17,6 +17,8 @@ SWITCHES: dict[str, tuple[str, str | bool, str | bool]] = {
     "torch_profiler": ("profiler.active", True, False),
     "tracing": ("python.tracer", True, False),
     "profiling": ("python.profiler", True, False),
+    "run_eagerly": ("keras.run_eagerly", True, False),
+    "functions_eager": ("tf.functions_eager", True, False),
     "deterministic": ("torch.deterministic", True, False),
 }
 """debugging mode -> its knob, the value that turns it on, the value that turns it off"""

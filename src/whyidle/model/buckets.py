@@ -26,6 +26,7 @@ REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "preprocess": ("input", "preparing data in the training process"),
     "checkpoint": ("interruption", "writing a checkpoint"),
     "evaluation": ("interruption", "evaluating"),
+    "callback": ("interruption", "callbacks of a trainer, for each batch"),
     "logging": ("interruption", "logging or uploading"),
     "blocked": ("interruption", "blocked in a call: network, file, sleep"),
     "startup": ("interruption", "start-up before the first step"),

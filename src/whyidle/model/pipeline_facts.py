@@ -45,3 +45,5 @@ class Pipeline:
     options: Mapping[str, int] = field(default_factory=dict)  # that the job has set
     batches: int | None = None  # of an epoch
     iterators: int = 0  # epochs begun
+    dataset: str | None = None  # a PyDataset of the job that makes the batches, by its class
+    making: str | None = None  # where that makes a batch

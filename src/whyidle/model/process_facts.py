@@ -22,6 +22,8 @@ class Switches:
     deterministic: bool | None = None
     anomaly_mode: bool | None = None
     sync_debug: bool | None = None
+    run_eagerly: bool | None = None  # of the model that is fitted
+    functions_eager: bool | None = None  # of all traced functions
     seen: Mapping[str, int] = field(default_factory=dict)
     """debugging mode -> how often it was on, of ``looks`` reads"""
 

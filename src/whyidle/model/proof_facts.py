@@ -108,6 +108,8 @@ class HostFacts(ProofFacts):
     operators: tuple[str, ...] = ()  # that have no kernel for the device
     launches: float = 0.0  # per step
     larger: Predicted | None = None  # what a larger batch gains
+    traced: bool = False  # whether a traced function of TensorFlow is compiled again
+    python_values: bool = False  # whether it is for Python values that change
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     optimizer: str = "Adam"
     implementation: str = ""  # how it updates its tensors now

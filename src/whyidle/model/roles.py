@@ -60,6 +60,7 @@ class Role(str, Enum):
     EVALUATION_BATCH = "evaluation_batch"  # the evaluation of one batch
     EVALUATION_WITH_GRADIENTS = "evaluation_with_gradients"
     LOGGING = "logging"
+    CALLBACK = "callback"  # a trainer calls the job's callbacks, once for each batch
     TRACKER = "tracker"  # a tracker whose calls can be made beside the training
     TRACKER_SERVER = "tracker_server"  # a tracker that sends every call to a server
     HISTOGRAM = "histogram"
@@ -190,6 +191,7 @@ IMPLIED: Final[Mapping[str, frozenset[Role]]] = {
     "evaluation": frozenset({Role.EVALUATION, Role.EVALUATION_WHOLE}),
     "evaluation_with_gradients": frozenset({Role.EVALUATION, Role.EVALUATION_WITH_GRADIENTS}),
     "checkpoint": frozenset({Role.CHECKPOINT}),
+    "callback": frozenset({Role.CALLBACK}),
     "compile": frozenset({Role.COMPILE, Role.COMPILER, *_MARK}),
     "recompile": frozenset({Role.COMPILE, Role.COMPILER, Role.RECOMPILE, *_MARK}),
     "garbage_collection": frozenset({Role.GC}),

@@ -51,6 +51,8 @@ class Switches(TypedDict, total=False):
     cudnn_benchmark: bool | None
     cudnn_deterministic: bool | None
     sync_debug: bool | None
+    run_eagerly: bool | None  # of the model that is fitted
+    functions_eager: bool | None  # of all traced functions
     num_threads: int
     gc_threshold: list[int]
     seen: dict[str, int]  # how often each was on; ``looks``: number of readings
@@ -171,6 +173,8 @@ EVALUATION = "evaluation"
 EVALUATION_WITH_GRADIENTS = "evaluation_with_gradients"
 CHECKPOINT = "checkpoint"
 LOGGING = "logging"
+CALLBACK = "callback"
+"""a trainer calls the job's callbacks after a batch, or before one"""
 COMPILE = "compile"
 """code is compiled for the first time"""
 RECOMPILE = "recompile"

@@ -73,3 +73,67 @@ def test_a_stage_is_found_by_its_kind_and_order():
 def test_work_spread_over_the_stages_is_nobody_s():
     nodes = [pipeline_job.node(name, 30, 20) for name in ("Root", "Batch", "Map")]
     assert find_slow_stage(Facts(train(nodes=nodes))) is None
+
+
+def generator(cores=0.3, wait_ms=40, **pipeline):
+    stages = [pipeline_job.stage("Prefetch", 20), pipeline_job.stage("FlatMap", 20)]
+    stages[1]["function"] = "flat_map_fn"
+    nodes = [
+        pipeline_job.node("Root", 30),
+        pipeline_job.node("Prefetch", 30, 0.1),
+        pipeline_job.node("FlatMap", 30, 1, 1),
+    ]
+    return train(wait_ms, cores=cores, stages=stages, nodes=nodes, **pipeline)
+
+
+PAIRS["single-batch-generator"] = Pair(sick=generator, healthy=lambda: generator(wait_ms=1))
+
+
+def test_a_pydataset_gets_threads_and_a_generator_does_not():
+    made = {"dataset": "Scans", "making": "/job/train.py(5): __getitem__"}
+    found = diagnose_job([generator(**made)]).findings[0]
+    assert (found.cause, found.where[0].line) == ("single-batch-generator", 5)
+    assert [edit.knob for edit in found.fixes[0].edits] == ["keras.workers"]
+    plain = diagnose_job([generator()]).findings[0]
+    assert [(fix.edits, fix.automatic) for fix in plain.fixes] == [([], False)]
+
+
+def test_work_in_python_is_promised_nothing_for_sure():
+    assert judge("single-batch-generator", generator(cores=1.0)).predicted.low == 1.0
+
+
+def decoding(operators=("DecodeJpeg", "ResizeBilinear"), **pipeline):
+    more = {"iterators": 3, **pipeline}
+    return train(operators=operators, calls=2, batch_ms=90, cores=1.9, **more)
+
+
+PAIRS["uncached-pipeline"] = Pair(sick=decoding, healthy=lambda: decoding(wait_ms=0))
+
+
+def test_work_that_is_the_same_in_every_epoch_is_cached_behind_its_line():
+    found = diagnose_job([decoding()]).findings[0]
+    assert (found.cause, found.where[0].line) == ("uncached-pipeline", 19)
+    assert [(edit.knob, edit.value) for edit in found.fixes[0].edits] == [
+        ("tfdata.cache", "train.py:19")
+    ]
+
+
+SHUFFLED = [
+    pipeline_job.stage("Batch", 20),
+    pipeline_job.stage("Map", 19, ["DecodeJpeg"]),
+    pipeline_job.stage("Shuffle", 18),
+]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"operators": ("DecodeJpeg", "RandomUniform")},
+        {"operators": ("PyFunc",)},
+        {"iterators": 1},
+        {"stages": SHUFFLED},
+    ],
+    ids=["random", "Python", "one epoch", "shuffled before"],
+)
+def test_other_work_is_not(job):
+    assert judge("uncached-pipeline", decoding(**job)) is None

@@ -85,9 +85,22 @@ WAITS = Mode(
     (0.0, 0.01, 0.2),  # one warning each, with its line
     within="host",
 )
+EAGER_MODEL = Mode(
+    "run_eagerly",
+    "The model was compiled with run_eagerly=True: every operator of a step is called from Python, "
+    "one by one",
+    # a small network took 14 to 20 times as long (Keras 3.15, CPU); work in large operators stays
+    (0.2, 0.85, 0.95),
+)
+EAGER_FUNCTIONS = Mode(
+    "functions_eager",
+    "tf.config.run_functions_eagerly(True) is on: every tf.function runs as plain Python",
+    (0.2, 0.85, 0.95),
+)
 SWITCHED = (MALLOC, DEVMODE, EXCHANGES, WAITS)
 """modes that a process reports on every kind of device"""
-MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC, *SWITCHED)
+EAGER = (EAGER_MODEL, EAGER_FUNCTIONS)
+MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC, *EAGER, *SWITCHED)
 
 
 def active_share(facts: Facts, mode: Mode) -> float:

@@ -32,9 +32,9 @@ may still specialise some dimensions"""
 def recompilation_storm(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    ``torch.compile`` specialised the model to a value (a length, a batch size, a Python number)
-    that changes from step to step. It compiles again for each new value, until it gives up and runs
-    eagerly.
+    ``torch.compile``, ``tf.function`` or ``jax.jit`` specialised the model to a value (a length, a
+    batch size, a Python number) that changes from step to step. It compiles again for each new
+    value; ``torch.compile`` gives up at some point and runs eagerly.
 
     Why it costs
     ------------
@@ -91,7 +91,11 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if compilation.compiler_facts(facts) else 0.85,
         where=where,
-        facts=HostFacts(dynamic=dynamic),
+        facts=HostFacts(
+            dynamic=dynamic,
+            traced=facts.timeline.framework == "tensorflow",
+            python_values=compilation.is_for_values(facts),
+        ),
     )
 
 

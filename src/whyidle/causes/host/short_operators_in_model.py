@@ -6,6 +6,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.model_loops import find_model_loop, find_rollout
 from whyidle.causes.host._loop_proof import prove_loop
 from whyidle.model.cause import Proof, cause
+from whyidle.model.roles import Role
 
 
 @cause(
@@ -47,7 +48,8 @@ def short_operators_in_model(facts: Facts) -> Proof | None:
     ----------
     PyTorch, Performance Tuning Guide; "torch.nn.utils.rnn.pad_sequence"; functorch, "vmap".
     """
-    loop = find_model_loop(facts) if facts.on_cpu and find_rollout(facts) is None else None
+    called = facts.on_cpu and len(facts.rows_of(Role.BACKWARD))  # else a compiler has the gradient
+    loop = find_model_loop(facts) if called and find_rollout(facts) is None else None
     if loop is None:
         return None
     return prove_loop(

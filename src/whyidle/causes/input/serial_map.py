@@ -65,7 +65,7 @@ def serial_map(facts: Facts) -> Proof | None:
     calls = choose_calls(facts, slow)
     predicted = predict_calls(facts, slow, calls, blocked)
     return Proof(
-        headline=f"{slow.describe_call()} of tf.data handles one element at a time: "
+        headline=f"The {slow.describe_call()} of tf.data handles one element at a time: "
         f"{format_duration(slow.batch_s)} per batch",
         low=min(1.0 - 1.0 / predicted.low, blocked),
         high=blocked,

@@ -141,4 +141,22 @@ ADVICE = (
         consent="convergence",
         risk="gradients no longer flow through earlier steps, if that was intended",
     ),
+    advice(
+        *("compile-step", "uncompiled-step"),
+        title="Make the training step one traced function",
+        doc="Trace forward pass, gradients and update together. Only the author knows whether the "
+        "step does anything else than computing, which would then happen once.",
+        summary="put the whole step into one traced function, and make variables and the optimizer "
+        "outside of it",
+        consent="rounding",
+        risk="Python in the step (prints, lists, random numbers of NumPy) runs once per trace only",
+    ),
+    advice(
+        *("fewer-callbacks", "callback-overhead"),
+        title="Let callbacks work less often",
+        doc="Let callbacks that only report work at every hundredth batch or once per epoch, and "
+        "buffer what they write. What a callback is for the recording does not show.",
+        summary="let the callback work at every hundredth batch, or at the end of the epoch",
+        risk="curves have fewer points",
+    ),
 )

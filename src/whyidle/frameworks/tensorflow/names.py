@@ -8,7 +8,21 @@ from whyidle.frameworks._platform import RULES as PLATFORM
 from whyidle.frameworks._xla import RULES as XLA
 from whyidle.model.frames import INSTALLED
 from whyidle.model.roles import Role, Rule, Vocabulary
+from whyidle.model.timeline import HostKind
 
-RULES: Final = (Rule(Role.FRAMEWORK_CODE, rf"{INSTALLED}(tensorflow|keras)/"),)
+_PYTHON: Final = (HostKind.PYTHON,)
+RULES: Final = (
+    Rule(Role.FRAMEWORK_CODE, rf"{INSTALLED}(tensorflow|keras|tf_keras)/"),
+    Rule(Role.OPERATOR_FRAME, r"tensorflow/python/eager/execute\.py\(\d+\): quick_execute"),
+    Rule(
+        Role.LOGGING, r"tensorflow/python/ops/summary_ops_v2\.py|keras/.*/tensorboard\.py", _PYTHON
+    ),
+    Rule(Role.CHECKPOINT, r"keras/.*saving/.*: save_(model|weights)$", _PYTHON),
+    Rule(Role.MODEL_CODE, rf"{INSTALLED}(keras|tf_keras)/src/(layers|models|engine)/"),
+    Rule(Role.LOSS_CODE, rf"{INSTALLED}(keras|tf_keras)/src/losses/"),
+    Rule(Role.UPDATE_CODE, rf"{INSTALLED}(keras|tf_keras)/src/optimizers/"),
+    Rule(Role.BACKWARD_CODE, r"tensorflow/python/eager/backprop\.py"),
+    Rule(Role.DATA_CODE, r"tensorflow/python/data/|keras/src/trainers/data_adapters/"),
+)
 VOCABULARY: Final = Vocabulary((*PLATFORM, *XLA, *RULES))
 """the names in all recordings of TensorFlow and Keras"""

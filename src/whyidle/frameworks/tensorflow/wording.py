@@ -9,6 +9,10 @@ BY_HAND: Final[dict[str, str]] = {
     "autocast.dtype": "keras.mixed_precision.set_global_policy('mixed_{text}')",
     "loader.num_workers": "dataset.map(..., num_parallel_calls={value}), or PyDataset(workers=...)",
     "loader.prefetch_factor": "dataset.prefetch({value})",
+    "keras.run_eagerly": "model.compile(..., run_eagerly={value})",
+    "keras.workers": "the PyDataset with super().__init__(workers={value})",
+    "tf.functions_eager": "tf.config.run_functions_eagerly({value})",
+    "tf.reduce_retracing": "@tf.function(reduce_retracing={value})",
     "tfdata.cache": ".cache() behind the stage at {text}",
     "tfdata.map_calls": "dataset.map(..., num_parallel_calls={value})",
     "tfdata.pool": (
@@ -18,11 +22,23 @@ BY_HAND: Final[dict[str, str]] = {
     "copy.non_blocking": "dataset.prefetch(tf.data.AUTOTUNE)",
 }
 FIXES: Final[dict[str, str]] = {
+    "compile-step": "@tf.function",
+    "fewer-callbacks": "`if batch % 100 == 0:` in on_train_batch_end, or on_epoch_end",
+    "larger-batch": "dataset.batch(...), or fit(batch_size=...)",
+    "report-rarely": "`if step % 100 == 0:` around it; TensorBoard(update_freq=100)",
     "faster-pipeline": (
         "map(..., num_parallel_calls=tf.data.AUTOTUNE), interleave, cache(), "
         "prefetch(tf.data.AUTOTUNE)"
     ),
 }
 PATCHED: Final[dict[str, str]] = {}
-APPLIED: Final[dict[str, str]] = {}
+APPLIED: Final[dict[str, str]] = {
+    "keras.run_eagerly": "keras",
+    "keras.workers": "keras",
+    "tf.functions_eager": "tf",
+    "tf.reduce_retracing": "tf",
+    "tfdata.cache": "tfdata",
+    "tfdata.map_calls": "tfdata",
+    "tfdata.pool": "tfdata",
+}
 """knobs that are set in a running process -> the module in ``probe/knobs`` that sets them"""

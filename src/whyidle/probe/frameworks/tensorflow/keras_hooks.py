@@ -3,14 +3,18 @@ imported the module that they wrap; names of Keras 3, of Keras 2 and of ``tf_ker
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ... import wire
 from ...core.events import Events
 from ...core.import_hooks import call_after_import
-from ...core.recorder import ANNOTATION
+from ...core.recorder import ANNOTATION, clock_ns
 from ...core.span_hooks import record_calls
+from ...core.wrapped_functions import Wrap
+from .pipelines import Pipelines
 from .step_hooks import wrap_optimizer
 from .training_function import TrainingFunctions
 
@@ -30,42 +34,109 @@ MODELS = (
     ("keras.src.engine.training", "Model"),
     ("tf_keras.src.engine.training", "Model"),
 )
+CALLBACKS = (
+    "keras.src.callbacks.callback_list",
+    "keras.src.callbacks",
+    "tf_keras.src.callbacks",
+)
+"""modules of the class ``CallbackList``"""
+PY_DATASET = ("keras.src.trainers.data_adapters.py_dataset_adapter", "PyDatasetAdapter")
+PER_BATCH = ("on_train_batch_begin", "on_train_batch_end")
+LEAST_NS = 50_000
+"""calls of callbacks that take less are not recorded: Keras' own take some ten microseconds"""
 SAVES = ("save", "save_weights", "export")
 
 
-def install_keras_hooks(events: Events, found: TrainingFunctions) -> None:
+def install_keras_hooks(events: Events, found: TrainingFunctions, pipelines: Pipelines) -> None:
     """Install the hooks of each module of Keras, now or once it is imported."""
     for module, name, method in OPTIMIZERS:
-
-        def attach_optimizer(loaded: Any, name: str = name, method: str = method) -> None:
-            kind = getattr(loaded, name)
-            if method in vars(kind):  # Keras 3 has a module of the same name as Keras 2
-                wrap_optimizer(events, kind, method, found)
-
-        _after_import(events, module, name, attach_optimizer)
+        _after_import(events, module, name, partial(_attach_optimizer, events, found, name, method))
     for module, name in TRAINERS:
-
-        def attach_trainer(loaded: Any, module: str = module, name: str = name) -> None:
-            evaluation = record_calls(
-                events, wire.EVALUATION, "evaluation", ANNOTATION, f"{module} evaluate"
-            )
-            events.patch_function(
-                f"{module} evaluate", getattr(loaded, name), "evaluate", evaluation
-            )
-
-        _after_import(events, module, name, attach_trainer)
+        _after_import(events, module, name, partial(_attach_trainer, events, found, module, name))
     for module, name in MODELS:
+        _after_import(events, module, name, partial(_attach_model, events, module, name))
+    for module in CALLBACKS:
+        _after_import(events, module, "CallbackList", partial(_time_callbacks, events))
+    _after_import(events, *PY_DATASET, partial(_note_datasets, events, pipelines))
 
-        def attach_model(loaded: Any, module: str = module, name: str = name) -> None:
-            for save in SAVES:
-                kind = getattr(loaded, name)
-                if hasattr(kind, save):
-                    where = f"{module} {save}"
-                    label = f"keras.Model.{save}"
-                    saves = record_calls(events, wire.CHECKPOINT, label, ANNOTATION, where)
-                    events.patch_function(where, kind, save, saves)
 
-        _after_import(events, module, name, attach_model)
+def _attach_optimizer(
+    events: Events, found: TrainingFunctions, name: str, method: str, loaded: Any
+) -> None:
+    kind = getattr(loaded, name)
+    if method in vars(kind):  # Keras 3 has a module of the same name as Keras 2
+        wrap_optimizer(events, kind, method, found)
+
+
+def _attach_trainer(
+    events: Events, found: TrainingFunctions, module: str, name: str, loaded: Any
+) -> None:
+    where, kind = f"{module} evaluate", getattr(loaded, name)
+    evaluation = record_calls(events, wire.EVALUATION, "evaluation", ANNOTATION, where)
+    events.patch_function(where, kind, "evaluate", evaluation)
+    events.patch_function(f"{module} fit", kind, "fit", _remember_model(found))
+
+
+def _attach_model(events: Events, module: str, name: str, loaded: Any) -> None:
+    kind = getattr(loaded, name)
+    for save in SAVES:
+        if hasattr(kind, save):
+            where = f"{module} {save}"
+            saves = record_calls(events, wire.CHECKPOINT, f"keras.Model.{save}", ANNOTATION, where)
+            events.patch_function(where, kind, save, saves)
+
+
+def _remember_model(found: TrainingFunctions) -> Wrap:
+    """Note the model that is fitted."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def fit(self: Any, *args: Any, **kwds: Any) -> Any:
+            found.model = weakref.ref(self)
+            return original(self, *args, **kwds)
+
+        return fit
+
+    return wrap
+
+
+def _note_datasets(events: Events, pipelines: Pipelines, loaded: Any) -> None:
+    """Note the PyDatasets that the job trains on."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(self: Any, x: Any, *args: Any, **kwds: Any) -> None:
+            events.run_contained("PyDataset", pipelines.note_dataset, x)
+            original(self, x, *args, **kwds)
+
+        return init
+
+    events.patch_function("PyDataset", loaded.PyDatasetAdapter, "__init__", wrap)
+
+
+def _time_callbacks(events: Events, loaded: Any) -> None:
+    """Record the calls of callbacks for each batch that take long."""
+    for name in PER_BATCH:
+        where = f"{loaded.__name__} {name}"
+        if where not in events.undo:
+            events.patch_function(where, loaded.CallbackList, name, _record_long(events, where))
+
+
+def _record_long(events: Events, where: str) -> Wrap:
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        label = f"CallbackList.{original.__name__}"
+
+        def call(*args: Any, **kwds: Any) -> Any:
+            begin = clock_ns()
+            try:
+                return original(*args, **kwds)
+            finally:
+                if clock_ns() - begin > LEAST_NS:
+                    events.run_contained(
+                        where, events.add_span, wire.CALLBACK, label, ANNOTATION, begin
+                    )
+
+        return call
+
+    return wrap
 
 
 def _after_import(events: Events, module: str, name: str, work: Callable[[Any], None]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from ...core.events import Events
 from ...core.own_files import FOLDER
 from ...core.wrapped_functions import set_attribute
+from .training_function import FIT
 
 LINE = "_whyidle_line"
 """attribute of a dataset: the line of the job that made it"""
@@ -33,6 +34,8 @@ class Pipelines:
         self.described: list[dict[str, Any]] = []
         self.numbers: dict[str, int] = {}
         """what a pipeline is made of -> its number"""
+        self.produced_by: dict[str, Any] = {}
+        """the PyDataset that the job fits last"""
         self.modelless = "IteratorGetModelProto" not in _raw_operators()
         """whether this version of TensorFlow tells no model"""
 
@@ -50,10 +53,20 @@ class Pipelines:
             made["stages"] = [describe_stage(one) for one in parts]
             made["options"] = describe_options(dataset)
             made["batches"] = _static_length(dataset)
+            if consumer == FIT:
+                made |= self.produced_by
             self.described = [*self.described, made]
         iterator._whyidle_pipeline = -1 if number is None else number
         if number is not None:
             self._update(number, iterators=self.described[number]["iterators"] + 1)
+
+    def note_dataset(self, dataset: Any) -> None:
+        """Note the PyDataset of Keras that batches are about to be taken from."""
+        code = getattr(type(dataset).__getitem__, "__code__", None)
+        self.produced_by = {
+            "dataset": type(dataset).__name__,
+            "making": code and f"{code.co_filename}({code.co_firstlineno}): {code.co_name}",
+        }
 
     def _update(self, number: int, **facts: Any) -> None:
         made = {**self.described[number], **facts}

@@ -11,7 +11,7 @@ from ...core.events import Events
 from ...core.listener import Listener
 from ...core.process_facts import describe_identity, describe_training_thread, note_memory
 from ...core.recorder import clock_ns
-from ...wire import OptimizerFacts, ProcessFacts
+from ...wire import OptimizerFacts, ProcessFacts, Switches
 from .training_function import TrainingFunctions
 
 ENVIRONMENT = (
@@ -57,16 +57,29 @@ class FactsReader(Listener):
             "device_index": 0 if gpus else None,
             "device_name": _device_name(tensorflow) if gpus else None,
             "cuda_built": _cuda_version(tensorflow),
-            "switches": {
-                "num_threads": tensorflow.config.threading.get_intra_op_parallelism_threads(),
-                "gc_threshold": list(gc.get_threshold()),
-            },
+            "switches": self._read_switches(tensorflow),
         }
         facts["cpu"] = [[clock_ns(), time.process_time_ns()]]
         used = self.found.optimizer
         if used is not None:
             facts["optimizer"] = _describe_optimizer(used)
         return facts
+
+    def _read_switches(self, tensorflow: Any) -> Switches:
+        model = None if self.found.model is None else self.found.model()
+        functions = bool(tensorflow.config.functions_run_eagerly())
+        eagerly = bool(getattr(model, "run_eagerly", False))
+        return {
+            "num_threads": tensorflow.config.threading.get_intra_op_parallelism_threads(),
+            "gc_threshold": list(gc.get_threshold()),
+            "functions_eager": functions,
+            "run_eagerly": eagerly and not functions,
+            "seen": {
+                "looks": 1,
+                "functions_eager": int(functions),
+                "run_eagerly": int(eagerly and not functions),
+            },
+        }
 
     def on_chore(self) -> None:
         """Refresh the facts that change while the process trains."""

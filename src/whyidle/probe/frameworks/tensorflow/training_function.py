@@ -75,6 +75,8 @@ class TrainingFunctions:
         self.steps: dict[tuple[str, int, str], Step] = {}
         self.optimizer: Any = None
         """the last optimizer of Keras whose step was traced or run"""
+        self.model: Any = None
+        """a weak reference to the last model that was fitted"""
 
     def note_gradient(self) -> None:
         """A gradient was taken in a trace: mark the function that is being traced."""

@@ -1,0 +1,85 @@
+"""The training step of a framework with a compiler runs uncompiled."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.causes.host._modes import EAGER, active_share
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.roles import Role
+
+FRAMEWORKS = ("tensorflow", "jax")
+"""frameworks whose users write the step as one function that is traced and compiled; the others'
+steps are meant to call their operators from Python"""
+COSTS = (0.1, 0.7, 0.93)
+"""share of work and Python that tracing saves: a small network took 14 to 20 times as long untraced
+(Keras 3.15, CPU); work in large operators stays"""
+
+
+@cause(
+    "The training step runs operator by operator",
+    bucket="host",
+    needs=("device_time", "own_settings", "steady_steps"),
+)
+def uncompiled_step(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    A loop of the job's own takes gradients and updates parameters without ``tf.function`` or
+    ``jax.jit`` around the step: Python calls every operator, forward, backward and in the update.
+
+    Why it costs
+    ------------
+    Each call costs tens of microseconds of Python and dispatch, as much as many operators of a
+    small model take; nothing is fused.
+
+    How it is detected
+    ------------------
+    The process takes gradients outside any traced function in every step, and no debugging mode is
+    on that would run traced functions so. The gain is a class figure on the work and the Python of
+    a step; a trial by hand measures it.
+
+    What looks alike
+    ----------------
+    ``run_eagerly=True`` and ``tf.config.run_functions_eagerly(True)`` are ``debug-mode-left-on``. A
+    step that is traced anew each time is ``recompilation-storm``.
+
+    What to do
+    ----------
+    Put the step into one function: ``@tf.function def train_step(x, y)``, ``step = jax.jit(step)``;
+    make variables and optimizers outside of it.
+
+    References
+    ----------
+    TensorFlow, "Better performance with tf.function"; JAX, "Just-in-time compilation".
+    """
+    if facts.timeline.framework not in FRAMEWORKS:
+        return None
+    rows = facts.rows_of(Role.BACKWARD)
+    debugging = any(active_share(facts, mode) for mode in EAGER)
+    if debugging or len(rows) < facts.step_count:
+        return None
+    work = facts.share_of(facts.time_of("compute", "python"))
+    if work < LEAST_SHARE:
+        return None
+    gains = (COSTS[0] * work, COSTS[1] * work, COSTS[2] * work)
+    place = facts.places.place_of(int(rows[len(rows) // 2]))
+    return Proof(
+        headline="The training step runs operator by operator, from Python, instead of as one "
+        "traced function",
+        low=gains[0],
+        high=gains[2],
+        predicted=from_gains(gains, "class figure on work and Python"),
+        evidence=(
+            make_evidence(
+                "gradients taken outside a traced function, per step",
+                len(rows) / facts.step_count,
+                None,
+                samples=len(rows),
+            ),
+            make_evidence("work and Python, share of step", work, "ratio"),
+        ),
+        confidence=0.85,
+        where=(place,) if place else (),
+        bucket="compute" if facts.bucket_share("compute") > facts.bucket_share("host") else "host",
+    )

@@ -1,0 +1,96 @@
+"""A stage of tf.data does the same work on the same elements in every epoch."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.tfdata_pipelines import PYTHON, RANDOM, SlowStage, find_slow_stage
+from whyidle.analysis.tfdata_pipelines import stage_evidence as stage
+from whyidle.causes.input._pipeline_evidence import pipeline_places
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import InputFacts
+
+LEFT = (0.5, 0.1, 0.02)
+"""part of the work that a cached element costs: careful, expected, hopeful, as for samples of
+loaders"""
+
+
+@cause(
+    "tf.data repeats the same work in every epoch",
+    bucket="input",
+    needs=("device_time", "steps", "tfdata_model"),
+    watched=("device_marks", "steps", "tfdata_model"),
+)
+def uncached_pipeline(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    A ``map`` decodes, parses or resizes the same elements in every epoch, by operators of
+    TensorFlow that draw no random numbers, and nothing before it shuffles.
+
+    Why it costs
+    ------------
+    Every epoch pays for work that is needed once, and the step waits for it.
+
+    How it is detected
+    ------------------
+    tf.data's own model: one stage has most of the work on a batch, the step waits for batches, and
+    the pipeline has begun at least twice. The graphs of its function and of all stages before it
+    have no random operators and call no Python. The gain is the wait that remains where a cached
+    element costs a tenth of the work, careful half of it.
+
+    What looks alike
+    ----------------
+    A function that runs Python may return something else each time, which no graph shows: then this
+    cause is silent. Behind a shuffle a cache would freeze the order.
+
+    What to do
+    ----------
+    ``.cache()`` behind the stage and before ``shuffle``, or ``.cache(file)`` where memory is too
+    small, or files with the result.
+
+    References
+    ----------
+    TensorFlow, "Better performance with the tf.data API: caching"; Graur et al., "Cachew", USENIX
+    ATC 2022.
+    """
+    slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
+    if slow is None or blocked < LEAST_SHARE or not _is_repeated(slow):
+        return None
+    low, expected, high = ((1.0 - left) * blocked for left in LEFT)
+    place = slow.place(facts.rank)
+    return Proof(
+        headline=f"The {slow.describe_call()} of tf.data repeats the work of the previous epoch: "
+        f"{format_duration(slow.batch_s)} per batch",
+        low=low,
+        high=blocked,
+        predicted=from_gains((low, expected, high), "P1: cached elements"),
+        evidence=(
+            make_evidence("wait for batches, share of step", blocked, "ratio"),
+            make_evidence("epochs begun", slow.pipeline.iterators, None, source="tf.data"),
+            *stage(slow),
+        ),
+        confidence=0.85,
+        where=pipeline_places(facts, slow),
+        facts=InputFacts(
+            line=f"{PurePath(place.file).name}:{place.line}" if place and place.file else ""
+        ),
+    )
+
+
+def _is_repeated(slow: SlowStage) -> bool:
+    """Whether a stage makes the same of the same elements in the same order, in several epochs."""
+    stages = slow.pipeline.stages
+    if slow.stage is None or slow.pipeline.iterators < 2 or slow.pipeline.batches is None:
+        return False
+    before = stages[stages.index(slow.stage) :]
+    kinds = [kind for one in before for kind in one.operators]
+    names = {one.name for one in before}
+    return (
+        not any(RANDOM.search(kind) or kind in PYTHON for kind in kinds)
+        and not names & {"Shuffle", "Repeat", "Cache"}
+        and bool(slow.stage.operators)
+    )

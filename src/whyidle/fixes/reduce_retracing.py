@@ -1,0 +1,28 @@
+"""Trace a function once for several shapes."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import HostFacts
+
+
+@fix("recompilation-storm", consent="rounding")
+def reduce_retracing(proof: Proof) -> Proposal | None:
+    """Let ``tf.function`` generalise the shapes that change, so that one trace serves all of them.
+    Declines for another framework, and where a Python value changes: no shape is more general."""
+    facts = proof.get_facts(HostFacts)
+    if not facts.traced:
+        return None
+    if facts.python_values:
+        return Proposal(
+            summary="pass the number that changes as a tensor (tf.constant, tf.Variable), not as a "
+            "Python number: each value is traced anew",
+            automatic=False,
+        )
+    return Proposal(
+        edits=(Edit(knob="tf.reduce_retracing", value=True, was=False),),
+        predicted=facts.dynamic,
+        risk="code for any length can be slower than code for one",
+    )

@@ -1,0 +1,44 @@
+"""A step without a traced function, in frameworks that have them."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.testing import contracts
+from whyidle.testing.builder import ms
+from whyidle.testing.pairs import Pair
+from whyidle.testing.recorded_job import RecordedJob
+
+LOOP = "/job/train.py(30): <module>"
+
+
+def train(framework="tensorflow", gradients=True, **switches):
+    job = RecordedJob(framework=framework, switches=switches)
+    for _ in range(20):
+        if gradients:
+            job.backward(LOOP, ms(10))
+        job.python(LOOP, ms(10))
+        job.step(LOOP, ms(10))
+    return job.timeline()
+
+
+PAIRS = {"uncompiled-step": Pair(sick=train, healthy=lambda: train(gradients=False))}
+
+
+def judge(cause, timeline):
+    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
+
+
+def test_it_is_no_defect_where_steps_are_meant_to_run_so():
+    assert judge("uncompiled-step", train("torch")) is None
+
+
+@pytest.mark.parametrize("mode", ["run_eagerly", "functions_eager"])
+def test_a_mode_that_is_on_is_the_cause_instead(mode):
+    job = train(seen={"looks": 1, mode: 1}, **{mode: True})
+    assert judge("uncompiled-step", job) is None
+    proof = judge("debug-mode-left-on", job)
+    assert (proof.facts.mode, proof.predicted.low > 1) == (mode, True)
+
+
+def test_a_mode_that_is_off_is_none():
+    assert judge("debug-mode-left-on", train(seen={"looks": 1, "run_eagerly": 0})) is None

@@ -1,0 +1,46 @@
+"""Callbacks of a trainer that take time after every batch."""
+
+from whyidle import catalog
+from whyidle.analysis.facts import Facts
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.model.timeline import HostKind
+from whyidle.testing import contracts
+from whyidle.testing.builder import ms
+from whyidle.testing.pairs import Pair
+from whyidle.testing.recorded_job import RecordedJob
+
+LOOP = "/job/train.py(30): <module>"
+WRITE = f"/job/train.py(8): on_train_batch_end;{LOOP}"
+
+
+def train(callback_ms=5.0, work=RecordedJob.work):
+    job = RecordedJob(framework="tensorflow")
+    for _ in range(40):
+        work_span = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
+        with job.call("optimizer\tModel.fit"), work_span:
+            job.work(LOOP, ms(10))
+        if callback_ms:
+            with job.call("callback\tCallbackList.on_train_batch_end"):
+                work(job, WRITE, ms(callback_ms))
+    return job.timeline()
+
+
+PAIRS = {"callback-overhead": Pair(sick=train, healthy=lambda: train(0.05))}
+
+
+def judge(timeline):
+    return contracts.run_cause(catalog.load_causes()["callback-overhead"], [timeline])
+
+
+def test_it_is_an_interruption_at_its_line_whatever_the_thread_does_there():
+    for work in (RecordedJob.work, RecordedJob.wait):
+        found = diagnose_job([train(work=work)])
+        assert found.findings[0].cause == "callback-overhead"
+        assert found.findings[0].where[0].line == 8
+        assert found.attribution.interruption > 0.3
+
+
+def test_the_job_without_it_lies_within_the_prediction():
+    predicted = judge(train()).predicted
+    ratio = Facts(train()).step_s / Facts(train(0)).step_s
+    assert predicted.low <= ratio <= predicted.high * 1.02
