@@ -10,7 +10,7 @@ from whyidle.analysis.batch_size import samples_per_s
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.sampled_lines import busiest_lines
 from whyidle.analysis.sampling.gil_waits import LONG_WAIT_US
-from whyidle.analysis.sampling.sample_weighting import date_samples
+from whyidle.analysis.sampling.sample_weighting import date_samples, weigh_samples
 from whyidle.model.loader_tables import BATCH, Loading
 from whyidle.model.stack_samples import STACK_SAMPLE
 from whyidle.testing.recorded_job import RecordedJob
@@ -103,3 +103,23 @@ def test_what_follows_a_batch_of_an_evaluation_is_no_phase_of_training():
     assert facts.host.time_in("evaluation").total == 12 * 10**7
     later = facts.steps.seconds[1:]  # before the first one frameworks may check validation
     assert samples_per_s(facts) == pytest.approx(len(later) * 16 / later.sum())
+
+
+def test_what_is_done_in_every_eighth_step_does_not_get_the_time_of_the_others():
+    """A call of 8 ms, then 2 ms of the model (1); in every eighth step 80 ms before it (2)."""
+    spans, truth, now = [], {1: 0.0, 2: 0.0}, 0.0
+    stretches = []
+    for step in range(160):
+        spans.append((now, now + 8))
+        rare = 80 if step % 8 == 7 else 0
+        stretches += [(now + 8, now + 8 + rare, 2), (now + 8 + rare, now + 10 + rare, 1)]
+        now += 10 + rare
+    for begin, end, stack in stretches:
+        truth[stack] += end - begin
+    moments = np.arange(0, now, 5.3)
+    rows = [(at, 0, one) for at in moments for begin, end, one in stretches if begin <= at < end]
+    samples = looks(*rows)
+    index, start, stop = weigh_samples(calls(*spans), samples)
+    found = {one: (stop - start)[samples["stack"][index] == one].sum() / 1e6 for one in truth}
+    assert found[2] == pytest.approx(truth[2], rel=0.1)
+    assert found[1] == pytest.approx(truth[1], rel=0.25)

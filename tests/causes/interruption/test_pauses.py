@@ -486,3 +486,24 @@ def test_other_waits_are_none_of_the_save_s(then, more):
     sick = keeping(then, **more)
     assert watched_proof("blocking-logging-upload", sick) is not None
     assert Facts(sick).bucket_share("blocked") > 0.2
+
+
+def saving(*, saves=True):
+    """Steps of 10 ms; each fifth saves for 10 ms, and after each fifth save a step waits for the
+    system for 50 ms more."""
+    guest = RecordedJob()
+    for number in range(200):
+        if saves and number % 5 == 4:
+            with guest.call("save_checkpoint"):
+                guest.work(LOOP, ms(10))
+            guest.work(LOOP, ms(50 if number % 25 == 24 else 1))
+        guest.backward(LOOP, ms(8))
+        guest.step(LOOP, ms(2))
+    return guest.timeline()
+
+
+def test_what_few_saves_leave_behind_counts_as_much_as_it_takes():
+    proof = watched_proof("sync-checkpoint", saving())
+    measured = Facts(saving()).step_s / Facts(saving(saves=False)).step_s
+    assert proof.removal.speedup == pytest.approx(measured, rel=0.03)
+    assert proof.removal.low < measured < proof.removal.high

@@ -1,7 +1,9 @@
 """The time that each stack sample represents. A sample inside a recorded call represents at most
 the rest of that call. One between calls represents its own interval between them, and intervals
 without a sample between calls of the same two names: the same phase of other steps. So the time
-between calls is attributed in proportion, even if steps are shorter than the sampling interval. The
+between calls is attributed in proportion, even if steps are shorter than the sampling interval.
+Intervals of about the same length are preferred: what is done in every twentieth step makes an
+interval long, and most samples fall into it, but the short ones are not spent on it. The
 call before is not sufficient: after a batch comes a forward pass of training or, if the next batch
 follows, of an evaluation."""
 
@@ -174,9 +176,12 @@ def _weigh_unsampled(
     sampled[gap[~inside]] = True
     empty = np.flatnonzero(~sampled & (closes > opens) & (closes - opens < LONGEST_NS))
     rows = np.full(len(empty), -1, np.int64)
-    for number in np.unique(phase[empty]):
+    size = np.round(np.log2(np.maximum(closes - opens, 1)))
+    for number, length in np.unique(np.stack([phase[empty], size[empty]]), axis=1).T:
         donors = np.flatnonzero(~inside & (phase[gap] == number))
-        same = phase[empty] == number
+        alike = donors[np.abs(size[gap[donors]] - length) <= 1]
+        donors = alike if len(alike) else donors
+        same = (phase[empty] == number) & (size[empty] == length)
         if len(donors):
             rows[same] = donors[find_nearest(time[donors], opens[empty[same]])]
     known = rows >= 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.after_effects import predict_absence
 from whyidle.analysis.evaluation_utilization import EvaluationUtilization
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
@@ -87,7 +88,9 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         predicted=predict_removal(
             0.0, high, "P9: idle time inside evaluation", _predict_larger_batches(facts, share)
         ),
-        removal=_predict_absence(passed, recurs=pauses.is_recurring),
+        removal=predict_absence(facts, pauses)
+        if facts.on_cpu
+        else _predict_absence(passed, recurs=pauses.is_recurring),
         bucket="unknown" if marked and facts.evaluation_utilization is None else None,
         evidence=(
             make_evidence("evaluation, share of time", passed[1], "ratio"),
