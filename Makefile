@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= .demo
 SITE ?= .site
+SERVICES ?= .services
 BENCH ?=
 # The build of PyTorch without CUDA: some tests record real traces on the CPU. Where the package
 # index has no such build those tests are skipped, rather than gigabytes of CUDA downloaded.
@@ -14,7 +15,7 @@ pytest = $(bin)/python -m pytest -n 2 --dist worksteal
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
 .PHONY: demo watch fix test test-unit test-probe test-processes test-live clinic check format docs
-.PHONY: test-frameworks test-frameworks-oldest site pictures bench gpu clean
+.PHONY: test-frameworks test-frameworks-oldest test-services site pictures bench gpu clean
 
 demo: $(DEMO)/installed  ## explain a recording, watch a small training job and fix another
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
@@ -49,6 +50,10 @@ test-probe: $(VENV)/installed  ## the probe and the emulated device inside a rea
 
 test-processes: $(VENV)/installed  ## tests that start real processes
 	$(pytest) -m 'real_processes and not live'
+
+test-services: $(SERVICES)/installed  ## real servers, schedulers and trackers, where they can be had
+	@$(DEBIAN_PACKAGES)
+	$(SERVICES)/bin/python -m pytest -n 2 --dist worksteal -m services -rs
 
 test-live: $(VENV)/installed  ## real jobs whose times are judged; needs an idle machine
 	$(pytest) -m live
@@ -106,7 +111,7 @@ gpu:  ## prove whyidle on this machine's GPU, or rehearse without one; GPU='--st
 	else $(MAKE) -s $(VENV)/installed && $(bin)/python -m bench.gpu $(GPU); fi
 
 clean:  ## remove build products and environments
-	rm -rf $(VENV) .venv-* $(DEMO) $(SITE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(DEMO) $(SITE) .services build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(DEMO)/installed: pyproject.toml
 	$(call environment,$(DEMO))
@@ -125,6 +130,24 @@ $(SITE)/installed: pyproject.toml
 	$(call environment,$(SITE))
 	@$(SITE)/bin/python $(pip) -e '.[docs]'
 	@touch $@
+
+# Packages of trackers on top of the main environment, which they must not change.
+$(SERVICES)/installed: $(VENV)/installed
+	$(call environment,$(SERVICES))
+	@$(SERVICES)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(SERVICES)/own
+	@echo "import site; site.addsitedir('$$($(bin)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
+	  > "$$(cat $(SERVICES)/own)/main-environment.pth"
+	@$(SERVICES)/bin/python $(pip) mlflow-skinny tensorboard wandb comet_ml 2>/dev/null || \
+	  echo "not all trackers are in your package index: their tests are skipped"
+	@touch $@
+
+define DEBIAN_PACKAGES
+command -v promtool slurmctld >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+  prometheus prometheus-alertmanager prometheus-node-exporter \
+  slurmctld slurmd slurm-client munge >/dev/null 2>&1; } || \
+  echo "not root on Debian: tests of Prometheus, Alertmanager and Slurm are skipped"
+endef
 
 define environment
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

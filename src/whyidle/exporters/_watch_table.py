@@ -68,16 +68,16 @@ def render_machine(
 
 def _head(page: Page, machine: WatchedMachine) -> Text:
     host, gpus = machine.host, machine.gpus
-    words = [f"driver {machine.driver}"] if machine.driver else []
-    words.append(f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}")
+    words = [machine.time[11:19], f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"]
     busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
     words += [f"busy {format_percent(sum(busy) / len(busy))}"] if busy else []
     counts = Counter(gpu.state for gpu in gpus)
-    words += [f"{state} {counts[state]}" for state in STYLES if counts[state]]
+    words += [f"{counts[state]} {state}" for state in STYLES if counts[state]]
     if host.cores_used is not None and page.width >= _WIDE:
         words.append(f"cpu {host.cores_used:.1f} of {host.cores or 0:g} cores")
+    words += [f"driver {machine.driver}"] if machine.driver and page.width >= _WIDE else []
     head = page.styled_text(f"{host.name}  ", "bold")
-    return head.append_text(page.styled_text("  ".join([*words, machine.time[11:19]])))
+    return head.append_text(page.styled_text("  ".join(words)))
 
 
 def _body(page: Page, machine: WatchedMachine, height: int | None) -> list[Text]:
@@ -100,7 +100,9 @@ def _body(page: Page, machine: WatchedMachine, height: int | None) -> list[Text]
 def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None) -> list[Text]:
     shown = list(machine.gpus)
     listed = {gpu.gpu: _first_shown(gpu, machine) for gpu in shown}
-    total = 1 + len(shown) + sum(map(len, listed.values()))
+    total = 1 + sum(
+        len(_gpu_lines(page, gpu, machine, with_jobs=True)) + len(listed[gpu.gpu]) for gpu in shown
+    )
     with_jobs = room is None or total <= room
     rest = ""
     if room is not None and 1 + len(shown) > room:
@@ -110,12 +112,25 @@ def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None) -> list[Tex
         rest = ", ".join(f"{count} more {state}" for state, count in counts.items())
     rows = [_header(page)]
     for gpu in shown:
-        rows.append(_gpu_row(page, gpu, machine))
+        rows += _gpu_lines(page, gpu, machine, with_jobs=with_jobs)
         for job in listed[gpu.gpu] if with_jobs else []:
             rows += _job_rows(page, job, with_reason=False)
     if rest:
         rows.append(page.styled_text(rest, "dim"))
     return rows
+
+
+def _gpu_lines(
+    page: Page, gpu: WatchedGpu, machine: WatchedMachine, *, with_jobs: bool
+) -> list[Text]:
+    """The line of a GPU. A reason that does not fit beside it stands below, in full."""
+    row = _gpu_row(page, gpu)
+    reason = reason_text(gpu.reason)
+    if not with_jobs:
+        return [row.append_text(page.styled_text(_describe_reason(gpu, machine)))]
+    if row.cell_len + len(reason) <= page.width:
+        return [row.append_text(page.styled_text(reason))]
+    return [row, *_wrap(page, reason, indent="    ")]
 
 
 def _first_shown(gpu: WatchedGpu, machine: WatchedMachine) -> list[WatchedJob]:
@@ -134,7 +149,7 @@ def _visible(page: Page) -> list[_Column]:
     return [column for column in _COLUMNS if page.width >= column.least]
 
 
-def _gpu_row(page: Page, gpu: WatchedGpu, machine: WatchedMachine) -> Text:
+def _gpu_row(page: Page, gpu: WatchedGpu) -> Text:
     cells = {
         "GPU": gpu.gpu.removeprefix("gpu"),
         "busy": _bar(gpu.busy, plain=page.plain),
@@ -152,7 +167,7 @@ def _gpu_row(page: Page, gpu: WatchedGpu, machine: WatchedMachine) -> Text:
         else:
             row.append_text(page.styled_text(_fit(cells[column.title], column.width)))
         row.append(" ")
-    return row.append_text(page.styled_text(_describe_reason(gpu, machine)))
+    return row
 
 
 def _describe_reason(gpu: WatchedGpu, machine: WatchedMachine) -> str:
@@ -180,7 +195,7 @@ def _describe_owner(job: WatchedJob) -> str:
 
 def _job_rows(page: Page, job: WatchedJob, *, with_reason: bool) -> list[Text]:
     mark = "  - " if page.plain else "  └ "
-    parts = [_describe_owner(job)] if with_reason else []
+    parts = [_describe_owner(job)]
     if len(job.gpus) > 1:
         parts.append(f"{len(job.gpus)} GPUs")
     if job.cores_used is not None:

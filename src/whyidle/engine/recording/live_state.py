@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.engine.recording.recent_telemetry import RecentTelemetry
 from whyidle.engine.recording.recent_window import copy_recent
-from whyidle.engine.recording.recording_diagnosis import ENDED, diagnose_recording
+from whyidle.engine.recording.recording_diagnosis import ENDED, TELEMETRY, diagnose_recording
 from whyidle.errors import WhyidleError
 from whyidle.importers import probe
 from whyidle.model.buckets import BUCKETS
@@ -106,6 +107,7 @@ class LiveWatch:
         self._recording = recording
         self._every_s, self._share, self._make = every_s, share, diagnose
         self._processes: dict[str, StepReader] = {}
+        self._telemetry = RecentTelemetry(recording / TELEMETRY)
         self._trend: deque[float] = deque(maxlen=TREND)
         self._second = 0
         self._due = 0.0
@@ -180,6 +182,8 @@ class LiveWatch:
         try:
             with tempfile.TemporaryDirectory(prefix="whyidle-live-") as folder:
                 copy_recent(self._recording, Path(folder))
+                self._telemetry.read_appended()
+                self._telemetry.write_to(Path(folder) / TELEMETRY)
                 (Path(folder) / ENDED).symlink_to((self._recording / ENDED).absolute())
                 self._diagnosis = self._make(Path(folder), self._lead_process())
         except (WhyidleError, OSError):
