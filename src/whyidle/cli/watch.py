@@ -9,7 +9,8 @@
 Of a job that runs under whyidle run the proven cause and its place are shown. Of any other job it
 says what is likely, and what would prove it. No job is stopped, traced or slowed down.
 
-AMD and Intel GPUs are not read yet. The readings of NVIDIA's NVML have not been checked on a GPU.
+The readings of GPUs have been tested on stand-ins only: NVIDIA's through NVML, AMD's and Intel's
+through files of Linux' drivers.
 """
 
 from __future__ import annotations
