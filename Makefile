@@ -43,13 +43,13 @@ test: check  ## everything: lint, types, tests; failed tests are retried alone, 
 	  $(bin)/python -m pytest --second-try --last-failed --last-failed-no-failures none; }
 
 test-unit: $(VENV)/installed  ## tests without a framework's probe and without real processes
-	$(pytest) -m 'not live and not real_processes' --ignore=tests/probe --ignore=tests/emulator
+	$(pytest) -m 'not live and not services and not real_processes' --ignore=tests/probe --ignore=tests/emulator
 
 test-probe: $(VENV)/installed  ## the probe and the emulated device inside a real framework
 	$(pytest) tests/probe tests/emulator
 
 test-processes: $(VENV)/installed  ## tests that start real processes
-	$(pytest) -m 'real_processes and not live'
+	$(pytest) -m 'real_processes and not live and not services'
 
 test-services: $(SERVICES)/installed  ## real servers, schedulers and trackers, where they can be had
 	@$(DEBIAN_PACKAGES)
