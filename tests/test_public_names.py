@@ -64,7 +64,10 @@ def test_verbs_and_options():
     assert options("compare") == small | {
         *("--store", "--all", "-a", "--max-regression", "--baseline", "--html", "--markdown"),
     }
-    assert options("runs") == small | {"--store"}
+    period = {"--since", "--until", "--store"}
+    assert options("runs") == small | period | {"--command", "--state", "--device"}
+    assert options("history") == small | period | {"--html", "--fail-on"}
+    assert options("attach") == common | outputs | {"--no-store", "--fail-on", "--seconds"}
     assert options("causes") == small
     assert options("doctor") == small | {"--store"}
     assert options("alerts") == small | {

@@ -1,6 +1,7 @@
 """List the stored runs; delete, pin, unpin or export one.
 
     whyidle runs                     list the stored runs, oldest first
+    whyidle runs --since 7d --state starved --command train.py    some of them
     whyidle runs delete RUN...       delete runs that are not pinned
     whyidle runs pin RUN...          protect runs from deletion
     whyidle runs unpin RUN...        remove the protection
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from whyidle.cli import _output
 from whyidle.cli._next_steps import store_option
 from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._run_filters import add_filters, is_filtered, select_runs
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", metavar="PATH|-", help="write the list as JSON; - is standard output"
     )
+    add_filters(parser)
     add_quiet(parser)
     add_store(parser)
 
@@ -57,6 +60,11 @@ def run(args: argparse.Namespace) -> int:
             hint=f"whyidle runs {args.action}{usage}",
         )
     store = store_of(args)
+    if args.action != "list" and is_filtered(args):
+        raise UsageError(
+            f"`runs {args.action}` takes runs by name, without filters.",
+            hint="List them first: whyidle runs --since 7d",
+        )
     if args.action == "list":
         return _print_runs(args, store)
     if args.action == "export":
@@ -78,7 +86,7 @@ _DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
 
 def _print_runs(args: argparse.Namespace, store: Store) -> int:
     _output.check_outputs(args)
-    entries = store.list_runs()
+    entries = select_runs(store, store.list_runs(), args)
     if args.json:
         _output.write_json(
             args.json,
@@ -90,7 +98,8 @@ def _print_runs(args: argparse.Namespace, store: Store) -> int:
         if args.json == STDOUT:
             return 0
     if not args.quiet:
-        sys.stdout.write(_runs_table(entries, store, store_option(args.store)))
+        option = store_option(args.store)
+        sys.stdout.write(_runs_table(entries, store, option, some=is_filtered(args)))
     return 0
 
 
@@ -100,11 +109,15 @@ def _entry_metadata(entry: Entry) -> dict[str, object]:
     return msgspec.structs.asdict(entry.meta) if entry.meta else {"id": entry.id}
 
 
-def _runs_table(entries: list[Entry], store: Store, option: str) -> str:
+def _runs_table(entries: list[Entry], store: Store, option: str, *, some: bool) -> str:
     from whyidle.exporters._next_steps import next_commands
     from whyidle.exporters._text_page import Page
 
     page = Page(_output.output_width(), _output.stream_colours())
+    if not entries and some:
+        page.write_paragraph(f"No run in the store {store.root} is of that kind.")
+        next_commands(page, [(f"whyidle runs{option}", "list all runs")])
+        return page.page_text()
     if not entries:
         page.write_paragraph(f"The store {store.root} holds no run.")
         next_commands(page, [("whyidle explain TRACE", "diagnose a recording and store it")])

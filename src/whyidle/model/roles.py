@@ -136,6 +136,8 @@ class Role(str, Enum):
 
     # frames of stacks
     LOADER_FRAME = "loader_frame"  # the file of the loader itself
+    INLINE_FRAME = "inline_frame"  # the loader makes a batch itself
+    WORKER_WAIT_FRAME = "worker_wait_frame"  # the loader takes a batch from its workers
     WORKER_ENTRY = "worker_entry"  # where a loader worker begins
     FRAMEWORK_CODE = "framework_code"  # any code of the framework
     OPERATOR_FRAME = "operator_frame"  # code of the framework that calls operators
@@ -197,6 +199,7 @@ IMPLIED: Final[Mapping[str, frozenset[Role]]] = {
     "garbage_collection": frozenset({Role.GC}),
     "garbage_collection_call": frozenset({Role.GC, Role.GC_CALL}),
     "cache_release": frozenset({Role.CACHE_RELEASE, Role.ALLOCATOR}),
+    "producer_work": frozenset({Role.PREPROCESS}),
     "collective_wait": frozenset({Role.COLLECTIVE_WAIT}),
     "synchronize": frozenset({Role.SYNC, Role.DEVICE_READ}),
     "scalar_read": frozenset({Role.SYNC, Role.DEVICE_READ}),

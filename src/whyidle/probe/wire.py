@@ -202,6 +202,9 @@ EXECUTION = "execution"
 DEVICE_IDLE = "device_idle"
 """from when the device last had work for certain to when it was found idle"""
 
+PRODUCER_WORK = "producer_work"
+"""another thread of the process makes what the training thread waits for; found by a look from
+outside, not recorded"""
 STARTUP = "startup"
 """before the training loop; found by the reader, not recorded"""
 SHUTDOWN = "shutdown"

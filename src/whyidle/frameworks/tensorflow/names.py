@@ -23,6 +23,11 @@ RULES: Final = (
     Rule(Role.UPDATE_CODE, rf"{INSTALLED}(keras|tf_keras)/src/optimizers/"),
     Rule(Role.BACKWARD_CODE, r"tensorflow/python/eager/backprop\.py"),
     Rule(Role.DATA_CODE, r"tensorflow/python/data/|keras/src/trainers/data_adapters/"),
+    Rule(Role.WORKER_ENTRY, r"tensorflow/python/ops/script_ops\.py\(\d+\): __call__$"),
+    Rule(
+        Role.WORKER_ENTRY,
+        r"keras/src/trainers/data_adapters/py_dataset_adapter\.py\(\d+\): (_run|get_index)$",
+    ),
 )
 VOCABULARY: Final = Vocabulary((*PLATFORM, *XLA, *RULES))
 """the names in all recordings of TensorFlow and Keras"""

@@ -111,6 +111,12 @@ _OPERATORS: Final = (
     Rule(Role.FOREACH_UPDATE, r"^aten::_foreach_", _OP),
 )
 _FRAMES: Final = (
+    Rule(Role.INLINE_FRAME, r"torch/utils/data/_utils/fetch\.py\(\d+\): fetch$"),
+    Rule(
+        Role.WORKER_WAIT_FRAME,
+        r"torch/utils/data/dataloader\.py\(\d+\): (_get_data|_try_get_data|_process_data|"
+        r"_try_put_index)$",
+    ),
     Rule(Role.WORKER_ENTRY, r"torch/utils/data/_utils/worker\.py\(\d+\): _worker_loop$"),
     Rule(Role.FRAMEWORK_CODE, TORCH),
     Rule(Role.OPERATOR_FRAME, rf"{TORCH}(?!_dynamo|_inductor|_functorch|_guards|fx/|utils/data/)"),

@@ -1,0 +1,94 @@
+"""Look at a process that runs already, and say why its device waits.
+
+    whyidle attach 4711                  look for eight seconds, then report
+    whyidle attach 4711 --seconds 30     look for longer: rarer causes, smaller errors
+    whyidle attach 4711 --html why.html  the same report as a page
+
+The process and its loader workers are looked at from outside, 50 times a second, without stopping
+them. What cannot be seen from outside is said. It needs py-spy: pip install 'whyidle[attach]'.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _next_steps, _output
+from whyidle.cli._options import add_gate, add_outputs, add_storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from whyidle.model.diagnosis import Diagnosis
+
+SECONDS = 8.0
+LEAST_S, MOST_S = 3.0, 600.0
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("pid", type=_parse_pid, metavar="PID", help="number of the process")
+    parser.add_argument(
+        "--seconds",
+        type=_parse_seconds,
+        default=SECONDS,
+        metavar="S",
+        help=f"length of the look (default: {SECONDS:g})",
+    )
+    add_outputs(parser)
+    add_storage(parser)
+    add_gate(parser)
+
+
+def _parse_pid(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 31:
+        raise argparse.ArgumentTypeError(f"must be the number of a process, not {text!r}")
+    return int(text)
+
+
+def _parse_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not LEAST_S <= seconds <= MOST_S:
+        raise argparse.ArgumentTypeError(f"must be {LEAST_S:g} to {MOST_S:g} seconds, not {text!r}")
+    return seconds
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, store the diagnosis, and report it."""
+    from whyidle.engine.attachment.attach import attach_to
+    from whyidle.engine.attachment.target_process import find_target
+
+    _output.check_outputs(args)
+    target = find_target(args.pid)
+    if (
+        target.recording is not None
+        and (known := _diagnose_recorded(args, target.recording)) is not None
+    ):
+        diagnosis = known
+    else:
+        _output.print_note(args, f"looking at process {args.pid} for {args.seconds:g} s")
+        diagnosis = attach_to(target, args.seconds)
+    stored = _output.store_diagnosis(args, diagnosis, named=True)
+    steps = _next_steps.next_steps(diagnosis, [], stored and "last", args.store)
+    _output.write_report(args, diagnosis, steps, stored=stored)
+    return _output.gate_status(args, diagnosis)
+
+
+def _diagnose_recorded(args: argparse.Namespace, recording: Path) -> Diagnosis | None:
+    """The diagnosis of the ``whyidle run`` on the process; None if it cannot be read."""
+    from whyidle.engine.recording.recording_diagnosis import diagnose_recording
+    from whyidle.errors import WhyidleError
+
+    try:
+        diagnosis = diagnose_recording(recording)
+    except WhyidleError as error:
+        text = f"whyidle run watches process {args.pid}, but its recording gives nothing yet"
+        _output.print_note(args, f"{text}: {error.what} Looking from outside instead.")
+        return None
+    _output.print_note(
+        args, f"whyidle run watches process {args.pid} already: this is its recording so far"
+    )
+    return diagnosis

@@ -1,0 +1,124 @@
+"""Show one command over its stored runs, and name the run at which it became slower.
+
+    whyidle history train.py                 all stored runs of commands with this word
+    whyidle history --since 30d train.py     the same of the last thirty days
+    whyidle history --html h.html train.py   as a page; options come before the command
+
+A run is slower if its step time is beyond what the earlier runs on the same device let one expect,
+by their spread, and by at least 5 percent. The next run confirms it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output
+from whyidle.cli._next_steps import store_option
+from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._run_filters import add_period, select_runs
+from whyidle.errors import GateError, InputError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from whyidle.engine.run_history import StoredRun
+    from whyidle.model.run_history import RunHistory
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.usage = "whyidle history [OPTIONS] COMMAND..."
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("--json", metavar="PATH|-", help="write the history as JSON")
+    parser.add_argument("--html", metavar="PATH", help="write a picture and a table as HTML")
+    parser.add_argument(
+        "--fail-on",
+        choices=("slower",),
+        help="exit with status 3 if the newest run, or the one before, became slower",
+    )
+    add_period(parser)
+    add_quiet(parser)
+    add_store(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read the runs of the command and show them."""
+    from whyidle.engine.run_history import build_history
+
+    words = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not words:
+        raise UsageError("A command is missing.", hint="whyidle history train.py; whyidle runs")
+    args.command = words
+    _output.check_outputs(args)
+    history = build_history(_read_runs(args), words)
+    if args.json:
+        _output.write_json(args.json, history)
+    if args.html:
+        from whyidle.exporters._html.run_history import render_page
+
+        _output.write_target(args.html, render_page(history))
+    targets = [target for target in (args.json, args.html) if target]
+    if STDOUT not in targets:
+        for target in targets:
+            _output.print_note(args, f"wrote {target}")
+        if not args.quiet:
+            _output.print_text(_history_text(args, history))
+    _check_gate(args, history)
+    return 0
+
+
+def _read_runs(args: argparse.Namespace) -> list[StoredRun]:
+    """The diagnosed runs of the command, the oldest first.
+
+    Raises:
+        InputError: there is none.
+    """
+    from whyidle.engine.run_history import StoredRun
+
+    store, runs, unread = store_of(args), [], 0
+    for entry in select_runs(store, store.list_runs(), args):
+        try:
+            diagnosis = store.read_diagnosis(entry)
+        except StoreError:
+            unread += 1
+            continue
+        if entry.meta is not None and not entry.has_failed:
+            runs.append(StoredRun(entry.id, entry.meta.created, diagnosis))
+    if unread:
+        _output.print_note(args, f"{unread} runs of this command have no diagnosis yet")
+    if not runs:
+        raise InputError(
+            f"The store {store.root} holds no diagnosed run of {shlex.join(args.command)}.",
+            why="No stored command contains these words one after the other, in the given time.",
+            hint=f"whyidle runs{store_option(args.store)}",
+        )
+    return runs
+
+
+def _history_text(args: argparse.Namespace, history: RunHistory) -> str:
+    from whyidle.exporters._run_history import render_history
+
+    option = store_option(args.store)
+    steps = []
+    if history.changes:
+        change = history.changes[-1]
+        before = next(
+            r for r, s in zip(history.rows, history.rows[1:], strict=False) if s.run == change.run
+        ).run
+        steps.append((f"whyidle compare {before} {change.run}{option}", "what changed"))
+    if not args.html:
+        command = shlex.join(args.command)
+        steps.append((f"whyidle history{option} --html history.html {command}", "as a page"))
+    return render_history(
+        history, width=_output.output_width(), colours=_output.stream_colours(), next_steps=steps
+    )
+
+
+def _check_gate(args: argparse.Namespace, history: RunHistory) -> None:
+    newest = {row.run for row in history.rows[-2:]}
+    slower = [c for c in history.changes if c.kind == "slower" and c.run in newest]
+    if args.fail_on and slower:
+        raise GateError(
+            f"--fail-on slower: the run {slower[-1].run} became slower.",
+            hint=f"whyidle report {slower[-1].run}{store_option(args.store)}",
+        )

@@ -1,0 +1,246 @@
+"""Makes a recording of what a look from outside saw of the process that trains."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.analysis.sampling.calls_from_stacks import (
+    SeenCall,
+    are_steps_seen,
+    join_calls,
+    name_call,
+)
+from whyidle.analysis.sampling.interpretation import interpret_samples
+from whyidle.engine.attachment.stack_look import RATE_HZ, StackLook
+from whyidle.engine.attachment.target_process import TargetProcess
+from whyidle.engine.attachment.thread_clocks import ThreadClocks
+from whyidle.engine.source_snapshot import MOST_BYTES, MOST_FILES
+from whyidle.importers._pyspy_trace import SampledThread
+from whyidle.importers.probe import FRAMEWORKS, blank_timeline
+from whyidle.model.frames import own_files
+from whyidle.model.loader_tables import Loading
+from whyidle.model.process_facts import BurstLog, ProcessFacts
+from whyidle.model.roles import Role, Vocabulary
+from whyidle.model.stack_samples import STACK_SAMPLE, StackSamples
+from whyidle.model.timeline import DeviceInfo, HostEvents, HostKind, Timeline
+
+PERIOD_NS: Final = 1_000_000_000 // RATE_HZ
+SECOND_NS: Final = 1_000_000_000
+LEAST_SHARE: Final = 0.01
+"""share of a thread's time in a framework, or in calls of a loop, from which it may train"""
+AWAKE: Final = 0.4
+"""a thread that was runnable for less than this share of a piece slept"""
+_LABELS: Final = {
+    "backward": ("whyidle::backward", HostKind.OP),
+    "optimizer": ("Optimizer.step#", HostKind.ANNOTATION),
+    "step_marked": ("whyidle.step", HostKind.ANNOTATION),
+    "producer_work": ("input pipeline on another thread", HostKind.ANNOTATION),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stack (innermost frame first) of the training thread, from when until when, ns. ``role``:
+    of the call that it is known to be in; ``awake``: whether its work went on meanwhile."""
+
+    begin: int
+    end: int
+    frames: tuple[str, ...]
+    role: str = ""
+    awake: bool = False
+
+    @property
+    def text(self) -> str:
+        """The stack as samples hold it."""
+        return ";".join(self.frames)
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideRecording:
+    """The recording, and what is known of it: whether its steps were seen, the thread, and the
+    loader's workers."""
+
+    timeline: Timeline
+    steps_seen: bool
+    thread: SampledThread
+    workers: tuple[SampledThread, ...]
+
+
+def make_recording(
+    target: TargetProcess, look: StackLook, clocks: ThreadClocks
+) -> OutsideRecording | None:
+    """Return the recording of the thread that trains; None if none of the threads does."""
+    found = _find_training(look.threads)
+    if found is None:
+        return None
+    name, vocabulary, thread = found
+    helpers = [one for one in look.threads if one is not thread and _is_worker(one, vocabulary)]
+    producers = [one for one in helpers if one.pid == thread.pid]
+    pieces = _cut_pieces(thread, producers, vocabulary, look.begin, clocks)
+    calls = join_calls((p.begin, p.end, p.role or name_call(p.frames, vocabulary)) for p in pieces)
+    seen = are_steps_seen(calls, PERIOD_NS)
+    if not seen:
+        ends = range(pieces[0].begin + SECOND_NS, pieces[-1].end + 1, SECOND_NS)
+        calls += [SeenCall(end, end, "step_marked") for end in ends]
+    timeline = replace(
+        _make_timeline(target, thread, name, vocabulary, calls),
+        base_ns=look.begin,
+        stack_samples=_take_samples(pieces, thread, look.begin, clocks),
+    )
+    stacks = timeline.stack_samples.stacks if timeline.stack_samples else ()
+    timeline = replace(timeline, sources=_read_sources(stacks, target.folder))
+    workers = tuple(one for one in helpers if one.pid != thread.pid)
+    return OutsideRecording(interpret_samples(timeline), seen, thread, workers)
+
+
+def _find_training(
+    threads: Sequence[SampledThread],
+) -> tuple[str, Vocabulary, SampledThread] | None:
+    """The adapter, its vocabulary, and the thread with the calls of a training loop, else the one
+    that is in a framework for most of the time."""
+    best, choice = (False, False, 0.0), None
+    for adapter, (_, vocabulary) in FRAMEWORKS.items():
+        for thread in threads:
+            total = sum(p.end - p.begin for p in thread.periods)
+            if not total or _is_worker(thread, vocabulary):
+                continue
+            inside = _share(thread, lambda frames: _is_framework(frames, vocabulary))  # noqa: B023
+            loop = _share(thread, lambda frames: bool(name_call(frames, vocabulary)))  # noqa: B023
+            score = loop > 0.0, thread.tid == thread.pid, inside
+            if max(inside, loop) >= LEAST_SHARE and score > best:
+                best, choice = score, (adapter, vocabulary, thread)
+    return choice
+
+
+def _share(thread: SampledThread, test: Callable[[tuple[str, ...]], bool]) -> float:
+    total = sum(p.end - p.begin for p in thread.periods)
+    known = {frames: test(frames) for frames in {p.frames for p in thread.periods}}
+    return sum(p.end - p.begin for p in thread.periods if known[p.frames]) / max(total, 1)
+
+
+def _is_framework(frames: tuple[str, ...], vocabulary: Vocabulary) -> bool:
+    return any(vocabulary.plays(Role.FRAMEWORK_CODE, frame) for frame in frames)
+
+
+def _is_worker(thread: SampledThread, vocabulary: Vocabulary) -> bool:
+    """Whether a thread makes batches for another one."""
+    stacks = {period.frames for period in thread.periods}
+    return any(vocabulary.plays(Role.WORKER_ENTRY, frame) for frames in stacks for frame in frames)
+
+
+def _cut_pieces(
+    thread: SampledThread,
+    producers: Sequence[SampledThread],
+    vocabulary: Vocabulary,
+    begin: int,
+    clocks: ThreadClocks,
+) -> list[Piece]:
+    """The thread's stacks in pieces of at most one period. Where it sleeps in the framework while
+    only a producer thread of its process is awake, it waits for that thread's work, which the piece
+    then shows."""
+    cuts = [
+        (start, min(start + PERIOD_NS, period.end), period.frames)
+        for period in thread.periods
+        for start in range(period.begin, period.end, PERIOD_NS)
+    ]
+    pieces = [Piece(*cut) for cut in cuts]
+    if not producers or thread.tid is None:
+        return pieces
+    edges = np.array([(low, high) for low, high, _ in cuts], np.int64) + begin
+    awake = {tid: _awake_share(tid, edges, clocks) for tid in clocks.threads_of(thread.pid)}
+    own = awake.pop(thread.tid, np.ones(len(pieces)))
+    making = [awake.pop(one.tid or 0, np.zeros(len(pieces))) for one in producers]
+    others = np.max([np.zeros(len(pieces)), *awake.values()], axis=0)
+    busiest = np.argmax(making, axis=0)
+    waits = (own < AWAKE) & (others < AWAKE) & (np.max(making, axis=0) >= AWAKE)
+    for index in np.flatnonzero(waits).tolist():
+        piece = pieces[index]
+        inside = _frames_at(producers[busiest[index]], (piece.begin + piece.end) // 2)
+        if inside and vocabulary.plays(Role.FRAMEWORK_CODE, piece.frames[0]):
+            pieces[index] = replace(
+                piece, frames=(*inside, *piece.frames), role="producer_work", awake=True
+            )
+    return pieces
+
+
+def _awake_share(tid: int, edges: NDArray[np.int64], clocks: ThreadClocks) -> NDArray[np.float64]:
+    before, after = (clocks.runnable_ns(tid, edges[:, side]) for side in (0, 1))
+    if before is None or after is None:
+        return np.zeros(len(edges))
+    return np.asarray((after - before) / np.maximum(edges[:, 1] - edges[:, 0], 1), np.float64)
+
+
+def _frames_at(thread: SampledThread, moment: int) -> tuple[str, ...]:
+    return next((p.frames for p in thread.periods if p.begin <= moment < p.end), ())
+
+
+def _take_samples(
+    pieces: Sequence[Piece], thread: SampledThread, begin: int, clocks: ThreadClocks
+) -> StackSamples:
+    """One sample for each piece; none waited for the interpreter lock."""
+    numbers = {text: i for i, text in enumerate(dict.fromkeys(p.text for p in pieces))}
+    rows = np.zeros(len(pieces), STACK_SAMPLE)
+    rows["time"] = [piece.begin for piece in pieces]
+    rows["stack"] = [numbers[piece.text] for piece in pieces]
+    runnable = clocks.runnable_ns(thread.tid or 0, rows["time"] + begin)
+    rows["runnable_ns"] = -1 if runnable is None else runnable
+    rows["sleeps"] = 1
+    rows["awake"] = [piece.awake for piece in pieces]
+    return StackSamples(rows, tuple(numbers))
+
+
+def _make_timeline(
+    target: TargetProcess,
+    thread: SampledThread,
+    adapter: str,
+    vocabulary: Vocabulary,
+    calls: Sequence[SeenCall],
+) -> Timeline:
+    roles = list(dict.fromkeys(call.role for call in calls))
+    labels = [_LABELS.get(role, (role, HostKind.ANNOTATION)) for role in roles]
+    columns = [(c.begin, c.end, roles.index(c.role)) for c in calls]
+    start, end, name = np.array(columns, np.int64).reshape(-1, 3).T
+    kinds = np.array([int(kind) for _, kind in labels] or [0], np.int64)
+    blank = blank_timeline(Path(f"process {thread.pid}"))
+    device = "cuda" if target.holds_gpu else "cpu"
+    return replace(
+        blank,
+        names=tuple(label for label, _ in labels),
+        roles=tuple(roles),
+        threads=(str(thread.tid),),
+        host=HostEvents.from_columns(
+            start, end, kind=kinds[name] if len(name) else 0, name=name, thread=0
+        ).join(),
+        info=DeviceInfo(kind=device),
+        hostname=socket.gethostname(),
+        framework=FRAMEWORKS[adapter][0],
+        vocabulary=vocabulary,
+        loading=Loading(cores=target.cores),
+        process=ProcessFacts(
+            pid=thread.pid,
+            argv=tuple(target.command[1:]),
+            framework=adapter,
+            thread=thread.tid,
+            device=device,
+            cores=target.cores,
+            bursts=BurstLog(off="a look from outside sees no operators"),
+        ),
+    )
+
+
+def _read_sources(stacks: Sequence[str], folder: str | None) -> dict[str, str]:
+    sources = {}
+    for name in own_files(stacks)[:MOST_FILES]:
+        path = Path(folder or "/") / name
+        with suppress(OSError, ValueError):
+            if path.stat().st_size <= MOST_BYTES:
+                sources[name] = path.read_text(encoding="utf-8")
+    return sources

@@ -1,0 +1,110 @@
+"""Samples the stacks of a process tree for some seconds, with py-spy. py-spy reads the processes'
+memory and never stops them (``--nonblocking``)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from whyidle.engine.attachment.target_process import refuse_access
+from whyidle.errors import InputError, MissingExtraError
+from whyidle.importers._pyspy_trace import SampledThread, read_pyspy_trace
+
+RATE_HZ: Final = 50
+SLOW_S: Final = 20.0
+"""time after the look in which py-spy must have written what it saw"""
+_STARTED = "Sampling process"
+
+
+@dataclass(frozen=True, slots=True)
+class StackLook:
+    """The threads of a look, whose times are ns after ``begin`` (``perf_counter_ns``)."""
+
+    threads: list[SampledThread]
+    begin: int
+
+
+def find_pyspy() -> str:
+    """Path of the py-spy program.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    own = shutil.which("py-spy", path=sysconfig.get_path("scripts"))
+    if (found := own or shutil.which("py-spy")) is None:
+        raise MissingExtraError(
+            "py-spy is not installed.",
+            why="It reads the stacks of a process that runs already.",
+            hint="pip install 'whyidle[attach]'",
+        )
+    return found
+
+
+def look_at_stacks(pid: int, seconds: float) -> StackLook:
+    """Sample a process and its descendants.
+
+    Raises:
+        InputError: it ended, is no Python, or may not be read.
+        MissingExtraError: py-spy is not installed.
+    """
+    program = find_pyspy()
+    with tempfile.TemporaryDirectory(prefix="whyidle-attach-") as folder:
+        path = Path(folder) / "stacks.json"
+        # fmt: off
+        words = [
+            program, "record", "--pid", str(pid), "--format", "chrometrace", "--output", str(path),
+            "--rate", str(RATE_HZ), "--duration", f"{seconds:.0f}", "--idle", "--threads",
+            "--subprocesses", "--nonblocking", "--full-filenames",
+        ]
+        # fmt: on
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as running:
+            output, begun = _follow(running, seconds)
+        if not path.exists():
+            raise _explain_failure(pid, output)
+        threads = read_pyspy_trace(path)
+    first = min((one.periods[0].begin for one in threads if one.periods), default=0)
+    return StackLook(threads, begun - first)
+
+
+def _follow(running: subprocess.Popen[str], seconds: float) -> tuple[str, int]:
+    """Everything that py-spy says, and when it began to sample."""
+    lines, begun = [], time.perf_counter_ns()
+    for line in running.stdout or ():
+        if _STARTED in line:
+            begun = time.perf_counter_ns()
+        lines.append(line)
+    try:
+        running.wait(seconds + SLOW_S)
+    except subprocess.TimeoutExpired:
+        running.kill()
+    return "".join(lines), begun
+
+
+def _explain_failure(pid: int, output: str) -> InputError:
+    text = output.lower()
+    if "permission denied" in text or "operation not permitted" in text:
+        return refuse_access(pid)
+    if not Path(f"/proc/{pid}").exists() or "no such process" in text:
+        return InputError(
+            f"Process {pid} ended during the look.", hint="Start its command with whyidle run."
+        )
+    if "python" in text:
+        return InputError(
+            f"Process {pid} runs no Python that can be read.",
+            why=f"{_first_error(output)}.",
+            hint="Name the Python process itself: pgrep -af python",
+        )
+    return InputError(f"py-spy could not look at process {pid}.", why=f"{_first_error(output)}.")
+
+
+def _first_error(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.startswith("Error: ")]
+    return lines[0].removeprefix("Error: ").rstrip(".") if lines else "It gave no reason"

@@ -1,0 +1,144 @@
+"""The process to look at: whether it exists, who may look, and which processes it started."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from whyidle.errors import InputError
+
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetProcess:
+    """A process and its descendants, as they were when it was found."""
+
+    pid: int
+    command: list[str]
+    folder: str | None
+    children: tuple[int, ...]
+    recording: Path | None
+    """folder of the ``whyidle run`` that watches it"""
+    libraries: frozenset[str]
+    """names of frameworks whose libraries are loaded"""
+    holds_gpu: bool
+    cores: float | None
+    """that its scheduler's mask lets it use"""
+
+    @property
+    def pids(self) -> list[int]:
+        """The process and its descendants."""
+        return [self.pid, *self.children]
+
+
+_LIBRARIES = {"libtorch": "torch", "libtensorflow": "tensorflow", "jaxlib": "jax"}
+
+
+def find_target(pid: int) -> TargetProcess:
+    """Find a process.
+
+    Raises:
+        InputError: it does not exist, has ended, or may not be looked at.
+    """
+    try:
+        process = psutil.Process(pid)
+        command, status = process.cmdline(), process.status()
+        children = tuple(child.pid for child in process.children(recursive=True))
+    except psutil.AccessDenied as error:
+        raise _refusal(pid) from error
+    except (psutil.NoSuchProcess, OverflowError, ValueError) as error:
+        raise InputError(
+            f"There is no process {pid}.",
+            why="No process of this machine, or of this container, has that number.",
+            hint="whyidle watch --once lists jobs that hold a GPU; pgrep -af python lists others.",
+        ) from error
+    if status == psutil.STATUS_ZOMBIE or not command:
+        why = "It has ended." if status == psutil.STATUS_ZOMBIE else "It belongs to the kernel."
+        raise InputError(f"Process {pid} cannot be looked at.", why=why)
+    try:
+        environ = _read(pid, "environ").split("\0")
+        maps = _read(pid, "maps")
+    except PermissionError as error:
+        raise _refusal(pid) from error
+    except OSError as error:
+        raise InputError(f"Process {pid} ended before the look.") from error
+    run = next((item.partition("=")[2] for item in environ if item.startswith("WHYIDLE_RUN=")), "")
+    return TargetProcess(
+        pid=pid,
+        command=command,
+        folder=_folder(pid),
+        children=children,
+        recording=Path(run) if run else None,
+        libraries=frozenset(name for text, name in _LIBRARIES.items() if text in maps),
+        holds_gpu=any(_holds_gpu(one) for one in (pid, *children)),
+        cores=_cores(pid),
+    )
+
+
+def _read(pid: int, name: str) -> str:
+    return Path(f"/proc/{pid}/{name}").read_bytes().decode("utf-8", "replace")
+
+
+def _folder(pid: int) -> str | None:
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:
+        return None
+
+
+def _cores(pid: int) -> float | None:
+    try:
+        return float(len(os.sched_getaffinity(pid)))
+    except OSError:
+        return None
+
+
+def _holds_gpu(pid: int) -> bool:
+    try:
+        files = [str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return False
+    return any(name.startswith("/dev/nvidia") and name[11:12].isdigit() for name in files)
+
+
+def _refusal(pid: int) -> InputError:
+    try:
+        owner = pwd.getpwuid(Path(f"/proc/{pid}").stat().st_uid).pw_name
+    except (OSError, KeyError):
+        owner = "another user"
+    return refuse_access(pid, owner)
+
+
+def refuse_access(pid: int, owner: str | None = None) -> InputError:
+    """The error of a process that may not be read, with the command that grants the right."""
+    command = f"whyidle attach {pid}"
+    if owner is not None and owner != pwd.getpwuid(os.geteuid()).pw_name:
+        return InputError(
+            f"Process {pid} may not be read.",
+            why=f"It belongs to {owner}.",
+            hint=f"sudo -u {owner} {command}",
+        )
+    scope = _YAMA.read_text().strip() if _YAMA.exists() else "0"
+    if scope in ("1", "2"):
+        return InputError(
+            f"Process {pid} may not be read.",
+            why=f"The kernel lets a process be read by its parent only (ptrace_scope is {scope}).",
+            hint=f"sudo {command}, or until the next start: sudo sysctl kernel.yama.ptrace_scope=0",
+        )
+    if scope == "3":
+        return InputError(
+            f"Process {pid} may not be read.",
+            why="The kernel lets no process be read (ptrace_scope is 3, until the next start).",
+            hint="Start the next job with whyidle run.",
+        )
+    return InputError(
+        f"Process {pid} may not be read.",
+        why="The kernel refused it. In a container the right SYS_PTRACE may be missing.",
+        hint="docker run --cap-add SYS_PTRACE ..., in Kubernetes capabilities.add: "
+        f"[SYS_PTRACE], or on the host: sudo {command}",
+    )

@@ -1,0 +1,107 @@
+"""Looks at real processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from whyidle.engine.attachment.attach import attach_to
+from whyidle.engine.attachment.stack_look import find_pyspy
+from whyidle.engine.attachment.target_process import find_target
+from whyidle.errors import InputError, MissingExtraError
+
+pytestmark = pytest.mark.real_processes("a real process is looked at for seconds")
+
+JOB = """
+import sys, time, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 1 << 20
+    def __getitem__(self, index):
+        total = 0
+        for k in range(30000):
+            total += k * k
+        return torch.full((64,), float(index % 7)), index % 10
+
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for x, y in DataLoader(Numbers(), batch_size=8, num_workers=int(sys.argv[1])):
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("step", flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def pyspy() -> None:
+    try:
+        find_pyspy()
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+
+
+@contextmanager
+def started(path: Path, text: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process, after its first output."""
+    path.write_text(text)
+    told = path.with_suffix(".log")
+    with (
+        told.open("wb") as log,
+        subprocess.Popen([sys.executable, str(path), *words], stdout=log) as running,
+    ):
+        try:
+            while not told.stat().st_size:
+                assert running.poll() is None
+                time.sleep(0.1)
+            yield running
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize(
+    ("workers", "cause"), [("0", "dataloader-no-workers"), ("1", "dataloader-too-few-workers")]
+)
+def test_a_sick_job_is_diagnosed(tmp_path: Path, workers: str, cause: str):
+    pytest.importorskip("torch")
+    with started(tmp_path / "job.py", JOB, workers) as job:
+        diagnosis = attach_to(find_target(job.pid), 7)
+        assert job.poll() is None
+    assert diagnosis.verdict.state == "starved"
+    assert diagnosis.findings[0].cause == cause
+    assert {place.function for place in diagnosis.findings[0].where} & {"__getitem__", "<module>"}
+    assert diagnosis.steps.mean_s is None
+    assert "per step" not in diagnosis.findings[0].headline
+    assert "look from outside" in diagnosis.coverage.notes[0]
+
+
+def test_a_process_that_does_not_train_is_named_as_such(tmp_path: Path):
+    text = "print('up', flush=True)\nwhile True:\n    sum(range(10000))\n"
+    with started(tmp_path / "other.py", text) as other:
+        diagnosis = attach_to(find_target(other.pid), 3)
+    assert diagnosis.verdict.state == "inconclusive"
+    assert "neither PyTorch nor TensorFlow nor JAX" in diagnosis.verdict.headline
+    assert not diagnosis.findings
+
+
+def test_a_process_without_python_is_an_error():
+    with subprocess.Popen(["sleep", "30"]) as sleeper:
+        time.sleep(0.2)
+        with pytest.raises(InputError, match="no Python"):
+            attach_to(find_target(sleeper.pid), 3)
+        sleeper.kill()
+
+
+def test_a_process_that_does_not_exist_is_an_error():
+    with pytest.raises(InputError, match="There is no process"):
+        find_target(2**22 + 5)
