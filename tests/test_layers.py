@@ -71,7 +71,7 @@ MOST_LINES = 400
 LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
-INTEGRATED = {"lightning", "pytorch_lightning", "transformers"}
+INTEGRATED = {"keras", "lightning", "pytorch_lightning", "transformers"}
 SERVICES = {"apprise"}
 TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
 OPTIONAL = {

@@ -6,12 +6,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whyidle.integrations.keras import KerasCallback
     from whyidle.integrations.lightning import LightningCallback
     from whyidle.integrations.transformers import TrainerCallback
 
-__all__ = ["LightningCallback", "TrainerCallback"]
+__all__ = ["KerasCallback", "LightningCallback", "TrainerCallback"]
 
-_MODULES = {"LightningCallback": "lightning", "TrainerCallback": "transformers"}
+_MODULES = {
+    "KerasCallback": "keras",
+    "LightningCallback": "lightning",
+    "TrainerCallback": "transformers",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -62,7 +62,12 @@ class Pipelines:
     def __init__(self, gaps):
         self.gaps = gaps
 
+    current = None
+
     def note_iterator(self, iterator, consumer):
+        pass
+
+    def read_current(self):
         pass
 
     def read_model(self, iterator):

@@ -74,6 +74,7 @@ class InputWaits(Listener):
 
     def on_chore(self) -> None:
         """Find the waits of the calls since the last time."""
+        self.pipelines.read_current()
         while self.readings:
             reading = self.readings[0]
             self._resolve(reading, last=len(self.readings) > 1)
@@ -86,6 +87,7 @@ class InputWaits(Listener):
         for reading in self.readings:
             self._resolve(reading, last=True)
         self.readings.clear()
+        self.pipelines.current = None
 
     stop_listening = on_process_end
 

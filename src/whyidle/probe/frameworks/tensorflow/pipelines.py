@@ -34,6 +34,8 @@ class Pipelines:
         self.described: list[dict[str, Any]] = []
         self.numbers: dict[str, int] = {}
         """what a pipeline is made of -> its number"""
+        self.current: Any = None
+        """the iterator that a loop of the job's own takes batches from, until its model is read"""
         self.produced_by: dict[str, Any] = {}
         """the PyDataset that the job fits last"""
         self.modelless = "IteratorGetModelProto" not in _raw_operators()
@@ -96,6 +98,11 @@ class Pipelines:
         if number >= 0 and model.gap_times:
             self._update(number, nodes=describe_nodes(model))
         return model
+
+    def read_current(self) -> None:
+        """Read the model of the iterator that a loop takes batches from, and let go of it."""
+        iterator, self.current = self.current, None
+        self.read_model(iterator)
 
     def count_elements(self, model: Any) -> int:
         """Return how many batches an iterator has given."""

@@ -22,6 +22,7 @@ from .pipelines import Pipelines
 from .retraces import RetraceRecorder
 from .training_function import OWN, Step, Traced, TrainingFunctions
 
+LOOP = "a loop of the job's own"
 clock, thread = time.perf_counter_ns, threading.get_ident
 
 
@@ -158,7 +159,9 @@ def _wrap_next(events: Events, kind: Any, pipelines: Pipelines) -> None:
                     events.add((events.batch, begin, clock()))
                 else:
                     events.batch_taken(type(self), begin)
-                    pipelines.note_iterator(self, "the loop")
+                if self is not pipelines.current:
+                    pipelines.current = self
+                    pipelines.note_iterator(self, LOOP)
             except Exception as error:  # contained
                 events.report_failure("tf iterator", error)
 

@@ -1,0 +1,103 @@
+"""Whole jobs under the probe: the report of a callback, a pipeline of a loop, and the end."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import whyidle
+from whyidle.engine.recording.recording_diagnosis import diagnose_recording
+
+BOOT = Path(whyidle.__file__).parent / "probe" / "boot"
+
+
+def run_job(folder, text, edits=None):
+    """Run a job with the probe in it; return what it printed."""
+    job = folder / "job.py"
+    job.write_text(text)
+    env = {**os.environ, "PYTHONPATH": str(BOOT), "WHYIDLE_RUN": str(folder)}
+    if edits:
+        plan = folder / "plan.json"
+        plan.write_text(json.dumps({"edits": edits, "was": {}}))
+        env["WHYIDLE_PLAN"] = str(plan)
+    done = subprocess.run(
+        [sys.executable, job], env=env, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list(folder.glob("*.faults")), [p.read_text() for p in folder.glob("*.faults")]
+    return done.stdout
+
+
+LOOP = """
+import time
+import tensorflow as tf
+
+def load(i):
+    time.sleep(0.003)
+    return i
+
+data = tf.data.Dataset.range(6000).map(lambda i: tf.numpy_function(load, [i], tf.int64)).batch(8)
+weight = tf.Variable(1.0)
+
+@tf.function
+def train_step(x):
+    with tf.GradientTape() as tape:
+        loss = (weight * tf.reduce_mean(tf.cast(x, tf.float32))) ** 2
+    weight.assign_sub(1e-9 * tape.gradient(loss, weight))
+    return loss
+
+for number, x in enumerate(data):
+    loss = train_step(x)
+    if number == STEPS:
+        print(float(loss))
+        break
+"""
+"""it ends while its iterator is alive"""
+
+
+@pytest.mark.real_processes("its waits are judged by their times")
+def test_a_loop_of_the_job_s_own_is_told_which_stage_is_slow(tmp_path):
+    run_job(tmp_path, LOOP.replace("STEPS", "110"))
+    found = diagnose_recording(tmp_path)
+    assert (found.run.framework, found.verdict.bound) == ("tensorflow", "input")
+    assert found.findings[0].cause == "serial-map"
+    assert found.findings[0].where[0].line == 9
+
+
+def test_a_job_whose_maps_got_threads_ends_with_a_live_iterator(tmp_path):
+    """Without the release at exit it would wait for ever: see the limit of ``run_job``."""
+    plain, threads = tmp_path / "plain", tmp_path / "threads"
+    plain.mkdir()
+    threads.mkdir()
+    edits = {"tfdata.map_calls": 4, "tfdata.pool": 4}
+    printed = run_job(threads, LOOP.replace("STEPS", "20"), edits)
+    assert printed == run_job(plain, LOOP.replace("STEPS", "20"))
+    (told,) = threads.glob("*.knobs.json")
+    assert {*json.loads(told.read_text())["applied"]} == {*edits}
+
+
+CALLBACK = """
+import keras
+import numpy as np
+from whyidle.integrations import KerasCallback
+
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+watch = KerasCallback(report="none", store="STORE")
+x = np.ones((4000, 4), "float32")
+model.fit(x, x[:, :1], batch_size=4, epochs=2, verbose=0, callbacks=[watch])
+print(watch.diagnosis.steps.count, watch.diagnosis.run.framework)
+"""
+
+
+def test_a_callback_watches_a_fit(tmp_path):
+    text = CALLBACK.replace("STORE", str(tmp_path / "store"))
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    steps, framework = done.stdout.split()
+    assert (int(steps) > 1900, framework) == (True, "tensorflow")
