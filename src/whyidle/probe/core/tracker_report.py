@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from .events import Events
@@ -31,9 +32,9 @@ class TrackerReport(Listener):
         self.events = events
         self.reported: dict[str, dict[str, str]] = {}
         self.folder = ""
-        self.waiting = [
-            call_after_import(name, "EventFileWriter", self._note_folder) for name in WRITERS
-        ]
+        self.waiting: list[Callable[[], object]] = []
+        for name in WRITERS:
+            self.waiting.append(call_after_import(name, "EventFileWriter", self._note_folder))
 
     def _note_folder(self, module: Any) -> None:
         writer = module.EventFileWriter
