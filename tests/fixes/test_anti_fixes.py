@@ -91,6 +91,8 @@ VARIANTS = [
             {"removed": PREDICTED, "looped": True},
             {"removed": PREDICTED, "kind": "text"},
             {"removed": PREDICTED, "in_memory": True, "double": True},
+            {"library": "datasets", "conversion": "objects", "converted": PREDICTED},
+            {"library": "grain", "conversion": "rows", "converted": PREDICTED},
         ),
     )
 ]

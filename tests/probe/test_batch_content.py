@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from whyidle.probe.frameworks.torch.batch_content import (  # noqa: E402
+    count_samples,
     describe_batch,
     describe_sample,
 )
@@ -36,3 +37,17 @@ def test_bytes_are_counted_by_type():
 )
 def test_kinds_of_samples(sample, kind):
     assert describe_sample(sample) == kind
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"),
+    [
+        ((torch.zeros(8, 3), torch.zeros(8)), 8),
+        ({"x": torch.zeros(8, 3), "y": torch.zeros(8), "name": "a"}, 8),
+        ((torch.zeros(3, 32, 32), 5), 1),  # one sample
+        ((torch.zeros(8, 3), torch.zeros(4)), 1),
+        ((torch.zeros(()), torch.zeros(())), 1),
+    ],
+)
+def test_samples_of_a_batch_that_the_dataset_made(batch, samples):
+    assert count_samples(batch) == samples

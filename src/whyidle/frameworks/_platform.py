@@ -17,6 +17,7 @@ _ALLOCATING: Final = (HostKind.RUNTIME, HostKind.PYTHON)
 _COLLECTIVE: Final = (HostKind.ANNOTATION, HostKind.OP)
 
 _LIBRARIES: Final = (
+    Rule(Role.LOADER_FRAME, rf"{INSTALLED}(grain|nvidia/dali)/"),
     Rule(Role.PREPROCESS, rf"{INSTALLED}torchvision/(transforms|io|datasets)/", _PYTHON),
     Rule(
         Role.PREPROCESS,

@@ -13,7 +13,8 @@ from whyidle.model.loader_tables import PADDING, ROW
 from whyidle.model.timeline import Detail, HostKind, MemorySamples, Timeline
 
 _LOADER = re.compile(
-    r"DataLoader|dataloader|^## (data_load|load_batch|wait_for)|batch$|^IteratorGetNext$"
+    r"DataLoader|dataloader|^## (data_load|load_batch|wait_for)|batch$|^IteratorGetNext$|"
+    r"^(grain|datasets|webdataset|nvidia)\."
 )
 
 

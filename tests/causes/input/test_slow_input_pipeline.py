@@ -8,10 +8,12 @@ import pytest
 from profiles import cpu_job, gpu_job
 
 from whyidle.importers import xplane
-from whyidle.model.timeline import InputStage
-from whyidle.testing.builder import Builder, us
+from whyidle.model.proof_facts import InputFacts
+from whyidle.model.timeline import HostKind, InputStage
+from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.cured_twins import judge_all
 from whyidle.testing.pairs import Pair
+from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "slow-input-pipeline"
 
@@ -45,6 +47,59 @@ def test_a_dataloader_has_causes_of_its_own():
             job.loader(us(5_000))
             job.op("aten::mm", kernels=[("gemm", us(500))])
     assert judge_all(CAUSE, [job.timeline()]) is None
+
+
+LOOP = "/job/train.py(9): <module>"
+ROWS = "/usr/lib/python3.11/site-packages/datasets/formatting/torch_formatter.py(60): format_row;"
+OBJECTS = "/usr/lib/python3.11/site-packages/datasets/formatting/formatting.py(150): extract_batch;"
+DATASET = "/usr/lib/python3.11/site-packages/datasets/arrow_dataset.py(2800): iter;"
+
+
+def iterate(name, stack, wait_ms=20, requests=1):
+    job = RecordedJob(framework="pytorch", cores=2.0)
+    for _ in range(30):
+        for _ in range(requests):
+            with job.call(f"batch_from_iterator\t{name}"):
+                job.work(stack + LOOP, ms(wait_ms) // requests)
+        operators = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
+        with job.call("optimizer\tOptimizer.step#SGD.step"), operators:
+            job.work(LOOP, ms(10))
+    return job.timeline()
+
+
+def test_iterators_of_libraries_are_named_with_the_users_line():
+    source = "/job/train.py(4): __getitem__;/usr/lib/python3.11/site-packages/grain/a.py(5): get;"
+    proof = judge_all(CAUSE, [iterate("grain._src.BatchIterator", source)])
+    assert proof.headline.startswith("Grain makes batches in the training loop: 20 ms of waiting")
+    assert "train.py:4" in proof.headline
+    assert proof.high == pytest.approx(0.67, abs=0.03)
+    facts = proof.get_facts(InputFacts)
+    assert (facts.library, facts.conversion) == ("grain", "")
+
+
+@pytest.mark.parametrize(
+    ("stack", "requests", "conversion"),
+    [
+        (OBJECTS + DATASET, 1, "objects"),
+        (ROWS + DATASET, 32, "single"),
+        (ROWS + DATASET, 1, ""),  # a whole batch is converted at once
+        (DATASET, 1, ""),  # reads
+    ],
+)
+def test_what_datasets_converts_is_told(stack, requests, conversion):
+    timeline = iterate("datasets.arrow_dataset.Dataset", stack, requests=requests)
+    facts = judge_all(CAUSE, [timeline]).get_facts(InputFacts)
+    assert facts.conversion == conversion
+    assert (facts.converted is not None) == bool(conversion)
+
+
+@pytest.mark.parametrize("name", ["tf.data: next batch", "mine.Batches"])
+def test_other_iterators_are_left_to_other_causes(name):
+    assert judge_all(CAUSE, [iterate(name, "")]) is None
+
+
+def test_a_short_wait_is_no_finding():
+    assert judge_all(CAUSE, [iterate("grain._src.BatchIterator", "", wait_ms=0.05)]) is None
 
 
 def without_waits():

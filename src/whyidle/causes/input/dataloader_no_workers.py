@@ -12,6 +12,7 @@ from whyidle.analysis.batch_waits import (
     tensors_s,
 )
 from whyidle.analysis.core_capacity import find_capacity, mostly_waits
+from whyidle.analysis.data_libraries import find_conversion
 from whyidle.analysis.decoding_libraries import decodes_media, storage_library
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
@@ -27,6 +28,7 @@ from whyidle.analysis.undisturbed_steps import undisturbed_share
 from whyidle.analysis.worker_batches import LEAST_SAMPLES
 from whyidle.analysis.worker_capacity import most_workers
 from whyidle.causes.input._sample_evidence import (
+    describe_conversion,
     describe_samples,
     describe_work,
     line_evidence,
@@ -123,6 +125,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     windows = union_of(calls.start, calls.end)
     samples = lines_with_share(facts, windows, inside=Role.LOADER_FRAME)
     own = work_inline(facts, windows)
+    conversion, part = find_conversion(facts, windows)
     alone = undisturbed_share(facts, windows & facts.time_of("loader"))
     hot = hot_function(facts, windows, samples)
     (asking,) = facts.workers.places_of("asked", workers=False) or (
@@ -138,7 +141,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     loaders = [loader for loader in facts.timeline.loading.loaders if not loader.workers]
     return Proof(
         headline=f"The DataLoader has no workers: loading takes {format_duration(per_step)} per "
-        f"step{describe_work(own)}",
+        f"step{describe_work(own) or _describe_conversion(conversion)}",
         low=max(0.0, min(low, blocked)),
         high=max(low, high),
         predicted=predict_risk(low, high, "P1: the step without the wait, plus hand-off", expected),
@@ -164,10 +167,16 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             media=decodes_media(facts, windows),
             storage=storage_library(facts, windows),
             function=making[0].function if making else None,
+            **describe_conversion(conversion, part * blocked),
             **describe_samples(own, alone),
         ),
         removal=predict_without_work(own, alone),
     )
+
+
+def _describe_conversion(conversion: str) -> str:
+    made = {"objects": "Python objects of its values", "rows": "arrays row by row"}
+    return f", in which Hugging Face datasets makes {made[conversion]}" if conversion else ""
 
 
 def _sampled_places(

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.data_libraries import (
+    LIBRARIES,
+    IteratedLibrary,
+    find_conversion,
+    iterated_library,
+)
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.sample_work import work_inline
+from whyidle.analysis.sampled_lines import lines_with_share
+from whyidle.analysis.source_lines import in_library
+from whyidle.causes.input._sample_evidence import (
+    describe_conversion,
+    describe_samples,
+    describe_work,
+    line_evidence,
+)
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
-from whyidle.model.diagnosis import Evidence
+from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
@@ -15,6 +31,8 @@ CAREFUL = 0.5
 """share of the waits that is won with two calls at a time instead of one"""
 EXPECTED = 0.85
 """the same with as many calls as a host of eight cores runs beside the step"""
+MANY = 2
+"""requests per step from which they are for rows, not for batches"""
 
 
 @cause(
@@ -33,20 +51,24 @@ def slow_input_pipeline(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     A profile shows waits in ``IteratorGetNext`` of the pipeline, in steps in which the device has
-    nothing else to do. Where the profile holds the pipeline's stages, the innermost one that takes
-    at least half of a batch's time is named, with the calls that it makes at a time. The gain is
-    all waits at the hopeful end, and half of them, as of two calls at a time, at the careful one.
+    nothing else to do; or, in a watched run, the loop asks an iterator of Grain, Hugging Face
+    ``datasets``, WebDataset or DALI, and waits. Where the profile holds the pipeline's stages, the
+    innermost one that takes at least half of a batch's time is named, with the calls that it makes
+    at a time. The gain is all waits at the hopeful end, and half of them, as of two calls at a
+    time, at the careful one.
 
     What looks alike
     ----------------
-    PyTorch's DataLoader has causes of its own. Waits for infeed on a TPU may also be a slow
+    PyTorch's DataLoader has causes of its own, also where it reads from one of these libraries, and
+    so have pipelines of tf.data in a watched run. Waits for infeed on a TPU may also be a slow
     transfer from the host.
 
     What to do
     ----------
     Make the slow stage parallel (``num_parallel_calls=tf.data.AUTOTUNE``), read files interleaved,
     keep what is the same in each epoch (``cache()`` before random transforms), replace Python
-    functions by operators of TensorFlow, and end the pipeline with ``prefetch``.
+    functions by operators of TensorFlow, and end the pipeline with ``prefetch``. Other libraries
+    have workers or threads of their own.
 
     References
     ----------
@@ -54,6 +76,9 @@ def slow_input_pipeline(facts: Facts) -> Proof | None:
     2021.
     """
     timeline = facts.timeline
+    iterated = iterated_library(facts) if timeline.source.format == "probe" else None
+    if iterated is not None:
+        return _prove_iterated(facts, iterated)
     loaders = (Role.BATCH_INLINE, Role.BATCH_FROM_WORKERS)
     if timeline.source.format == "probe" or any(len(timeline.rows_of(role)) for role in loaders):
         return None
@@ -81,6 +106,46 @@ def slow_input_pipeline(facts: Facts) -> Proof | None:
             workers=stage.parallel if stage else None, function=stage.function if stage else None
         ),
     )
+
+
+def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
+    """Prove waits for an iterator of a data library."""
+    share = facts.bucket_share("loader")
+    if share < LEAST_SHARE:
+        return None
+    package, requests, count = iterated
+    own = work_inline(facts, requests)
+    conversion, part = find_conversion(facts, requests)
+    if conversion == "rows":  # of a batch as a whole, if it is one request
+        conversion = "single" if count > MANY * max(facts.step_count, 1) else ""
+    made = " of Python objects" if conversion == "objects" else ""
+    name, lost = LIBRARIES[package], format_duration(share * facts.step_s)
+    return Proof(
+        headline=f"{name} makes batches{made} in the training loop: {lost} of waiting per step"
+        f"{describe_work(own)}",
+        low=share * CAREFUL,
+        high=share,
+        predicted=predict_removal(
+            share * CAREFUL, share, "batches are made during the step before", share * EXPECTED
+        ),
+        evidence=(
+            make_evidence("waits for the pipeline, share of step", share, "ratio"),
+            make_evidence("time in conversions of datasets", part, "ratio", source="stacks"),
+            *line_evidence(facts, own),
+        ),
+        confidence=0.85,
+        where=own.places[:3] if own else _asking_places(facts, requests),
+        facts=InputFacts(
+            library=package,
+            **describe_conversion(conversion, part * share),
+            **describe_samples(own, share),
+        ),
+    )
+
+
+def _asking_places(facts: Facts, requests: Intervals) -> tuple[Place, ...]:
+    places = (place for place, _ in lines_with_share(facts, requests))
+    return tuple(place for place in places if not in_library(place))[:1]
 
 
 def _stage_evidence(facts: Facts) -> tuple[Evidence, ...]:

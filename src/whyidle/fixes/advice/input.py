@@ -31,7 +31,7 @@ def _cheaper_reads(proof: Proof) -> str | None:
 
 def _cheaper_transforms(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
-    if facts.hidden_by_workers or facts.storage or facts.media is False:
+    if facts.hidden_by_workers or facts.storage or facts.media is False or facts.conversion:
         return None
     if facts.removed and (facts.looped or facts.kind in ("text", "table")):
         return None  # there is better advice
@@ -114,7 +114,7 @@ def _whole_arrays(proof: Proof) -> str | Proposal | None:
         return Proposal(text, predicted=facts.removed)
     if facts.removed and (facts.looped or facts.kind in ("text", "table")):
         return None  # there is better advice
-    if facts.hidden_by_workers or facts.storage or facts.media is not False:
+    if facts.hidden_by_workers or facts.storage or facts.media is not False or facts.conversion:
         return None
     name = (facts.function or "").rpartition(": ")[2]
     work = name if name.isidentifier() else "the preprocessing code"
@@ -138,8 +138,56 @@ def _predict_nothing(proof: Proof) -> Predicted:
     return Predicted(speedup=1.0, low=1.0, high=max(1.0, proof.predicted.high), method=method)
 
 
-def _speed_up_pipeline(proof: Proof) -> str:
+def _whole_batches(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
+    loop = "iterate with ds.iter(batch_size=...) instead of row by row"
+    if facts.library != "datasets":
+        loop = (
+            "have the loader ask for whole batches (batch_size=None, "
+            "sampler=BatchSampler(RandomSampler(ds), batch_size, drop_last=False))"
+        )
+    if facts.conversion == "objects":
+        return (
+            'let datasets make arrays instead of Python objects: ds = ds.with_format("torch") (or '
+            f'"numpy", "jax", "tf"); then {loop}'
+        )
+    if facts.conversion == "single":
+        return f"let datasets convert whole batches: {loop}"
+    if facts.conversion == "rows":
+        return (
+            f"let datasets convert whole batches: {loop}; give columns whose rows have one length "
+            'that length (List(Value("float32"), length=N), Array2D), so that rows are not '
+            "converted one by one"
+        )
+    return None
+
+
+def _converted_gain(proof: Proof) -> Predicted | None:
+    return proof.get_facts(InputFacts).converted
+
+
+OWN_WORKERS = {
+    "grain": "dataset.mp_prefetch with as many workers as there are free cores for Python code, "
+    "grain.ReadOptions(num_threads=16, prefetch_buffer_size=500) for reads, or worker_count of "
+    "its loader",
+    "datasets": "a DataLoader of PyTorch over it, with workers (an iterable dataset needs at least "
+    "as many shards); or ds.map(..., batched=True, num_proc=N) once before training",
+    "webdataset": "webdataset.WebLoader with workers, and at least as many shards",
+    "nvidia": "more of the pipeline's num_threads and prefetch_queue_depth, and decoders with "
+    'device="mixed"',
+}
+"""package -> how it makes batches ahead of the loop"""
+
+
+def _library_workers(proof: Proof) -> str | None:
+    way = OWN_WORKERS.get(proof.get_facts(InputFacts).library)
+    return f"let the library make batches ahead of the loop: {way}" if way else None
+
+
+def _speed_up_pipeline(proof: Proof) -> str | None:
+    facts = proof.get_facts(InputFacts)
+    if facts.library:
+        return None
     steps = ["read files interleaved", "cache what is the same in each epoch", "end with prefetch"]
     if "Py" in (facts.function or ""):
         steps.insert(0, "replace the Python function by the framework's operators")
@@ -149,6 +197,28 @@ def _speed_up_pipeline(proof: Proof) -> str:
 
 
 ADVICE = (
+    advice(
+        *("whole-batch-conversion", "dataloader-no-workers", "slow-input-pipeline"),
+        title="Let Hugging Face datasets convert whole batches into arrays",
+        doc="Without a format, every value of a row becomes a Python object; with one, each row is "
+        "converted for itself where single rows are asked for. Proposed where stack samples show "
+        "most of the loading in these conversions.",
+        summary=_whole_batches,
+        predicted=_converted_gain,
+        risk="batches are tensors or arrays instead of lists; a collate function that expects rows "
+        "must change",
+    ),
+    advice(
+        *("library-workers", "slow-input-pipeline"),
+        title="Make batches ahead of the loop with the library's own workers",
+        doc="Grain, Hugging Face datasets, WebDataset and DALI each have threads or processes that "
+        "make batches ahead. Options as in their documentation; the ones of DALI have never been "
+        "run on a GPU by whyidle's tests.",
+        summary=_library_workers,
+        consent="rounding",
+        risk="several workers may return samples in another order; random transforms draw other "
+        "numbers",
+    ),
     advice(
         *("faster-pipeline", "slow-input-pipeline"),
         title="Make the input pipeline as fast as the step",

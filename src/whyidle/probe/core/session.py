@@ -9,6 +9,7 @@ import threading
 from . import (
     bursts,
     collector_pauses,
+    data_libraries,
     fault_containment,
     process_exit,
     step_limits,
@@ -29,6 +30,7 @@ class Session:
         self.events = events = Events(Recorder(folder), self.frameworks)
         adapter.install(events)
         collector_pauses.install_collector_hook(events)
+        data_libraries.install_data_libraries(events)
         self.bursts = bursts.install_bursts(events, self.frameworks.op_profiler)
         if self.bursts is not None:
             adapter.watch_profilers(events, self.bursts.forbid_bursts)

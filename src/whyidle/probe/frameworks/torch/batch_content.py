@@ -24,6 +24,13 @@ def describe_batch(data: Any) -> dict[str, Any]:
     return {"tensors": tensors, "bytes": sizes.total(), "types": dict(sizes)}
 
 
+def count_samples(data: Any) -> int:
+    """Return the samples of a batch that the dataset itself has made: the length of all its parts,
+    if it has several of one length; else 1."""
+    lengths = [len(part) for part in _parts_of(data) if getattr(part, "shape", ())]
+    return lengths[0] if len(lengths) > 1 and len(set(lengths)) == 1 else 1
+
+
 def describe_sample(sample: Any) -> str:
     """Return what a sample of a dataset is: ``text``, ``images``, or empty where neither shows."""
     return next((kind for part in _parts_of(sample) if (kind := _kind_of(part))), "")

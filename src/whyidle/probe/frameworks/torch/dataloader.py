@@ -25,7 +25,7 @@ from ...core.recorder import ANNOTATION, clock_ns
 from ...core.wrapped_functions import set_attribute
 from ...wire import BATCH, ROW, TAKE
 from . import batch_checksum, embedding_ids, padding
-from .batch_content import describe_batch, describe_sample
+from .batch_content import count_samples, describe_batch, describe_sample
 from .loader_facts import describe_loader, describe_worker, has_too_many_workers, process_limits
 
 FULL_FIRST, FULL_EVERY = 8, 32
@@ -99,7 +99,7 @@ class LoaderRecorder:
             if self.light and not self.padding.tries:
                 self._pause_measuring()
         begin, cpu, before = mark
-        samples = len(index) if isinstance(index, (list, tuple)) else 1
+        samples = len(index) if isinstance(index, (list, tuple)) else count_samples(data)
         end = self._record_batch(begin, cpu, before, samples)
         if data is not None and end - begin > batch_checksum.LEAST_NS:
             checksum = batch_checksum.checksum_sample(index, data)

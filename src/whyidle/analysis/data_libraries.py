@@ -1,0 +1,60 @@
+"""The libraries that give a training loop its batches, and how they convert rows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Literal, NamedTuple
+
+from whyidle.analysis.decoding_libraries import MOSTLY
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.sampled_lines import sampled_stacks
+from whyidle.model.frames import INSTALLED
+from whyidle.model.roles import Role
+
+Conversion = Literal["", "objects", "rows", "single"]
+"""what Hugging Face ``datasets`` mostly does: makes Python objects of values, arrays of the rows of
+a batch, or arrays of rows that the loop asks for one by one"""
+LIBRARIES = {"grain": "Grain", "datasets": "Hugging Face datasets", "webdataset": "WebDataset"} | {
+    "nvidia": "DALI"
+}
+"""package -> name"""
+_FORMATTING = re.compile(rf"{INSTALLED}datasets/formatting/")
+_ARRAYS = re.compile(rf"{INSTALLED}datasets/formatting/\w+_formatter\.py")
+
+
+class IteratedLibrary(NamedTuple):
+    """The package whose iterators a loop asks for its batches, its requests and their number."""
+
+    package: str
+    spans: Intervals
+    requests: int
+
+
+def iterated_library(facts: Facts) -> IteratedLibrary | None:
+    """Return the library whose iterators a watched loop asks for its batches; None of none."""
+    timeline, host = facts.timeline, facts.timeline.host
+    rows = facts.rows_of(Role.BATCH_REQUEST)
+    rows = rows[facts.host_scope.contains_times(host.start[rows])]
+    names = Counter(timeline.names[name].partition(".")[0] for name in host.name[rows].tolist())
+    package = names.most_common(1)[0][0] if names else ""
+    if package not in LIBRARIES:
+        return None
+    return IteratedLibrary(package, union_of(host.start[rows], host.end[rows]), len(rows))
+
+
+def find_conversion(facts: Facts, spans: Intervals) -> tuple[Conversion, float]:
+    """Return what ``datasets`` mostly does in ``spans`` of the training process, and its share of
+    their sampled time."""
+    return _divide_stacks(sampled_stacks(facts, spans))
+
+
+def _divide_stacks(stacks: Counter[str]) -> tuple[Conversion, float]:
+    whole = stacks.total()
+    formatting = {s: time for s, time in stacks.items() if _FORMATTING.search(s)}
+    spent = sum(formatting.values())
+    if not whole or spent < MOSTLY * whole:
+        return "", 0.0
+    arrays = sum(time for stack, time in formatting.items() if _ARRAYS.search(stack))
+    return "rows" if arrays >= MOSTLY * spent else "objects", spent / whole
