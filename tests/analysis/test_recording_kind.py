@@ -92,6 +92,19 @@ def test_repeated_graphs_are_steps():
     assert len(Facts(job.timeline()).steps) == 5
 
 
+@pytest.mark.parametrize("graphs", [("a",), ("a", "b")])
+def test_repeated_calls_of_compiled_graphs_are_steps(graphs):
+    """A model that denoises, in one piece or with a graph break."""
+    job = Builder()
+    for _ in range(4):
+        for graph in graphs:
+            with job.span(f"## Call CompiledFxGraph {graph} ##"):
+                job.launch("triton_poi_fused_0", us(200))
+        job.sync()
+    steps = Facts(job.timeline()).steps
+    assert (len(steps), steps.found_by) == (4, "repeated calls of compiled graphs")
+
+
 def test_graphs_without_a_period_are_no_steps():
     job = Builder()
     for size in (3, 7, 2, 9, 4, 8, 1):

@@ -99,7 +99,7 @@ class _StepMarks:
 def find_steps(timeline: Timeline) -> StepWindows:
     """Return the steps of a recording; without a boundary one without ``found_by``."""
     methods = (_by_hand, _profiler_marks, _framework_marks, _optimizer_marks, _loader_marks)
-    for method in (*methods, _backward_marks, _graph_marks, _repetition_marks):
+    for method in (*methods, _backward_marks, _graph_marks, _compiled_marks, _repetition_marks):
         marks = method(timeline)
         if marks is None:
             continue
@@ -254,6 +254,18 @@ def _graph_marks(timeline: Timeline) -> _StepMarks | None:
     if len(rows) < FEW * cycle or (sizes[cycle:] == sizes[:-cycle]).mean() < PERIODIC:
         return None
     return _from_starts(timeline, rows[::cycle], "repeated CUDA graphs", 0.6)
+
+
+def _compiled_marks(timeline: Timeline) -> _StepMarks | None:
+    """Periods of the calls of compiled graphs: a model that denoises or decodes runs the same ones
+    in each step."""
+    rows = timeline.rows_of(Role.COMPILED_CALL)
+    if len(rows) < FEW:
+        return None
+    cycle = _per_step(rows, timeline.host.name[rows])
+    if len(rows) < FEW * cycle:
+        return None
+    return _from_starts(timeline, rows[::cycle], "repeated calls of compiled graphs", 0.6)
 
 
 def _per_step(rows: I64, names: NDArray[np.int32]) -> int:

@@ -71,6 +71,7 @@ class Role(str, Enum):
     COMPILE = "compile"  # code is compiled, or loaded onto the device
     COMPILER = "compiler"  # the compiler of models is at work
     RECOMPILE = "recompile"  # a watched process compiles a function once more
+    COMPILED_CALL = "compiled_call"  # a compiled graph of the model runs
     COMPILER_CALL = "compiler_call"  # a call of that compiler from outside
     ALLOCATOR = "allocator"  # device memory is asked from the driver, or given back to it
     DEVICE_ALLOCATION = "device_allocation"

@@ -131,6 +131,32 @@ def test_a_wait_for_work_that_was_not_recorded_is_named():
     assert "in cudaStreamSynchronize of aten::item" in diagnosis.verdict.headline
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_compiled_is_not_to_be_compiled(compiled):
+    job = Builder()
+    for _ in range(4):
+        with job.step(), job.span(f"{'Torch-Compiled Region: 0/0' if compiled else 'x'}", "cpu_op"):
+            for _ in range(100):
+                job.op("aten::mm", kernels=[("gemm", us(3))], host=us(20))
+    (finding,) = [
+        finding
+        for finding in diagnose_job([job.timeline()]).findings
+        if finding.cause == "launch-bound-small-kernels"
+    ]
+    knobs = {edit.knob for fix in finding.fixes for edit in fix.edits}
+    assert ("model.compile" in knobs) == (not compiled)
+    assert "model.compile_mode" in knobs
+
+
+def test_without_steps_nothing_is_per_step():
+    job = Builder()
+    for _ in range(400):
+        job.op("aten::mm", kernels=[("gemm", us(3))], host=us(20))
+    diagnosis = diagnose_job([job.timeline()])
+    assert diagnosis.findings
+    assert "per step" not in diagnosis.verdict.headline
+
+
 def test_without_training_no_gradients_are_exchanged():
     job = Builder(rank=0, world_size=2)
     for _ in range(6):

@@ -4,13 +4,16 @@ scaled without training, and nothing is compiled that runs as a CUDA graph alrea
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import union_of
 from whyidle.model.diagnosis import Finding, ProposedFix
 from whyidle.model.roles import Role
 
 IN_GRAPHS = 0.5
-"""share of the kernel time in CUDA graphs from which compiling and capturing change nothing"""
+"""share of the kernel time in CUDA graphs, or of the host's time in compiled ones, from which
+compiling changes nothing"""
 LEARNING = ("optimizer.", "autocast.grad_scaler")
 """knobs of training alone"""
 EXCHANGING = "ddp."
@@ -32,10 +35,21 @@ def keep_applicable_fixes(findings: list[Finding], lead: Facts) -> list[Finding]
     ]
 
 
+def _compiled_share(lead: Facts) -> float:
+    """Share of the host's time in scope that runs compiled graphs already."""
+    host = lead.timeline.host
+    roles = (Role.COMPILED_CALL, Role.COMPILED_REGION)
+    rows = np.concatenate([lead.timeline.rows_of(role) for role in roles])
+    compiled = union_of(host.start[rows], host.end[rows]) & lead.host_scope
+    return compiled.total / max(lead.host_scope.total, 1)
+
+
 def _applicable(fix: ProposedFix, lead: Facts) -> ProposedFix | None:
     assert lead.kind is not None
     knobs = [edit.knob for edit in fix.edits]
     if lead.graph_share > IN_GRAPHS and any(knob.startswith("model.compile") for knob in knobs):
+        return None
+    if "model.compile" in knobs and _compiled_share(lead) > IN_GRAPHS:
         return None
     if lead.kind.kind in ("training", "warm_up"):
         return fix

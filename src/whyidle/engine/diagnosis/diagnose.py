@@ -27,7 +27,7 @@ from whyidle.engine.diagnosis import (
 )
 from whyidle.engine.diagnosis.applicable_fixes import keep_applicable_fixes
 from whyidle.engine.diagnosis.detail_tables import build_details
-from whyidle.engine.diagnosis.findings import ProvenCause, findings_of
+from whyidle.engine.diagnosis.findings import ProvenCause, findings_of, word_without_steps
 from whyidle.engine.diagnosis.prediction_width import bucket_spread
 from whyidle.engine.diagnosis.rank_assignment import assign_ranks, notes_on
 from whyidle.engine.diagnosis.telemetry_summary import (
@@ -74,6 +74,8 @@ def diagnose_job(
     few = low_evidence.too_few_steps(job)
     findings = low_evidence.held_back(findings_of(device_job, proven), few)
     findings = keep_applicable_fixes(findings, device_job.lead_rank)
+    if device_job.lead_rank.steps.found_by is None:
+        findings = [word_without_steps(finding) for finding in findings]
     notes = [*notes, *(text for item in proven for text in item.decisions[1])]
     findings = [word_fixes(one, job.lead_rank.timeline.framework) for one in findings]
     return Diagnosis(

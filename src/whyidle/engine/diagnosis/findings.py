@@ -136,6 +136,13 @@ def _make_finding(item: ProvenCause, low: float, high: float) -> Finding:
     )
 
 
+def word_without_steps(finding: Finding) -> Finding:
+    """Return the finding in the words of a recording without steps, whose figures are of all of
+    it."""
+    headline = finding.headline.replace(" per step", "").replace("of the step", "of the time")
+    return msgspec.structs.replace(finding, headline=headline)
+
+
 def grade_severity(item: ProvenCause, high: float, fixes: Sequence[ProposedFix]) -> Severity:
     """Grade by the predicted gain of the best fix, at most what the cause costs. A ``critical``
     finding must also lie in a bucket of waiting that holds that much time."""

@@ -26,6 +26,8 @@ OVERLAPPED = {
     "not in one bucket that holds the whole model",
 }
 """kind of collective -> how to overlap it with compute"""
+EXPERTS = ("dispatch", "combine")
+"""exchanges of tokens with the ranks of their experts"""
 
 
 def _balance_work(proof: Proof) -> str:
@@ -62,9 +64,16 @@ def _process_per_gpu(proof: Proof) -> str:
 
 def _overlap_exchange(proof: Proof) -> str | None:
     facts = proof.get_facts(DistributedFacts)
-    if facts.kind == "all_reduce" and (facts.hidden or facts.calls >= MANY):
+    if facts.kind in EXPERTS or (
+        facts.kind == "all_reduce" and (facts.hidden or facts.calls >= MANY)
+    ):
         return None
     return OVERLAPPED.get(facts.kind)
+
+
+def _overlap_experts(proof: Proof) -> str | None:
+    kind = proof.get_facts(DistributedFacts).kind
+    return OVERLAPPED[kind] if kind in EXPERTS else None
 
 
 def _repair_transport(proof: Proof) -> str:
@@ -135,6 +144,13 @@ ADVICE = (
         "which need larger buckets.",
         summary=_overlap_exchange,
         risk="prefetched data takes memory",
+    ),
+    advice(
+        *("overlap-experts", "exposed-gradient-comm"),
+        title="Overlap the exchange of tokens with compute",
+        doc="Dispatch and combine the tokens of one micro-batch while another computes.",
+        summary=_overlap_experts,
+        risk="two micro-batches take more memory, and smaller ones use the device less well",
     ),
     advice(
         *("more-micro-batches", "pipeline-bubbles"),

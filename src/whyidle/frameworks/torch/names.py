@@ -51,6 +51,7 @@ _COMPILER: Final = (
     Rule(Role.COMPILER, r"torch/_dynamo/|torch/_inductor/"),
     Rule(Role.COMPILER_CALL, r"\(dynamo_timed\)|^compile_fx|^_compile\.compile_inner"),
     Rule(Role.COMPILER_CALL, r"torch/_dynamo/convert_frame\.py|torch/_inductor/compile_fx\.py"),
+    Rule(Role.COMPILED_CALL, r"^## Call CompiledFxGraph", (HostKind.ANNOTATION,)),
     Rule(Role.COMPILED_REGION, r"^Torch-Compiled Region: (?P<label>\d+)/\d+"),
     Rule(Role.COMPILED_FRAME, r"torch/_functorch/_aot_autograd/|torch/_inductor/output_code\.py"),
     Rule(Role.COMPILED_FRAME, r"<eval_with_key>|/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call"),
