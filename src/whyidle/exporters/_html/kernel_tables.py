@@ -25,7 +25,7 @@ def render_kernels(diagnosis: Diagnosis) -> Markup | None:
     rows = diagnosis.detail.kernels
     if not rows:
         return None
-    largest = max(row.share for row in rows) or 1.0
+    groups, largest = diagnosis.detail.groups, max(row.share for row in rows) or 1.0
     heads = [
         tag(
             "th",
@@ -45,7 +45,7 @@ def render_kernels(diagnosis: Diagnosis) -> Markup | None:
             "Operators" if diagnosis.device.kind == "cpu" else "Kernels",
             tag("small", f"the {len(rows)} with the most time"),
         ),
-        _render_groups(diagnosis.detail.groups),
+        _render_groups(groups) if set(groups) - {"other"} else None,
         tag(
             "div",
             tag("table", tag("thead", tag("tr", heads)), tag("tbody", body), id="kernels"),

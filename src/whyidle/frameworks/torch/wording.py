@@ -116,7 +116,6 @@ FIXES: Final[dict[str, str]] = {
     "device-prefetch": "DataLoader(..., pin_memory=True), one batch ahead",
     "fewer-exchanges": "`with model.no_sync():` around all but the last",
     "joined-norms": "torch.stack(torch._foreach_norm(tensors)).tolist()",
-    "larger-batch": "batch_size of the DataLoader",
     "larger-microbatch": (
         "Hugging Face: per_device_train_batch_size and gradient_accumulation_steps"
     ),
