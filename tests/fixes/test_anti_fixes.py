@@ -93,6 +93,7 @@ VARIANTS = [
             {"removed": PREDICTED, "in_memory": True, "double": True},
             {"library": "datasets", "conversion": "objects", "converted": PREDICTED},
             {"library": "grain", "conversion": "rows", "converted": PREDICTED},
+            {"kinds": {"combine": 1.0}},
         ),
     )
 ]
