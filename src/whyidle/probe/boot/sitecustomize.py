@@ -21,6 +21,10 @@ class _Waiter:
     def find_spec(self, name, path=None, target=None):
         """Hook the loader of the module, so that it calls ``wake`` afterwards."""
         if name != self.module:
+            if type(sys.meta_path[0]) is not _Waiter and self in sys.meta_path:
+                # another tool went first: Comet's finder answers for torch, and we are not asked
+                sys.meta_path.remove(self)
+                sys.meta_path.insert(0, self)
             return None
         spec = None
         for finder in sys.meta_path:
