@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from field.fixes import FixedJobs, fix_job
 from field.measure import measure_job
 from field.page import render_page
 from field.processes import JobError, find_missing_imports
@@ -47,12 +48,12 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m field", description=__doc__)
     verbs = parser.add_subparsers(required=True)
-    for verb in (list_jobs, measure, run, report, draw):
+    for verb in (list_jobs, measure, run, fix, report, draw):
         one = verbs.add_parser(verb.__name__.removesuffix("_jobs"), help=verb.__doc__)
         one.set_defaults(verb=verb)
         one.add_argument("--half", choices=HALVES)
         one.add_argument("--job", nargs="+", metavar="NAME", help="these only")
-        if verb in (measure, run):
+        if verb in (measure, run, fix):
             one.add_argument("--python", default=sys.executable, help="interpreter of the jobs")
             one.add_argument("--fresh", action="store_true", help="also what is there already")
             one.add_argument("--budget", type=_positive, help="seconds after which no job is begun")
@@ -63,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
         if verb is run:
             text = "diagnose the kept recordings again instead of running the jobs"
             one.add_argument("--explain", action="store_true", help=text)
-        if verb in (run, report):
+        if verb is fix:
+            one.add_argument("--trials", type=_positive, default=60, help="seconds for each job")
+        if verb in (run, fix, report):
             one.add_argument("--results", type=Path, default=RESULTS, help="folder of outcomes")
         if verb is report:
             one.add_argument("--write", action="store_true", help=f"to {PAGE.relative_to(ROOT)}")
@@ -140,11 +143,30 @@ def run(args: argparse.Namespace) -> int:
     return FAILED if failed else 0
 
 
+def fix(args: argparse.Namespace) -> int:
+    """Let whyidle try its fixes on jobs and keep what came of it; resumes."""
+    jobs, results, begun = _choose(args), FixedJobs(args.results), time.monotonic()
+    missing = find_missing_imports(jobs, args.python)
+    for name, job in jobs.items():
+        if args.budget and time.monotonic() - begun > args.budget:
+            break
+        kept = results.load(name)
+        if missing[name] or (kept and kept.source == fingerprint() and not args.fresh):
+            continue
+        fixed = fix_job(name, job, args.python, args.trials)
+        results.save(fixed)
+        names = ", ".join(trial.fix for trial in fixed.kept) or fixed.error or "nothing kept"
+        _say(name, f"{fixed.speedup:.2f}: {names}")
+    return 0
+
+
 def report(args: argparse.Namespace) -> int:
     """Print the page of what is known."""
     jobs, kept = _choose(args), Outcomes(args.results)
     known = {name: one for name in jobs if (one := kept.load(name))}
-    page = render_page(jobs, known)
+    results = FixedJobs(args.results)
+    fixed = {name: done for name in jobs if (done := results.load(name)) and not done.error}
+    page = render_page(jobs, known, fixed)
     if args.write:
         PAGE.write_text(page, "utf-8")
     print(page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
+from field.fixes import Fixed
 from field.score import Rates, count, find_right, mark_job
 from field.truth import Half, Job
 from field.watch import Outcome, fingerprint
@@ -24,12 +25,15 @@ RATES = {
 }
 
 
-def render_page(jobs: Mapping[str, Job], outcomes: Mapping[str, Outcome]) -> str:
-    """The whole page, of the jobs that have an outcome."""
+def render_page(
+    jobs: Mapping[str, Job], outcomes: Mapping[str, Outcome], fixed: Mapping[str, Fixed]
+) -> str:
+    """The whole page, of the jobs that have an outcome, and of those that were fixed."""
     assert set(HALVES) == set(get_args(Half))
     there = [half for half in HALVES if any(jobs[name].half == half for name in outcomes)]
     parts = ["# Field suite", _intro(jobs, outcomes), _summary(jobs, outcomes, there)]
     parts += [_table(half, jobs, outcomes) for half in there]
+    parts += [_fixes(jobs, fixed)] if fixed else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -110,6 +114,31 @@ def _row(name: str, job: Job, outcome: Outcome) -> str:
         "{:.2f} ({:.2f} to {:.2f})".format(*told.removal) if told and told.removal else "–",
     ]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _fixes(jobs: Mapping[str, Job], fixed: Mapping[str, Fixed]) -> str:
+    """What automatic fixes gain beside the cure by hand."""
+    lines = [
+        "## Fixes",
+        "",
+        "What `whyidle fix` keeps after its trials, each of which compares runs of the job with "
+        "and without a fix. A fix is kept only where the whole interval of its speed-up is a "
+        "gain. Where the cure is an edit, the report says what to edit.",
+        "",
+        "| job | kept | step before → after | speed-up | cure by hand | told to edit |",
+        "|---|---|--:|--:|--:|---|",
+    ]
+    for name, one in sorted(fixed.items()):
+        kept = ", ".join(f"`{trial.fix}`" for trial in one.kept) or "nothing"
+        cells = [name, kept, _steps(one), f"{one.speedup:.2f}" if one.kept else "–"]
+        cells += [_gain(jobs[name]), f"`{one.edit[:90]}`" if one.edit else "–"]
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def _steps(fixed: Fixed) -> str:
+    ends = [fixed.kept[0].baseline, fixed.kept[-1].treated] if fixed.kept else []
+    return " → ".join(f"{1e3 * end:.3g} ms" for end in ends if end is not None) or "–"
 
 
 def _gain(job: Job) -> str:

@@ -115,7 +115,7 @@ def test_a_removal_that_is_not_known_is_none():
 
 
 def test_the_page_has_a_row_for_each_job_and_rates_for_each_half():
-    page = render_page({"a": SICK, "b": HEALTHY}, {"a": outcome(said()), "b": outcome()})
+    page = render_page({"a": SICK, "b": HEALTHY}, {"a": outcome(said()), "b": outcome()}, {})
     assert "| a | norms are read | 1.50 (1.40 to 1.60) | `any-cause` | yes | yes |" in page
     assert "| b | healthy: k |" in page
     assert "| first finding right | 100% (1 of 1) |" in page
