@@ -64,6 +64,41 @@ def test_steps_that_hardly_grow_are_left_alone(growth):
     assert judge(CAUSE, train(last=growth)) is None
 
 
+def test_one_part_that_was_disturbed_does_not_hide_the_growth():
+    job = RecordedJob()
+    job.sources = {"/job/train.py": LOOP}
+    for step in range(120):
+        disturbed = 35 if 20 <= step < 40 else 0
+        job.work(FORWARD, (20 + disturbed) * MS)
+        job.backward(BACKWARD, 40 * MS)
+        job.step(f"{S}torch/optim/sgd.py(9): step;/job/train.py(5): <module>", 10 * MS)
+        job.work("/job/train.py(6): <module>", step * MS)
+    proof = judge(CAUSE, job)
+    assert proof
+    assert proof.where[0].line == 6
+
+
+def test_a_model_that_is_slower_in_some_parts_does_not_grow():
+    job = RecordedJob()
+    job.sources = {"/job/train.py": LOOP}
+    for step in range(120):
+        job.work(FORWARD, (20, 19, 23, 30, 60, 50)[step // 20] * MS)
+        job.backward(BACKWARD, 40 * MS)
+        job.step(f"{S}torch/optim/sgd.py(9): step;/job/train.py(5): <module>", 10 * MS)
+    assert judge(CAUSE, job) is None
+
+
+def test_steps_that_only_vary_do_not_grow():
+    job = RecordedJob()
+    job.sources = {"/job/train.py": LOOP}
+    for step in range(120):
+        job.work(FORWARD, 20 * MS)
+        job.backward(BACKWARD, 40 * MS)
+        job.step(f"{S}torch/optim/sgd.py(9): step;/job/train.py(5): <module>", 10 * MS)
+        job.work("/job/train.py(6): <module>", (30, 60, 20, 70, 10, 65)[step // 20] * MS)
+    assert judge(CAUSE, job) is None
+
+
 PAIRS = {
     CAUSE: Pair(sick=lambda: train(last=1.0), healthy=lambda: train(forward=0.3, backward=0.6))
 }
