@@ -58,17 +58,22 @@ test-services: $(SERVICES)/installed  ## real servers, schedulers and trackers, 
 test-live: $(VENV)/installed  ## real jobs whose times are judged; needs an idle machine
 	$(pytest) -m live
 
-test-frameworks: .venv-tensorflow/installed  ## the probe inside the newest TensorFlow and Keras
+test-frameworks: .venv-tensorflow/installed .venv-jax/installed  ## the probe inside the newest TensorFlow, Keras and JAX
 	.venv-tensorflow/bin/python -m pytest --frameworks -m tensorflow tests/with_tensorflow
+	.venv-jax/bin/python -m pytest --frameworks -m jax tests/with_jax
 
-# the oldest supported: TensorFlow 2.15 with Keras 2, and TensorFlow 2.16 with Keras 3.3
+# the oldest supported: TensorFlow 2.15 with Keras 2, TensorFlow 2.16 with Keras 3.3, JAX 0.4.30
 test-frameworks-oldest: .venv-tensorflow-2.15/installed .venv-tensorflow-2.16/installed
+test-frameworks-oldest: .venv-jax-0.4.30/installed
+	.venv-jax-0.4.30/bin/python -m pytest --frameworks -m jax tests/with_jax
 	.venv-tensorflow-2.15/bin/python -m pytest --frameworks -m tensorflow tests/with_tensorflow
 	.venv-tensorflow-2.16/bin/python -m pytest --frameworks -m tensorflow tests/with_tensorflow
 
 .venv-tensorflow/installed: FRAMEWORK = tensorflow
 .venv-tensorflow-2.15/installed: FRAMEWORK = tensorflow==2.15.* 'numpy<2'
 .venv-tensorflow-2.16/installed: FRAMEWORK = tensorflow==2.16.* keras==3.3.*
+.venv-jax/installed: FRAMEWORK = jax optax flax
+.venv-jax-0.4.30/installed: FRAMEWORK = jax==0.4.30 jaxlib==0.4.30 'optax<0.2.4' 'numpy<2.1'
 .venv-%/installed: pyproject.toml
 	$(call environment,.venv-$*)
 	@.venv-$*/bin/python $(pip) -e . 'pytest>=8' $(FRAMEWORK)

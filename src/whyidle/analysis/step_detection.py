@@ -157,7 +157,8 @@ def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
     start, end = host.start[rows], host.end[rows]
     labels = tuple(timeline.names[i] for i in host.name[rows])
     edges = np.concatenate([start, [max(int(end[-1]), int(start[-1]) + 1)]])
-    return _StepMarks(edges, labels, "ProfilerStep", 1.0)
+    found_by = "ProfilerStep" if timeline.framework == "pytorch" else "the profiler's step marks"
+    return _StepMarks(edges, labels, found_by, 1.0)
 
 
 def _framework_marks(timeline: Timeline) -> _StepMarks | None:
@@ -177,7 +178,8 @@ def _outermost_rows(timeline: Timeline, rows: I64) -> I64:
 
 
 def _optimizer_marks(timeline: Timeline) -> _StepMarks | None:
-    rows = _rows_matching(timeline, Role.OPTIMIZER)
+    executed = timeline.rows_of(Role.EXECUTION)  # of which a host that runs ahead calls many
+    rows = executed if len(executed) else _rows_matching(timeline, Role.OPTIMIZER)
     host = timeline.host
     if len(rows) < 2:
         return None
@@ -189,7 +191,7 @@ def _optimizer_marks(timeline: Timeline) -> _StepMarks | None:
     watched = timeline.source.format == "probe"
     if not watched and len(edges) > 2 and high - edges[-1] > 0.5 * np.median(np.diff(edges)):
         edges = np.append(edges, high)
-    return _labelled_marks(edges, "optimizer", 0.85)
+    return _labelled_marks(edges, "compiled step" if len(executed) else "optimizer", 0.85)
 
 
 def _by_hand(timeline: Timeline) -> _StepMarks | None:

@@ -20,6 +20,8 @@ SWITCHES: dict[str, tuple[str, str | bool, str | bool]] = {
     "run_eagerly": ("keras.run_eagerly", True, False),
     "functions_eager": ("tf.functions_eager", True, False),
     "deterministic": ("torch.deterministic", True, False),
+    "jax_check_tracer_leaks": ("jax.check_tracer_leaks", True, False),
+    "jax_debug_nans": ("jax.debug_nans", True, False),
 }
 """debugging mode -> its knob, the value that turns it on, the value that turns it off"""
 ADVICE = {"sync_debug": "reset the synchronisation debug mode once the waits are found"}

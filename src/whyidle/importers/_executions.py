@@ -2,9 +2,9 @@
 
 The steps are called on one thread and run beside it, one after the other. How long one runs was
 measured in a few of them; in every step the device was found idle or not when the next one was
-called, and after each read that waited. A step therefore ends its measured length after its begin,
-but never before the last moment at which the device was known to work, nor after the first at which
-it was found idle.
+called, and after each read that waited. Steps therefore end their measured lengths after the first
+of them was called, but never before the last moment at which the device was known to work, nor
+after the first at which it was found idle.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from whyidle.probe import wire
 
 DEVICE = "device"
 """name of the thread that stands for the device"""
+NEAREST = 5
 I64 = NDArray[np.int64]
 
 
@@ -57,34 +58,37 @@ def _after_compiling(events: HostEvents, rows: I64, compiling: NDArray[np.bool_]
 
 
 def _measured_lengths(events: HostEvents, names: list[str], rows: I64, measured: I64) -> I64:
-    """Length of each call by the nearest measurement of the same function; 0 without any."""
+    """Length of each call: the median of the nearest ``NEAREST`` measurements of the same function,
+    as a core that other threads take lengthens one; 0 without any."""
     lengths = np.zeros(len(rows), np.int64)
     for number in np.unique(events.name[rows]):
         same = measured[[names[i] in names[number] for i in events.name[measured]]]
-        own = events.name[rows] == number
         if len(same):
-            times, moments = events.start[same], events.start[rows[own]]
-            right = np.clip(np.searchsorted(times, moments), 0, len(times) - 1)
-            left = np.maximum(right - 1, 0)
-            closer = np.abs(times[left] - moments) <= np.abs(times[right] - moments)
-            near = same[np.where(closer, left, right)]
-            lengths[own] = events.end[near] - events.start[near]
+            own = events.name[rows] == number
+            away = np.abs(events.start[same][:, None] - events.start[rows[own]])
+            near = same[np.argsort(away, axis=0, kind="stable")[:NEAREST]]
+            lengths[own] = np.median(events.end[near] - events.start[near], axis=0)
     return lengths
 
 
 def _run_steps(begin: I64, called: I64, length: I64, idle: HostEvents) -> tuple[I64, I64]:
-    """Begin and end of the steps on the device, which runs them in order."""
+    """Begin and end of the steps on the device, which runs them in order. Where it did not run dry
+    between several calls, the host ran ahead: these steps share the time equally."""
     order = np.argsort(idle.end, kind="stable")
     found, busy = idle.end[order], idle.start[order]
-    start, end, free = begin.copy(), begin.copy(), np.iinfo(np.int64).min
     following = np.append(begin[1:], np.iinfo(np.int64).max)
-    for i in range(len(begin)):
-        start[i] = max(begin[i], free)
-        free = start[i] + length[i]
-        mark = np.searchsorted(found, called[i])
-        if mark < len(found) and found[mark] <= following[i]:
-            free = min(max(free, busy[mark]), found[mark])
-        elif i + 1 < len(begin):
-            free = max(free, following[i])  # it still worked when the next step was called
-        end[i] = free = max(free, start[i])
+    mark = np.searchsorted(found, called)
+    dry = np.append(found, np.iinfo(np.int64).max)[mark] <= following
+    dry[-1] = True
+    start, end = begin.copy(), begin.copy()
+    first = 0
+    for last in np.flatnonzero(dry).tolist():
+        rows = slice(first, last + 1)
+        until = int(begin[first] + length[rows].sum())
+        if mark[last] < len(found):
+            until = int(min(max(until, busy[mark[last]]), found[mark[last]]))
+        until = max(until, int(begin[last]))
+        edges = np.linspace(begin[first], until, last - first + 2).astype(np.int64)
+        start[rows], end[rows] = edges[:-1], edges[1:]
+        first = last + 1
     return start, end

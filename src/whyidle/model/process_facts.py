@@ -210,6 +210,10 @@ class ProcessFacts:
     indexing: tuple[IndexingPass, ...] = ()
     ddp: ExchangeFacts | None = None
     sampler: SamplerFacts = SamplerFacts()
+    compiled: bool | None = None  # whether the whole training step is one compiled call
+    copied_bytes: int | None = None
+    """outputs of a compiled step for which an input could have given its memory, and did not"""
+    fresh_bytes: float | None = None  # memory that the process takes from the system per step
     compile: CompilerFacts | None = None
     bursts: BurstLog = BurstLog()
     pipelines: tuple[Pipeline, ...] = ()

@@ -52,6 +52,7 @@ class DeviceFacts(ProofFacts):
     table: bool = False  # whether a table's gradients are dense
     parts: bool = False  # whether parts of tensors are taken one by one
     dtype: str = "bfloat16"
+    switched: bool = False  # whether a switch of the framework makes numbers 64 bits wide
     rocm: bool = False
 
 

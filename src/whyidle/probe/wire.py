@@ -143,6 +143,9 @@ class ProcessFacts(TypedDict, total=False):
     asked: dict[str, str]  # debugging mode -> the stack that switched it on
     ddp: dict[str, Any]
     sampler: dict[str, Any]
+    compiled: bool  # whether the whole training step is one compiled call
+    copied_bytes: int  # of a step's outputs, for which an input could have given its memory
+    fresh_bytes: float  # memory that the process takes from the system per step
     died_of: str
     enough: str  # why the recording ended
 

@@ -14,6 +14,7 @@ from whyidle.analysis.operator_times import own_times
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
+from whyidle.model.proof_facts import DeviceFacts
 
 REMAINING = (0.75, 0.5, 0.1)
 """share of a 64-bit kernel's time that stays in 32 bits (low, expected, high gain): half of the
@@ -113,6 +114,7 @@ def _prove_on_cpu(facts: Facts) -> Proof | None:
         ),
         confidence=0.75,
         where=where,
+        facts=DeviceFacts(switched=facts.timeline.framework == "jax"),
     )
 
 

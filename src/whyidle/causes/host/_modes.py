@@ -97,10 +97,25 @@ EAGER_FUNCTIONS = Mode(
     "tf.config.run_functions_eagerly(True) is on: every tf.function runs as plain Python",
     (0.2, 0.85, 0.95),
 )
+UNCOMPILED = Mode(
+    "jax_disable_jit",
+    "Compilation is off (jax_disable_jit): every operator is called by itself, from Python",
+    (0.3, 0.85, 0.97),  # small networks took 7 to 25 times as long (JAX 0.10, CPU)
+)
+LEAKS = Mode(
+    "jax_check_tracer_leaks",
+    "JAX checks for leaked tracers (jax_check_tracer_leaks): it traces every call anew",
+    (0.1, 0.55, 0.9),  # a small network took 2.4 times as long (JAX 0.10, CPU)
+)
+NANS = Mode(
+    "jax_debug_nans",
+    "JAX searches every result for NaN and waits for it (jax_debug_nans)",
+    (0.0, 0.08, 0.5),  # a small network took 1.09 times as long (JAX 0.10, CPU)
+)
 SWITCHED = (MALLOC, DEVMODE, EXCHANGES, WAITS)
 """modes that a process reports on every kind of device"""
-EAGER = (EAGER_MODEL, EAGER_FUNCTIONS)
-MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC, *EAGER, *SWITCHED)
+EAGER = (EAGER_MODEL, EAGER_FUNCTIONS, UNCOMPILED)
+MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC, *EAGER, LEAKS, NANS, *SWITCHED)
 
 
 def active_share(facts: Facts, mode: Mode) -> float:
@@ -116,4 +131,4 @@ def active_share(facts: Facts, mode: Mode) -> float:
     switches = process.switches or Switches()
     if samples := switches.seen.get("looks"):
         return min(switches.seen.get(mode.id, 0) / samples, 1.0)
-    return float(bool(getattr(switches, mode.id)))
+    return float(bool(getattr(switches, mode.id, None)))

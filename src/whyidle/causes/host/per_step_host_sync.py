@@ -11,6 +11,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.kernel_launches import RECORDING, replay_of
+from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import HostFacts
@@ -29,6 +30,7 @@ CAREFUL = 0.8
     "The CPU waits for the GPU in every step",
     bucket="sync",
     needs=("device_events", "runtime_calls", "launch_links", "steps"),
+    watched=("device_time", "own_settings", "steady_steps"),
 )
 def per_step_host_sync(facts: Facts) -> Proof | None:
     """What it means
@@ -47,6 +49,10 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
     whyidle finds calls that end when device work ends, and the idle time of the device after them,
     at most as long as the wait. The gain is a replay of the recorded steps without these waits (P3:
     ``T^ = max(C, G)``, so at most ``min(C, G)`` less the present overlap).
+
+    In a watched job of JAX, whole compiled steps run beside Python: reads of their results are
+    recorded where they wait. Without them a step takes as long as the longer of host and device; on
+    a CPU at worst longer by the core that the host then takes from the device.
 
     What looks alike
     ----------------
@@ -67,6 +73,8 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
     PyTorch, Performance Tuning Guide, "Avoid unnecessary CPU-GPU synchronization";
     lnccbrown/LANfactory#120 (4 % won where 85 % was expected).
     """
+    if has_compiled_steps(facts) or facts.on_cpu:
+        return reads_of_steps(facts) if has_compiled_steps(facts) else None
     rows = facts.waits.avoidable_waits
     if not len(rows) or (facts.kind is not None and facts.kind.serves):
         return None

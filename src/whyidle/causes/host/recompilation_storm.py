@@ -9,6 +9,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, predict_interruptions
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.causes.host._modes import UNCOMPILED, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
@@ -53,7 +54,8 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     Compilation in the first steps only is ``compile-autotune-warmup``. Steps that are long for
     another reason show no compiler activity. If most recompilations are for numbers that a graph
     break passes to the code after it (an ``.item()`` in the model), the cause is ``graph-breaks``.
-    Compilation without recorded events is not judged.
+    Compilation without recorded events is not judged, nor that of single operators where JAX's
+    compilation is switched off (``debug-mode-left-on``).
 
     What to do
     ----------
@@ -65,6 +67,8 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "torch.compile, recompilation"; allenai/open-instruct#1445; pytorch/pytorch#188150.
     """
+    if active_share(facts, UNCOMPILED):
+        return None
     spent, steps, calls = _compile_time(facts)
     lost = facts.share_of(facts.time_of("interruption") & spent)
     if steps < LEAST_STEPS or lost < LEAST_SHARE or compilation.handed_on(facts):

@@ -275,6 +275,16 @@ ADVICE = (
         "vectorised or moved code may round differently or draw random numbers in another order",
     ),
     advice(
+        *("donate-buffers", "undonated-buffers"),
+        title="Donate the memory of old parameters",
+        doc="Tell the compiler that the arguments are not needed after the call. Only the author "
+        "knows whether something reads the old parameters.",
+        summary="jax.jit(step, donate_argnums=(0, 1)) with the positions of parameters and "
+        "optimizer state; under flax.nnx, nnx.jit(step, donate_argnums=...)",
+        risk="the arguments are deleted by the call: whoever reads the old parameters gets an "
+        "error",
+    ),
+    advice(
         *("defer-scalar-reads", "per-step-host-sync"),
         title="Read numbers where they are displayed, not in every step",
         doc="Sum up losses and metrics on the device and read them where they are displayed, or "

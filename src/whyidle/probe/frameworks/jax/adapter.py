@@ -14,8 +14,9 @@ from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.own_files import FOLDER
 from ...core.trial_state import TrialState
 from ...wire import ProcessFacts
-from . import compilation, compiled_calls, gradients, reads, wording
+from . import compilation, compiled_calls, gradients, iterators, reads, wording
 from .process_facts import FactsReader
+from .trial_state import StepState
 
 
 class Adapter(adapter.Adapter):
@@ -38,6 +39,7 @@ class Adapter(adapter.Adapter):
         gradients.install_gradient_hooks(events, jax, calls)
         events.run_contained("reads", reads.install_read_hooks, events, jax, calls)
         events.run_contained("compilation", compilation.install_compile_hooks, events, jax, calls)
+        iterators.install_batch_hooks(events)
         self._facts = FactsReader(events, calls)
         events.add_listener(self._facts)
 
@@ -67,7 +69,11 @@ class Adapter(adapter.Adapter):
 
     def trial_state(self) -> TrialState:
         """Return what a trial's witness reads."""
-        raise NotImplementedError
+        return StepState()
 
     def install_trial(self, events: Events, awaited: Callable[[], bool]) -> None:
         """Watch the process for a trial."""
+        if self._facts is not None:
+            from .trial_hooks import install_trial_hooks  # only trials load it
+
+            install_trial_hooks(events, self._facts.calls, awaited)

@@ -29,11 +29,11 @@ SHORT_NS = 1_000_000
 class Compilations:
     """The compilations of one process."""
 
-    def __init__(self, events: Events, calls: CompiledCalls) -> None:
-        self.events, self.calls = events, calls
+    def __init__(self, events: Events, calls: CompiledCalls, config: Any) -> None:
+        self.events, self.calls, self.config = events, calls, config
         self.reason: str | None = None
-        self.begun: dict[int, int] = {}
-        """thread -> when the current compilation began"""
+        self.begun: dict[int, tuple[int, int]] = {}
+        """thread -> when its first stage began and its last compiler pass ended; 0: not yet"""
         self.turns: dict[tuple[str, int, str], int] = {}
         self.count = 0
         self.compiles: list[dict[str, Any]] = []
@@ -45,27 +45,32 @@ class Compilations:
         self.events.run_contained(HOOK, self._note_stage, name, seconds, str(about.get("fun_name")))
 
     def _note_stage(self, name: str, seconds: float, function: str) -> None:
-        own = threading.get_ident()
-        begin = self.begun.setdefault(own, clock_ns() - int(seconds * 1e9))
-        if own not in self.calls.outer and "backend_compile" in name:
+        own, end = threading.get_ident(), clock_ns()
+        begin, _ = self.begun.get(own, (end - int(seconds * 1e9), 0))
+        compiled = "backend_compile" in name
+        self.begun[own] = begin, end if compiled else 0
+        if compiled and own not in self.calls.outer:
             del self.begun[own]  # of an operator, or ahead of time
-            if clock_ns() - begin > SHORT_NS:
-                self._record(("", 0, function), begin)
+            if end - begin > SHORT_NS and not self.config.jax_disable_jit:
+                self._record(("", 0, function), begin, end)
 
     def end_call(self, call: CompiledCall) -> None:
         """Record what was compiled in a call that ends now."""
-        begin = self.begun.pop(threading.get_ident(), None)
-        if begin is not None:
-            code = getattr(call.source, "__code__", None)
-            place = (code.co_filename, code.co_firstlineno) if code else ("", 0)
-            self._record((*place, call.name), begin)
+        begin, end = self.begun.pop(threading.get_ident(), (0, 0)) if self.begun else (0, 0)
+        if end:  # else it was only traced
+            self.events.run_contained(HOOK, self._record_call, call, begin, end)
 
-    def _record(self, key: tuple[str, int, str], begin: int) -> None:
-        end, turn = clock_ns(), self.turns.get(key, 0) + 1
-        self.turns[key] = turn
+    def _record_call(self, call: CompiledCall, begin: int, end: int) -> None:
+        code = getattr(call.source, "__code__", None)
+        place = (code.co_filename, code.co_firstlineno) if code else ("", 0)
+        self._record((*place, call.name), begin, end)
+
+    def _record(self, key: tuple[str, int, str], begin: int, end: int) -> None:
+        turn = self.turns[key] = self.turns.get(key, 0) + 1
         role = wire.RECOMPILE if turn > 1 else wire.COMPILE
         label = f"whyidle::compile{' again' if turn > 1 else ''}#{key[0]}({key[1]}): {key[2]}"
-        self.events.add_span(role, label, ANNOTATION, begin)
+        number = self.events.recorder.name_number(label, role)
+        self.events.recorder.add((begin, end, threading.get_ident(), number, ANNOTATION))
         self.events.notify("on_compilation", begin, end)
         reason, self.reason = self.reason, None
         self.count += 1
@@ -114,7 +119,7 @@ class ReasonFilter(logging.Filter):
 
 def install_compile_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
     """Record all compilations from now on."""
-    compilations = Compilations(events, calls)
+    compilations = Compilations(events, calls, jax.config)
     calls.after_call = compilations.end_call
     jax.monitoring.register_event_duration_secs_listener(compilations.note_stage)
     events.undo[HOOK] = lambda: _stop_listening(jax, compilations)

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import resource
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -22,10 +24,13 @@ from ... import wire
 from ...core.events import Events
 from ...core.recorder import ANNOTATION, OP, name_tag
 from ...core.wrapped_functions import set_attribute
+from ...wire import ProcessFacts
 
 HOOK = "compiled calls"
 FIRST_CALL = 3
 """the call of a step from which on it is measured: the first ones compile"""
+DESCRIBED = 2
+"""the number of calls after which the inputs and outputs of a step are looked at"""
 BUDGET = 0.005
 """share of the time that waiting for measured steps may take"""
 SHORT_NS = 20_000
@@ -42,11 +47,19 @@ class CompiledCalls:
         self.events = events
         self.outer: dict[int, CompiledCall] = {}
         """thread -> its outermost compiled call"""
+        self.wait: Callable[[Any], Any] = _wait_for
         self.output: Any = None
         """an output of the last step"""
         self.ended = 0
         """when the call of the last step returned, ns"""
         self.due = self.spent = self.begun = 0
+        self.note_result: Callable[[Any], Any] | None = None
+        """receives the result of each step and may change it, in a trial"""
+        self.facts: ProcessFacts = {}
+        """what the outputs of a step are like"""
+        self.pages: tuple[int, int] | None = None
+        """steps when they were looked at, and how often the process had taken a page of memory"""
+        self.idle = self.tag_name(wire.DEVICE_IDLE, wire.DEVICE_IDLE, ANNOTATION)
         self.after_call: Callable[[CompiledCall], None] | None = None
         """called after each outermost call"""
 
@@ -67,8 +80,7 @@ class CompiledCalls:
 
     def note_idle(self, busy_until: int) -> None:
         """Record that the device is idle now. ``busy_until`` is when it last was not, ns."""
-        tag = self._tag(wire.DEVICE_IDLE, wire.DEVICE_IDLE, ANNOTATION)
-        self.events.add((tag, busy_until, clock()))
+        self.events.add((self.idle, busy_until, clock()))
 
     def end_step(self, call: CompiledCall, begin: int, out: Any, idle: bool) -> None:
         """Record a step that the thread has called, and look at its output."""
@@ -90,12 +102,43 @@ class CompiledCalls:
     def _measure_execution(self, call: CompiledCall, begin: int) -> None:
         """Wait for the step that was called on an idle device."""
         self.begun = self.begun or begin
-        self.output.block_until_ready()
+        self.wait(self.output)
         end = clock()
-        self.events.add((self._tag(wire.EXECUTION, call.label, OP), begin, end))
+        self.events.add((self.tag_name(wire.EXECUTION, call.label, OP), begin, end))
         self.note_idle(end)
         self.spent += end - self.ended
         self.due = self.begun + int(self.spent / BUDGET)
+
+    def describe_step(self, inputs: Any, outputs: Any) -> None:
+        """Note what the outputs of a step are, and which inputs did not give their memory."""
+        from jax import tree_util
+
+        kept: Counter[Any] = Counter()
+        for leaf in tree_util.tree_leaves(inputs):
+            if hasattr(leaf, "is_deleted") and not leaf.is_deleted():
+                kept[leaf.shape, leaf.dtype] += 1
+        made = [leaf for leaf in tree_util.tree_leaves(outputs) if hasattr(leaf, "is_deleted")]
+        sizes, copied = Counter[str](), 0
+        for leaf in made:
+            if "float" in str(leaf.dtype):
+                sizes[str(leaf.dtype)] += leaf.nbytes
+            if kept[leaf.shape, leaf.dtype] > 0:
+                kept[leaf.shape, leaf.dtype] -= 1
+                copied += leaf.nbytes
+        self.facts = {"copied_bytes": copied}
+        self.pages = self.events.steps, resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        if sizes:
+            self.facts["optimizer"] = {
+                "name": "",
+                "tensors": len(made),
+                "elements": sum(leaf.size for leaf in made),
+                "groups": 1,
+                "foreach": None,
+                "fused": None,
+                "differentiable": None,
+                "momentum": None,
+                "dtype": max(sizes, key=lambda kind: sizes[kind]),
+            }
 
     def end_other(self, call: CompiledCall, begin: int) -> None:
         """Record a call of a compiled function that is no step."""
@@ -104,7 +147,8 @@ class CompiledCalls:
         if clock() - begin > SHORT_NS and self.events.steps:
             self.events.add_span(wire.NO_ROLE, call.label, OP, begin)
 
-    def _tag(self, role: str, label: str, kind: int) -> int:
+    def tag_name(self, role: str, label: str, kind: int) -> int:
+        """Return the tag of a name in short spans."""
         return name_tag(self.events.recorder.name_number(label, role), kind)
 
     # -- at the time of tracing ---------------------------------------------------------------
@@ -158,6 +202,10 @@ class CompiledCall:
         finally:
             del outer[own]
         if self.is_step:
+            if self.calls == DESCRIBED:
+                run_contained(calls, calls.describe_step, (args, kwargs), out)
+            if calls.note_result is not None:
+                out = calls.note_result(out)
             run_contained(calls, calls.end_step, self, begin, out, idle)
         else:
             run_contained(calls, calls.end_other, self, begin)
@@ -186,6 +234,10 @@ class CompiledCall:
             self._path = _path_to_smallest(out)
             return None
         return out if hasattr(out, "is_ready") else None
+
+
+def _wait_for(output: Any) -> None:
+    output.block_until_ready()
 
 
 def run_contained(calls: CompiledCalls, work: Callable[..., Any], *args: Any) -> Any:

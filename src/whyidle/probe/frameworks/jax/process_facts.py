@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
+from collections import Counter
 from typing import Any
 
 from ...core.events import Events
@@ -11,6 +13,7 @@ from ...core.listener import Listener
 from ...core.process_facts import describe_identity, describe_training_thread, note_memory
 from ...wire import ProcessFacts
 from .compiled_calls import CompiledCalls
+from .gradients import UncompiledStep
 
 ENVIRONMENT = (
     "XLA_FLAGS",
@@ -23,6 +26,8 @@ ENVIRONMENT = (
     "XLA_PYTHON_CLIENT_MEM_FRACTION",
     "KERAS_BACKEND",
 )
+FLAGS = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_check_tracer_leaks")
+"""debugging modes that slow steps down"""
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}
 
 
@@ -33,6 +38,7 @@ class FactsReader(Listener):
 
     def __init__(self, events: Events, calls: CompiledCalls) -> None:
         self.events, self.calls = events, calls
+        self.seen: Counter[str] = Counter()
 
     def describe_process(self) -> ProcessFacts | None:
         """Return facts that hold whether a process trains or not."""
@@ -49,6 +55,7 @@ class FactsReader(Listener):
             **self._describe_device(),
             **_read_ranks(),
             "switches": {"num_threads": os.cpu_count() or 1},
+            "compiled": not isinstance(optimizer, UncompiledStep),
         }
 
     def _describe_device(self) -> ProcessFacts:
@@ -65,11 +72,22 @@ class FactsReader(Listener):
 
     def on_chore(self) -> None:
         """Refresh the facts that may change while the process trains."""
-        facts = self.events.recorder.facts
-        if facts.get("framework") == "jax":
-            note_memory(facts, self.events.steps)
+        self.events.run_contained("jax settings", self._refresh_facts)
 
     on_process_end = on_chore
+
+    def _refresh_facts(self) -> None:
+        facts, jax, steps = self.events.recorder.facts, sys.modules["jax"], self.events.steps
+        if facts.get("framework") != "jax":
+            return
+        note_memory(facts, steps)
+        self.seen.update(["looks", *(flag for flag in FLAGS if getattr(jax.config, flag, False))])
+        facts["switches"] = {**facts["switches"], "seen": dict(self.seen)}
+        facts.update(self.calls.facts)
+        if self.calls.pages is not None and steps > self.calls.pages[0]:
+            before, known = self.calls.pages
+            taken = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - known
+            facts["fresh_bytes"] = os.sysconf("SC_PAGE_SIZE") * taken / (steps - before)
 
 
 def _read_ranks() -> ProcessFacts:

@@ -26,9 +26,11 @@ class Reads:
     def __init__(self, events: Events, calls: CompiledCalls) -> None:
         self.events, self.calls = events, calls
         self.inside = False
+        self.waits = 0
 
     def watch(self, original: Callable[..., Any], label: str) -> Callable[..., Any]:
         """Return a function that records the calls of ``original`` that had to wait."""
+        tag = self.calls.tag_name(wire.SCALAR_READ, label, RUNTIME)
 
         @functools.wraps(original, assigned=("__doc__",))  # some are methods of C++ classes
         def read(*args: Any, **kwargs: Any) -> Any:
@@ -40,23 +42,29 @@ class Reads:
             finally:
                 self.inside = False
                 if clock_ns() - begin > WAITED_NS:
-                    self.events.run_contained(HOOK, self._record_wait, label, begin)
+                    self.events.run_contained(HOOK, self._record_wait, tag, begin)
 
         return read
 
-    def _record_wait(self, label: str, begin: int) -> None:
-        self.events.add_span(wire.SCALAR_READ, label, RUNTIME, begin)
-        mark_place(self.events, begin)
-        output, end = self.calls.output, clock_ns()
-        if output is not None and not output.is_deleted() and output.is_ready():
-            self.calls.note_idle(end)
+    def _record_wait(self, tag: int, begin: int) -> None:
+        end = clock_ns()
+        self.events.add((tag, begin, end))
+        self.waits += 1
+        if not self.waits & (self.waits - 1):  # rarely: the place hardly changes
+            mark_place(self.events, begin)
+        output = self.calls.output
+        try:
+            if output is not None and output.is_ready():
+                self.calls.note_idle(end)
+        except RuntimeError:  # it was donated or deleted
+            self.calls.output = None
 
 
 def install_read_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
     """Watch the functions through which the value of an array reaches Python."""
     from jax._src.array import ArrayImpl
 
-    reads = Reads(events, calls)
+    reads, calls.wait = Reads(events, calls), ArrayImpl.block_until_ready
     undoes = []
     value = vars(ArrayImpl).get("_value")
     if isinstance(value, property) and value.fget is not None:

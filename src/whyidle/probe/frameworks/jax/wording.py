@@ -9,7 +9,7 @@ from ... import wire
 
 def name_batch(iterator: type) -> tuple[str, str]:
     """Return role and label of the batches that iterators of this class return."""
-    return wire.BATCH_FROM_ITERATOR, f"{iterator.__name__}.__next__"
+    return wire.BATCH_FROM_ITERATOR, f"{iterator.__module__}.{iterator.__name__}.__next__"
 
 
 def name_optimizer(optimizer: Any) -> str:

@@ -1,0 +1,63 @@
+"""Reads of every step's result, where whole steps run beside the thread that calls them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.source_lines import at_place
+from whyidle.model.buckets import Bucket
+from whyidle.model.cause import LEAST_SHARE, Proof
+from whyidle.model.proof_facts import HostFacts
+from whyidle.model.roles import Role
+
+MOSTLY = 0.5
+"""reads per step from which they are a habit"""
+MOST_PLACES = 3
+
+
+def reads_of_steps(facts: Facts) -> Proof | None:
+    """Prove that reads keep host and device from working at the same time. Without them a step
+    takes as long as the longer of both (P3); on a CPU at worst longer by the core that the host
+    takes from the device."""
+    host, executed = facts.timeline.host, facts.rows_of(Role.EXECUTION)
+    rows = facts.rows_of(Role.SYNC)
+    reads = union_of(host.start[rows], host.end[rows])
+    if len(rows) < MOSTLY * facts.step_count:
+        return None
+    device = facts.share_of(union_of(host.start[executed], host.end[executed]))
+    own = max(0.0, 1.0 - facts.share_of(reads) - facts.share_of(facts.time_of("interruption")))
+    cores = facts.timeline.process.cores or 1.0
+    shared = device + own / max(cores, 1.0) if facts.on_cpu else device
+    careful, hopeful = (max(0.0, 1.0 - max(own, busy)) for busy in (shared, device))
+    gains = (careful, (careful + hopeful) / 2, hopeful)
+    if gains[1] < LEAST_SHARE:
+        return None
+    found = (facts.places.place_of(int(row)) for row in rows[: 10 * MOST_PLACES])
+    where = tuple(dict.fromkeys(filter(None, found)))[:MOST_PLACES]
+    buckets: tuple[Bucket, ...] = ("input", "host", "sync")  # where the device is idle
+    return Proof(
+        headline=f"The value of a result is read in every step{at_place(where)}, so that the "
+        f"{facts.device_noun} is idle while the next step is prepared",
+        low=gains[0],
+        high=gains[2],
+        predicted=from_gains(gains, "P3: the longer of host and device"),
+        evidence=(
+            make_evidence("reads that wait, per step", len(rows) / facts.step_count, None,
+                          samples=len(rows)),
+            make_evidence("device works, share of step", device, "ratio"),
+            make_evidence("host works, share of step", own, "ratio"),
+        ),
+        confidence=0.85 if where else 0.7,
+        where=where,
+        bucket=max(buckets, key=lambda bucket: facts.bucket_share(str(bucket))),
+        facts=HostFacts(scalar=True, every=100),
+    )  # fmt: skip
+
+
+def has_compiled_steps(facts: Facts) -> bool:
+    """Return whether whole steps were compiled and run beside the thread that calls them."""
+    return bool(np.size(facts.timeline.rows_of(Role.EXECUTION)))

@@ -1,0 +1,62 @@
+"""Sets switches of JAX and ignores the script's own settings of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from . import NO_FORM, KnobSession
+
+FLAGS = {
+    "jax.check_tracer_leaks": "jax_check_tracer_leaks",
+    "jax.debug_nans": "jax_debug_nans",
+    "jax.disable_jit": "jax_disable_jit",
+    "jax.x64": "jax_enable_x64",
+}
+CONTEXTS = {
+    "jax.check_tracer_leaks": "checking_leaks",
+    "jax.debug_nans": "debug_nans",
+    "jax.disable_jit": "disable_jit",
+}
+"""knob -> the context manager of the package that sets it for a while"""
+
+
+def apply(session: KnobSession, edits: dict[str, Any]) -> None:
+    """Set each switch once JAX is there, and keep it."""
+    session.decline_knobs([knob for knob in edits if knob not in FLAGS], NO_FORM)
+    flags = {FLAGS[knob]: (knob, value) for knob, value in edits.items() if knob in FLAGS}
+
+    def set_flags(jax: Any) -> None:
+        for flag, (knob, value) in flags.items():
+            if getattr(jax.config, flag) != value:
+                jax.config.update(flag, value)
+                session.record_applied(knob)
+            if not value and knob in CONTEXTS:
+                session.replace_function(jax, CONTEXTS[knob], _ignore_context(session, knob))
+        session.replace_function(jax.config, "update", keep_flags)
+
+    def keep_flags(original: Callable[..., Any]) -> Callable[..., Any]:
+        def update(name: str, value: Any, *args: Any, **named: Any) -> Any:
+            if name not in flags:
+                return original(name, value, *args, **named)
+            knob, kept = flags[name]
+            if value != kept:
+                session.record_applied(knob)
+            return None
+
+        return update
+
+    session.after_import(list(edits), "jax", "jit", set_flags)
+    session.wait_for(list(edits), "the job does not set it otherwise")
+
+
+def _ignore_context(session: KnobSession, knob: str) -> Callable[..., Any]:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def stay_off(*args: Any, **named: Any) -> Any:
+            session.record_applied(knob)
+            return contextlib.nullcontext()
+
+        return stay_off
+
+    return make

@@ -1,0 +1,47 @@
+"""Results of compiled steps that are read in every step."""
+
+import pytest
+
+from whyidle.model.timeline import HostKind
+from whyidle.testing.cured_twins import covers, judge
+from whyidle.testing.recorded_job import RecordedJob
+
+CAUSE = "per-step-host-sync"
+MS = 1_000_000
+LOAD = "/job/train.py(5): load_batch;/job/train.py(8): <module>"
+STEP, READ = "/job/train.py(9): <module>", "/job/train.py(10): <module>"
+
+
+def train(load_ms=20, device_ms=40, *, reads=True, cores=4.0):
+    job = RecordedJob(framework="jax", version="0.10", compiled=True, cores=cores)
+    for _ in range(20):
+        job.python(LOAD, load_ms * MS)
+        with (
+            job.call("optimizer\tjit(step)"),
+            job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP),
+        ):
+            job.work(STEP, 1 * MS)
+        if reads:
+            with job.call("scalar_read\tArrayImpl._value", HostKind.RUNTIME):
+                job.wait(READ, (device_ms - 1) * MS)
+            with job.call("device_idle\tdevice_idle"):
+                pass
+        else:
+            job.wait(STEP, max(device_ms - load_ms - 1, 0) * MS)
+    return job
+
+
+@pytest.mark.parametrize(("load_ms", "device_ms"), [(20, 40), (40, 20)])
+def test_without_reads_a_step_takes_the_longer_of_both(load_ms, device_ms):
+    proof = judge(CAUSE, train(load_ms, device_ms))
+    assert proof is not None
+    assert covers(proof, (load_ms + device_ms) / max(load_ms, device_ms))
+    assert proof.where[0].line == 10
+
+
+def test_nothing_is_won_where_the_host_does_nothing():
+    assert judge(CAUSE, train(load_ms=0)) is None
+
+
+def test_results_that_are_not_read_are_left_alone():
+    assert judge(CAUSE, train(reads=False)) is None

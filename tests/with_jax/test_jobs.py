@@ -1,0 +1,132 @@
+"""Jobs of JAX: their steps, what they compile and read, and that they compute the same."""
+
+import pytest
+from jax_jobs import LOOP, TRAIN
+
+from whyidle.model.roles import Role
+
+USES = """
+import copy, functools, inspect, pickle, weakref
+import jax, jax.numpy as jnp
+import jax._src.api
+
+@jax.jit
+def f(x):
+    "doc"
+    return x * 2.0
+
+class Model:
+    @jax.jit
+    def double(x):
+        return x * 2
+    @functools.partial(jax.jit, static_argnums=0)
+    def scale(self, x):
+        return x * 3
+
+x = jnp.ones(3)
+native = type(jax._src.api.jit(lambda x: x))
+assert isinstance(f, jax.stages.Wrapped) and isinstance(f, native)
+assert float(f(x).sum()) == 6 and f.__name__ == "f" and f.__doc__ == "doc"
+assert float(Model().scale(x).sum()) == 9 and float(Model.double(x).sum()) == 6
+assert float(functools.partial(f, x)().sum()) == 6
+assert float(jax.grad(lambda x: f(x).sum())(x).sum()) == 6
+assert jax.vmap(f)(jnp.ones((2, 3))).shape == (2, 3)
+assert jax.lax.scan(lambda c, x: (f(c), x), 1.0, x)[0] == 8
+assert float(f.lower(x).compile()(x).sum()) == 6
+assert f.trace(x).jaxpr is not None if hasattr(f, "trace") else True
+assert f.eval_shape(x).shape == jax.eval_shape(f, x).shape == (3,)
+assert "mul" in str(jax.make_jaxpr(f)(x))
+assert float(jax.jit(f)(x).sum()) == 6
+assert float(jax.checkpoint(f)(x).sum()) == 6
+assert float(jax.vjp(f, x)[1](x)[0].sum()) == 6
+assert float(jax.jvp(f, (x,), (x,))[1].sum()) == 6
+assert weakref.ref(f)() is f and len({f, f}) == 1 and f == f
+assert list(inspect.signature(f).parameters) == ["x"] and inspect.unwrap(f)(2) == 4
+assert float(jax.jit(lambda x, s: x * s, static_argnames="s")(x, s=2).sum()) == 6
+assert repr(f).startswith("<PjitFunction"), repr(f)
+assert f.clear_cache() is None and f._cache_size() == 0
+assert float(copy.copy(f)(x).sum()) == 6
+assert float(jax.tree.map(f, [x])[0].sum()) == 6
+f.note = 1
+assert f.note == 1 and float(jax.pmap(f)(x[None]).sum()) == 6
+try:
+    assert float(jax.jit(static_argnums=1)(lambda x, s: x * s)(x, 2).sum()) == 6
+except TypeError as error:  # of JAX before 0.8
+    assert "fun" in str(error)
+try:
+    f(object())
+except TypeError as error:
+    trace = error.__traceback__
+print("all")
+"""
+FAULTS = (
+    "compiled_calls.CompiledCalls.ask_device",
+    "compiled_calls.CompiledCalls.end_step",
+    "compiled_calls.CompiledCalls.end_other",
+    "compiled_calls.CompiledCalls.watch",
+    "compiled_calls.CompiledCalls.mark_gradient",
+    "compilation.Compilations._note_stage",
+    "compilation.Compilations._record_call",
+    "compilation.Compilations.note_reason",
+    "reads.Reads._record_wait",
+)
+BREAK = """
+import sys
+import jax
+module, kind, method = "{fault}".split(".")
+owner = getattr(sys.modules["_whyidle_probe.frameworks.jax." + module], kind)
+def fail(*args, **kwargs):
+    raise ValueError("injected")
+setattr(owner, method, fail)  # a fault of ours: the job must not see it
+"""
+LENGTHS = """
+for i in range(6):
+    w, state, loss = train_step(w, state, x[: 8 - i])
+    float(loss)
+big = jnp.ones((200, 200))
+for _ in range(3):
+    big = jax.jit(lambda a: a @ a / 200)(big)
+"""
+
+
+def test_uses_of_compiled_functions_work_as_before(run_job):
+    job = run_job(USES)
+    assert job.out == "all\n"
+    assert job.faults == ""
+
+
+def test_the_compiled_function_with_a_gradient_is_the_step(run_job):
+    alone = run_job(TRAIN + LOOP, watched=False)
+    job = run_job(TRAIN + LOOP)
+    assert job.out == alone.out
+    assert job.faults == ""
+    assert job.names(Role.OPTIMIZER) == ["jit(train_step)"] * 30
+    assert job.names(Role.EXECUTION) == ["jit(train_step)"] * 30
+    facts = job.timeline.process
+    assert (facts.framework, facts.device) == ("jax", "cpu")
+    assert job.timeline.framework == "jax"
+
+
+def test_the_argument_that_changed_is_the_reason_to_compile_again(run_job):
+    job = run_job(TRAIN + LENGTHS)
+    compiles = job.timeline.process.compile.compiles
+    again = [one for one in compiles if one.turn > 1 and one.function == "train_step"]
+    assert [one.turn for one in again] == [2, 3, 4, 5, 6]
+    assert "f32[7,64]" in again[0].reason
+    assert "f32[8,64]" in again[0].reason
+    assert again[0].file.endswith("train.py")
+    assert len(job.names(Role.RECOMPILE)) >= 5
+
+
+def test_an_unjitted_loop_has_steps_too(run_job):
+    job = run_job(TRAIN.replace("@jax.jit", "") + LOOP)
+    assert job.names(Role.OPTIMIZER) == ["optax.apply_updates"] * 30
+    assert job.faults == ""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_hook_never_reaches_the_job(run_job, fault):
+    alone = run_job(TRAIN + LENGTHS + LOOP, watched=False)
+    job = run_job(BREAK.format(fault=fault) + TRAIN + LENGTHS + LOOP)
+    assert job.out == alone.out
+    assert "injected" in job.faults
