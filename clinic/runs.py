@@ -28,6 +28,7 @@ def alone(case: Case, options: Options, mode: Mode) -> Times:
         done = None if "@ranks" in options else partial(_has_told, folder)
         warm = (
             words[1] == NAME
+            and "@python" not in options
             and case.measure == "steps"
             and not any(name.startswith("$") for name in options)
         )

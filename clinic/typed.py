@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -24,7 +26,7 @@ def command(options: Options, mode: Mode, seconds: float, measure: Measure) -> l
     words = []
     if "@cores" in options:
         words += ["taskset", "-c", ",".join(map(str, sorted(_cores(int(options["@cores"])))))]
-    words += [sys.executable]
+    words += [interpreter(options)]
     if "@ranks" in options:
         words += ["-m", "torch.distributed.run", "--standalone"]
         words += ["--nproc-per-node", str(options["@ranks"])]
@@ -39,6 +41,20 @@ def command(options: Options, mode: Mode, seconds: float, measure: Measure) -> l
         if value is not True:
             words.append(str(value))
     return words
+
+
+def interpreter(options: Options) -> str:
+    """Which Python starts the job: for another framework than PyTorch the one that a variable
+    names, as ``WHYIDLE_PYTHON_JAX``, else ours."""
+    framework = str(options.get("@python", ""))
+    return os.environ.get(f"WHYIDLE_PYTHON_{framework.upper()}", sys.executable)
+
+
+@cache
+def has_framework(python: str, framework: str) -> bool:
+    """Whether an interpreter has a framework."""
+    code = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({framework!r}))"
+    return subprocess.run([python, "-c", code], check=False).returncode == 0
 
 
 def _cores(count: int) -> list[int]:

@@ -13,6 +13,7 @@ from clinic import floor
 from clinic.card import GIVEN, TWIN, Case, Mode, cases
 from clinic.runs import recordings
 from clinic.turns import Job
+from clinic.typed import has_framework, interpreter
 from clinic.verbs import UsageError
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -61,7 +62,19 @@ def startable(args: argparse.Namespace) -> list[Job]:
     """Those that are started here, not recorded elsewhere."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError("there is no PyTorch here")
-    return [(case, mode) for case, mode in chosen(args) if not case.recording]
+    return [job for job in chosen(args) if not job[0].recording and is_installed(job[0])]
+
+
+def is_installed(case: Case) -> bool:
+    """Whether the framework of a case is here; says why the case is left out."""
+    framework = str(case.options.get("@python", ""))
+    if not framework or has_framework(interpreter(case.options), framework):
+        return True
+    variable = f"WHYIDLE_PYTHON_{framework.upper()}"
+    print(
+        f"clinic: {case.id} needs {framework}: {variable} names a Python with it", file=sys.stderr
+    )
+    return False
 
 
 def drawn(jobs: Sequence[Job], seed: int | None) -> list[Job]:

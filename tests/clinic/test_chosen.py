@@ -1,7 +1,10 @@
 """Which cases are healed as a sample."""
 
+import sys
+
 from clinic.card import GIVEN, cases
-from clinic.verbs._chosen import drawn
+from clinic.typed import command, has_framework
+from clinic.verbs._chosen import drawn, is_installed
 
 JOBS = [(case, mode) for case in cases(3) for mode in case.modes if not case.recording]
 
@@ -22,3 +25,19 @@ def test_a_seed_draws_the_same_sample_in_the_same_order():
     assert drawn(JOBS, 3) == drawn(JOBS, 3)
     assert drawn(JOBS, 4) != drawn(JOBS, 3)
     assert [case.id for case, _ in drawn(JOBS, 3)] != sorted(case.id for case, _ in drawn(JOBS, 3))
+
+
+def test_cases_of_a_missing_framework_are_left_out_with_a_reason(monkeypatch, tmp_path, capsys):
+    waves = next(case for case in cases() if case.workload == "waves")
+    torch = next(case for case in cases() if case.workload == "rows")
+    python = tmp_path / "python"
+    for status in (1, 0):
+        python.write_text(f"#!/bin/sh\nexit {status}\n")
+        python.chmod(0o755)
+        monkeypatch.setenv("WHYIDLE_PYTHON_JAX", str(python))
+        has_framework.cache_clear()
+        assert is_installed(waves) == (status == 0)
+        assert is_installed(torch)
+    assert f"{waves.id} needs jax: WHYIDLE_PYTHON_JAX" in capsys.readouterr().err
+    assert command(waves.arm(), "cpu", 1.0, "steps")[0] == str(python)
+    assert command(torch.arm(), "cpu", 1.0, "steps")[0] == sys.executable
