@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whyidle.analysis.sampling.calls_from_stacks import (
+    FrameRoles,
     SeenCall,
     are_steps_seen,
     join_calls,
@@ -49,7 +50,7 @@ WAITING = (f"{SITE}/utils/data/dataloader.py(1275): _try_get_data",)
     ],
 )
 def test_the_outermost_call_names_the_phase(frames: tuple[str, ...], role: str):
-    assert name_call(frames, VOCABULARY) == role
+    assert name_call(frames, FrameRoles(VOCABULARY)) == role
 
 
 def test_work_of_a_model_inside_the_loader_is_loading():
@@ -57,7 +58,7 @@ def test_work_of_a_model_inside_the_loader_is_loading():
         f"{SITE}/autograd/graph.py(979): _engine_run_backward",
         "/job/data.py(9): __getitem__",
     )
-    assert name_call((*inside, *INLINE, NEXT, LOOP), VOCABULARY) == "batch_inline"
+    assert name_call((*inside, *INLINE, NEXT, LOOP), FrameRoles(VOCABULARY)) == "batch_inline"
 
 
 def test_successive_periods_of_a_call_are_one():

@@ -28,24 +28,43 @@ class SeenCall(NamedTuple):
     role: str
 
 
-def name_call(frames: Sequence[str], vocabulary: Vocabulary) -> str:
+class FrameRoles:
+    """The roles of frames in one framework; each frame is matched once."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._known: dict[tuple[Role, str], bool] = {}
+
+    def plays(self, role: Role, frame: str) -> bool:
+        """Whether a frame has a role."""
+        key = role, frame
+        if key not in self._known:
+            self._known[key] = self.vocabulary.plays(role, frame)
+        return self._known[key]
+
+    def is_on(self, role: Role, frames: Iterable[str]) -> bool:
+        """Whether any frame of a stack has a role."""
+        return any(self.plays(role, frame) for frame in frames)
+
+
+def name_call(frames: Sequence[str], roles: FrameRoles) -> str:
     """Return the role of the outermost call of a training loop on a stack (innermost frame first);
     empty if it shows none."""
     for depth in range(len(frames) - 1, -1, -1):
         frame = frames[depth]
-        if vocabulary.plays(Role.LOADER_FRAME, frame) and _NEXT.search(frame):
-            return _name_request(frames[:depth], vocabulary)
-        if vocabulary.plays(Role.ENGINE_FRAME, frame):
+        if roles.plays(Role.LOADER_FRAME, frame) and _NEXT.search(frame):
+            return _name_request(frames[:depth], roles)
+        if roles.plays(Role.ENGINE_FRAME, frame):
             return "backward"
-        if vocabulary.plays(Role.OPTIMIZER_FRAME, frame) and _STEP.search(frame):
+        if roles.plays(Role.OPTIMIZER_FRAME, frame) and _STEP.search(frame):
             return "optimizer"
     return ""
 
 
-def _name_request(inside: Sequence[str], vocabulary: Vocabulary) -> str:
+def _name_request(inside: Sequence[str], roles: FrameRoles) -> str:
     """Which kind of loader a request asks; ``batch`` where the stack does not show it."""
     for role in (Role.WORKER_WAIT_FRAME, Role.INLINE_FRAME):
-        if any(vocabulary.plays(role, frame) for frame in inside):
+        if roles.is_on(role, inside):
             return "batch_inline" if role is Role.INLINE_FRAME else "batch_from_workers"
     return "batch"
 

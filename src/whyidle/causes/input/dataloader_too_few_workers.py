@@ -98,7 +98,14 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
         predicted=predict_removal(low, high, "P1: one more worker up to no wait"),
         evidence=_worker_evidence(calls, waits, blocked, workers),
         confidence=0.85,
-        where=tuple(place for place in [facts.places.place_of(int(calls.rows[0]))] if place),
+        where=tuple(
+            place
+            for place in (
+                *facts.workers.costliest_places,
+                facts.places.place_of(int(calls.rows[0])),
+            )
+            if place
+        ),
         facts=InputFacts(workers=_sufficient_workers(blocked, workers), was=workers),
     )
 

@@ -7,7 +7,6 @@ import tempfile
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -24,8 +23,6 @@ from whyidle.model.diagnosis import Diagnosis, RunInfo
 from whyidle.model.process_facts import Stepless
 from whyidle.model.telemetry import Target, Telemetry
 from whyidle.version import __version__
-
-MOST_PLACES: Final = 3
 
 
 def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
@@ -79,7 +76,9 @@ def _notes_on(recording: OutsideRecording, seconds: float) -> list[str]:
         "not visible from outside: kernels, operators, settings of the framework, and the cost of "
         "each batch in the loader's workers; watch the next job with whyidle run to see them"
     )
-    return [look, steps, blind]
+    count, shares = len(recording.workers), recording.workers
+    working = f"{count} loader workers made batches {sum(shares) / max(count, 1):.0%} of the time"
+    return [look, steps, *([working] if count else []), blind]
 
 
 def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:

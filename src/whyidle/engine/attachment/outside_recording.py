@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.sampling.calls_from_stacks import (
+    FrameRoles,
     SeenCall,
     are_steps_seen,
     join_calls,
@@ -26,7 +28,7 @@ from whyidle.engine.source_snapshot import MOST_BYTES, MOST_FILES
 from whyidle.importers._pyspy_trace import SampledThread
 from whyidle.importers.probe import FRAMEWORKS, blank_timeline
 from whyidle.model.frames import own_files
-from whyidle.model.loader_tables import Loading
+from whyidle.model.loader_tables import Loading, WorkerSamples
 from whyidle.model.process_facts import BurstLog, ProcessFacts
 from whyidle.model.roles import Role, Vocabulary
 from whyidle.model.stack_samples import STACK_SAMPLE, StackSamples
@@ -65,13 +67,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class OutsideRecording:
-    """The recording, and what is known of it: whether its steps were seen, the thread, and the
-    loader's workers."""
+    """The recording, and what is known of it: whether its steps were seen, the thread that trains,
+    and for which share of the time each loader worker made batches."""
 
     timeline: Timeline
     steps_seen: bool
     thread: SampledThread
-    workers: tuple[SampledThread, ...]
+    workers: tuple[float, ...]
 
 
 def make_recording(
@@ -81,65 +83,88 @@ def make_recording(
     found = _find_training(look.threads)
     if found is None:
         return None
-    name, vocabulary, thread = found
-    helpers = [one for one in look.threads if one is not thread and _is_worker(one, vocabulary)]
+    name, roles, thread = found
+    helpers = [one for one in look.threads if one is not thread and _is_worker(one, roles)]
     producers = [one for one in helpers if one.pid == thread.pid]
-    pieces = _cut_pieces(thread, producers, vocabulary, look.begin, clocks)
-    calls = join_calls((p.begin, p.end, p.role or name_call(p.frames, vocabulary)) for p in pieces)
+    workers = [one for one in helpers if one.pid != thread.pid]
+    pieces = _cut_pieces(thread, producers, roles, look.begin, clocks)
+    calls = join_calls((p.begin, p.end, p.role or name_call(p.frames, roles)) for p in pieces)
     seen = are_steps_seen(calls, PERIOD_NS)
     if not seen:
         ends = range(pieces[0].begin + SECOND_NS, pieces[-1].end + 1, SECOND_NS)
         calls += [SeenCall(end, end, "step_marked") for end in ends]
     timeline = replace(
-        _make_timeline(target, thread, name, vocabulary, calls),
+        _make_timeline(target, thread, name, roles.vocabulary, calls),
         base_ns=look.begin,
         stack_samples=_take_samples(pieces, thread, look.begin, clocks),
+        loading=Loading(
+            cores=target.cores, worker_samples=tuple(_sample_worker(w, roles) for w in workers)
+        ),
+        sources=_read_sources([piece.text for piece in pieces], target.folder),
     )
-    stacks = timeline.stack_samples.stacks if timeline.stack_samples else ()
-    timeline = replace(timeline, sources=_read_sources(stacks, target.folder))
-    workers = tuple(one for one in helpers if one.pid != thread.pid)
-    return OutsideRecording(interpret_samples(timeline), seen, thread, workers)
+    shares = tuple(_share(w, partial(roles.is_on, Role.INLINE_FRAME)) for w in workers)
+    return OutsideRecording(interpret_samples(timeline), seen, thread, shares)
 
 
 def _find_training(
     threads: Sequence[SampledThread],
-) -> tuple[str, Vocabulary, SampledThread] | None:
-    """The adapter, its vocabulary, and the thread with the calls of a training loop, else the one
-    that is in a framework for most of the time."""
+) -> tuple[str, FrameRoles, SampledThread] | None:
+    """The adapter, the roles of its frames, and the thread with the calls of a training loop, else
+    the one that is in a framework for most of the time."""
     best, choice = (False, False, 0.0), None
     for adapter, (_, vocabulary) in FRAMEWORKS.items():
+        roles = FrameRoles(vocabulary)
         for thread in threads:
-            total = sum(p.end - p.begin for p in thread.periods)
-            if not total or _is_worker(thread, vocabulary):
+            if not thread.periods or _is_worker(thread, roles):
                 continue
-            inside = _share(thread, lambda frames: _is_framework(frames, vocabulary))  # noqa: B023
-            loop = _share(thread, lambda frames: bool(name_call(frames, vocabulary)))  # noqa: B023
+            inside = _share(thread, partial(roles.is_on, Role.FRAMEWORK_CODE))
+            loop = _share(thread, partial(_is_in_loop, roles))
             score = loop > 0.0, thread.tid == thread.pid, inside
             if max(inside, loop) >= LEAST_SHARE and score > best:
-                best, choice = score, (adapter, vocabulary, thread)
+                best, choice = score, (adapter, roles, thread)
     return choice
+
+
+def _is_in_loop(roles: FrameRoles, frames: tuple[str, ...]) -> bool:
+    return bool(name_call(frames, roles))
 
 
 def _share(thread: SampledThread, test: Callable[[tuple[str, ...]], bool]) -> float:
     total = sum(p.end - p.begin for p in thread.periods)
-    known = {frames: test(frames) for frames in {p.frames for p in thread.periods}}
+    known = {frames: test(frames) for frames in _stacks_of(thread)}
     return sum(p.end - p.begin for p in thread.periods if known[p.frames]) / max(total, 1)
 
 
-def _is_framework(frames: tuple[str, ...], vocabulary: Vocabulary) -> bool:
-    return any(vocabulary.plays(Role.FRAMEWORK_CODE, frame) for frame in frames)
-
-
-def _is_worker(thread: SampledThread, vocabulary: Vocabulary) -> bool:
+def _is_worker(thread: SampledThread, roles: FrameRoles) -> bool:
     """Whether a thread makes batches for another one."""
-    stacks = {period.frames for period in thread.periods}
-    return any(vocabulary.plays(Role.WORKER_ENTRY, frame) for frames in stacks for frame in frames)
+    return any(roles.is_on(Role.WORKER_ENTRY, frames) for frames in _stacks_of(thread))
+
+
+def _stacks_of(thread: SampledThread) -> set[tuple[str, ...]]:
+    return {period.frames for period in thread.periods}
+
+
+def _sample_worker(worker: SampledThread, roles: FrameRoles) -> WorkerSamples:
+    """One sample a period of a worker, and which of them found it making a batch."""
+    cuts = [
+        (start, period.frames)
+        for period in worker.periods
+        for start in range(period.begin, period.end, PERIOD_NS)
+    ]
+    stacks = {frames: i for i, frames in enumerate(dict.fromkeys(frames for _, frames in cuts))}
+    rows = np.zeros(len(cuts), STACK_SAMPLE)
+    rows["time"], rows["runnable_ns"] = [start for start, _ in cuts], -1
+    rows["stack"] = [stacks[frames] for _, frames in cuts]
+    making = np.array([roles.is_on(Role.INLINE_FRAME, frames) for frames in stacks], dtype=bool)
+    return WorkerSamples(
+        StackSamples(rows, tuple(";".join(frames) for frames in stacks)), making[rows["stack"]]
+    )
 
 
 def _cut_pieces(
     thread: SampledThread,
     producers: Sequence[SampledThread],
-    vocabulary: Vocabulary,
+    roles: FrameRoles,
     begin: int,
     clocks: ThreadClocks,
 ) -> list[Piece]:
@@ -164,7 +189,7 @@ def _cut_pieces(
     for index in np.flatnonzero(waits).tolist():
         piece = pieces[index]
         inside = _frames_at(producers[busiest[index]], (piece.begin + piece.end) // 2)
-        if inside and vocabulary.plays(Role.FRAMEWORK_CODE, piece.frames[0]):
+        if inside and roles.plays(Role.FRAMEWORK_CODE, piece.frames[0]):
             pieces[index] = replace(
                 piece, frames=(*inside, *piece.frames), role="producer_work", awake=True
             )
@@ -223,7 +248,6 @@ def _make_timeline(
         hostname=socket.gethostname(),
         framework=FRAMEWORKS[adapter][0],
         vocabulary=vocabulary,
-        loading=Loading(cores=target.cores),
         process=ProcessFacts(
             pid=thread.pid,
             argv=tuple(target.command[1:]),
