@@ -57,9 +57,8 @@ def measure(pid: int, log: Path, target: Path, looks: int) -> None:
         windows.append((begin, begin + SECONDS))
         told = json.loads(target.read_text())
         first = told["findings"][0]["cause"] if told["findings"] else "no finding"
-        print(
-            f"look {number + 1}: {wall:.1f} s, {cpu_s(*spent[-2:]):.2f} s of CPU, {first}: {told['verdict']['headline']}"
-        )
+        cost = f"{wall:.1f} s, {cpu_s(*spent[-2:]):.2f} s of CPU"
+        print(f"look {number + 1}: {cost}, {first}: {told['verdict']['headline']}")
     if not trains:
         return
     rest.append(idle_window())

@@ -105,3 +105,14 @@ def test_a_process_without_python_is_an_error():
 def test_a_process_that_does_not_exist_is_an_error():
     with pytest.raises(InputError, match="There is no process"):
         find_target(2**22 + 5)
+
+
+def test_a_process_that_ends_during_the_look_is_told_so_far(tmp_path: Path):
+    text = (
+        "import time\nprint('up', flush=True)\nend = time.time() + 2\nwhile time.time() < end: 1\n"
+    )
+    with started(tmp_path / "short.py", text) as short:
+        diagnosis = attach_to(find_target(short.pid), 8)
+    assert any("ended during the look" in note for note in diagnosis.coverage.notes)
+    assert diagnosis.run.duration_s is not None
+    assert diagnosis.run.duration_s < 4

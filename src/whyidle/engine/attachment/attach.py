@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from whyidle.analysis.source_lines import own_frame
+from whyidle.engine.attachment.gpu_limits import limit_by_gpu, mean_busy
 from whyidle.engine.attachment.outside_recording import OutsideRecording, make_recording
 from whyidle.engine.attachment.stack_look import RATE_HZ, StackLook, find_pyspy, look_at_stacks
-from whyidle.engine.attachment.target_process import TargetProcess
+from whyidle.engine.attachment.target_process import TargetProcess, has_ended
 from whyidle.engine.attachment.thread_clocks import ThreadClocks
 from whyidle.engine.attachment.window_wording import word_by_second
 from whyidle.engine.diagnosis.diagnose import diagnose_job
@@ -23,6 +28,8 @@ from whyidle.model.diagnosis import Diagnosis, RunInfo
 from whyidle.model.process_facts import Stepless
 from whyidle.model.telemetry import Target, Telemetry
 from whyidle.version import __version__
+
+_LINE: Final = re.compile(r"\(\d+\)(?=: )")
 
 
 def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
@@ -45,7 +52,7 @@ def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
         command=target.command,
         folder=target.folder,
         started=started,
-        duration_s=seconds,
+        duration_s=look.length_s,
         exit_status=None,
         framework=recording.timeline.framework if recording else None,
         ranks=1,
@@ -59,14 +66,21 @@ def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
     diagnosis = diagnose_job([timeline], run=run)
     if not recording.steps_seen:
         diagnosis = word_by_second(diagnosis)
-    return _with_notes(diagnosis, _notes_on(recording, seconds))
+    if target.holds_gpu:
+        diagnosis = limit_by_gpu(diagnosis, mean_busy(telemetry, target.pids))
+    return _with_notes(diagnosis, [*_notes_on_look(target, look), *_notes_on(recording)])
 
 
-def _notes_on(recording: OutsideRecording, seconds: float) -> list[str]:
-    look = (
-        f"a look from outside for {seconds:.0f} s, {RATE_HZ} times a second, without stopping the "
-        "process: what the job did before is not known"
+def _notes_on_look(target: TargetProcess, look: StackLook) -> list[str]:
+    note = (
+        f"a look from outside for {look.length_s:.1f} s, {RATE_HZ} times a second, without "
+        "stopping the process: what the job did before is not known"
     )
+    ended = f"process {target.pid} ended during the look"
+    return [note, ended] if has_ended(target.pid) else [note]
+
+
+def _notes_on(recording: OutsideRecording) -> list[str]:
     steps = (
         "steps are those that the samples show"
         if recording.steps_seen
@@ -78,7 +92,10 @@ def _notes_on(recording: OutsideRecording, seconds: float) -> list[str]:
     )
     count, shares = len(recording.workers), recording.workers
     working = f"{count} loader workers made batches {sum(shares) / max(count, 1):.0%} of the time"
-    return [look, steps, *([working] if count else []), blind]
+    pid = recording.thread.pid
+    several = f"{recording.processes} processes train; this is process {pid}"
+    parts = [(steps, True), (working, count), (several, recording.processes > 1), (blind, True)]
+    return [text for text, applies in parts if applies]
 
 
 def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
@@ -90,25 +107,23 @@ def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
 def _diagnose_no_training(
     target: TargetProcess, look: StackLook, telemetry: Telemetry | None, run: RunInfo
 ) -> Diagnosis:
-    spent: dict[str, int] = {}
+    spent: Counter[str] = Counter()
     for thread in look.threads:
-        if thread.pid == target.pid and thread.tid == target.pid:
+        if thread.pid == target.pid == thread.tid:
             for period in thread.periods:
-                leaf = period.frames[0] if period.frames else "no Python"
-                spent[leaf] = spent.get(leaf, 0) + period.end - period.begin
-    place = max(spent, key=lambda leaf: spent[leaf], default="")
-    share = spent[place] / max(sum(spent.values()), 1) if place else 0.0
+                frame = own_frame(";".join(period.frames)) or period.frames[0]
+                spent[_LINE.sub("", frame)] += period.end - period.begin
     loaded = (
         f"has loaded {', '.join(sorted(target.libraries))}, but"
         if target.libraries
-        else ("has loaded neither PyTorch nor TensorFlow nor JAX, and")
+        else "has loaded neither PyTorch nor TensorFlow nor JAX, and"
     )
-    reason = f"process {target.pid} {loaded} trained nothing during the look" + (
-        f"; its main thread was {share:.0%} of the time at {place}" if place else ""
-    )
+    reason = f"process {target.pid} {loaded} trained nothing during the look"
+    for place, time in spent.most_common(1):
+        reason += f"; its main thread was {time / spent.total():.0%} of the time in {place}"
     timeline = replace(
         blank_timeline(Path(f"process {target.pid}")),
         stepless=Stepless(reason),
         telemetry=telemetry,
     )
-    return diagnose_job([timeline], run=run)
+    return _with_notes(diagnose_job([timeline], run=run), _notes_on_look(target, look))

@@ -74,6 +74,8 @@ class OutsideRecording:
     steps_seen: bool
     thread: SampledThread
     workers: tuple[float, ...]
+    processes: int = 1
+    """that have calls of a training loop"""
 
 
 def make_recording(
@@ -103,7 +105,12 @@ def make_recording(
         sources=_read_sources([piece.text for piece in pieces], target.folder),
     )
     shares = tuple(_share(w, partial(roles.is_on, Role.INLINE_FRAME)) for w in workers)
-    return OutsideRecording(interpret_samples(timeline), seen, thread, shares)
+    training = {one.pid for one in look.threads if _trains(one, roles)}
+    return OutsideRecording(interpret_samples(timeline), seen, thread, shares, len(training))
+
+
+def _trains(thread: SampledThread, roles: FrameRoles) -> bool:
+    return not _is_worker(thread, roles) and any(name_call(f, roles) for f in _stacks_of(thread))
 
 
 def _find_training(
@@ -169,30 +176,32 @@ def _cut_pieces(
     clocks: ThreadClocks,
 ) -> list[Piece]:
     """The thread's stacks in pieces of at most one period. Where it sleeps in the framework while
-    only a producer thread of its process is awake, it waits for that thread's work, which the piece
-    then shows."""
-    cuts = [
-        (start, min(start + PERIOD_NS, period.end), period.frames)
+    another thread of its process is awake, the framework's own threads work for it, unless only a
+    producer is awake: then it waits for that thread's work, which the piece shows."""
+    pieces = [
+        Piece(start, min(start + PERIOD_NS, period.end), period.frames)
         for period in thread.periods
         for start in range(period.begin, period.end, PERIOD_NS)
     ]
-    pieces = [Piece(*cut) for cut in cuts]
-    if not producers or thread.tid is None:
-        return pieces
-    edges = np.array([(low, high) for low, high, _ in cuts], np.int64) + begin
+    edges = np.array([(piece.begin, piece.end) for piece in pieces], np.int64) + begin
     awake = {tid: _awake_share(tid, edges, clocks) for tid in clocks.threads_of(thread.pid)}
-    own = awake.pop(thread.tid, np.ones(len(pieces)))
-    making = [awake.pop(one.tid or 0, np.zeros(len(pieces))) for one in producers]
-    others = np.max([np.zeros(len(pieces)), *awake.values()], axis=0)
-    busiest = np.argmax(making, axis=0)
-    waits = (own < AWAKE) & (others < AWAKE) & (np.max(making, axis=0) >= AWAKE)
-    for index in np.flatnonzero(waits).tolist():
+    none = np.zeros(len(pieces))
+    asleep = awake.pop(thread.tid or 0, none + 1.0) < AWAKE
+    making = [awake.pop(one.tid or 0, none) for one in producers]
+    helped = np.max([none, *awake.values()], axis=0) >= AWAKE
+    waits = np.max([none, *making], axis=0) >= AWAKE
+    for index in np.flatnonzero(asleep & (helped | waits)).tolist():
         piece = pieces[index]
-        inside = _frames_at(producers[busiest[index]], (piece.begin + piece.end) // 2)
-        if inside and roles.plays(Role.FRAMEWORK_CODE, piece.frames[0]):
-            pieces[index] = replace(
-                piece, frames=(*inside, *piece.frames), role="producer_work", awake=True
-            )
+        if not roles.plays(Role.FRAMEWORK_CODE, piece.frames[0]):
+            continue
+        if helped[index]:
+            pieces[index] = replace(piece, awake=True)
+            continue
+        producer = producers[int(np.argmax([shares[index] for shares in making]))]
+        inside = _frames_at(producer, (piece.begin + piece.end) // 2)
+        pieces[index] = replace(
+            piece, frames=(*inside, *piece.frames), role="producer_work", awake=True
+        )
     return pieces
 
 
@@ -235,7 +244,6 @@ def _make_timeline(
     start, end, name = np.array(columns, np.int64).reshape(-1, 3).T
     kinds = np.array([int(kind) for _, kind in labels] or [0], np.int64)
     blank = blank_timeline(Path(f"process {thread.pid}"))
-    device = "cuda" if target.holds_gpu else "cpu"
     return replace(
         blank,
         names=tuple(label for label, _ in labels),
@@ -244,7 +252,7 @@ def _make_timeline(
         host=HostEvents.from_columns(
             start, end, kind=kinds[name] if len(name) else 0, name=name, thread=0
         ).join(),
-        info=DeviceInfo(kind=device),
+        info=DeviceInfo(),
         hostname=socket.gethostname(),
         framework=FRAMEWORKS[adapter][0],
         vocabulary=vocabulary,
@@ -253,7 +261,7 @@ def _make_timeline(
             argv=tuple(target.command[1:]),
             framework=adapter,
             thread=thread.tid,
-            device=device,
+            device="cpu",  # of a GPU job, too, only the thread that feeds it is seen
             cores=target.cores,
             bursts=BurstLog(off="a look from outside sees no operators"),
         ),

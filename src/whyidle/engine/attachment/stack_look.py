@@ -24,10 +24,18 @@ _STARTED = "Sampling process"
 
 @dataclass(frozen=True, slots=True)
 class StackLook:
-    """The threads of a look, whose times are ns after ``begin`` (``perf_counter_ns``)."""
+    """The threads of a look, whose times are ns after ``begin`` (``perf_counter_ns``). py-spy takes
+    its first sample one mean period after it says so, and sees a change half a period late."""
 
     threads: list[SampledThread]
     begin: int
+
+    @property
+    def length_s(self) -> float:
+        """Time between the first and the last sample."""
+        ends = [one.periods[side] for one in self.threads if one.periods for side in (0, -1)]
+        times = [moment for period in ends for moment in (period.begin, period.end)]
+        return (max(times) - min(times)) / 1e9 if times else 0.0
 
 
 def find_pyspy() -> str:
@@ -70,8 +78,10 @@ def look_at_stacks(pid: int, seconds: float) -> StackLook:
         if not path.exists():
             raise _explain_failure(pid, output)
         threads = read_pyspy_trace(path)
+    if not any(one.periods for one in threads):
+        raise _explain_failure(pid, output)
     first = min((one.periods[0].begin for one in threads if one.periods), default=0)
-    return StackLook(threads, begun - first)
+    return StackLook(threads, begun + 500_000_000 // RATE_HZ - first)
 
 
 def _follow(running: subprocess.Popen[str], seconds: float) -> tuple[str, int]:

@@ -47,19 +47,20 @@ def find_target(pid: int) -> TargetProcess:
     """
     try:
         process = psutil.Process(pid)
-        command, status = process.cmdline(), process.status()
+        command = process.cmdline()
         children = tuple(child.pid for child in process.children(recursive=True))
     except psutil.AccessDenied as error:
         raise _refusal(pid) from error
+    except psutil.ZombieProcess as error:
+        raise InputError(f"Process {pid} cannot be looked at.", why="It has ended.") from error
     except (psutil.NoSuchProcess, OverflowError, ValueError) as error:
         raise InputError(
             f"There is no process {pid}.",
             why="No process of this machine, or of this container, has that number.",
             hint="whyidle watch --once lists jobs that hold a GPU; pgrep -af python lists others.",
         ) from error
-    if status == psutil.STATUS_ZOMBIE or not command:
-        why = "It has ended." if status == psutil.STATUS_ZOMBIE else "It belongs to the kernel."
-        raise InputError(f"Process {pid} cannot be looked at.", why=why)
+    if not command:
+        raise InputError(f"Process {pid} cannot be looked at.", why="It belongs to the kernel.")
     try:
         environ = _read(pid, "environ").split("\0")
         maps = _read(pid, "maps")
@@ -78,6 +79,14 @@ def find_target(pid: int) -> TargetProcess:
         holds_gpu=any(_holds_gpu(one) for one in (pid, *children)),
         cores=_cores(pid),
     )
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or left only its exit status."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _read(pid: int, name: str) -> str:

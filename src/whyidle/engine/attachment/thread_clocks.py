@@ -21,7 +21,7 @@ class ThreadClocks:
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
-        self._rows: dict[int, list[tuple[int, int, int]]] = {}
+        self._rows: dict[int, list[tuple[int, int]]] = {}
         self._owners: dict[int, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, daemon=True)
@@ -55,25 +55,21 @@ class ThreadClocks:
                 ran, waited = (folder / "schedstat").read_bytes().split()[:2]
             except (OSError, ValueError):
                 continue
-            tid = int(folder.name)
-            self._owners[tid] = pid
-            row = (time.perf_counter_ns(), int(ran) + int(waited), int(ran))
-            self._rows.setdefault(tid, []).append(row)
+            now = time.perf_counter_ns()
+            self.add_reading(pid, int(folder.name), now, int(ran) + int(waited))
+
+    def add_reading(self, pid: int, tid: int, moment: int, runnable: int) -> None:
+        """Add how long a thread of a process had been runnable at a moment, ns."""
+        self._owners[tid] = pid
+        self._rows.setdefault(tid, []).append((moment, runnable))
 
     def runnable_ns(self, tid: int, moments: I64) -> I64 | None:
         """How long a thread had been running or runnable at each moment (ns of
         ``perf_counter_ns``); None if it was not read twice."""
-        return self._interpolate(tid, moments, 1)
-
-    def running_ns(self, tid: int, moments: I64) -> I64 | None:
-        """How long a thread had been on a core at each moment."""
-        return self._interpolate(tid, moments, 2)
-
-    def _interpolate(self, tid: int, moments: I64, column: int) -> I64 | None:
-        rows = np.array(self._rows.get(tid, ()), np.int64).reshape(-1, 3)
+        rows = np.array(self._rows.get(tid, ()), np.int64).reshape(-1, 2)
         if len(rows) < 2:
             return None
-        return np.interp(moments, rows[:, 0], rows[:, column]).astype(np.int64)
+        return np.interp(moments, rows[:, 0], rows[:, 1]).astype(np.int64)
 
     def threads_of(self, pid: int) -> list[int]:
         """The threads of a process that were read."""
