@@ -22,7 +22,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-BLOCKS, STEPS, WARM, IMPORTS = 12, 400, 50, 5
+BLOCKS, STEPS, WARM, IMPORTS = 80, 100, 20, 5
 BOOT = Path(__file__).parents[1] / "src/whyidle/probe/boot"
 
 

@@ -40,6 +40,11 @@ class SlowStage:
     """whether it waits (for storage, for a server) rather than works; None: not known"""
 
     @property
+    def is_map(self) -> bool:
+        """Whether it calls a function for each element."""
+        return bool(MAPS.match(self.node.name))
+
+    @property
     def is_serial(self) -> bool:
         """Whether it handles one element at a time, for good."""
         calls = self.node.parallelism

@@ -70,6 +70,12 @@ def test_a_stage_is_found_by_its_kind_and_order():
     assert find_slow_stage(Facts(merged)).stage is None
 
 
+def test_a_stage_that_calls_no_function_is_no_map():
+    nodes = [pipeline_job.node("Root", 30), pipeline_job.node("Batch", 30, 50)]
+    assert find_slow_stage(Facts(train(nodes=nodes))).node.name == "Batch"
+    assert judge("serial-map", train(nodes=nodes)) is None
+
+
 def test_work_spread_over_the_stages_is_nobody_s():
     nodes = [pipeline_job.node(name, 30, 20) for name in ("Root", "Batch", "Map")]
     assert find_slow_stage(Facts(train(nodes=nodes))) is None

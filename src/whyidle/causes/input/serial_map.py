@@ -58,7 +58,7 @@ def serial_map(facts: Facts) -> Proof | None:
     Learning Data Processing Framework", VLDB 2021.
     """
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
-    if slow is None or not slow.is_serial or blocked < LEAST_SHARE:
+    if slow is None or not (slow.is_map and slow.is_serial) or blocked < LEAST_SHARE:
         return None
     if slow.is_python and slow.waits is False:
         return None  # the interpreter lock lets one thread work

@@ -54,7 +54,9 @@ def small_data_threadpool(facts: Facts) -> Proof | None:
     TensorFlow, "tf.data.ThreadingOptions"; tensorflow/tensorflow#14448, #15694.
     """
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
-    if slow is None or slow.is_serial or not slow.waits or blocked < LEAST_SHARE:
+    if slow is None or not slow.is_map or slow.is_serial:
+        return None
+    if not slow.waits or blocked < LEAST_SHARE:
         return None
     pool = slow.pipeline.options.get("threads")
     calls = choose_calls(facts, slow)

@@ -22,7 +22,7 @@ RULES: Final = (
     Rule(Role.LOSS_CODE, rf"{INSTALLED}(keras|tf_keras)/src/losses/"),
     Rule(Role.UPDATE_CODE, rf"{INSTALLED}(keras|tf_keras)/src/optimizers/"),
     Rule(Role.BACKWARD_CODE, r"tensorflow/python/eager/backprop\.py"),
-    Rule(Role.DATA_CODE, r"tensorflow/python/data/|keras/src/trainers/data_adapters/"),
+    Rule(Role.DATA_CODE, r"python/data/ops/(iterator|dataset)_ops\.py|trainers/data_adapters/"),
     Rule(Role.WORKER_ENTRY, r"tensorflow/python/ops/script_ops\.py\(\d+\): __call__$"),
     Rule(
         Role.WORKER_ENTRY,
