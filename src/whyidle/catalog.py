@@ -216,6 +216,12 @@ def knob_wording(framework: str | None) -> Mapping[str, str]:
     return _load_wording(framework, "BY_HAND")
 
 
+def own_knob_wording(knob: str) -> str:
+    """How users of the first framework that has a knob write it; empty if none has it."""
+    found = (knob_wording(framework).get(knob) for framework in _framework_packages())
+    return next(filter(None, found), "")
+
+
 def fix_wording(framework: str | None) -> Mapping[str, str]:
     """What the summaries of fixes mean in a framework; empty for an unknown framework."""
     return _load_wording(framework, "FIXES")

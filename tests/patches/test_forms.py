@@ -71,7 +71,19 @@ for i, x in enumerate(batches):
 SHUFFLED = """from torch.utils.data import DataLoader
 loader = DataLoader(data, batch_size = 16, shuffle=True)
 """
+KERAS = """import tensorflow as tf
+data = tf.data.Dataset.range(9).map(decode).batch(4)
+model.compile("adam", "mse", run_eagerly=True)
+
+
+@tf.function
+def step(x):
+    return model(x)
+"""
 SAMPLES: dict[str, tuple[object, str]] = {
+    "keras.run_eagerly": (False, KERAS),
+    "tf.reduce_retracing": (True, KERAS),
+    "tfdata.map_calls": (16, KERAS),
     "loader.workers": (4, TRAINING),
     "loader.pin_memory": (True, TRAINING),
     "loader.persistent_workers": (True, TRAINING),

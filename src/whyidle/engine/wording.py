@@ -24,6 +24,8 @@ def by_hand(knob: str, value: Setting, framework: str | None = PYTORCH) -> str:
         return f"export {variable}={value}{behind} before the command"
     declared = catalog.find_knob(knob)
     written = catalog.knob_wording(framework).get(knob) or declared.wording
+    if not written and framework == PYTORCH:  # a knob of another framework alone
+        written = catalog.own_knob_wording(knob)
     if not written:
         meaning = f": {declared.meaning}" if declared.meaning else ""
         return f"set {knob} to {as_python(value)}{meaning}"

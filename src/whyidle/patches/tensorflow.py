@@ -1,0 +1,72 @@
+"""Keywords of TensorFlow and Keras: of ``map``, of ``compile``, and of ``tf.function``."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from whyidle.model.knobs import as_python
+from whyidle.model.patch import KnobChange, Rewrite, source_form
+from whyidle.patches._keyword_argument import Keyword, argument_value
+from whyidle.patches._keyword_setter import KeywordSetter
+from whyidle.patches._source_tree import SourceTree, source_of
+
+FUNCTION = ("tensorflow.function",)
+METHODS = {
+    "tfdata.map_calls": ("map", Keyword("num_parallel_calls", None, position=1)),
+    "keras.run_eagerly": ("compile", Keyword("run_eagerly", False)),
+}
+"""knob -> the method that takes it, and its keyword"""
+RETRACING = Keyword("reduce_retracing", False)
+
+
+@source_form(*METHODS, "tf.reduce_retracing")
+def tensorflow(text: str, change: KnobChange) -> Rewrite:
+    """The maps at lines that trials changed or the finding names, else all of tf.data; every
+    ``compile`` that asks for eager steps; every ``tf.function`` that does not say how it is
+    traced."""
+    if not ("tensorflow" in text or "keras" in text):
+        return Rewrite(text)
+    source = source_of(text)
+    if change.knob == "tf.reduce_retracing":
+        return _reduce_retracing(source, change)
+    method, keyword = METHODS[change.knob]
+    setter = KeywordSetter(source, keyword, change)
+    calls = [
+        call
+        for call in source.all_nodes(cst.Call)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == method
+    ]
+    if change.knob == "keras.run_eagerly":
+        return setter.set_keyword([call for call in calls if argument_value(call, keyword)])
+    named = {*change.lines, *(change.made or {})}
+    meant = [
+        call
+        for call in calls
+        if named & set(source.lines_of(call)) or (not named and _is_dataset(source, call))
+    ]
+    return setter.set_keyword(setter.tried_calls(meant))
+
+
+def _is_dataset(source: SourceTree, call: cst.Call) -> bool:
+    """Whether a method is called on what certainly begins with ``tf.data``."""
+    node: cst.CSTNode = call
+    while isinstance(node, cst.Call | cst.Attribute):
+        if any(name.startswith("tensorflow.data.") for name in source.qualified_names(node)):
+            return True
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return False
+
+
+def _reduce_retracing(source: SourceTree, change: KnobChange) -> Rewrite:
+    """Write the keyword into calls of ``tf.function``, and call it where it stands alone above a
+    function."""
+    setter = KeywordSetter(source, RETRACING, change)
+    calls = source.calls_of(FUNCTION)
+    for decorator in source.all_nodes(cst.Decorator):
+        alone = decorator.decorator
+        if not isinstance(alone, cst.Call) and source.qualified_names(alone) == set(FUNCTION):
+            words = f"{source.code_of(alone)}({RETRACING.name}={as_python(change.value)})"
+            setter.edits.replace_expression(alone, words)
+    signature = Keyword("input_signature", None)
+    free = [call for call in calls if argument_value(call, signature) is None]
+    return setter.set_keyword(free)
