@@ -9,14 +9,25 @@ import whyidle
 from whyidle import catalog
 from whyidle.engine.wording import by_hand, word_fixes
 from whyidle.fixes.debug_mode_off import SWITCHES
-from whyidle.frameworks.tensorflow.wording import APPLIED
+from whyidle.frameworks import jax, tensorflow
+from whyidle.frameworks.jax.wording import BY_HAND as JAX
+from whyidle.frameworks.tensorflow.wording import BY_HAND as TENSORFLOW
 from whyidle.frameworks.torch.wording import BY_HAND, FIXES, PATCHED
 from whyidle.model.diagnosis import Edit, Finding, Interval, ProposedFix
 from whyidle.model.knobs import KNOBS, setting_problem
 
+OWN = {
+    knob: framework.NAME
+    for framework, words in ((tensorflow, TENSORFLOW), (jax, JAX))
+    for knob in words
+    if knob not in BY_HAND
+}
+"""knobs that PyTorch has not -> a framework that has them"""
 FOLDER = Path(whyidle.__file__).parent / "fixes"
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in FOLDER.rglob("*.py"))
-NAMED = set(re.findall(r'knob=f?"([a-z_.A-Z{}]+)"', TEXT)) | {each[0] for each in SWITCHES.values()}
+NAMED = set(re.findall(r'knob=f?"([a-z0-9_.A-Z{}]+)"', TEXT)) | {
+    each[0] for each in SWITCHES.values()
+}
 
 
 def test_fixes_and_vocabulary_name_the_same_knobs():
@@ -27,7 +38,7 @@ def test_fixes_and_vocabulary_name_the_same_knobs():
 @pytest.mark.parametrize("name", KNOBS)
 def test_what_a_person_writes_holds_the_setting(name):
     kind = KNOBS[name].kind
-    said = by_hand(name, kind(4), "tensorflow" if name in APPLIED else "pytorch")
+    said = by_hand(name, kind(4), OWN.get(name, "pytorch"))
     assert said.startswith("write ")
     assert "{" not in said
     assert not said.endswith(".")
@@ -47,7 +58,7 @@ def test_a_person_gets_words_that_can_be_written(name, value, said):
 
 
 def test_every_knob_is_worded_for_pytorch():
-    assert set(BY_HAND) == set(KNOBS) - set(APPLIED)
+    assert set(BY_HAND) == set(KNOBS) - set(OWN)
     assert set(PATCHED) <= set(KNOBS)
     assert set(FIXES) <= set(catalog.load_fixes())
 
