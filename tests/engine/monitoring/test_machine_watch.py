@@ -13,7 +13,7 @@ import pytest
 from emulator import fake_nvml
 from emulator.fake_nvml import FakeGpu, FakeSlice, training
 from whyidle.engine.monitoring.machine_watch import MachineWatch
-from whyidle.engine.monitoring.process_table import hide_secrets
+from whyidle.engine.monitoring.process_table import ProcessTable, hide_secrets
 from whyidle.model.tenancy import Reservation
 from whyidle.sources import nvml
 from whyidle.tenants import slurm
@@ -105,6 +105,30 @@ def test_a_process_that_cannot_be_seen(machine):
     job = next(job for job in look.jobs if job.pid == 2**30)
     assert job.user is None
     assert "PID namespace" in job.unread[0]
+    assert look.gpus[0].state == "starved"
+    assert "cannot be seen" in look.gpus[0].reason.text
+
+
+def test_in_a_container_a_number_names_a_process_only_if_it_has_the_device_open(tmp_path):
+    """The driver counts processes of the machine; the same number may be another one inside."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidiactl").touch()
+    for pid, opened in ((7, "/dev/nvidia0"), (8, "/dev/null")):
+        folder = tmp_path / f"proc/{pid}"
+        (folder / "fd").mkdir(parents=True)
+        (folder / "fd/3").symlink_to(opened)
+        (folder / "stat").write_text(f"{pid} (python) S 1 " + "0 " * 50)
+        (folder / "cmdline").write_bytes(b"python\0train.py\0")
+        (folder / "cgroup").write_text("0::/\n")
+    namespace = tmp_path / "proc/self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    namespace.symlink_to("pid:[4026532001]")
+    table = ProcessTable(tmp_path)
+    table.refresh()
+    assert [pid for pid in (7, 8, 9) if table.is_driver_pid(pid)] == [7]
+    namespace.unlink()
+    namespace.symlink_to("pid:[4026531836]")
+    assert [pid for pid in (7, 8, 9) if table.is_driver_pid(pid)] == [7, 8]
 
 
 def test_memory_of_nobody(machine):

@@ -72,6 +72,11 @@ def judge_gpu(
         return "idle-held", Reason(
             text=text, proven=False, cause="idle-allocated-gpu", proof="print its visible devices"
         )
+    mean = history.mean("busy_ratio")
+    if job.user is None and mean is not None and mean < STARVED_BUSY:
+        text = f"the GPU is busy {mean:.0%}; its process cannot be seen from here"
+        proof = "watch outside the container, or as root"
+        return "starved", Reason(text=text, proven=False, proof=proof)
     return job.state, job.reason
 
 

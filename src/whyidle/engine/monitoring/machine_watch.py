@@ -57,9 +57,10 @@ class MachineWatch:
         self._table.refresh()
         reserved = self._read_reservations(now)
         holders = {pid for card in self._gpus.cards.values() for pid in card.holders}
-        groups = group_jobs(self._table, holders)
+        certain = {pid for pid in holders if self._table.is_driver_pid(pid)}
+        groups = group_jobs(self._table, certain)
         jobs = [self._describe_job(group) for group in groups.values()]
-        jobs += self._strangers(holders) + _bare_reservations(reserved, jobs)
+        jobs += self._strangers(holders - certain) + _bare_reservations(reserved, jobs)
         gpus = [self._describe_gpu(subject, jobs, reserved) for subject in self._gpus.cards]
         self._forget(groups.keys(), {*self._gpus.cards, *(job.key for job in jobs)})
         return WatchedMachine(
@@ -146,7 +147,7 @@ class MachineWatch:
             _unseen_job(
                 pid, [self._gpus.name_of(name) for name, card in cards if pid in card.holders]
             )
-            for pid in sorted(holders - self._table.processes.keys())
+            for pid in sorted(holders)
         ]
 
     def _describe_gpu(

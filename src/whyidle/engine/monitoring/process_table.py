@@ -7,6 +7,7 @@ import pwd
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _KEPT = re.compile(
 _SECRET = re.compile(r"(?i)((^|[-_])token$|secret|passw|api[-_]?key|credential)")
 _URL = re.compile(r"(\w+://[^/\s:@]+:)[^@\s]+@")
 HIDDEN = "***"
+FIRST_NAMESPACE = "pid:[4026531836]"
+"""of the machine itself (PROC_PID_INIT_INO in Linux' include/linux/proc_ns.h)"""
 
 
 @dataclass(slots=True)
@@ -94,6 +97,17 @@ class ProcessTable:
             return None
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - seen.started_ticks * self._tick_s)
 
+    def is_driver_pid(self, pid: int) -> bool:
+        """Whether a process that a GPU's driver names is the one of this number. Drivers count in
+        the first PID namespace: in a container the number may be another process's, and only one
+        that has the device open is it."""
+        if pid not in self.processes:
+            return False
+        nested = _namespace_of(self._proc) not in (FIRST_NAMESPACE, "")
+        if not nested or not (self._root / "dev/nvidiactl").exists():
+            return True
+        return any(name.startswith("/dev/nvidia") for name in _open_files(self._proc / str(pid)))
+
     def ancestors(self, pid: int) -> Iterable[SeenProcess]:
         """A process, its parent, and so on."""
         for _ in range(64):
@@ -102,6 +116,22 @@ class ProcessTable:
                 return
             yield seen
             pid = seen.parent
+
+
+def _namespace_of(proc: Path) -> str:
+    try:
+        return str((proc / "self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _open_files(folder: Path) -> list[str]:
+    names = []
+    with suppress(OSError):  # it has ended, or is another user's
+        for link in (folder / "fd").iterdir():
+            with suppress(OSError):  # it was closed meanwhile
+                names.append(str(link.readlink()))
+    return names
 
 
 def _read_environ(path: Path) -> dict[str, str] | None:
