@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from whyidle.analysis.facts import Facts
+from whyidle.frameworks.jax import names as jax_names
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
@@ -34,6 +35,20 @@ MS = 1_000_000
 )
 def test_how_pytorch_spells_a_role(role, name):
     assert VOCABULARY.plays(role, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "saves"),
+    [
+        ("site-packages/numpy/lib/_npyio_impl.py(800): _savez", True),
+        ("site-packages/numpy/lib/npyio.py(640): savez_compressed", True),  # before NumPy 2
+        ("site-packages/flax/serialization.py(300): to_bytes", True),
+        ("site-packages/flax/serialization.py(300): from_bytes", False),
+        ("site-packages/numpy/lib/_npyio_impl.py(400): load", False),
+    ],
+)
+def test_how_jobs_of_jax_save_their_weights(name, saves):
+    assert jax_names.VOCABULARY.plays(Role.CHECKPOINT, name) == saves
 
 
 @pytest.mark.parametrize(

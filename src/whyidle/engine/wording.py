@@ -56,13 +56,22 @@ def word_fixes(finding: Finding, framework: str | None) -> Finding:
     """The finding, with those of its fixes that its framework has, in the framework's words."""
     examples = catalog.fix_wording(framework)
     fixes = []
-    for fix in filter(None, (_fit_framework(fix, framework) for fix in finding.fixes)):
-        edits = summarize_edits(fix.edits, framework)
+    for proposed in finding.fixes:
+        own = _framework_of(proposed, framework)
+        fix = _fit_framework(proposed, own)
+        if fix is None:
+            continue
+        edits = summarize_edits(fix.edits, own)
         summary = fix.summary.replace(EDITS, edits) or edits
         if fix.fix in examples:
             summary = f"{summary} ({examples[fix.fix]})"
         fixes.append(msgspec.structs.replace(fix, summary=summary))
     return msgspec.structs.replace(finding, fixes=fixes)
+
+
+def _framework_of(fix: ProposedFix, framework: str | None) -> str | None:
+    """The framework that a fix is about: tf.data also feeds loops of PyTorch and JAX."""
+    return "tensorflow" if any(e.knob.startswith("tfdata.") for e in fix.edits) else framework
 
 
 def _fit_framework(fix: ProposedFix, framework: str | None) -> ProposedFix | None:

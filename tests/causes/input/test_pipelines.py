@@ -8,7 +8,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.tfdata_pipelines import find_slow_stage
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.wording import summarize_edits
+from whyidle.engine.wording import summarize_edits, word_fixes
 from whyidle.testing import contracts
 from whyidle.testing.pairs import Pair
 
@@ -36,6 +36,13 @@ def test_a_serial_map_that_waits_is_the_first_finding_with_its_lines_and_its_cur
     edits = {edit.knob: edit.value for edit in top.fixes[0].edits}
     assert edits == {"tfdata.map_calls": 16, "tfdata.pool": 16}
     assert "num_parallel_calls=16" in summarize_edits(top.fixes[0].edits, "tensorflow")
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "jax"])
+def test_in_a_loop_of_another_framework_the_cure_is_worded_for_the_pipeline(framework):
+    found = word_fixes(diagnose_job([train()]).findings[0], framework)
+    assert "num_parallel_calls=16" in found.fixes[0].summary
+    assert found.fixes[0].automatic
 
 
 def test_the_same_job_with_the_cure_lies_within_the_prediction():

@@ -10,6 +10,8 @@ from whyidle.model.frames import INSTALLED
 from whyidle.model.roles import Role, Rule, Vocabulary
 
 RULES: Final = (
+    Rule(Role.CHECKPOINT, r"numpy/lib/\w*npyio\w*\.py\(\d+\): _?savez(_compressed)?$"),
+    Rule(Role.CHECKPOINT, rf"{INSTALLED}flax/serialization\.py\(\d+\): (to_bytes|msgpack_ser\w+)$"),
     Rule(Role.FRAMEWORK_CODE, rf"{INSTALLED}(jax|jaxlib|flax|optax)/"),
     Rule(Role.COMPILER, r"jax/_src/(compiler|pjit)\.py.*compil"),
     Rule(Role.COMPILE, r"jax/_src/compiler\.py"),
