@@ -42,9 +42,9 @@ class Compilations:
         """Note a stage of a compilation, which ends now, as ``jax.monitoring`` reports it."""
         if not name.startswith(STAGES) or HOOK in self.events.off:
             return
-        self.events.run_contained(HOOK, self._note_stage, name, seconds, str(about.get("fun_name")))
+        self.events.run_contained(HOOK, self._note_stage, name, seconds, about.get("fun_name"))
 
-    def _note_stage(self, name: str, seconds: float, function: str) -> None:
+    def _note_stage(self, name: str, seconds: float, function: str | None) -> None:
         own, end = threading.get_ident(), clock_ns()
         begin, _ = self.begun.get(own, (end - int(seconds * 1e9), 0))
         compiled = "backend_compile" in name
@@ -52,7 +52,8 @@ class Compilations:
         if compiled and own not in self.calls.outer:
             del self.begun[own]  # of an operator, or ahead of time
             if end - begin > SHORT_NS and not self.config.jax_disable_jit:
-                self._record(("", 0, function), begin, end)
+                unnamed = f"operator {self.count + 1}"  # JAX before 0.5 names none
+                self._record(("", 0, function or unnamed), begin, end)
 
     def end_call(self, call: CompiledCall) -> None:
         """Record what was compiled in a call that ends now."""
