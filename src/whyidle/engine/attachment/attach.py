@@ -87,8 +87,9 @@ def _notes_on(recording: OutsideRecording) -> list[str]:
         else "steps are too short to be seen from outside: times are per second, not per step"
     )
     blind = (
-        "not visible from outside: kernels, operators, settings of the framework, and the cost of "
-        "each batch in the loader's workers; watch the next job with whyidle run to see them"
+        "not visible from outside: kernels, operators (Python outside of the framework counts as "
+        "the operators that it calls), settings of the framework, and the cost of each batch in "
+        "the loader's workers; watch the next job with whyidle run to see them"
     )
     count, shares = len(recording.workers), recording.workers
     working = f"{count} loader workers made batches {sum(shares) / max(count, 1):.0%} of the time"
