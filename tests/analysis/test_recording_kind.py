@@ -3,6 +3,7 @@
 import pytest
 
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.serving_steps import serving_steps
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.jobs import healthy
 
@@ -50,6 +51,23 @@ MARKS = {
 @pytest.mark.parametrize("mark", MARKS)
 def test_annotations_tell(mark):
     assert kind_of(forward(mark)) == MARKS[mark]
+
+
+def test_an_engine_s_own_marks_count_beside_those_of_a_tool():
+    job = Builder()
+    for i in range(3):
+        with job.span(f"execute_32_context_0(sq0)_generation_32(sq{i})"):
+            job.quiet(us(500))
+            with job.span("step[DECODE bs=32]"):
+                job.op("aten::mm", kernels=[("gemm", us(100))])
+            job.sync()
+    facts = Facts(job.timeline())
+    assert kind_of(job) == ("decode", "SGLang")
+    assert len(facts.steps) == 3
+    marks = serving_steps(facts.timeline)[1]
+    assert {facts.timeline.names[i] for i in facts.timeline.host.name[marks]} == {
+        "step[DECODE bs=32]"
+    }
 
 
 KERNELS = {

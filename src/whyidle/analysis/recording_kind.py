@@ -10,6 +10,7 @@ import numpy as np
 
 from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.lost_kernels import captured_launches
+from whyidle.analysis.serving_steps import serving_steps
 from whyidle.analysis.step_scope import StepScope
 from whyidle.model.recording import Kind, Recording
 from whyidle.model.roles import Role
@@ -61,11 +62,7 @@ def _recording(kind: Kind, engine: str | None, why: str) -> Recording:
 def _serving_steps(scope: StepScope) -> tuple[str | None, Kind | None]:
     """The engine whose annotations mark steps, and the phase that took most of them."""
     timeline, host = scope.timeline, scope.timeline.host
-    names = np.unique(host.name[timeline.rows_of(Role.SERVING_STEP)])
-    parts = [timeline.vocabulary.parts(Role.SERVING_STEP, timeline.names[i]) for i in names]
-    # tools that patch other engines mark steps in vLLM's form beside the engine's own, which counts
-    engine = min((key for part in parts for key, text in part.items() if text), default=None)
-    spent = {}
+    engine, spent = serving_steps(timeline)[0], {}
     for kind, role in (("decode", Role.SERVING_DECODE), ("prefill", Role.SERVING_PREFILL)):
         rows = timeline.rows_of(role)
         spent[kind] = int((host.end[rows] - host.start[rows]).sum())

@@ -17,6 +17,7 @@ from whyidle.analysis.idle_gaps import context_calls, link_launches
 from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.kernel_classes import classify_kernel
 from whyidle.analysis.lost_kernels import find_incomplete
+from whyidle.analysis.serving_steps import serving_steps
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
@@ -162,7 +163,7 @@ def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
 
 
 def _framework_marks(timeline: Timeline) -> _StepMarks | None:
-    marks = [_rows_matching(timeline, role) for role in (Role.TRAINING_STEP, Role.SERVING_STEP)]
+    marks = [_rows_matching(timeline, Role.TRAINING_STEP), serving_steps(timeline)[1]]
     rows = _outermost_rows(timeline, np.union1d(*marks))
     return _from_starts(timeline, rows, "framework annotation", 0.9)
 
@@ -262,8 +263,6 @@ def _compiled_marks(timeline: Timeline) -> _StepMarks | None:
     """Periods of the calls of compiled graphs: a model that denoises or decodes runs the same ones
     in each step."""
     rows = timeline.rows_of(Role.COMPILED_CALL)
-    if len(rows) < FEW:
-        return None
     cycle = _per_step(rows, timeline.host.name[rows])
     if len(rows) < FEW * cycle:
         return None
