@@ -53,7 +53,9 @@ test-processes: $(VENV)/installed  ## tests that start real processes
 
 test-services: $(SERVICES)/installed  ## real servers, schedulers and trackers, where they can be had
 	@$(DEBIAN_PACKAGES)
-	$(SERVICES)/bin/python -m pytest -n 2 --dist worksteal -m services -rs
+	$(SERVICES)/bin/python -m pytest -n 2 --dist worksteal -m services -rs || { test $$? -eq 1 && \
+	  $(SERVICES)/bin/python -m pytest --second-try -m services --last-failed \
+	  --last-failed-no-failures none; }
 
 test-live: $(VENV)/installed  ## real jobs whose times are judged; needs an idle machine
 	$(pytest) -m live
@@ -147,10 +149,11 @@ $(SERVICES)/installed: $(VENV)/installed
 	@touch $@
 
 define DEBIAN_PACKAGES
-command -v promtool slurmctld >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
-  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+{ command -v promtool && command -v slurmctld; } >/dev/null || \
+  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get update; RUNLEVEL=1 \
+  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
   prometheus prometheus-alertmanager prometheus-node-exporter \
-  slurmctld slurmd slurm-client munge >/dev/null 2>&1; } || \
+  slurmctld slurmd slurm-client munge; } >/dev/null 2>&1; } || \
   echo "not root on Debian: tests of Prometheus, Alertmanager and Slurm are skipped"
 endef
 
