@@ -102,6 +102,15 @@ def test_a_process_without_python_is_an_error():
         sleeper.kill()
 
 
+def test_the_shell_that_started_the_look_runs_no_python_of_its_own(tmp_path: Path):
+    """The look itself is Python, and a descendant of that shell."""
+    command = f"{sys.executable} -m whyidle attach $$ --seconds 3 --no-store; exit $?"
+    words = ["sh", "-c", command]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "no Python" in done.stderr
+
+
 def test_a_process_that_does_not_exist_is_an_error():
     with pytest.raises(InputError, match="There is no process"):
         find_target(2**22 + 5)

@@ -3,6 +3,7 @@ memory and never stops them (``--nonblocking``)."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -77,9 +78,9 @@ def look_at_stacks(pid: int, seconds: float) -> StackLook:
             output, begun = _follow(running, seconds)
         if not path.exists():
             raise _explain_failure(pid, output)
-        threads = read_pyspy_trace(path)
+        threads = [one for one in read_pyspy_trace(path) if one.pid != os.getpid()]
     if not any(one.periods for one in threads):
-        raise _explain_failure(pid, output)
+        raise _no_python(pid, "Neither it nor a process that it started was seen to run any")
     first = min((one.periods[0].begin for one in threads if one.periods), default=0)
     return StackLook(threads, begun + 500_000_000 // RATE_HZ - first)
 
@@ -107,12 +108,16 @@ def _explain_failure(pid: int, output: str) -> InputError:
             f"Process {pid} ended during the look.", hint="Start its command with whyidle run."
         )
     if "python" in text:
-        return InputError(
-            f"Process {pid} runs no Python that can be read.",
-            why=f"{_first_error(output)}.",
-            hint="Name the Python process itself: pgrep -af python",
-        )
+        return _no_python(pid, _first_error(output))
     return InputError(f"py-spy could not look at process {pid}.", why=f"{_first_error(output)}.")
+
+
+def _no_python(pid: int, why: str) -> InputError:
+    return InputError(
+        f"Process {pid} runs no Python that can be read.",
+        why=f"{why}.",
+        hint="Name the Python process itself: pgrep -af python",
+    )
 
 
 def _first_error(output: str) -> str:
