@@ -124,6 +124,13 @@ def test_an_unjitted_loop_has_steps_too(run_job):
     assert job.faults == ""
 
 
+def test_steps_without_compilation_do_not_run_beside_the_host(run_job):
+    job = run_job(TRAIN + LOOP, JAX_DISABLE_JIT="1")
+    assert job.names(Role.OPTIMIZER) == ["jit(train_step)"] * 30
+    assert job.names(Role.EXECUTION) == []
+    assert job.timeline.process.switches.seen["jax_disable_jit"] > 0
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_hook_never_reaches_the_job(run_job, fault):
     alone = run_job(TRAIN + LENGTHS + LOOP, watched=False)

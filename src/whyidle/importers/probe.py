@@ -130,7 +130,7 @@ def load(path: Path) -> Timeline:
     roles = [role for role, _ in split_names]
     calls = without_closures(calls.join(), names, by_thread=True)
     switches = process.switches.seen if process.switches else {}
-    if framework == jax.NAME and not switches.get("jax_disable_jit"):
+    if process.compiled and not switches.get("jax_disable_jit"):
         calls, names, roles = with_executions(calls, names, roles, len(threads))
     none = np.empty(0, np.int64)
     sources = read_document(folder / SOURCES)

@@ -43,8 +43,8 @@ Getter = tuple[Callable[[Any, Any], Any], Any]
 class CompiledCalls:
     """What the compiled functions of a process share."""
 
-    def __init__(self, events: Events) -> None:
-        self.events = events
+    def __init__(self, events: Events, config: Any) -> None:
+        self.events, self.config = events, config
         self.outer: dict[int, CompiledCall] = {}
         """thread -> its outermost compiled call"""
         self.wait: Callable[[Any], Any] = _wait_for
@@ -93,7 +93,8 @@ class CompiledCalls:
             events.other_stepped(call.function, begin, end)
         self.output, self.ended = call.find_output(out), end
         call.calls += 1
-        if idle and call.calls > FIRST_CALL and end > self.due and self.output is not None:
+        due = idle and call.calls > FIRST_CALL and end > self.due and self.output is not None
+        if due and not self.config.jax_disable_jit:  # else the call itself is the work
             self._measure_execution(call, begin)
         events.steps = steps = events.steps + 1
         if steps >= events.due:
@@ -275,7 +276,7 @@ def _item(holder: Any, key: Any) -> Any:
 
 def install_call_hooks(events: Events, jax: Any) -> CompiledCalls:
     """Watch all functions that the job compiles from now on."""
-    calls = CompiledCalls(events)
+    calls = CompiledCalls(events, jax.config)
     undoes = [
         set_attribute(jax, name, _wrap_compiler(calls, getattr(jax, name)))
         for name in ("jit", "pmap")
