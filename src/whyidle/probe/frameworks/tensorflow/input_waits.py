@@ -52,6 +52,8 @@ class InputWaits(Listener):
     def __init__(self, events: Events, pipelines: Pipelines) -> None:
         self.events, self.pipelines = events, pipelines
         self.readings: list[Reading] = []
+        self.kinds: dict[type, bool] = {}
+        """class of a first argument -> whether it is an iterator"""
         self.gap_ns: float | None = None
         """mean time between requests, of the last model that told it"""
         self.work_ns: float | None = None
@@ -64,7 +66,11 @@ class InputWaits(Listener):
         last = self.readings[-1] if self.readings else None
         if last is not None and last.iterator is first:
             return last
-        if not hasattr(first, "element_spec") or not hasattr(first, "get_next"):
+        kind = type(first)
+        reads = self.kinds.get(kind)
+        if reads is None:  # of the class: a tensor takes microseconds to say that it lacks a name
+            reads = self.kinds[kind] = hasattr(kind, "element_spec") and hasattr(kind, "get_next")
+        if not reads:
             return None
         if len(self.readings) > MOST_READINGS:
             self.readings[0].iterator = None

@@ -55,7 +55,9 @@ class TracedCalls:
         """Record a call of a traced function outside any other: its arguments, by position and by
         name, and its result."""
         args, kwds, result = call
-        traced: Traced = vars(function).setdefault(OWN, Traced())
+        traced: Traced | None = vars(function).get(OWN)
+        if traced is None:
+            traced = vars(function)[OWN] = Traced()
         traces = function.experimental_get_tracing_count()
         if traces != traced.traces:
             traced.traces = traces
