@@ -81,7 +81,8 @@ def test_a_watch_tells_what_fires(capsys, tmp_path: Path, monkeypatch):
         if next(looks, None) is None:
             raise KeyboardInterrupt  # as the user would
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+    monkeypatch.setattr("whyidle.cli.watch.time", clock)  # others sleep as they will
     arguments = ["watch", "--alerts", str(path), "--interval", "0.25", "--json", "looks.jsonl"]
     assert main(arguments) == 0
     out = capsys.readouterr().out

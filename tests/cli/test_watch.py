@@ -191,7 +191,8 @@ def test_lines_of_documents_are_appended(cards, tmp_path: Path, monkeypatch):
         if next(waits, seconds) is not None:
             raise KeyboardInterrupt  # as the user would
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+    monkeypatch.setattr("whyidle.cli.watch.time", clock)  # others sleep as they will
     assert main(["watch", "--json", str(target), "--interval", "0.2"]) == 0
     lines = target.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 2

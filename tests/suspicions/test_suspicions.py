@@ -26,6 +26,7 @@ HEALTHY = JobView(
     cores_used=4.2,
     cores_allowed=16.0,
     busiest_thread=0.95,
+    queued=0.005,
     threads_ready=4.0,
     blocked=0.02,
     io_wait=0.01,
@@ -115,6 +116,15 @@ def test_its_page_is_complete(name: str):
     headings = re.findall(r"^ *(\w[\w ]+)\n *-+$", one.doc, re.MULTILINE)
     assert tuple(headings) == SECTIONS
     assert one.cause is None or one.cause in catalog.load_causes()
+
+
+def test_neighbours_that_use_the_cores():
+    pushed = view({"gpu_busy": 0.2, "queued": 0.7, "cores_used": 0.3, "busiest_thread": 0.3})
+    suspected = SUSPICIONS["cpu-starved"].judge(pushed)
+    assert suspected is not None
+    assert "waited for a core 70%" in suspected.text
+    working = dataclasses.replace(pushed, gpu_busy=0.97)
+    assert SUSPICIONS["cpu-starved"].judge(working) is None
 
 
 def test_an_unknown_field_is_refused():

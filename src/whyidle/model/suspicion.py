@@ -33,6 +33,7 @@ class JobView:
     cores_used: float | None = None
     cores_allowed: float | None = None
     busiest_thread: float | None = None  # CPU time of its busiest thread per second
+    queued: float | None = None  # share of time that a first thread waited for a core, the worst
     threads_ready: float | None = None  # mean number of its processes that run or wait for a core
     blocked: float | None = None  # share of looks in which a process waited uninterruptibly
     io_wait: float | None = None  # time blocked on storage per second, the worst process

@@ -28,7 +28,8 @@ class _Look:
     when_s: float
     host: Reading
     thread_s: float | None  # CPU time of the first thread of each holder, the largest growth
-    threads: dict[int, int]
+    queued_s: float | None  # time that it waited for a core, the largest growth
+    threads: dict[int, tuple[int, int]]
     swap_bytes: int | None
 
 
@@ -48,13 +49,14 @@ class JobObservation:
         host = self._read_trees(roots)
         threads, swap = self._read_threads(pids)
         before = self._looks[-1] if self._looks else None
-        grown = [
-            ns - before.threads[pid]
-            for pid, ns in threads.items()
-            if before is not None and pid in before.threads
-        ]
-        thread_s = max(grown) / 1e9 if grown else None
-        self._looks.append(_Look(now, host, thread_s, threads, swap))
+        known = before.threads if before is not None else {}
+        both = [(known[pid], times) for pid, times in threads.items() if pid in known]
+        ran, queued = (
+            max((after[i] - first[i] for first, after in both), default=None) for i in (0, 1)
+        )
+        thread_s = None if ran is None else ran / 1e9
+        queued_s = None if queued is None else queued / 1e9
+        self._looks.append(_Look(now, host, thread_s, queued_s, threads, swap))
         while self._looks[0].when_s < now - WINDOW_S:
             self._looks.popleft()
 
@@ -76,15 +78,15 @@ class JobObservation:
             total = {**{k: v for k, v in reading.items() if "@" not in k}, **total}
         return total
 
-    def _read_threads(self, pids: Iterable[int]) -> tuple[dict[int, int], int | None]:
-        threads: dict[int, int] = {}
+    def _read_threads(self, pids: Iterable[int]) -> tuple[dict[int, tuple[int, int]], int | None]:
+        threads: dict[int, tuple[int, int]] = {}
         swapped: list[int] = []
         for pid in pids:
             folder = self._root / f"proc/{pid}"
             try:
                 # of the first thread, which trains in nearly every framework
                 ran = (folder / f"task/{pid}/schedstat").read_bytes().split()
-                threads[pid] = int(ran[0])
+                threads[pid] = int(ran[0]), int(ran[1])
                 status = (folder / "status").read_bytes().partition(b"VmSwap:")[2].split()
                 swapped.append(int(status[0]) * 1024 if status else 0)
             except (OSError, ValueError, IndexError):
@@ -118,7 +120,8 @@ class JobObservation:
             gpu_memory_bytes=held,
             cores_used=self.cores_used,
             cores_allowed=host.get("cores_effective") or host.get("cores_allowed"),
-            busiest_thread=self._busiest_thread(window),
+            busiest_thread=_share(window, [look.thread_s for look in self._looks]),
+            queued=_share(window, [look.queued_s for look in self._looks]),
             threads_ready=mean_of(look.host.get("job_running") for look in self._looks),
             blocked=mean_of(min(1.0, n) for n in self._values("job_blocked")),
             io_wait=self._rate("job_io_wait_s"),
@@ -142,10 +145,6 @@ class JobObservation:
             return None
         return max(0.0, rows[-1][1] - rows[0][1]) / (rows[-1][0] - rows[0][0])
 
-    def _busiest_thread(self, window: float) -> float | None:
-        grown = [look.thread_s for look in self._looks if look.thread_s is not None]
-        return min(1.0, sum(grown) / window) if grown and window > 0 else None
-
     def _throttled_share(self) -> float | None:
         periods, throttled = self._rate("quota_periods"), self._rate("throttled_periods")
         return throttled / periods if periods and throttled is not None else None
@@ -155,6 +154,11 @@ class JobObservation:
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
+
+
+def _share(window: float, grown: Sequence[float | None]) -> float | None:
+    known = [seconds for seconds in grown if seconds is not None]
+    return min(1.0, sum(known) / window) if known and window > 0 else None
 
 
 def _gpu_view(gpus: Sequence[GpuHistory]) -> dict[str, Any]:
