@@ -1,6 +1,7 @@
 """Sorts pictures of beans by their kind: a small convolutional network, trained by Keras."""
 
 import argparse
+import gc
 import json
 import time
 
@@ -110,6 +111,8 @@ model.compile(
 clock = Clock()
 callbacks = [Chart(), clock] if args.chart_every else [clock]
 model.fit(pictures.repeat(), steps_per_epoch=256, epochs=1000, verbose=0, callbacks=callbacks)
+samples, marks = args.batch * args.together, clock.marks
+del pictures, model, clock, callbacks  # threads that fetch would outlive the script
+gc.collect()
 with open(args.times, "w") as file:
-    samples = args.batch * args.together
-    json.dump({"begin": began, "marks": clock.marks, "samples": samples}, file)
+    json.dump({"begin": began, "marks": marks, "samples": samples}, file)
