@@ -74,6 +74,8 @@ VARIANTS = [
         "main": None if flag else 2,
         "all_used": flag,
         "traced": flag,
+        "redefined": flag,
+        "switched": flag,
         "waits": flag,
         "line": "train.py:19" if flag else "",
         **size,
@@ -81,7 +83,7 @@ VARIANTS = [
     | ({"own": 2} if flag else {})
     for flag, mode, size in product(
         (False, True),
-        (*SWITCHES, *ADVICE),
+        (*SWITCHES, *ADVICE, "jax_disable_jit"),
         (
             {"calls": 100.0, "mean_bytes": 1e4, "purpose": "metrics"},
             {"calls": 4.0, "mean_bytes": 5e8, "purpose": "norms"},

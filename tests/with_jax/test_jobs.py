@@ -118,6 +118,18 @@ def test_the_argument_that_changed_is_the_reason_to_compile_again(run_job):
     assert len(job.names(Role.RECOMPILE)) >= 5
 
 
+def test_a_function_that_is_defined_in_the_loop_stays_one_step(run_job):
+    loop = "\n".join(f"    {line}" for line in TRAIN.partition("@jax.jit")[2].splitlines())
+    before = TRAIN.partition("@jax.jit")[0]
+    call = "\n    w, state, loss = train_step(w, state, x)"
+    job = run_job(f"{before}for i in range(5):\n    @jax.jit{loop}{call}")
+    assert job.names(Role.OPTIMIZER) == ["jit(train_step)"] * 5
+    compiles = job.timeline.process.compile.compiles
+    reasons = [one.reason for one in compiles if one.function == "train_step" and one.turn > 1]
+    assert all("another function defined on the same line" in reason for reason in reasons)
+    assert len(reasons) == 4
+
+
 def test_an_unjitted_loop_has_steps_too(run_job):
     job = run_job(TRAIN.replace("@jax.jit", "") + LOOP)
     assert job.names(Role.OPTIMIZER) == ["optax.apply_updates"] * 30

@@ -21,6 +21,7 @@ _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
 
 
 _SOURCE = "torch._dynamo"
+_REDEFINED = "another function defined on the same line"
 
 
 def compiler_facts(facts: Facts) -> CompilerFacts | None:
@@ -59,6 +60,13 @@ def handed_on(facts: Facts) -> bool:
     noted = compiler_facts(facts)
     breaks = bool(noted is not None and noted.graph_breaks and handed)
     return breaks and 2 * sum(run.seconds for run in handed) > total
+
+
+def is_redefined(facts: Facts) -> bool:
+    """Return whether most recompiling was of functions that are defined anew, by JAX's words."""
+    again = [run for run in _compiles(facts) if run.turn > 1]
+    anew = [run for run in again if _REDEFINED in (run.reason or "")]
+    return bool(anew) and 2 * sum(run.seconds for run in anew) > sum(run.seconds for run in again)
 
 
 def compiled_functions(facts: Facts, *, again: bool) -> tuple[Place, ...]:

@@ -112,6 +112,7 @@ class HostFacts(ProofFacts):
     traced: bool = False  # whether a traced function of TensorFlow is compiled again
     python_values: bool = False  # whether it is for Python values that change
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
+    redefined: bool = False  # whether the compiled function is made anew in every step
     optimizer: str = "Adam"
     implementation: str = ""  # how it updates its tensors now
     noun: str = "GPU"  # the device in words

@@ -96,6 +96,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         confidence=0.9 if compilation.compiler_facts(facts) else 0.85,
         where=where,
         facts=HostFacts(
+            redefined=compilation.is_redefined(facts),
             dynamic=dynamic,
             traced=facts.timeline.framework == "tensorflow",
             python_values=compilation.is_for_values(facts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit, Predicted
 from whyidle.model.fix import Proposal, advice
-from whyidle.model.proof_facts import DeviceFacts
+from whyidle.model.proof_facts import DeviceFacts, HostFacts
 
 LEAST_BEYOND = 0.1
 """least share of the padding that must lie beyond the longest sample of each batch"""
@@ -45,6 +45,16 @@ def _pad_to_longest(proof: Proof) -> str | None:
         "maximum"
     )
     return text if proof.get_facts(DeviceFacts).beyond_longest >= LEAST_BEYOND else None
+
+
+def _pad_to_buckets(proof: Proof) -> Proposal | None:
+    if proof.get_facts(HostFacts).redefined:
+        return None
+    return Proposal(
+        "pad batches of varying length to the next of a few lengths (for example powers of two); "
+        "do not pad everything to the maximum",
+        edits=(Edit(knob="collate.length_buckets", value="powers of two"),),
+    )
 
 
 def _use_sparse_gradients(proof: Proof) -> str | None:
@@ -158,9 +168,7 @@ ADVICE = (
         title="Pad batches to a few lengths",
         doc="Round lengths up to a few sizes, so that compiled code and cached memory blocks can "
         "be reused. Do not pad to the maximum: computing on padding can cost more than it saves.",
-        summary="pad batches of varying length to the next of a few lengths (for example powers of "
-        "two); do not pad everything to the maximum",
-        edits=(Edit(knob="collate.length_buckets", value="powers of two"),),
+        summary=_pad_to_buckets,
         consent="rounding",
         risk="the device also computes on padding; masks must be correct",
     ),

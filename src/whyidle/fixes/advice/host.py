@@ -275,6 +275,20 @@ ADVICE = (
         "vectorised or moved code may round differently or draw random numbers in another order",
     ),
     advice(
+        *("compile-once", "recompilation-storm"),
+        title="Make the compiled function once",
+        doc="Compiled code is kept by the function object: one that is defined in the loop is new "
+        "in every step. Declines where the same function is compiled for other arguments.",
+        summary=lambda proof: (
+            "define the function and call jax.jit outside the loop, and pass as arguments what "
+            "changes from step to step"
+            if proof.get_facts(HostFacts).redefined
+            else None
+        ),
+        predicted=lambda proof: proof.get_facts(HostFacts).dynamic,
+        risk="what the function closes over is read when it is traced, not in every call",
+    ),
+    advice(
         *("donate-buffers", "undonated-buffers"),
         title="Donate the memory of old parameters",
         doc="Tell the compiler that the arguments are not needed after the call. Only the author "

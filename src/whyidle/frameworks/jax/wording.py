@@ -6,6 +6,7 @@ from typing import Final
 
 BY_HAND: Final[dict[str, str]] = {
     "autocast.dtype": "parameters and inputs of the forward pass as jax.numpy.{text}",
+    "collate.length_buckets": "lengths rounded up to the next of the {text}, with a mask",
     "compile.cache": "export JAX_COMPILATION_CACHE_DIR=FOLDER, one that outlives the job",
     "copy.non_blocking": "jax.device_put(batch) one step ahead",
     "jax.check_tracer_leaks": 'jax.config.update("jax_check_tracer_leaks", {value})',

@@ -40,6 +40,15 @@ clock, thread = time.perf_counter_ns, threading.get_ident
 Getter = tuple[Callable[[Any, Any], Any], Any]
 
 
+class CompiledStep:
+    """A function of the job that is a training step, however often it is defined and compiled."""
+
+    __module__ = "jax"
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+
 class CompiledCalls:
     """What the compiled functions of a process share."""
 
@@ -48,6 +57,8 @@ class CompiledCalls:
         self.outer: dict[int, CompiledCall] = {}
         """thread -> its outermost compiled call"""
         self.wait: Callable[[Any], Any] = _wait_for
+        self.steps: dict[Any, CompiledStep] = {}
+        """code of a function -> the step that it is"""
         self.output: Any = None
         """an output of the last step"""
         self.ended = 0
@@ -87,10 +98,10 @@ class CompiledCalls:
         events, end = self.events, clock()
         if self.after_call is not None:
             self.after_call(call)
-        if id(call.function) == events.lead and thread() == events.home:
+        if id(call.step) == events.lead and thread() == events.home:
             events.add((events.named, begin, end))
         else:
-            events.other_stepped(call.function, begin, end)
+            events.other_stepped(call.step, begin, end)
         self.output, self.ended = call.find_output(out), end
         call.calls += 1
         due = idle and call.calls > FIRST_CALL and end > self.due and self.output is not None
@@ -98,7 +109,7 @@ class CompiledCalls:
             self._measure_execution(call, begin)
         events.steps = steps = events.steps + 1
         if steps >= events.due:
-            events.attend_step(call.function)
+            events.attend_step(call.step)
 
     def _measure_execution(self, call: CompiledCall, begin: int) -> None:
         """Wait for the step that was called on an idle device."""
@@ -188,6 +199,8 @@ class CompiledCall:
         functools.update_wrapper(self, function)
         self.name = str(getattr(function, "__name__", "function"))
         self.label = f"jit({self.name})"
+        code, own = getattr(self.source, "__code__", None), CompiledStep(self.name)
+        self.step = own if code is None else calls.steps.setdefault(code, own)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and record the call if it is the outermost one."""

@@ -1,0 +1,48 @@
+"""Functions of JAX that are defined anew in every step."""
+
+from whyidle import catalog
+from whyidle.model.timeline import HostKind
+from whyidle.testing.cured_twins import judge
+from whyidle.testing.recorded_job import RecordedJob
+
+MS = 1_000_000
+ANEW = "but seen another function defined on the same line; maybe the function is"
+LENGTH = "at x, now f32[7,4] and before f32[8,4]"
+
+
+def train(reason):
+    job = RecordedJob(framework="jax", version="0.10", compiled=True)
+    compiles = []
+    for turn in range(1, 21):
+        with (
+            job.call("optimizer\tjit(step)"),
+            job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP),
+        ):
+            again = " again" if turn > 1 else ""
+            role = "recompile" if turn > 1 else "compile"
+            began = job.now
+            with job.call(f"{role}\twhyidle::compile{again}#/job/train.py(4): step"):
+                job.python("/job/train.py(9): <module>", 50 * MS)
+            job.work("/job/train.py(9): <module>", 5 * MS)
+        compiles.append(
+            {"file": "/job/train.py", "line": 4, "function": "step", "turn": turn, "began": began,
+             "seconds": 0.05, "reason": reason if turn > 1 else None}
+        )  # fmt: skip
+    job.documents["compiles.json"] = {"functions": 1, "compiles": compiles}
+    return job
+
+
+def advised(reason):
+    proof = judge("recompilation-storm", train(reason))
+    assert proof is not None
+    fixes = catalog.load_fixes()
+    names = ("compile-once", "bucket-lengths")
+    return [name for name in names if fixes[name].decide(proof) is not None]
+
+
+def test_a_function_that_is_defined_in_the_loop_is_to_be_compiled_once():
+    assert advised(ANEW) == ["compile-once"]
+
+
+def test_other_lengths_are_to_be_padded():
+    assert advised(LENGTH) == ["bucket-lengths"]
