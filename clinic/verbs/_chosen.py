@@ -62,19 +62,26 @@ def startable(args: argparse.Namespace) -> list[Job]:
     """Those that are started here, not recorded elsewhere."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError("there is no PyTorch here")
-    return [job for job in chosen(args) if not job[0].recording and is_installed(job[0])]
+    return installed([job for job in chosen(args) if not job[0].recording])
 
 
-def is_installed(case: Case) -> bool:
-    """Whether the framework of a case is here; says why the case is left out."""
-    framework = str(case.options.get("@python", ""))
-    if not framework or has_framework(interpreter(case.options), framework):
-        return True
-    variable = f"WHYIDLE_PYTHON_{framework.upper()}"
-    print(
-        f"clinic: {case.id} needs {framework}: {variable} names a Python with it", file=sys.stderr
-    )
-    return False
+def installed(jobs: Sequence[Job]) -> list[Job]:
+    """Those whose framework is here; says once per framework which are left out."""
+    absent: dict[str, list[str]] = {}
+    left = []
+    for case, mode in jobs:
+        framework = str(case.options.get("@python", ""))
+        if not framework or has_framework(interpreter(case.options), framework):
+            left.append((case, mode))
+        else:
+            absent.setdefault(framework, []).append(case.id)
+    for framework, ids in absent.items():
+        print(
+            f"clinic: {len(ids)} cases from {ids[0]} to {ids[-1]} need {framework}: "
+            f"WHYIDLE_PYTHON_{framework.upper()} names a Python with it",
+            file=sys.stderr,
+        )
+    return left
 
 
 def drawn(jobs: Sequence[Job], seed: int | None) -> list[Job]:

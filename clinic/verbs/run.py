@@ -17,18 +17,18 @@ from clinic.outcome import Outcome, Results
 from clinic.progress import Progress, budget, failed, minutes, told
 from clinic.turns import Job, turns, worth
 from clinic.verbs import FAILED, UsageError
-from clinic.verbs._chosen import chosen, is_installed
+from clinic.verbs._chosen import chosen, installed
 from clinic.verbs._outcomes import Known, loaded, paired, say, write
 
 
 def run(args: argparse.Namespace) -> int:
     """Examine cases, print the score"""
-    jobs = [job for job in chosen(args) if is_installed(job[0])]
-    results = Results(args.results)
+    jobs, results = chosen(args), Results(args.results)
     _reachable(args)
     if args.mode != "recorded" and importlib.util.find_spec("torch") is None:
         print("clinic: no PyTorch here: nothing was run", file=sys.stderr)
         return 0
+    jobs = installed(jobs)
     oracle = not (args.no_oracle or args.fixed_subset)
     known = {} if args.fresh else loaded(jobs, results, oracle)
     left = [(case, mode) for case, mode in jobs if (case.id, mode) not in known]

@@ -4,7 +4,7 @@ import sys
 
 from clinic.card import GIVEN, cases
 from clinic.typed import command, has_framework
-from clinic.verbs._chosen import drawn, is_installed
+from clinic.verbs._chosen import drawn, installed
 
 JOBS = [(case, mode) for case in cases(3) for mode in case.modes if not case.recording]
 
@@ -36,8 +36,8 @@ def test_cases_of_a_missing_framework_are_left_out_with_a_reason(monkeypatch, tm
         python.chmod(0o755)
         monkeypatch.setenv("WHYIDLE_PYTHON_JAX", str(python))
         has_framework.cache_clear()
-        assert is_installed(waves) == (status == 0)
-        assert is_installed(torch)
-    assert f"{waves.id} needs jax: WHYIDLE_PYTHON_JAX" in capsys.readouterr().err
+        jobs = [(waves, "cpu"), (torch, "cpu")]
+        assert installed(jobs) == jobs[status:]
+    assert f"{waves.id} need jax: WHYIDLE_PYTHON_JAX" in capsys.readouterr().err
     assert command(waves.arm(), "cpu", 1.0, "steps")[0] == str(python)
     assert command(torch.arm(), "cpu", 1.0, "steps")[0] == sys.executable

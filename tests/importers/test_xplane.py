@@ -47,7 +47,7 @@ def test_a_job_on_a_gpu(tmp_path, name):
     assert set(copies.size.tolist()) == {4096}
     facts = Facts(timeline)
     assert facts.launches.has_launch.all()
-    assert (len(facts.steps), facts.steps.found_by) == (6, "ProfilerStep")
+    assert (len(facts.steps), facts.steps.found_by) == (6, "the profiler's step marks")
     assert facts.attribution["compute"] == pytest.approx(0.5, abs=0.02)
     assert facts.attribution["input"] == pytest.approx(0.2, abs=0.02)
 
