@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,17 @@ if TYPE_CHECKING:
     from whyidle.store.run_store import Store
 
 STDOUT = "-"
+
+
+def parse_seconds(text: str, least: float, most: float) -> float:
+    """Read a number of seconds from ``least`` to ``most``. Raises ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not least <= seconds <= most:
+        raise argparse.ArgumentTypeError(f"must be {least:g} to {most:g} seconds, not {text!r}")
+    return seconds
 
 
 def add_outputs(

@@ -14,7 +14,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _next_steps, _output
-from whyidle.cli._options import add_gate, add_outputs, add_storage
+from whyidle.cli._options import add_gate, add_outputs, add_storage, parse_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,13 +47,7 @@ def _parse_pid(text: str) -> int:
 
 
 def _parse_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not LEAST_S <= seconds <= MOST_S:
-        raise argparse.ArgumentTypeError(f"must be {LEAST_S:g} to {MOST_S:g} seconds, not {text!r}")
-    return seconds
+    return parse_seconds(text, LEAST_S, MOST_S)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import STDOUT, add_destinations, add_store, list_destinations, store_of
+from whyidle.cli._options import (
+    STDOUT,
+    add_destinations,
+    add_store,
+    list_destinations,
+    parse_seconds,
+    store_of,
+)
 from whyidle.errors import GateError, UsageError
 
 if TYPE_CHECKING:
@@ -81,13 +88,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_interval(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not LEAST_S <= seconds <= MOST_S:
-        raise argparse.ArgumentTypeError(f"must be {LEAST_S:g} to {MOST_S:g} seconds, not {text!r}")
-    return seconds
+    return parse_seconds(text, LEAST_S, MOST_S)
 
 
 def _parse_states(text: str) -> list[str]:

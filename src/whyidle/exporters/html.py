@@ -16,7 +16,7 @@ from whyidle.exporters._html import (
     trials,
 )
 from whyidle.exporters._html.element import Markup, script_text, tag
-from whyidle.exporters._html.page import assemble_page
+from whyidle.exporters._html.page import assemble_page, render_masthead
 from whyidle.exporters._relative_paths import shorten_paths
 from whyidle.exporters._trials_page import summarize_outcome
 from whyidle.model.diagnosis import Diagnosis
@@ -27,7 +27,7 @@ def render(diagnosis: Diagnosis) -> str:
     diagnosis = shorten_paths(diagnosis)
     title = summarize_outcome(diagnosis) or diagnosis.verdict.headline
     body = [
-        summary.render_masthead(diagnosis),
+        render_masthead(summary.describe_run(diagnosis)),
         tag("main", _page_sections(diagnosis)),
         tag("script", script_text(_page_data(diagnosis)), type="application/json", id="data"),
     ]

@@ -22,7 +22,7 @@ from whyidle.causes.input._sample_evidence import (
     line_evidence,
 )
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
-from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
@@ -94,9 +94,7 @@ def slow_input_pipeline(facts: Facts) -> Proof | None:
         f"step{slow}{serial}",
         low=share * CAREFUL,
         high=share,
-        predicted=predict_removal(
-            share * CAREFUL, share, "batches are made during the step before", share * EXPECTED
-        ),
+        predicted=_predict_made_before(share),
         evidence=(
             make_evidence("waits for the pipeline, share of step", share, "ratio"),
             *_stage_evidence(facts),
@@ -106,6 +104,11 @@ def slow_input_pipeline(facts: Facts) -> Proof | None:
             workers=stage.parallel if stage else None, function=stage.function if stage else None
         ),
     )
+
+
+def _predict_made_before(share: float) -> Predicted:
+    method = "batches are made during the step before"
+    return predict_removal(share * CAREFUL, share, method, share * EXPECTED)
 
 
 def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
@@ -125,9 +128,7 @@ def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
         f"{describe_work(own)}",
         low=share * CAREFUL,
         high=share,
-        predicted=predict_removal(
-            share * CAREFUL, share, "batches are made during the step before", share * EXPECTED
-        ),
+        predicted=_predict_made_before(share),
         evidence=(
             make_evidence("waits for the pipeline, share of step", share, "ratio"),
             make_evidence("time in conversions of datasets", part, "ratio", source="stacks"),

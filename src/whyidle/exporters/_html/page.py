@@ -9,8 +9,10 @@ from functools import cache
 from importlib.resources import files
 
 from whyidle.exporters._html import ranks
-from whyidle.exporters._html.element import Markup, tag
+from whyidle.exporters._html.element import Markup, script_text, tag
 from whyidle.exporters._palette import LOOKS, share_colour, text_colour
+
+NO_CHARTS = '{"timeline":null,"ranks":null}'
 
 
 def assemble_page(title: str, body: Iterable[Markup], version: str) -> str:
@@ -28,6 +30,23 @@ def assemble_page(title: str, body: Iterable[Markup], version: str) -> str:
     )
     whole = tag("body", body, tag("script", _page_script()))
     return f"<!doctype html>\n{tag('html', head, whole, lang='en')}\n"
+
+
+def assemble_plain_page(title: str, about: str, sections: Iterable[Markup], version: str) -> str:
+    """Assemble a page without charts of a timeline; ``about`` says in its head what it is of."""
+    data = tag("script", script_text(NO_CHARTS), id="data", type="application/json")
+    return assemble_page(title, [render_masthead(about), tag("main", sections), data], version)
+
+
+def render_masthead(about: str) -> Markup:
+    """Render the first line of a page."""
+    return tag(
+        "header",
+        tag("span", "why", tag("b", "idle"), class_="brand"),
+        tag("span", about, class_="about"),
+        tag("button", "◐", id="theme", type="button", title="Light or dark", aria_label="Theme"),
+        class_="mast",
+    )
 
 
 @cache

@@ -6,8 +6,8 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from whyidle.exporters._html.element import Markup, render_table, script_text, tag
-from whyidle.exporters._html.page import assemble_page
+from whyidle.exporters._html.element import Markup, render_table, tag
+from whyidle.exporters._html.page import assemble_plain_page
 from whyidle.exporters._number_format import NONE, format_percent, format_seconds
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._run_history import (
@@ -29,23 +29,12 @@ _WIDEST: Final = 60.0
 
 def render_page(history: RunHistory) -> str:
     """Render a self-contained HTML page."""
-    body = [
-        tag(
-            "header",
-            tag("span", "why", tag("b", "idle"), class_="brand"),
-            tag("span", shlex.join(history.words), class_="about"),
-            tag("button", "◐", id="theme", type="button", title="Light or dark"),
-            class_="mast",
-        ),
-        tag("main", _render_sections(history)),
-        tag(
-            "script",
-            script_text('{"timeline":null,"ranks":null}'),
-            id="data",
-            type="application/json",
-        ),
-    ]
-    return assemble_page(summarize_history(history), body, history.whyidle)
+    return assemble_plain_page(
+        summarize_history(history),
+        shlex.join(history.words),
+        _render_sections(history),
+        history.whyidle,
+    )
 
 
 def _render_sections(history: RunHistory) -> list[Markup]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from whyidle.exporters._html.element import Markup, render_table, script_text, tag
-from whyidle.exporters._html.page import assemble_page
+from whyidle.exporters._html.element import Markup, render_table, tag
+from whyidle.exporters._html.page import assemble_plain_page
 from whyidle.exporters._number_format import format_percent, format_seconds
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._run_table import (
@@ -33,23 +33,9 @@ _POINTS: Final = 400
 def render_page(table: RunTable) -> str:
     """Render a self-contained HTML page."""
     names = " · ".join(row.name for row in table.runs)
-    body = [
-        tag(
-            "header",
-            tag("span", "why", tag("b", "idle"), class_="brand"),
-            tag("span", names, class_="about"),
-            tag("button", "◐", id="theme", type="button", title="Light or dark"),
-            class_="mast",
-        ),
-        tag("main", _render_sections(table)),
-        tag(
-            "script",
-            script_text('{"timeline":null,"ranks":null}'),
-            id="data",
-            type="application/json",
-        ),
-    ]
-    return assemble_page(summarize_table(table), body, table.whyidle)
+    return assemble_plain_page(
+        summarize_table(table), names, _render_sections(table), table.whyidle
+    )
 
 
 def _render_sections(table: RunTable) -> list[Markup]:

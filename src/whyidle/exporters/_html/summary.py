@@ -29,8 +29,8 @@ _TALLEST = 4.0
 _EXCLUDED = "excluded: warm-up, cut off, or in a burst"
 
 
-def render_masthead(diagnosis: Diagnosis) -> Markup:
-    """Render device, ranks, framework and job in one line."""
+def describe_run(diagnosis: Diagnosis) -> str:
+    """Describe device, ranks, framework and job, for the first line of the page."""
     run, device = diagnosis.run, diagnosis.device
     parts = [
         f"{device.count} × {device.name}" if device.name else device.kind.upper(),
@@ -39,13 +39,7 @@ def render_masthead(diagnosis: Diagnosis) -> Markup:
         diagnosis.recording.title if diagnosis.recording else None,
         run.job or (" ".join(run.command) if run.command else _format_sources(run.sources)),
     ]
-    return tag(
-        "header",
-        tag("span", "why", tag("b", "idle"), class_="brand"),
-        tag("span", " · ".join(part for part in parts if part), class_="about"),
-        tag("button", "◐", id="theme", type="button", title="Light or dark", aria_label="Theme"),
-        class_="mast",
-    )
+    return " · ".join(part for part in parts if part)
 
 
 def _format_sources(sources: list[str]) -> str:

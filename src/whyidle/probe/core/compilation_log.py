@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from .. import wire
@@ -24,16 +25,25 @@ class CompilationLog:
         self.count = 0
 
     def add_compilation(
-        self, key: tuple[str, int, str], begin: int, reason: Any, failed: str | None = None
+        self,
+        key: tuple[str, int, str],
+        begin: int,
+        reason: Any,
+        failed: str | None = None,
+        end: int | None = None,
     ) -> tuple[str, str]:
-        """Record a compilation of the function ``key`` (file, line, name) that ends now. Returns
-        role and label of its span."""
-        end = clock_ns()
+        """Record a compilation of the function ``key`` (file, line, name) that ends now, or ended
+        at ``end``. Returns role and label of its span."""
         turn = self.seen[key] = self.seen.get(key, 0) + 1
         place = f"{key[0]}({key[1]}): {key[2]}"
         name = f"whyidle::compile{' again' if turn > 1 else ''}#{place}"
         role = wire.RECOMPILE if turn > 1 else wire.COMPILE
-        self.events.add_span(role, name, ANNOTATION, begin)
+        if end is None:
+            end = clock_ns()
+            self.events.add_span(role, name, ANNOTATION, begin)
+        else:
+            number = self.events.recorder.name_number(name, role)
+            self.events.recorder.add((begin, end, threading.get_ident(), number, ANNOTATION))
         self.events.notify("on_compilation", begin, end)
         self.count += 1
         if len(self.compiles) < MOST:

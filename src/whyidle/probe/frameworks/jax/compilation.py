@@ -11,32 +11,28 @@ import logging
 import threading
 from typing import Any
 
-from ... import wire
+from ...core.compilation_log import CompilationLog, shorten_text
 from ...core.events import Events
-from ...core.recorder import ANNOTATION, clock_ns
+from ...core.recorder import clock_ns
 from .compiled_calls import CompiledCall, CompiledCalls
 
 HOOK, REASONS = "compilation", "reasons to compile"
 EXPLAIN, MISS = "jax_explain_cache_misses", "TRACING CACHE MISS"
 LOGGERS = ("jax._src.interpreters.partial_eval", "jax._src.pjit")
 STAGES = "/jax/core/compile/"
-MOST, LONGEST = 200, 300
-"""recorded compilations, and characters of a reason"""
 SHORT_NS = 1_000_000
 """shorter compilations of what JAX itself compiles are not recorded"""
 
 
-class Compilations:
+class Compilations(CompilationLog):
     """The compilations of one process."""
 
     def __init__(self, events: Events, calls: CompiledCalls, config: Any) -> None:
-        self.events, self.calls, self.config = events, calls, config
+        super().__init__(events)
+        self.calls, self.config = calls, config
         self.reason: str | None = None
         self.begun: dict[int, tuple[int, int]] = {}
         """thread -> when its first stage began and its last compiler pass ended; 0: not yet"""
-        self.turns: dict[tuple[str, int, str], int] = {}
-        self.count = 0
-        self.compiles: list[dict[str, Any]] = []
 
     def note_stage(self, name: str, seconds: float, **about: Any) -> None:
         """Note a stage of a compilation, which ends now, as ``jax.monitoring`` reports it."""
@@ -67,39 +63,16 @@ class Compilations:
         self._record((*place, call.name), begin, end)
 
     def _record(self, key: tuple[str, int, str], begin: int, end: int) -> None:
-        turn = self.turns[key] = self.turns.get(key, 0) + 1
-        role = wire.RECOMPILE if turn > 1 else wire.COMPILE
-        label = f"whyidle::compile{' again' if turn > 1 else ''}#{key[0]}({key[1]}): {key[2]}"
-        number = self.events.recorder.name_number(label, role)
-        self.events.recorder.add((begin, end, threading.get_ident(), number, ANNOTATION))
-        self.events.notify("on_compilation", begin, end)
         reason, self.reason = self.reason, None
-        self.count += 1
-        if len(self.compiles) < MOST:
-            entry = {
-                "file": key[0],
-                "line": key[1],
-                "function": key[2],
-                "turn": turn,
-                "began": begin,
-                "seconds": (end - begin) / 1e9,
-                "reason": reason if turn > 1 else None,
-                "failed": None,
-            }
-            self.compiles = [*self.compiles, entry]
-        self.events.recorder.documents["compiles.json"] = {
-            "count": self.count,
-            "functions": len(self.turns),
-            "compiles": self.compiles,
-            "graph_breaks": [],
-        }
+        self.add_compilation(key, begin, reason, end=end)
+        self.write_document(graph_breaks=[])
 
     def note_reason(self, text: str) -> None:
         """Keep JAX's explanation of a cache miss for the compilation that follows."""
         lines = [line.strip(" *") for line in text.splitlines()[1:]]
         marks = ("at ", "but seen another function", "now ")
         reason = next((line for line in lines if line.startswith(marks)), " ".join(lines[-2:]))
-        self.reason = reason[:LONGEST]
+        self.reason = shorten_text(reason)
 
 
 class ReasonFilter(logging.Filter):
