@@ -120,6 +120,7 @@ def random_values(rng: random.Random, length: int) -> list[float | None]:
     return values[:length]
 
 
+@pytest.mark.services
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Debian's package prometheus")
 def test_prometheus_fires_at_the_same_moments(tmp_path: Path):
     """240 random series through both engines: what fires, with its labels, at 16 moments."""
@@ -194,6 +195,7 @@ def summary(rule: Rule, labels) -> str:
     return f"{subject} on {labels['hostname']}: {rule.summary}"
 
 
+@pytest.mark.services
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Debian's package prometheus")
 def test_promtool_accepts_the_shipped_rules(tmp_path: Path):
     path = tmp_path / "rules.yml"

@@ -106,6 +106,7 @@ def test_the_file_is_replaced_and_removed(look, tmp_path: Path):
         textfile.open(Destination(where=str(tmp_path / "none")))
 
 
+@pytest.mark.services
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Debian's package prometheus")
 def test_promtool_finds_nothing_to_correct(look):
     page = format_page(SeriesBuilder().add_look(look()))
