@@ -146,14 +146,16 @@ $(SERVICES)/installed: $(VENV)/installed
 	  > "$$(cat $(SERVICES)/own)/main-environment.pth"
 	@$(SERVICES)/bin/python $(pip) mlflow-skinny tensorboard wandb comet_ml 2>/dev/null || \
 	  echo "not all trackers are in your package index: their tests are skipped"
+	@$(SERVICES)/bin/python $(pip) kmock lightkube aiosmtpd playwright 'ray[default,tune]' 2>/dev/null || \
+	  echo "not all clients of clusters are in your package index: their tests are skipped"
 	@touch $@
 
 define DEBIAN_PACKAGES
-{ command -v promtool && command -v slurmctld; } >/dev/null || \
+{ command -v promtool && command -v slurmctld && command -v slurmdbd && command -v chromium; } >/dev/null || \
   { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get update; RUNLEVEL=1 \
   DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
   prometheus prometheus-alertmanager prometheus-node-exporter \
-  slurmctld slurmd slurm-client munge; } >/dev/null 2>&1; } || \
+  slurmctld slurmd slurm-client slurmdbd munge mariadb-server chromium; } >/dev/null 2>&1; } || \
   echo "not root on Debian: tests of Prometheus, Alertmanager and Slurm are skipped"
 endef
 
