@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whyidle.analysis.evidence import make_evidence
@@ -59,9 +61,10 @@ class SlowStage:
     def batch_size(self) -> int:
         """Elements of a batch that its function is called for."""
         nodes = self.pipeline.nodes
-        before = nodes[nodes.index(self.node) + 1 :]
-        called = before[0] if before and "Batch" in self.node.name else self.node
-        return max(1, round(called.elements / max(nodes[0].elements, 1)))
+        index = nodes.index(self.node)
+        if "Batch" in self.node.name and index + 1 < len(nodes):
+            index += 1
+        return max(1, round(nodes[index].elements / max(count_batches(nodes)[index], 1e-9)))
 
     def place(self, rank: int | None) -> Place | None:
         """The line that makes the stage."""
@@ -92,15 +95,44 @@ def training_pipeline(facts: Facts) -> Pipeline | None:
 def find_slow_stage(facts: Facts) -> SlowStage | None:
     """Return the stage with most of the work on a batch; None where no stage has most of it."""
     pipeline = training_pipeline(facts)
-    batches = pipeline.nodes[0].elements if pipeline else 0
-    if pipeline is None or not batches or generator_stage(pipeline) is not None:
+    batches = count_batches(pipeline.nodes) if pipeline else []
+    if pipeline is None or not any(batches) or generator_stage(pipeline) is not None:
         return None  # tf.data does not count the time of a generator
-    total = sum(node.ns for node in pipeline.nodes)
-    node = max(pipeline.nodes, key=lambda one: one.ns)
-    if node.ns < MOSTLY * total:
+    work = [
+        node.ns / made / 1e9 if made else 0.0
+        for node, made in zip(pipeline.nodes, batches, strict=True)
+    ]
+    index = max(range(len(work)), key=work.__getitem__)
+    if work[index] < MOSTLY * sum(work):
         return None
-    batch_s = node.ns / batches / 1e9
-    return SlowStage(pipeline, node, _stage_of(pipeline, node), batch_s, pipeline_waits(facts))
+    node, waits = pipeline.nodes[index], pipeline_waits(facts)
+    return SlowStage(pipeline, node, _stage_of(pipeline, node), work[index], waits)
+
+
+def count_batches(nodes: Sequence[Node]) -> list[float]:
+    """Return for how many batches each node of a pipeline has worked, the last one first. Before
+    ``repeat`` tf.data counts the epoch that runs now; what waits in a buffer is for batches that
+    were not given yet."""
+    batches = float(nodes[0].elements) if nodes else 0.0
+    counted = []
+    for node, before in zip(nodes, [*nodes[1:], None], strict=True):
+        counted.append(batches)
+        if before is not None and "Repeat" in node.name:
+            batches *= before.elements / max(node.elements, 1)
+        elif node.elements:
+            batches *= 1.0 + node.buffered / node.elements
+    return counted
+
+
+def count_epochs(pipeline: Pipeline) -> int:
+    """Return how often a pipeline has begun, by new iterators or by ``repeat``; 0 where the length
+    of what is repeated is unknown."""
+    nodes = [node for node in pipeline.nodes if "Repeat" in node.name]
+    sizes = [stage.size for stage in pipeline.stages if stage.name == "Repeat"]
+    if not sizes:
+        return 0 if pipeline.batches is None else pipeline.iterators
+    told = [math.ceil(n.elements / size) for n, size in zip(nodes, sizes, strict=False) if size]
+    return max(pipeline.iterators, *told) if told else 0
 
 
 def generator_stage(pipeline: Pipeline) -> Stage | None:

@@ -17,7 +17,7 @@ class Stage:
     function: str | None = None  # that it calls for each element
     code: str | None = None  # where that begins
     calls: int | None = None  # at a time; -1: tf.data decides
-    size: int | None = None  # of batches or of a buffer
+    size: int | None = None  # of batches, of a buffer, of what is repeated
     operators: tuple[str, ...] = ()  # kinds of operators in its function
 
 

@@ -150,3 +150,38 @@ SHUFFLED = [
 )
 def test_other_work_is_not(job):
     assert judge("uncached-pipeline", decoding(**job)) is None
+
+
+def repeating(epochs=5, **more):
+    """What ``repeat`` does to a model: 30 batches were taken, and the stages before it were counted
+    in the last epoch, of which three batches were taken and one more is ready."""
+    size = pipeline_job.STEPS // epochs
+    stages = [pipeline_job.stage("Repeat", 21), *decoding_stages()]
+    stages[0]["size"] = size
+    ours = pipeline_job.BATCH * 4
+    nodes = [
+        pipeline_job.node("Root", 30),
+        pipeline_job.node("ForeverRepeat", 30),
+        pipeline_job.node("Prefetch", 3, buffered=1),
+        pipeline_job.node("BatchV2", 4),
+        pipeline_job.node("ParallelMap", ours, 90 * 4 / 30, 2),
+        pipeline_job.node("TensorSlice", ours),
+    ]
+    return decoding(stages=stages, nodes=nodes, iterators=1, batches=None, **more)
+
+
+def decoding_stages():
+    operators = ["DecodeJpeg", "ResizeBilinear"]
+    names = ("Prefetch", 20), ("Batch", 20)
+    made = [pipeline_job.stage(*one) for one in names]
+    return [*made, pipeline_job.stage("Map", 19, operators), pipeline_job.stage("TensorSlice", 18)]
+
+
+def test_before_a_repeat_work_is_counted_by_the_epoch():
+    slow = find_slow_stage(Facts(repeating()))
+    assert (slow.batch_s, slow.batch_size) == (pytest.approx(0.09), 32)
+
+
+def test_epochs_of_a_repeat_count_as_epochs():
+    assert judge("uncached-pipeline", repeating()).where[0].line == 19
+    assert judge("uncached-pipeline", repeating(epochs=1)) is None

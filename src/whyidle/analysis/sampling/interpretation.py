@@ -76,11 +76,22 @@ def interpret_samples(timeline: Timeline) -> Timeline:
     return _add_samples(process, samples, stacks, python)
 
 
+def _bounding_calls(timeline: Timeline, calls: HostEvents) -> HostEvents:
+    """The calls that bound the phases of a step. What runs on a device of its own is put on the
+    thread that calls it: what that thread does meanwhile says nothing of the time without it."""
+    phases = calls.take_rows(timeline.has_role(calls, *PHASES))
+    executed = calls.take_rows(timeline.has_role(calls, Role.EXECUTION))
+    if not len(executed) or not len(phases):
+        return phases
+    home = np.bincount(phases.thread).argmax()
+    return phases.join(replace(executed, thread=np.full_like(executed.thread, home)))
+
+
 def _add_samples(
     timeline: Timeline, samples: NDArray[Any], stacks: list[str], python: SampledPython
 ) -> Timeline:
     calls, names = timeline.host, timeline.names
-    phases = calls.take_rows(timeline.has_role(calls, *PHASES))
+    phases = _bounding_calls(timeline, calls)
     order = np.argsort(samples["time"], kind="stable")
     samples, python = samples[order], python.take_rows(order)
     read = samples["time"] + samples["waited_us"] * 1000

@@ -7,7 +7,13 @@ from pathlib import PurePath
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.tfdata_pipelines import PYTHON, RANDOM, SlowStage, find_slow_stage
+from whyidle.analysis.tfdata_pipelines import (
+    PYTHON,
+    RANDOM,
+    SlowStage,
+    count_epochs,
+    find_slow_stage,
+)
 from whyidle.analysis.tfdata_pipelines import stage_evidence as stage
 from whyidle.causes.input._pipeline_evidence import pipeline_places
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
@@ -70,7 +76,7 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
         predicted=from_gains((low, expected, high), "P1: cached elements"),
         evidence=(
             make_evidence("wait for batches, share of step", blocked, "ratio"),
-            make_evidence("epochs begun", slow.pipeline.iterators, None, source="tf.data"),
+            make_evidence("epochs begun", count_epochs(slow.pipeline), None, source="tf.data"),
             *stage(slow),
         ),
         confidence=0.85,
@@ -84,7 +90,7 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
 def _is_repeated(slow: SlowStage) -> bool:
     """Whether a stage makes the same of the same elements in the same order, in several epochs."""
     stages = slow.pipeline.stages
-    if slow.stage is None or slow.pipeline.iterators < 2 or slow.pipeline.batches is None:
+    if slow.stage is None or count_epochs(slow.pipeline) < 2:
         return False
     before = stages[stages.index(slow.stage) :]
     kinds = [kind for one in before for kind in one.operators]
