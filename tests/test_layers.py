@@ -77,6 +77,7 @@ TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
 OPTIONAL = {
     *TRACKERS,
     *SERVICES,
+    "optuna",
     "ray",
     "torch",
     "pynvml",
@@ -101,7 +102,7 @@ THIRD_PARTY = {
     "exporters": {"numpy", "msgspec", "isal", "rich"},
     "store": {"msgspec", "tomli"},
     "catalog": set(),
-    "engine": {"numpy", "msgspec", "psutil", "pynvml", "ray"},
+    "engine": {"numpy", "msgspec", "psutil", "pynvml", "optuna", "ray", "tomli"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
     "cli": {"msgspec", "rich"},
     "errors": set(),

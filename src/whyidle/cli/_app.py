@@ -18,6 +18,7 @@ from whyidle.version import __version__
 VERBS = (
     "run",
     "fix",
+    "tune",
     "explain",
     "report",
     "compare",

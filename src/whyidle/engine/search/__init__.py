@@ -1,0 +1,1 @@
+"""A search over hyperparameters: ``whyidle tune``."""
