@@ -26,6 +26,7 @@ VERBS = (
     "history",
     "watch",
     "attach",
+    "scale",
     "alerts",
     "causes",
     "doctor",

@@ -23,6 +23,7 @@ from . import (
     evaluation,
     foreign_profilers,
     indexing_gradients,
+    rank_look,
     step_hooks,
     trial_hooks,
     trial_state,
@@ -63,6 +64,7 @@ class Adapter(adapter.Adapter):
         events.add_listener(self._facts)
         events.add_listener(indexing_gradients.IndexingGradients(events))
         events.add_listener(DeviceHooks(events))
+        rank_look.install_rank_look(events)
 
     def hide(self, folder: str) -> None:
         """Exclude the probe's functions from ``torch.compile``, once all are loaded."""

@@ -99,7 +99,6 @@ def install_collective_hooks(events: Events) -> None:
 
     if not torch.distributed.is_available():
         return
-    import torch.distributed.distributed_c10d as c10d
     from torch.nn.parallel import DistributedDataParallel
 
     ranks = ProcessRank(events)
@@ -107,7 +106,10 @@ def install_collective_hooks(events: Events) -> None:
         ranks.write_rank(
             rank=_environment_number("RANK"), world_size=_environment_number("WORLD_SIZE")
         )
-    events.patch_call("ranks", c10d, "init_process_group", lambda *_: _after_group_created(ranks))
+    group_made = "init_process_group"  # replaced where it is defined, too
+    events.patch_call(
+        "ranks", torch.distributed, group_made, lambda *_: _after_group_created(ranks)
+    )
     exchange = GradientExchange(events, lambda: ranks.backend)
     made = exchange.model_wrapped
     events.patch_call("ddp", DistributedDataParallel, "__init__", lambda ddp, _: made(ddp))

@@ -1,0 +1,192 @@
+"""Predict a training command on other numbers of ranks.
+
+    whyidle scale --to 2,4,8 python train.py            from one rank; state the link
+    whyidle scale --to 4,8 torchrun --nproc-per-node 2 train.py
+    whyidle scale --to 16,64 --per-node 8 --between 25GB/s,20us --run last
+
+The command runs for 80 steps, with a hook of each parameter that notes when its gradient is ready,
+and is then interrupted as with Ctrl-C. With several ranks on one host the link between them is
+measured. Predicted are the step with its interval, the efficiency, what limits it first, and what
+nearly linear scaling would need. Each rank keeps its batch. What is not known is not predicted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output
+from whyidle.cli import run as run_verb
+from whyidle.cli._next_steps import store_option
+from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.errors import InputError, UsageError
+from whyidle.version import __version__
+
+if TYPE_CHECKING:
+    from whyidle.model.rank_scaling import Link, RankScaling
+    from whyidle.store.entry import Entry
+
+MOST_RANKS = 100_000
+STEPS = 80
+"""steps of the command: enough for those that are left out and those that are measured"""
+_LINK = re.compile(
+    r"(?P<speed>[\d.]+)(?P<unit>[kMGT])(?P<kind>B|bit)/s(,(?P<latency>[\d.]+)(?P<time>us|ms|s))?"
+)
+_SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.usage = "whyidle scale --to RANKS [OPTIONS] [--] COMMAND..."
+    parser.add_argument(
+        "--to",
+        metavar="RANKS",
+        required=True,
+        type=_parse_ranks,
+        help="numbers of ranks to predict, with commas",
+    )
+    parser.add_argument(
+        "--per-node",
+        metavar="N",
+        type=_parse_count,
+        help="ranks on each node (default: as many as the command has here)",
+    )
+    form = "as bandwidth and latency, such as 25GB/s,20us or 200Gbit/s"
+    parser.add_argument(
+        "--within",
+        metavar="LINK",
+        type=_parse_link,
+        help=f"the link between the GPUs of a node, {form} (default: measured if it can be)",
+    )
+    parser.add_argument(
+        "--between", metavar="LINK", type=_parse_link, help=f"the network between nodes, {form}"
+    )
+    parser.add_argument(
+        "--steps",
+        metavar="N",
+        type=_parse_count,
+        default=STEPS,
+        help=f"interrupt the command after N steps (default: {STEPS})",
+    )
+    parser.add_argument(
+        "--run",
+        metavar="RUN",
+        dest="stored",
+        help="predict from a stored run of whyidle scale, run nothing",
+    )
+    parser.add_argument("--json", metavar="PATH|-", help="write the predictions as JSON")
+    parser.add_argument("--html", metavar="PATH", help="write a picture and a table as HTML")
+    add_quiet(parser)
+    add_store(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _parse_ranks(text: str) -> list[int]:
+    ranks = {_parse_count(part) for part in text.split(",")}
+    if max(ranks) > MOST_RANKS:
+        raise argparse.ArgumentTypeError(f"at most {MOST_RANKS} ranks, not {max(ranks)}")
+    return sorted(ranks)
+
+
+def _parse_count(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, not {text!r}")
+    return int(text)
+
+
+def _parse_link(text: str) -> Link:
+    from whyidle.engine.rank_scaling import GIVEN_SPREAD
+    from whyidle.model.rank_scaling import Link
+
+    found = _LINK.fullmatch(text)
+    try:
+        speed = float(found["speed"]) * _SCALE[found["unit"]] if found else 0.0
+        latency = (
+            float(found["latency"]) * _SCALE[found["time"]] if found and found["time"] else 0.0
+        )
+    except ValueError:
+        speed = 0.0
+    if found is None or speed <= 0.0:
+        raise argparse.ArgumentTypeError(f"must be like 25GB/s,20us or 200Gbit/s, not {text!r}")
+    speed /= 8.0 if found["kind"] == "bit" else 1.0
+    return Link(latency_s=latency, bytes_per_s=speed, spread=GIVEN_SPREAD, source="given")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command, or find its run, and show the predictions."""
+    from whyidle.engine.rank_scaling import Question, predict_scaling
+    from whyidle.engine.recording.recording_diagnosis import recording_at
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if bool(command) == bool(args.stored):
+        raise UsageError(
+            "Name either a command or --run RUN.",
+            hint="whyidle scale --to 2,4,8 python train.py",
+        )
+    _output.check_outputs(args)
+    entry = store_of(args).find_run(args.stored) if args.stored else _run_command(args, command)
+    recording = recording_at(entry.path)
+    if recording is None:
+        raise InputError(
+            f"The run {entry.id} holds no recording.", hint="whyidle scale --to 2,4 COMMAND"
+        )
+    asked = Question(args.to, args.per_node, args.within, args.between)
+    _write_outputs(args, predict_scaling(recording, entry.id, asked))
+    return 0
+
+
+def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
+    """Run and store the command with the look of ranks; return its run.
+
+    Raises:
+        InputError: the command could not be stored or has failed before it was measured.
+    """
+    store = store_of(args)
+    known = {entry.id for entry in store.list_runs()}
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    run_verb.prepare(parser)
+    options = ["--quiet", "--stop-after", str(args.steps), "--store", str(store.root), "--"]
+    os.environ["WHYIDLE_LOOK"] = "ranks"
+    _output.print_note(args, f"runs the command for {args.steps} steps")
+    status = run_verb.run(parser.parse_args([*options, *command]))
+    new = [entry for entry in store.list_runs() if entry.id not in known]
+    if not new:
+        raise InputError(
+            "The command was not recorded.",
+            why=f"It ended with status {status} and left no run in {store.root}.",
+        )
+    return new[-1]
+
+
+def _write_outputs(args: argparse.Namespace, scaling: RankScaling) -> None:
+    from whyidle.exporters._html.rank_scaling import render_page
+    from whyidle.exporters._rank_scaling import render_scaling
+
+    if args.json:
+        _output.write_json(args.json, scaling)
+    if args.html:
+        _output.write_target(args.html, render_page(scaling, __version__))
+    targets = [target for target in (args.json, args.html) if target]
+    if STDOUT in targets:
+        return
+    for target in targets:
+        _output.print_note(args, f"wrote {target}")
+    if args.quiet:
+        return
+    option = store_option(Path(args.store) if args.store else None)
+    to = ",".join(str(point.ranks) for point in scaling.points)
+    steps = [
+        (f"whyidle scale --to {to} --run {scaling.run}{option} --html scale.html", "as a page"),
+        (f"whyidle report {scaling.run}{option}", "where the time goes now"),
+    ]
+    _output.print_text(
+        render_scaling(
+            scaling,
+            width=_output.output_width(),
+            colours=_output.stream_colours(),
+            next_steps=steps,
+        )
+    )

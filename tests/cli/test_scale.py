@@ -1,0 +1,96 @@
+"""`whyidle scale`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from whyidle.__main__ import main
+
+JOB = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(3)])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(40):
+    optimizer.zero_grad()
+    model(torch.ones(8, 64)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_job_of_one_rank_is_predicted_where_its_link_is_known(capsys):
+    pytest.importorskip("torch")
+    Path("job.py").write_text(JOB)
+    words = ["scale", "--to", "1,2,4", "--per-node", "2", "--within", "1GB/s,20us"]
+    assert main([*words, "--json", "-", "--", sys.executable, "job.py"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    one, two, four = told["points"]
+    assert one["efficiency"] == 1.0
+    assert one["step_s"] == pytest.approx(one["measured_s"], rel=0.2)
+    assert two["interval"]["low"] <= two["step_s"] <= two["interval"]["high"]
+    assert two["efficiency"] < 1.0
+    assert four["step_s"] is None
+    assert "--between" in four["why"]
+    assert sum(told["buckets"]) == 3 * (64 * 64 + 64) * 4
+    assert main([*words, "--html", "scale.html", "--run", "last"]) == 0
+    shown = capsys.readouterr().out
+    assert "first limit" in shown
+    assert "4 ranks: the network between nodes is not known" in " ".join(shown.split())
+    assert "<svg" in Path("scale.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--to", "0", "x.py"], "whole number"),
+        (["--to", "2,a", "x.py"], "whole number"),
+        (["--to", "200000", "x.py"], "at most"),
+        (["--to", "2"], "either a command or --run"),
+        (["--to", "2", "--run", "last", "x.py"], "either a command or --run"),
+        (["--to", "2", "--within", "fast", "x.py"], "must be like"),
+        (["--to", "2", "--within", "0GB/s", "x.py"], "must be like"),
+        (["x.py"], "--to"),
+    ],
+)
+def test_wrong_usage_is_refused(words, why, capsys):
+    assert main(["scale", *words]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_job_that_does_not_train_is_refused(capsys):
+    assert main(["scale", "--to", "2", "--", sys.executable, "-c", "print(1)"]) == 1
+    assert "too few measured steps" in capsys.readouterr().err
+
+
+RANKS = """
+import torch
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(600, 600), bucket_cap_mb=1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(30):
+    optimizer.zero_grad()
+    model(torch.ones(8, 600)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.real_processes("two ranks meet in every step")
+def test_the_link_between_two_ranks_is_measured(capsys):
+    torch = pytest.importorskip("torch")
+    if not torch.distributed.is_available():
+        pytest.skip("a PyTorch without collectives")
+    Path("job.py").write_text(RANKS)
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    assert main(["scale", "--to", "2,4", "--json", "-", "--", *start, "job.py"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["measured_ranks"] == 2
+    assert told["within"]["source"] == "measured"
+    assert told["within"]["bytes_per_s"] > 1e6
+    assert told["points"][0]["measured_s"] is not None
+    assert {row["name"] for row in told["what_if"]} > {"no exchange", "no rank ever late"}
+    assert "between" in told["points"][1]["why"]
