@@ -173,13 +173,13 @@ def _fit_link(looks: Sequence[_Look]) -> Link | None:
     if any(len(look.link) != len(looks[0].link) for look in looks) or not looks[0].link:
         return None
     rows = [
-        (size, _undisturbed([look.link[i][1] for look in looks]))
+        (size, _quartile_time([look.link[i][1] for look in looks]))
         for i, (size, _) in enumerate(looks[0].link)
     ]
     return model.fit_link(rows, len(looks))
 
 
-def _undisturbed(times: Sequence[Sequence[float]]) -> float:
+def _quartile_time(times: Sequence[Sequence[float]]) -> float:
     """The lower quartile of the rounds: a busy host only delays them."""
     return float(np.percentile(np.min(times, axis=0), 25))
 

@@ -57,20 +57,25 @@ def _render_picture(scaling: RankScaling) -> Markup:
     most = max((point.ranks for point in known), default=1)
     decades = max(math.log2(most), 1.0)
 
-    def across(ranks: float) -> float:
+    def place_x(ranks: float) -> float:
         return _LEFT + (WIDTH - _LEFT - 20) * math.log2(max(ranks, 1.0)) / decades
 
-    def down(speed: float) -> float:
+    def place_y(speed: float) -> float:
         return _TOP + _HEIGHT * (1.0 - math.log2(max(speed, 1.0)) / decades)
 
-    parts = [_line(across(1), down(1), across(most), down(most), dash=True)]
-    parts += [_text(f"{2**power:g}×", 0, down(2**power) + 4) for power in range(int(decades) + 1)]
+    parts = [_line(place_x(1), place_y(1), place_x(most), place_y(most), dash=True)]
+    parts += [
+        _text(f"{2**power:g}×", 0, place_y(2**power) + 4) for power in range(int(decades) + 1)
+    ]
     for point in known:
-        parts += _draw_point(point, scaling.own_s, across(point.ranks), down)
+        parts += _draw_point(point, scaling.own_s, place_x(point.ranks), place_y)
     for before, after in itertools.pairwise(known):
         parts.append(
             _line(
-                across(before.ranks), down(_speed(before)), across(after.ranks), down(_speed(after))
+                place_x(before.ranks),
+                place_y(_speed(before)),
+                place_x(after.ranks),
+                place_y(_speed(after)),
             )
         )
     parts.append(_text("ranks; dashed: linear", _LEFT, _TOP + _HEIGHT + _BOTTOM - 6))

@@ -126,9 +126,9 @@ class RankLook(Listener):
         was not computed). None without a backward pass."""
         if step.backward_end is None:
             return None
-        return [self._since(step.begin, m) for m in (step.end, step.backward_end, *step.ready)]
+        return [self._elapsed_ns(step.begin, m) for m in (step.end, step.backward_end, *step.ready)]
 
-    def _since(self, begin: Any, mark: Any) -> int:
+    def _elapsed_ns(self, begin: Any, mark: Any) -> int:
         if mark is None:
             return -1
         if self.clock is None:
@@ -155,13 +155,13 @@ def install_rank_look(events: Events) -> None:
     events.add_listener(RankLook(events))
     measured: list[bool] = []
 
-    def wrapped(ddp: Any, begin: int) -> None:
+    def note_wrapping(ddp: Any, begin: int) -> None:
         if not measured:
             measured.append(True)
             document = events.recorder.documents.setdefault(DOCUMENT, {})
             document |= _measure_link(ddp, events.recorder.folder)
 
-    events.patch_call("link look", DistributedDataParallel, "__init__", wrapped)
+    events.patch_call("link look", DistributedDataParallel, "__init__", note_wrapping)
 
 
 def _measure_link(ddp: Any, folder: str) -> dict[str, Any]:
