@@ -7,6 +7,7 @@ read again at every question about use, so a test may change it while somebody w
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -44,10 +45,20 @@ class _Live(dict[str, Any]):
         return super().get(name, default)
 
 
+class _LiveGpu(fake_nvml.FakeGpu):
+    """A card whose memory is read when it is asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "memory":
+            return tuple(_describe_cards()[self.answers._index]["memory"])
+        return super().__getattribute__(name)
+
+
 def _make_card(index: int, card: dict[str, Any]) -> fake_nvml.FakeGpu:
-    made = fake_nvml.training(uuid=card["uuid"], memory=tuple(card["memory"]), gpm=None)
-    made.answers = _Live(index, {**made.answers, "CurrentClocksEventReasons": 0})
-    return made
+    plain = fake_nvml.training(gpm=None)
+    answers = _Live(index, {**plain.answers, "CurrentClocksEventReasons": 0})
+    fields = {one.name: getattr(plain, one.name) for one in dataclasses.fields(plain)}
+    return _LiveGpu(**{**fields, "uuid": card["uuid"], "answers": answers})
 
 
 _module = fake_nvml.module([_make_card(i, card) for i, card in enumerate(_describe_cards())])

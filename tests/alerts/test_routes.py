@@ -9,12 +9,14 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from whyidle import catalog
 from whyidle.alerts.routes import alertmanager, command, smtp, stdout, webhook
 from whyidle.errors import MissingExtraError, UsageError
 from whyidle.model.alert import Delivery, Notice, Rule
+from whyidle.model.schema import make_schema
 
 RULE = Rule(
     id="idle-held", summary="held", of="gpu", signal="s", above=0.5, window_s=60.0, cause="x",
@@ -31,6 +33,9 @@ def notice(event: str = "fires", uuid: str = "u1") -> Notice:
 def delivery(*notices: Notice, held: int = 0) -> Delivery:
     told = [one for one in notices if one.event != "resolves"]
     return Delivery(notices=notices, firing=told, held_back=held)
+
+
+CHECK = jsonschema.Draft202012Validator(make_schema("alert"))
 
 
 @pytest.fixture
@@ -59,6 +64,18 @@ def test_standard_output(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("[FIRING] idle-held GPU 0 on n: held")
     assert lines[1] == "and 3 more notices were held back"
+
+
+def test_standard_output_in_json(capsys):
+    route = stdout.open({"kind": "stdout", "format": "json"})
+    route.publish(delivery(notice(), notice("resolves", "u2"), held=3))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for line in lines:
+        CHECK.validate(line)
+    assert [line["event"] for line in lines] == ["fires", "resolves"]
+    assert lines[0]["cause"] == "input; rm -rf /"
+    with pytest.raises(UsageError, match="yaml"):
+        stdout.open({"kind": "stdout", "format": "yaml"})
 
 
 def test_a_webhook_in_alertmanager_s_json(hook):

@@ -13,10 +13,11 @@ from whyidle import catalog
 from whyidle.alerts.delivery import Delivering
 from whyidle.alerts.evaluation import Evaluator, Firing
 from whyidle.alerts.rule_file import AlertSettings
-from whyidle.engine.monitoring.publisher_queue import PublisherThread
+from whyidle.engine.monitoring.publisher_queue import RETRY_S, PublisherThread
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
+    from whyidle.model.alert import Route
     from whyidle.model.metric_series import Metric
     from whyidle.model.watch_document import WatchedMachine
 
@@ -24,15 +25,19 @@ MUTES = "mutes.json"
 
 
 class AlertWatch:
-    """The alerts of one watch."""
+    """The alerts of one watch. ``on_stdout`` takes the place of the route to standard output, where
+    that shows something else."""
 
-    def __init__(self, settings: AlertSettings, mutes: Path) -> None:
+    def __init__(
+        self, settings: AlertSettings, mutes: Path, on_stdout: Route | None = None
+    ) -> None:
         self._settings, self._mutes = settings, mutes
         self._evaluator = Evaluator(settings.active_rules(), settings.interval_s)
         self._delivering = Delivering(settings, self._explain)
         self._machine: WatchedMachine | None = None
         self._due_s = 0.0
-        self._routes = [open_route(table) for table in settings.route or [{"kind": "stdout"}]]
+        tables = settings.route or [{"kind": "stdout"}]
+        self._routes = [open_route(table, on_stdout) for table in tables]
 
     def add_look(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> None:
         """Evaluate the rules, once in ``interval_s``."""
@@ -67,7 +72,9 @@ class AlertWatch:
             route.close(None)
 
 
-def open_route(table: dict[str, object]) -> tuple[PublisherThread, bool]:
+def open_route(
+    table: dict[str, object], on_stdout: Route | None = None
+) -> tuple[PublisherThread, bool]:
     """Open a route behind a queue, and tell whether it gets everything that fires.
 
     Raises:
@@ -79,11 +86,15 @@ def open_route(table: dict[str, object]) -> tuple[PublisherThread, bool]:
         raise UsageError(f"There is no route {kind!r}.", why=f"Known: {', '.join(known)}.")
     module = catalog.plugin_module("alerts.routes", kind)
     route = module.open(table)
+    if kind == "stdout" and on_stdout is not None:
+        route = on_stdout
 
     def tell(text: str) -> None:
         print(f"whyidle: alerts by {text}", file=sys.stderr)
 
-    return PublisherThread(kind, route, module.FAULTS, tell), getattr(module, "RAW", False)
+    gets_all = getattr(module, "RAW", False)
+    retry_s = None if gets_all else RETRY_S  # of everything that fires, the next state is the news
+    return PublisherThread(kind, route, module.FAULTS, tell, retry_s), gets_all
 
 
 def read_mutes(path: Path) -> dict[str, float]:

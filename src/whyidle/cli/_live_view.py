@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, TextIO
 from whyidle.cli import _output
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from whyidle.engine.recording.live_state import LiveWatch
     from whyidle.engine.recording.monitor import Monitor
 
 EVERY_S = 0.25
@@ -82,10 +81,13 @@ def is_wanted(quiet: bool, off: bool, stream: TextIO | None = None) -> bool:
 
 
 class Live:
-    """Draws the live view on a thread, from the first training step to the end of the command."""
+    """Draws the live view on a thread, from the first training step to the end of the command.
+    ``follow`` makes the state of the recording, on that thread: its imports take a while."""
 
-    def __init__(self, recording: Path, monitor: Callable[[], Monitor | None]) -> None:
-        self._recording, self._monitor = recording, monitor
+    def __init__(
+        self, follow: Callable[[], LiveWatch], monitor: Callable[[], Monitor | None]
+    ) -> None:
+        self._follow, self._monitor = follow, monitor
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, name="whyidle-live", daemon=True)
         self._colours = _output.stream_colours(sys.stderr)
@@ -112,10 +114,9 @@ class Live:
             region.clear_rows()
 
     def _redraw_region(self, region: Region) -> None:
-        from whyidle.engine.recording.live_state import LiveWatch
         from whyidle.exporters._live_panel import draw_panel
 
-        watch, period = LiveWatch(self._recording), EVERY_S
+        watch, period = self._follow(), EVERY_S
         while not self._stop.wait(period):
             monitor = self._monitor()
             watch.refresh_diagnosis()

@@ -14,7 +14,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from whyidle.errors import OutputError, StoreError, UsageError, WhyidleError
 if TYPE_CHECKING:
     from whyidle.engine.monitoring.run_publishing import RunPublishing
     from whyidle.engine.recording.launcher import Beside
+    from whyidle.engine.recording.live_state import LiveWatch
     from whyidle.engine.recording.monitor import Monitor
     from whyidle.model.diagnosis import Diagnosis
     from whyidle.model.plan import FixPlan
@@ -174,23 +176,41 @@ def _plan_environment(plan: FixPlan | None, recording: Path | None) -> dict[str,
 
 
 def _companions(args: argparse.Namespace, recording: Path | None) -> list[Beside]:
-    """The monitor and the live view, which run while the command runs."""
+    """The monitor, the live view and the news for who watches, while the command runs."""
     from whyidle.cli import _live_view
+    from whyidle.engine.monitoring.live_news import NewsDesk
     from whyidle.engine.recording.recording_diagnosis import start_monitor
 
     if recording is None:
         return []
     monitors: list[Monitor] = []
+    follow = _share_follower(recording)
 
     def start_reading(pid: int) -> Monitor:
         monitors.append(start_monitor(recording, pid, args.interval))
         return monitors[0]
 
     def start_view(_: int) -> _live_view.Live:
-        return _live_view.Live(recording, lambda: monitors[0] if monitors else None)
+        return _live_view.Live(follow, lambda: monitors[0] if monitors else None)
 
     wants_view = _live_view.is_wanted(args.quiet, args.no_live)
-    return [start_reading, start_view] if wants_view else [start_reading]
+    views = [start_view] if wants_view else []
+    return [start_reading, *views, lambda _: NewsDesk(recording, follow)]
+
+
+def _share_follower(recording: Path) -> Callable[[], LiveWatch]:
+    """Makes one state of the recording for all threads that show it."""
+    lock, made = threading.Lock(), list["LiveWatch"]()
+
+    def follow() -> LiveWatch:
+        from whyidle.engine.recording.live_state import LiveWatch
+
+        with lock:
+            if not made:
+                made.append(LiveWatch(recording))
+            return made[0]
+
+    return follow
 
 
 def _open_publishing(args: argparse.Namespace, recording: Path | None) -> RunPublishing | None:

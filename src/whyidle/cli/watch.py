@@ -20,10 +20,11 @@ import getpass
 import os
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from whyidle import catalog
 from whyidle.cli import _output
 from whyidle.cli._options import (
     STDOUT,
@@ -36,8 +37,12 @@ from whyidle.cli._options import (
 from whyidle.errors import GateError, UsageError
 
 if TYPE_CHECKING:
+    from whyidle.alerts.rule_file import AlertSettings
     from whyidle.cli._alert_watch import AlertWatch
+    from whyidle.cli._watch_screen import Screen
+    from whyidle.engine.monitoring.machine_watch import MachineWatch
     from whyidle.engine.monitoring.publisher_queue import Publishing
+    from whyidle.model.alert import Route
     from whyidle.model.watch_document import WatchedMachine
 
 EVERY_S = 2.0
@@ -102,8 +107,14 @@ def run(args: argparse.Namespace) -> int:
     """Look once, or until the user ends it."""
     from whyidle.engine.monitoring.machine_watch import MachineWatch
 
+    if args.once and args.alerts is not None:
+        raise UsageError(
+            "--alerts needs more than one look.",
+            why="A rule demands history: an hour for some.",
+            hint="whyidle watch --alerts, or for one look: whyidle watch --once --fail-on STATES",
+        )
     with ExitStack() as running:
-        watch = running.enter_context(closing(MachineWatch()))
+        watch = running.enter_context(closing(MachineWatch(lasting=not args.once)))
         publishing = _open_publishing(args, running)
         watch.look()
         if args.once:
@@ -113,22 +124,40 @@ def run(args: argparse.Namespace) -> int:
             _print_once(args, machine)
             _check_gate(args, machine)
             return 0
-        alerts = _open_alerts(args, running)
-        screen = None if args.json else _open_screen(running)
-        try:
-            while not _wait(screen, args.interval or EVERY_S):
-                machine = select_rows(watch.look(), args.user, args.only)
-                metrics = publishing.publish(machine)
-                if alerts is not None:
-                    alerts.add_look(machine, metrics)
-                if args.json:
-                    _write_line(args, machine)
-                else:
-                    _draw(screen, machine)
-                _check_gate(args, machine)
-        except KeyboardInterrupt:
-            pass
+        _keep_looking(args, watch, publishing, running)
     return 0
+
+
+def _keep_looking(
+    args: argparse.Namespace, watch: MachineWatch, publishing: Publishing, running: ExitStack
+) -> None:
+    settings = _read_alerts(args)
+    screen = None if args.json else _open_screen(running)
+    alerts = _open_alerts(args, settings, screen, running)
+    machine: WatchedMachine | None = None
+
+    def draw() -> None:
+        if machine is not None:
+            _draw(screen, machine)
+
+    def wait(seconds: float) -> bool:
+        if screen is not None:
+            return screen.wait_for_end(seconds, machine, draw)
+        time.sleep(seconds)
+        return False
+
+    seconds = args.interval or EVERY_S
+    with suppress(KeyboardInterrupt):
+        while not wait(seconds if machine else min(seconds, BETWEEN_S)):
+            machine = select_rows(watch.look(), args.user, args.only)
+            metrics = publishing.publish(machine)
+            if alerts is not None:
+                alerts.add_look(machine, metrics)
+            if args.json:
+                _write_line(args, machine)
+            else:
+                draw()
+            _check_gate(args, machine)
 
 
 def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing:
@@ -142,14 +171,31 @@ def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing
     return publishing
 
 
-def _open_alerts(args: argparse.Namespace, running: ExitStack) -> AlertWatch | None:
+def _read_alerts(args: argparse.Namespace) -> AlertSettings | None:
     if args.alerts is None:
         return None
     from whyidle.alerts.rule_file import AlertSettings, read_settings
+
+    return read_settings(Path(args.alerts)) if args.alerts else AlertSettings()
+
+
+def _open_alerts(
+    args: argparse.Namespace,
+    settings: AlertSettings | None,
+    screen: Screen | None,
+    running: ExitStack,
+) -> AlertWatch | None:
+    if settings is None:
+        return None
     from whyidle.cli._alert_watch import MUTES, AlertWatch
 
-    settings = read_settings(Path(args.alerts)) if args.alerts else AlertSettings()
-    return running.enter_context(closing(AlertWatch(settings, store_of(args).root / MUTES)))
+    on_stdout: Route | None = None
+    if screen is not None:
+        on_stdout = screen.notices
+    elif args.json == STDOUT:
+        on_stdout = catalog.plugin_module("alerts.routes", "stdout").open({"format": "json"})
+    alerts = AlertWatch(settings, store_of(args).root / MUTES, on_stdout)
+    return running.enter_context(closing(alerts))
 
 
 def select_rows(
@@ -225,68 +271,22 @@ def _terminal_size() -> tuple[int, int]:
     return size.columns, size.lines
 
 
-class Screen:
-    """The alternate screen of a terminal; ``q`` ends the watch."""
-
-    def __enter__(self) -> Screen:
-        import termios
-        import tty
-
-        self._before = termios.tcgetattr(0) if sys.stdin.isatty() else None
-        if self._before is not None:
-            tty.setcbreak(0)
-        sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[2J")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        import termios
-
-        sys.stdout.write("\x1b[?25h\x1b[?1049l")
-        sys.stdout.flush()
-        if self._before is not None:
-            termios.tcsetattr(0, termios.TCSADRAIN, self._before)
-
-    def wait_for_end(self, seconds: float) -> bool:
-        """Wait; True if the user pressed ``q``."""
-        import select
-
-        if self._before is None:
-            time.sleep(seconds)
-            return False
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if select.select([0], [], [], left)[0] and os.read(0, 1) in (b"q", b"Q", b""):
-                return True
-        return False
-
-    def draw_text(self, text: str) -> None:
-        """Replace the content."""
-        lines = text.rstrip("\n").split("\n")
-        sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J")
-        sys.stdout.flush()
-
-
 def _open_screen(running: ExitStack) -> Screen | None:
     if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", ""):
         return None
+    from whyidle.cli._watch_screen import Screen
+
     return running.enter_context(Screen())
-
-
-def _wait(screen: Screen | None, seconds: float) -> bool:
-    if screen is not None:
-        return screen.wait_for_end(seconds)
-    time.sleep(seconds)
-    return False
 
 
 def _draw(screen: Screen | None, machine: WatchedMachine) -> None:
     from whyidle.exporters._watch_table import render_machine
 
     width, (_, lines) = _columns(), _terminal_size()
-    height = lines - 1 if screen else None
-    text = render_machine(machine, width=width, colours=_output.stream_colours(), height=height)
-    if screen is not None:
-        screen.draw_text(text)
-    else:
-        sys.stdout.write(text)
+    colours = _output.stream_colours()
+    if screen is None:
+        sys.stdout.write(render_machine(machine, width=width, colours=colours))
         sys.stdout.flush()
+        return
+    view = screen.keys.view
+    screen.draw_text(render_machine(machine, width=width, colours=colours, height=lines, view=view))

@@ -2,7 +2,7 @@
 
 The last columns say why a GPU is in its state, and since when. Narrow terminals lose the columns of
 figures, never the reason. Where the screen is too short, lines of jobs go first, then GPUs that
-work or are free become one line.
+work or are free become one line. The user's view sorts rows and opens their details.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
 
 from rich.text import Text
 
@@ -30,6 +31,11 @@ STYLES: Final[dict[GpuState, str]] = {
 }
 """of the terminal's own palette, which is legible on dark and on light backgrounds"""
 _QUIET: Final = ("active", "free")
+_URGENT: Final = ("lost", "stalled", "idle-held", "idle-reserved", "throttled", "starved")
+Order = Literal["number", "state", "use", "memory"]
+ORDERS: Final[tuple[Order, ...]] = ("number", "state", "use", "memory")
+"""state: the gravest first · use: the idlest first · memory: the fullest first"""
+_NOTICES: Final = 3
 _WIDE, _WIDEST = 100, 140
 _GIB: Final = 1 << 30
 
@@ -53,13 +59,47 @@ _COLUMNS: Final = (
 )
 
 
+@dataclass(slots=True)
+class WatchView:
+    """What the user of a terminal has chosen. Rows are named as ``list_rows`` names them."""
+
+    order: Order = "number"
+    opened: set[str] = field(default_factory=set)
+    selected: str | None = None
+    notices: Sequence[str] = ()  # alerts, the latest last
+
+
+def list_rows(machine: WatchedMachine, view: WatchView) -> list[str]:
+    """The rows that can be opened, in the order in which they are shown."""
+    loose = [job.key for job in machine.jobs if not job.gpus]
+    return [*(gpu.gpu for gpu in _sort_gpus(machine, view)), *loose]
+
+
+def _sort_gpus(machine: WatchedMachine, view: WatchView) -> list[WatchedGpu]:
+    if view.order == "state":
+        ranks = {state: rank for rank, state in enumerate(_URGENT)}
+        return sorted(machine.gpus, key=lambda gpu: ranks.get(gpu.state, len(ranks)))
+    if view.order == "use":
+        return sorted(machine.gpus, key=lambda gpu: (gpu.busy is None, gpu.busy or 0.0))
+    if view.order == "memory":
+        return sorted(machine.gpus, key=lambda gpu: -(gpu.memory_used_bytes or 0))
+    return list(machine.gpus)
+
+
 def render_machine(
-    machine: WatchedMachine, *, width: int, colours: Colours | None, height: int | None = None
+    machine: WatchedMachine,
+    *,
+    width: int,
+    colours: Colours | None,
+    height: int | None = None,
+    view: WatchView | None = None,
 ) -> str:
-    """Render the table; ``height`` limits its lines."""
-    page = Page(width, colours)
-    rows = [_head(page, machine), *_body(page, machine, height)]
-    for row in rows:
+    """Render the table; ``height`` limits its lines. With a ``view`` the last says what keys do."""
+    page, shown = Page(width, colours), view or WatchView()
+    foot = [] if view is None else _foot(page, machine, view)
+    room = None if height is None else height - len(foot)
+    rows = [_head(page, machine), *_body(page, machine, room, shown)]
+    for row in [*rows, *foot]:
         row.rstrip()
         row.truncate(width, overflow="crop" if page.plain else "ellipsis")
         page.write_row(row)
@@ -80,40 +120,64 @@ def _head(page: Page, machine: WatchedMachine) -> Text:
     return head.append_text(page.styled_text("  ".join(words)))
 
 
-def _body(page: Page, machine: WatchedMachine, height: int | None) -> list[Text]:
+def _foot(page: Page, machine: WatchedMachine, view: WatchView) -> list[Text]:
+    rows = [page.styled_text(text, "bold yellow") for text in view.notices[-_NOTICES:]]
+    digits = "0-9, " if machine.gpus else ""
+    keys = f"q quit   s sort: by {view.order}   {digits}up, down and Enter: details"
+    return [*rows, page.styled_text(keys, "dim")]
+
+
+def _body(page: Page, machine: WatchedMachine, height: int | None, view: WatchView) -> list[Text]:
     rows: list[Text] = []
     if machine.absent is not None:
         rows += _wrap(page, f"no GPU is shown: {machine.absent.reason}", style="yellow")
         rows += _wrap(page, machine.absent.how, indent="  try: ")
     if machine.gpus:
-        rows += _gpu_rows(page, machine, None if height is None else height - len(rows) - 1)
+        room = None if height is None else height - len(rows) - 1
+        rows += _gpu_rows(page, machine, room, view)
     loose = [job for job in machine.jobs if not job.gpus]
     if loose:
         rows.append(page.styled_text("jobs without a GPU", "dim"))
     for job in loose:
-        rows += _job_rows(page, job, with_reason=True)
+        rows += _mark(_job_rows(page, job, with_reason=True), job.key, page, view)
+        if job.key in view.opened:
+            rows += _job_details(page, job)
     if not machine.gpus and not machine.jobs:
         rows.append(page.styled_text("no job is watched: whyidle run COMMAND", "dim"))
     return rows if height is None else rows[: max(1, height - 1)]
 
 
-def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None) -> list[Text]:
-    shown = list(machine.gpus)
-    listed = {gpu.gpu: _first_shown(gpu, machine) for gpu in shown}
+def _mark(rows: list[Text], name: str, page: Page, view: WatchView) -> list[Text]:
+    """Rows whose first is shown as the selected one, if it is."""
+    if name == view.selected and not page.plain:
+        rows[0].pad_right(max(0, page.width - rows[0].cell_len))
+        rows[0].stylize("reverse")
+    return rows
+
+
+def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None, view: WatchView) -> list[Text]:
+    shown = _sort_gpus(machine, view)
+    listed = {gpu.gpu: _first_shown(gpu, machine, shown) for gpu in shown}
+    details = {g.gpu: _gpu_details(page, g, machine) for g in shown if g.gpu in view.opened}
     total = 1 + sum(
-        len(_gpu_lines(page, gpu, machine, with_jobs=True)) + len(listed[gpu.gpu]) for gpu in shown
+        len(_gpu_lines(page, gpu, machine, with_jobs=True))
+        + len(details.get(gpu.gpu) or listed[gpu.gpu])
+        for gpu in shown
     )
     with_jobs = room is None or total <= room
     rest = ""
     if room is not None and 1 + len(shown) > room:
-        quiet = [gpu for gpu in shown if gpu.state in _QUIET]
-        shown = [gpu for gpu in shown if gpu.state not in _QUIET]
+        kept = {*view.opened, view.selected}
+        quiet = [gpu for gpu in shown if gpu.state in _QUIET and gpu.gpu not in kept]
+        shown = [gpu for gpu in shown if gpu not in quiet]
         counts = Counter(gpu.state for gpu in quiet)
         rest = ", ".join(f"{count} more {state}" for state, count in counts.items())
     rows = [_header(page)]
     for gpu in shown:
-        rows += _gpu_lines(page, gpu, machine, with_jobs=with_jobs)
-        for job in listed[gpu.gpu] if with_jobs else []:
+        lines = _gpu_lines(page, gpu, machine, with_jobs=with_jobs)
+        rows += _mark(lines, gpu.gpu, page, view)
+        rows += details.get(gpu.gpu, [])
+        for job in listed[gpu.gpu] if with_jobs and gpu.gpu not in details else []:
             rows += _job_rows(page, job, with_reason=False)
     if rest:
         rows.append(page.styled_text(rest, "dim"))
@@ -133,11 +197,64 @@ def _gpu_lines(
     return [row, *_wrap(page, reason, indent="    ")]
 
 
-def _first_shown(gpu: WatchedGpu, machine: WatchedMachine) -> list[WatchedJob]:
+def _first_shown(
+    gpu: WatchedGpu, machine: WatchedMachine, shown: Sequence[WatchedGpu]
+) -> list[WatchedJob]:
     """The jobs whose line stands below this GPU: those that it is the first GPU of."""
     name = gpu.uuid or gpu.gpu
-    order = [one.uuid or one.gpu for one in machine.gpus]
-    return [j for j in machine.jobs if name in j.gpus and name == min(j.gpus, key=order.index)]
+    order = {one.uuid or one.gpu: position for position, one in enumerate(shown)}
+    firsts = ((min(j.gpus, key=lambda n: order.get(n, len(order)), default=""), j)
+              for j in machine.jobs)  # fmt: skip
+    return [job for first, job in firsts if first == name]
+
+
+def _gpu_details(page: Page, gpu: WatchedGpu, machine: WatchedMachine) -> list[Text]:
+    """Everything that is known of a GPU and its jobs."""
+    facts = [gpu.name, gpu.uuid, gpu.pci]
+    facts += [f"{gpu.temperature_c:.0f} C"] if gpu.temperature_c is not None else []
+    facts += [f"clocks held back: {', '.join(gpu.clock_reasons)}"] if gpu.clock_reasons else []
+    facts += [f"Xid {gpu.xid_last}"] if gpu.xid_last else []
+    rows = _wrap(page, "  ".join(fact for fact in facts if fact), indent="    ", style="dim")
+    rows += _reason_details(page, gpu.reason)
+    for job in machine.jobs:
+        if job.key in gpu.jobs:
+            rows += _job_rows(page, job, with_reason=False)
+            rows += _job_details(page, job, told=gpu.reason)
+    return rows
+
+
+def _job_details(page: Page, job: WatchedJob, told: Reason | None = None) -> list[Text]:
+    """Everything that is known of a job; ``told``: a reason that stands above already."""
+    processes = f"{len(job.pids)} processes, the first is {job.pid}" if job.pids else "no process"
+    facts = [processes, *(f"{name} {text}" for name, text in job.tenant.labels.items())]
+    facts += [f"{job.memory_bytes / _GIB:.1f} GiB of memory"] if job.memory_bytes else []
+    facts += [f"started {short_time(job.age_s)} ago"] if job.age_s is not None else []
+    rows = _wrap(page, "  ".join(facts), indent="      ", style="dim")
+    if job.steps is not None:
+        shares = sorted((job.steps.shares or {}).items(), key=lambda pair: -pair[1])
+        known = [f"{place} {format_percent(share)}" for place, share in shares if share >= 0.005]
+        if known:
+            rows += _wrap(page, f"step: {', '.join(known)}", indent="      ")
+    if job.reason != told:
+        rows += _reason_details(page, job.reason)
+    for suspected in job.suspicions:
+        rows += _wrap(page, suspected.text, indent="    ! " if page.plain else "    • ")
+    return rows + [
+        line for text in job.unread for line in _wrap(page, text, indent="      not read: ")
+    ]
+
+
+def _reason_details(page: Page, reason: Reason | None) -> list[Text]:
+    if reason is None:
+        return []
+    rows = []
+    if reason.fix:
+        rows += _wrap(page, reason.fix, indent="    try: ")
+    if reason.proof:
+        rows += _wrap(page, reason.proof, indent="    to prove it: ")
+    if reason.proven and reason.cause:
+        rows += _wrap(page, f"whyidle causes {reason.cause}", indent="    more: ", style="dim")
+    return rows
 
 
 def _header(page: Page) -> Text:

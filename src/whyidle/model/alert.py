@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from datetime import datetime, timezone
+from typing import Final, Literal, Protocol
 
 import msgspec
 
+from whyidle.model.diagnosis import Document
+
+SCHEMA: Final = "whyidle/alert/1"
 Scope = Literal["gpu", "run"]
 Reduction = Literal["mean", "least", "most", "growth", "rise"]
 """of the samples in the window. growth: highest minus lowest · rise: lowest of the last quarter,
 over the highest of the first"""
 Severity = Literal["info", "warning", "critical"]
+Event = Literal["fires", "repeats", "resolves"]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +48,7 @@ class Notice:
 
     key: str
     rule: Rule
-    event: Literal["fires", "repeats", "resolves"]
+    event: Event
     labels: Mapping[str, str]
     value: float | None
     since: float  # Unix time at which it began to fire
@@ -66,6 +71,39 @@ class Notice:
         why = f": {self.cause}" if self.cause else ""
         fix = f" (try: {self.fix})" if self.fix and self.event != "resolves" else ""
         return f"[{word}] {self.rule.id} {self.subject}: {self.rule.summary}{why}{fix}"
+
+
+class AlertLine(Document, frozen=True, kw_only=True):
+    """One notice as a document. ``key`` names the alert: the same when it repeats and resolves.
+    ``labels`` are those of the metric; ``cause`` and ``fix`` are null where none is known."""
+
+    schema: Literal["whyidle/alert/1"] = SCHEMA
+    time: str
+    key: str
+    rule: str
+    event: Event
+    severity: Severity
+    subject: str
+    summary: str
+    since: str
+    value: float | None
+    cause: str | None
+    fix: str | None
+    labels: dict[str, str]
+
+    @classmethod
+    def of(cls, notice: Notice) -> AlertLine:
+        """The document of a notice."""
+        when, since = (
+            datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="milliseconds")
+            for moment in (notice.when, notice.since)
+        )
+        return cls(
+            time=when, key=notice.key, rule=notice.rule.id, event=notice.event,
+            severity=notice.rule.severity, subject=notice.subject, summary=notice.rule.summary,
+            since=since, value=notice.value, cause=notice.cause or None, fix=notice.fix or None,
+            labels=dict(notice.labels),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The JSON Schemas of the published documents, made from their types.
 
 ``python -m whyidle.model.schema`` prints that of the diagnosis, ``... watch`` that of a look at a
-machine; ``docs/schema/NAME.schema.json`` is that text, and a test holds them together.
+machine, ``... alert`` that of an alert. ``docs/schema/NAME.schema.json`` is that text, and a test
+holds them together.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from whyidle.model import diagnosis, watch_document
+from whyidle.model import alert, diagnosis, watch_document
 
 PUBLISHED = "docs/schema/diagnosis.schema.json"
 DOCUMENTS: Final = {
@@ -27,6 +28,11 @@ DOCUMENTS: Final = {
         watch_document.SCHEMA,
         "What the GPUs of a machine do, whose jobs hold them, and why they wait. "
         "Shares are of time, 0 to 1; null means not measured.",
+    ),
+    "alert": (
+        alert.AlertLine,
+        alert.SCHEMA,
+        "An alert that fires, still fires or resolves, with its cause where one is known.",
     ),
 }
 """name -> type, schema and description"""

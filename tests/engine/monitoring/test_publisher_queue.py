@@ -71,6 +71,33 @@ def test_a_failing_destination_is_told_once_and_tried_again():
     assert told == ["away: not published: ConnectionRefusedError: [Errno 111] Connection refused"]
 
 
+def test_what_may_not_be_lost_is_tried_again_in_order():
+    told, seen, down = [], [], threading.Event()
+    down.set()
+
+    class Hook(Slow):
+        def publish(self, notice):
+            if down.is_set():
+                raise ConnectionRefusedError(111, "Connection refused")
+            seen.append(notice)
+
+    thread = PublisherThread("hook", Hook(), (OSError,), told.append, retry_s=0.05)
+    for n in range(3):
+        thread.enqueue(n)
+    until = time.monotonic() + 5
+    while not told and time.monotonic() < until:
+        time.sleep(0.005)
+    down.clear()
+    while len(seen) < 3 and time.monotonic() < until:
+        time.sleep(0.005)
+    thread.close(None)
+    assert seen == [0, 1, 2]
+    assert [text.partition(":")[2].split(":")[0].strip() for text in told] == [
+        "not published",
+        "published again",
+    ]
+
+
 def test_an_unreachable_collector_does_not_end_the_watch():
     told: list[str] = []
     publishing = Publishing(told.append)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whyidle import catalog
 from whyidle.engine.monitoring.gpu_history import GpuHistory
+from whyidle.engine.monitoring.live_news import JobNews
 from whyidle.model.suspicion import JobView
 from whyidle.model.watch_document import STATES, GpuState, Reason, WatchedJob
-
-if TYPE_CHECKING:
-    from whyidle.engine.monitoring.recorded_job import RecordedJob
 
 STARVED_BUSY: Final = 0.5
 """below half, a GPU waits for most of the time: where TensorBoard's plugin and Princeton's Job
@@ -38,15 +36,14 @@ def suspect(view: JobView) -> list[tuple[GpuState, Reason]]:
 
 
 def judge_job(
-    view: JobView, recorded: RecordedJob | None, suspected: Sequence[tuple[GpuState, Reason]]
+    view: JobView, news: JobNews | None, suspected: Sequence[tuple[GpuState, Reason]]
 ) -> tuple[GpuState, Reason | None]:
     """A job's state and its reason: proven by its recording, else suspected, else by utilization.
     A job that stands still is stalled whatever its last steps were."""
     first = suspected[0] if suspected else None
     stands_still = first is not None and first[0] in ("stalled", "idle-held")
-    proven = recorded.state() if recorded is not None and not stands_still else None
-    if recorded is not None and proven is not None:
-        return proven, recorded.reason()
+    if news is not None and news.state is not None and not stands_still:
+        return news.state, news.reason
     if first is not None:
         return first
     if view.gpu_busy is not None and view.gpu_busy < STARVED_BUSY:

@@ -8,12 +8,13 @@ import time
 from collections.abc import Mapping, Set
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whyidle import catalog
 from whyidle.engine.monitoring.job_groups import JobGroup, group_jobs, load_tenants
 from whyidle.engine.monitoring.job_observation import JobObservation
 from whyidle.engine.monitoring.job_state import judge_gpu, judge_job, suspect
+from whyidle.engine.monitoring.live_news import FollowedJob, JobNews
 from whyidle.engine.monitoring.process_table import ProcessTable, hide_secrets
 from whyidle.engine.monitoring.watched_gpus import StateClock, WatchedGpus
 from whyidle.model.telemetry import Reading, Source, Target
@@ -26,25 +27,29 @@ from whyidle.model.watch_document import (
     WatchedMachine,
 )
 
-if TYPE_CHECKING:  # it needs numpy: half of the memory of a watch without watched jobs
-    from whyidle.engine.monitoring.recorded_job import RecordedJob
-
 RESERVED_S: Final = 30.0
 """time between questions to a scheduler, whose controller serves a whole cluster"""
 MOST_WORDS: Final = 400
 
 
 class MachineWatch:
-    """Looks at this machine; each ``look`` returns the document of one."""
+    """Looks at this machine; each ``look`` returns the document of one. ``lasting``: looks go on
+    for longer than launchers need to answer."""
 
-    def __init__(self, root: Path = Path("/"), sources: Mapping[str, Source] | None = None) -> None:
-        self._root = root
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        sources: Mapping[str, Source] | None = None,
+        *,
+        lasting: bool = True,
+    ) -> None:
+        self._root, self._lasting = root, lasting
         self._table = ProcessTable(root)
         self._gpus = WatchedGpus(root, sources)
         self._host = catalog.plugin_module("sources", "host").open(Target(root=root))
         self._host_before: tuple[float, Reading] | None = None
         self._jobs: dict[str, JobObservation] = {}
-        self._recorded: dict[str, RecordedJob] = {}
+        self._recorded: dict[str, FollowedJob] = {}
         self._clock = StateClock()
         self._reserved: list[Reservation] = []
         self._ask_s = 0.0
@@ -102,13 +107,13 @@ class MachineWatch:
         }
         known = [card.holders.get(pid) for card in cards.values() for pid in group.pids]
         held = sum(one or 0 for one in known) if cards else None
-        recorded = self._follow_recording(group)
-        steps = recorded.look() if recorded is not None else None
+        news = self._read_news(group)
+        steps = news.steps if news is not None else None
         stopped = steps.last_step_s if steps and steps.count and not steps.phase else None
         age = self._table.age_s(group.root)
         view = seen.view([card.history for card in cards.values()], held, age, stopped)
         suspected = suspect(view)
-        state, reason = judge_job(view, recorded, suspected)
+        state, reason = judge_job(view, news, suspected)
         unread = [] if root.environ is not None else ["environment: the job is another user's"]
         return WatchedJob(
             key=group.key,
@@ -130,15 +135,14 @@ class MachineWatch:
             unread=unread,
         )
 
-    def _follow_recording(self, group: JobGroup) -> RecordedJob | None:
+    def _read_news(self, group: JobGroup) -> JobNews | None:
         if group.recording is None or not os.access(group.recording, os.R_OK | os.X_OK):
             return None
-        from whyidle.engine.monitoring.recorded_job import RecordedJob  # noqa: PLC0415  # numpy
-
         known = self._recorded.get(group.key)
         if known is None:
-            known = self._recorded[group.key] = RecordedJob(group.recording)
-        return known
+            known = FollowedJob(group.recording, lasting=self._lasting)
+            self._recorded[group.key] = known
+        return known.look()
 
     def _strangers(self, holders: set[int]) -> list[WatchedJob]:
         """Holders that are not among the processes that can be seen."""

@@ -1,12 +1,13 @@
 """Publishes looks: each publisher on a thread of its own, behind a queue that drops the oldest.
 
-A destination that is slow or away delays nobody. Its first failure is told, then it is tried again
-with every look, in silence.
+A destination that is slow or away delays nobody. Its first failure is told, and that it answers
+again; then it is tried in silence, with every look.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
@@ -20,6 +21,8 @@ from whyidle.model.watch_document import WatchedMachine
 QUEUED: Final = 16
 """looks that wait for a slow destination; older ones are worth nothing to it"""
 CLOSE_S: Final = 10.0
+RETRY_S: Final = 15.0
+"""time between attempts to deliver what may not be lost"""
 Tell = Callable[[str], object]
 
 
@@ -36,18 +39,24 @@ class Closable(Protocol):
 
 
 class PublisherThread:
-    """One publisher or route behind its queue."""
+    """One publisher or route behind its queue. ``retry_s``: what fails is tried again after that
+    time, before what comes later; without it, it is dropped, since the next look replaces it."""
 
     def __init__(
-        self, name: str, publisher: Closable, faults: tuple[type[Exception], ...], tell: Tell
+        self,
+        name: str,
+        publisher: Closable,
+        faults: tuple[type[Exception], ...],
+        tell: Tell,
+        retry_s: float | None = None,
     ) -> None:
         self.name, self.publisher = name, publisher
-        self._faults, self._tell = faults, tell
+        self._faults, self._tell, self._retry_s = faults, tell, retry_s
         self._queue: deque[tuple[object, ...]] = deque(maxlen=QUEUED)
         self._wake = threading.Event()
         self._ended = False
         self._final: Diagnosis | None = None
-        self.has_failed = False
+        self.has_failed = self._is_back = False
         self._thread = threading.Thread(
             target=self._run_loop, name=f"whyidle-publish-{name}", daemon=True
         )
@@ -71,15 +80,36 @@ class PublisherThread:
             self._wake.wait()
             self._wake.clear()
             while self._queue:
-                self._try(self.publisher.publish, *self._queue.popleft())
+                arguments = self._queue.popleft()
+                if self._try(self.publisher.publish, *arguments) or self._retry_s is None:
+                    continue
+                if self._ended:
+                    break
+                if len(self._queue) < QUEUED:
+                    self._queue.appendleft(arguments)
+                self._pause(self._retry_s)
+            if self._ended:
+                break
         self._try(self.publisher.close, self._final)
 
-    def _try(self, call: Callable[..., object], *arguments: object) -> None:
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._ended and (left := until - time.monotonic()) > 0:
+            self._wake.wait(left)
+            self._wake.clear()
+        self._wake.set()
+
+    def _try(self, call: Callable[..., object], *arguments: object) -> bool:
         try:
             call(*arguments)
         except self._faults as error:
             text = str(error).strip().partition("\n")[0]
             self._report_once(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+            return False
+        if self.has_failed and not self._is_back and not self._ended:
+            self._is_back = True
+            self._tell(f"{self.name}: published again")
+        return True
 
     def _report_once(self, text: str) -> None:
         if not self.has_failed:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from whyidle.engine.monitoring.job_groups import run_name
+from whyidle.engine.monitoring.live_news import JobNews, elapsed_s
 from whyidle.engine.recording.live_state import LiveWatch
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis
@@ -24,32 +24,24 @@ PHASE_STEPS: Final = 3
 
 
 class RecordedJob:
-    """Follows one recording. ``readable`` is whether it can be read at all."""
+    """Follows one recording, with a state of it that others may share."""
 
-    def __init__(self, recording: Path) -> None:
+    def __init__(self, recording: Path, watch: LiveWatch | None = None) -> None:
         self._recording = recording
-        self._watch = LiveWatch(recording)
-        self._diagnosis: Diagnosis | None = None
+        self._watch = watch or LiveWatch(recording)
         self._slowest_s: float | None = None
 
-    @property
-    def diagnosis(self) -> Diagnosis | None:
-        """The diagnosis of the last half minute; None before the first."""
-        return self._diagnosis
-
-    def look(self) -> WatchedSteps:
+    def look(self) -> JobNews:
         """Read what was appended, and diagnose if it is time."""
         moment = self._watch.current_moment({})
         self._watch.refresh_diagnosis()
-        self._diagnosis = moment.diagnosis or self._watch.diagnosis
+        known = moment.diagnosis or self._watch.diagnosis
         last_ns, activity_ns = self._watch.last_activity()
-        since = None if last_ns is None else max(0.0, (time.perf_counter_ns() - last_ns) / 1e9)
-        known = self._diagnosis
-        return WatchedSteps(
+        steps = WatchedSteps(
             run=run_name(self._recording),
             count=moment.steps,
             step_s=moment.step_s,
-            last_step_s=since,
+            last_step_s=elapsed_s(last_ns),
             phase=_phase(moment.steps, moment.step_s, last_ns, activity_ns),
             shares={b: getattr(known.attribution, b) for b in BUCKETS} if known else None,
             samples_per_s=known.steps.samples_per_s if known else None,
@@ -58,6 +50,8 @@ class RecordedJob:
             to_last_runs=self._compare_with_last(moment.step_s),
             findings=_list_findings(known) if known else [],
         )
+        state, reason = (_state_of(known), _reason_of(known)) if known else (None, None)
+        return JobNews(steps=steps, last_step_ns=last_ns, state=state, reason=reason)
 
     def _compare_with_last(self, step_s: float | None) -> float | None:
         """The step time, of that of the slowest of the last runs of the same command."""
@@ -67,27 +61,25 @@ class RecordedJob:
             self._slowest_s = slowest_step(self._recording) or 0.0
         return step_s / self._slowest_s if self._slowest_s else None
 
-    def reason(self) -> Reason | None:
-        """The proven cause, its place and its first fix; None while nothing is proven."""
-        known = self._diagnosis
-        if known is None or known.verdict.state == "inconclusive":
-            return None
-        named = (f for f in known.findings if f.cause == known.verdict.cause)
-        first = next(named, None) or next(iter(known.findings), None)
-        fix = first.fixes[0].summary if first and first.fixes else None
-        return Reason(
-            text=known.verdict.headline,
-            proven=True,
-            cause=known.verdict.cause,
-            place=first.where[0] if first and first.where else None,
-            fix=fix,
-        )
 
-    def state(self) -> GpuState | None:
-        """``starved`` where the device waits; None while nothing is known."""
-        if self._diagnosis is None:
-            return None
-        return "starved" if self._diagnosis.verdict.state == "starved" else "active"
+def _reason_of(known: Diagnosis) -> Reason | None:
+    """The proven cause, its place and its first fix; None while nothing is proven."""
+    if known.verdict.state == "inconclusive":
+        return None
+    named = (f for f in known.findings if f.cause == known.verdict.cause)
+    first = next(named, None) or next(iter(known.findings), None)
+    fix = first.fixes[0].summary if first and first.fixes else None
+    return Reason(
+        text=known.verdict.headline,
+        proven=True,
+        cause=known.verdict.cause,
+        place=first.where[0] if first and first.where else None,
+        fix=fix,
+    )
+
+
+def _state_of(known: Diagnosis) -> GpuState:
+    return "starved" if known.verdict.state == "starved" else "active"
 
 
 def slowest_step(recording: Path) -> float | None:

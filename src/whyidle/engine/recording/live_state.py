@@ -7,6 +7,7 @@ minute is diagnosed like a finished run, less often if that takes more than ``SH
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -94,7 +95,7 @@ class StepReader:
 
 class LiveWatch:
     """Observes a growing recording; ``diagnose`` diagnoses one process of it, at least ``every_s``
-    seconds apart and with at most ``share`` of a core."""
+    seconds apart and with at most ``share`` of a core. Several threads may share it."""
 
     def __init__(
         self,
@@ -115,9 +116,14 @@ class LiveWatch:
         self._before: Diagnosis | None = None
         self._changed = ""
         self._cpu: deque[tuple[float, float]] = deque(maxlen=8)
+        self._lock = threading.Lock()
 
     def current_moment(self, reading: Reading) -> Moment:
         """The current state; ``reading``: the latest of the monitor."""
+        with self._lock:
+            return self._read_moment(reading)
+
+    def _read_moment(self, reading: Reading) -> Moment:
         for pid in probe.trained_processes(self._recording):
             known = self._processes.setdefault(pid, StepReader(self._recording / f"{pid}.spans"))
             known.read_appended()
@@ -176,6 +182,10 @@ class LiveWatch:
 
     def refresh_diagnosis(self) -> None:
         """Diagnose again if it is time."""
+        with self._lock:
+            self._refresh_if_due()
+
+    def _refresh_if_due(self) -> None:
         if time.monotonic() < self._due or not self._processes:
             return
         begin = time.thread_time()

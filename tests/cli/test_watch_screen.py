@@ -1,0 +1,137 @@
+"""The screen of `whyidle watch`: keys, details, and alerts below the table."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+from watched_machines import fleet, gpu, job, machine, reason
+
+from whyidle.cli._watch_screen import _KEY, Keys, ScreenNotices
+from whyidle.exporters._watch_table import WatchView, list_rows, render_machine
+from whyidle.model.alert import Delivery, Notice, Rule
+
+RULE = Rule(id="held", summary="unused", of="gpu", signal="s", above=0.5, window_s=60.0)
+LOOSE = job([], key="run:1", user="eve", command="python loose.py")
+
+
+def draw(keys: Keys, look, width: int = 100, height: int | None = 30) -> str:
+    return render_machine(look, width=width, colours=None, height=height, view=keys.view)
+
+
+def press(keys: Keys, text: bytes, look) -> bool:
+    return all(keys.press(key, look) for key in _KEY.findall(text))
+
+
+def test_digits_are_the_numbers_of_the_table():
+    keys, look = Keys(), fleet(8)
+    assert press(keys, b"5", look)
+    assert keys.view.opened == {"gpu5"}
+    assert "GPU-0005" in draw(keys, look)
+    press(keys, b"59", look)  # there is no GPU 9
+    assert keys.view.opened == set()
+
+
+def test_the_cursor_opens_any_row():
+    look = machine([gpu(0), gpu(1, "free", jobs=[])], [job(["GPU-0000"]), LOOSE])
+    keys = Keys()
+    press(keys, b"\x1b[B\x1b[B\x1bOB\x1b[B\r", look)  # the last key stays at the end
+    assert (keys.view.selected, keys.view.opened) == ("run:1", {"run:1"})
+    assert "started 2 h ago" in draw(keys, look)
+    press(keys, b"k\n", look)
+    assert keys.view.opened == {"run:1", "gpu1"}
+    press(keys, b"\x1b", look)
+    assert (keys.view.selected, keys.view.opened) == (None, set())
+
+
+def test_s_sorts_and_says_by_what():
+    look = machine([gpu(0, "free", busy=0.0), gpu(1, busy=0.9), gpu(2, "stalled", busy=0.5)], [])
+    keys, orders = Keys(), []
+    for _ in range(5):
+        orders.append((keys.view.order, list_rows(look, keys.view)))
+        assert f"sort: by {keys.view.order}" in draw(keys, look)
+        press(keys, b"s", look)
+    assert dict(orders[:3]) == {
+        "number": ["gpu0", "gpu1", "gpu2"],
+        "state": ["gpu2", "gpu0", "gpu1"],
+        "use": ["gpu0", "gpu2", "gpu1"],
+    }
+    assert orders[4] == orders[0]
+
+
+def test_q_ends_and_other_keys_do_nothing():
+    keys, look = Keys(), fleet(2)
+    assert press(keys, b"xyz\x1b[C\x00", look)
+    assert keys.view == WatchView()
+    assert not press(keys, b"q", look)
+    assert not press(keys, b"Q", None)  # before the first look
+
+
+def test_details_name_the_fix_and_what_would_prove_a_suspicion():
+    proven = reason("input 59 %")
+    known = type(proven)(
+        text=proven.text, proven=True, cause=proven.cause, place=proven.place, fix="num_workers=8"
+    )
+    likely = type(proven)(text="likely swapping", proven=False, proof="vmstat 1")
+    look = machine([gpu(0, reason=known)], [job(["GPU-0000"], reason=known, suspicions=[likely])])
+    keys = Keys()
+    press(keys, b"0", look)
+    text = draw(keys, look)
+    assert "try: num_workers=8" in text
+    assert "likely swapping" in text
+    assert text.count("try:") == 1  # once, though the job says the same
+
+
+@pytest.mark.parametrize("height", [6, 12, 24])
+@pytest.mark.parametrize("count", [1, 8, 64])
+def test_the_foot_stays_on_the_screen(count: int, height: int):
+    keys, look = Keys(), fleet(count)
+    press(keys, b"0", look)
+    lines = draw(keys, look, 80, height).rstrip("\n").split("\n")
+    assert len(lines) <= height
+    assert lines[-1].startswith("q quit")
+
+
+def test_alerts_stand_below_the_table_and_are_printed_afterwards(capsys):
+    view = WatchView()
+    notices = ScreenNotices(view)
+    for number in range(5):
+        labels = {"gpu": str(number), "hostname": "n"}
+        told = Notice(
+            key=str(number), rule=RULE, event="fires", value=1, since=0, when=9, labels=labels
+        )
+        notices.publish(Delivery(notices=[told], held_back=number // 4))
+    text = render_machine(fleet(1), width=80, colours=None, height=24, view=view)
+    assert [f"GPU {n} on n" in text for n in range(5)] == [False, False, False, True, True]
+    assert "1 more notices were held back" in text
+    notices.print_told()
+    assert capsys.readouterr().out.count("[FIRING] held") == 5
+
+
+def test_a_real_terminal_is_drawn_at_once_and_left_as_it_was():
+    leader, follower = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "90", "LINES": "24"}
+    command = [sys.executable, "-m", "whyidle", "watch", "--interval", "30"]
+    with subprocess.Popen(command, stdin=follower, stdout=follower, env=environ) as watch:
+        text, until = b"", time.monotonic() + 20
+        while b"q quit" not in text and time.monotonic() < until:
+            if select.select([leader], [], [], 0.2)[0]:
+                text += os.read(leader, 1 << 16)
+        assert b"sort: by number" in text
+        os.write(leader, b"s")
+        while b"sort: by state" not in text and time.monotonic() < until:
+            if select.select([leader], [], [], 0.2)[0]:
+                text += os.read(leader, 1 << 16)
+        os.write(leader, b"q")
+        assert watch.wait(10) == 0
+        while select.select([leader], [], [], 0.2)[0]:
+            text += os.read(leader, 1 << 16)
+    os.close(follower)
+    os.close(leader)
+    assert b"sort: by state" in text  # without waiting for the next look
+    assert text.endswith(b"\x1b[?25h\x1b[?1049l")
