@@ -48,6 +48,8 @@ class _Live(dict[str, Any]):
 class _LiveGpu(fake_nvml.FakeGpu):
     """A card whose memory is read when it is asked for."""
 
+    answers: _Live
+
     def __getattribute__(self, name: str) -> Any:
         if name == "memory":
             return tuple(_describe_cards()[self.answers._index]["memory"])
