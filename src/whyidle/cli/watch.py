@@ -24,7 +24,6 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle import catalog
 from whyidle.cli import _output
 from whyidle.cli._options import (
     STDOUT,
@@ -187,6 +186,7 @@ def _open_alerts(
 ) -> AlertWatch | None:
     if settings is None:
         return None
+    from whyidle import catalog
     from whyidle.cli._alert_watch import MUTES, AlertWatch
 
     on_stdout: Route | None = None

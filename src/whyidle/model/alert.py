@@ -92,7 +92,7 @@ class AlertLine(Document, frozen=True, kw_only=True):
     labels: dict[str, str]
 
     @classmethod
-    def of(cls, notice: Notice) -> AlertLine:
+    def from_notice(cls, notice: Notice) -> AlertLine:
         """The document of a notice."""
         when, since = (
             datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="milliseconds")

@@ -95,13 +95,14 @@ def test_without_a_launcher_who_looks_diagnoses(recording: Path, lasting: bool):
     assert news.steps.count == 100
 
 
-def test_a_watch_imports_no_arrays():
+def test_a_watch_imports_no_arrays(tmp_path: Path):
     """NumPy and the causes are more than half of what a watch would hold."""
     text = (
-        "import sys; from whyidle.cli import _watch_screen, _alert_watch, watch;"
+        "import sys; from pathlib import Path; from whyidle.cli import _watch_screen, _alert_watch;"
         "from whyidle.engine.monitoring.machine_watch import MachineWatch;"
-        "watch = MachineWatch(); watch.look(); watch.close();"
+        "watch = MachineWatch(Path(sys.argv[1])); watch.look(); watch.close();"
         "print(sorted({'numpy', 'whyidle.analysis'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", text, str(tmp_path)]  # a machine without processes
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

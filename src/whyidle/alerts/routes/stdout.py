@@ -28,7 +28,9 @@ class _Lines:
     def publish(self, delivery: Delivery) -> None:
         """Print the notices, in one write: looks are printed by another thread."""
         if self._form == "json":
-            lines = [msgspec.json.encode(AlertLine.of(one)).decode() for one in delivery.notices]
+            lines = [
+                msgspec.json.encode(AlertLine.from_notice(one)).decode() for one in delivery.notices
+            ]
         else:
             lines = [notice.text for notice in delivery.notices]
             if delivery.held_back:

@@ -7,7 +7,7 @@ from typing import Final
 
 from whyidle import catalog
 from whyidle.engine.monitoring.gpu_history import GpuHistory
-from whyidle.engine.monitoring.live_news import JobNews
+from whyidle.model.job_news import JobNews
 from whyidle.model.suspicion import JobView
 from whyidle.model.watch_document import STATES, GpuState, Reason, WatchedJob
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from whyidle.errors import WhyidleError
-from whyidle.model.watch_document import GpuState, Reason, WatchedSteps
+from whyidle.model.job_news import JobNews, elapsed_s
 
 if TYPE_CHECKING:
     from whyidle.engine.monitoring.recorded_job import RecordedJob
@@ -34,15 +34,6 @@ PATIENCE_S: Final = 8.0
 LEAST_S, MOST_S = 15.0, 9000.0
 """bounds of how long one look asks for news; it asks for two and a half times its interval"""
 JOIN_S: Final = 1.0
-
-
-class JobNews(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a recorded job. ``last_step_ns`` is of ``time.perf_counter_ns``."""
-
-    steps: WatchedSteps
-    last_step_ns: int | None
-    state: GpuState | None
-    reason: Reason | None
 
 
 class NewsDesk:
@@ -135,8 +126,3 @@ class FollowedJob:
             return None
         steps = msgspec.structs.replace(news.steps, last_step_s=elapsed_s(news.last_step_ns))
         return msgspec.structs.replace(news, steps=steps)
-
-
-def elapsed_s(since_ns: int | None) -> float | None:
-    """Time since a moment of ``time.perf_counter_ns``, which all processes of a machine share."""
-    return None if since_ns is None else max(0.0, (time.perf_counter_ns() - since_ns) / 1e9)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.engine.monitoring.job_groups import run_name
-from whyidle.engine.monitoring.live_news import JobNews, elapsed_s
 from whyidle.engine.recording.live_state import LiveWatch
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.job_news import JobNews, elapsed_s
 from whyidle.model.watch_document import GpuState, Reason, WatchedFinding, WatchedSteps
 from whyidle.store.entry import RECORDING, entry_of
 
