@@ -43,11 +43,16 @@ MAY_IMPORT = {
         "version",
         *("engine", "catalog", "store", "importers", "frameworks", "analysis", "model", "errors"),
     },
+    "server": {
+        *("server", "alerts", "engine", "exporters", "catalog", "store", "model", "errors"),
+        "version",
+    },
     "testing": {"testing", "engine", "catalog", "importers", "analysis", "model", "errors"},
     "cli": {
         "version",
         "cli",
         "alerts",
+        "server",
         "engine",
         "exporters",
         "catalog",
@@ -73,11 +78,13 @@ LONGER: dict[str, str] = {}
 
 INTEGRATED = {"keras", "lightning", "pytorch_lightning", "transformers"}
 SERVICES = {"apprise"}
+SERVER = {"starlette", "uvicorn", "jinja2"}
 TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
 OPTIONAL = {
     *TRACKERS,
     *SERVICES,
     "optuna",
+    *SERVER,
     "ray",
     "torch",
     "pynvml",
@@ -104,7 +111,8 @@ THIRD_PARTY = {
     "catalog": set(),
     "engine": {"numpy", "msgspec", "psutil", "pynvml", "optuna", "ray", "tomli"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
-    "cli": {"msgspec", "rich"},
+    "server": {"msgspec", *SERVER},
+    "cli": {"msgspec", "rich", "uvicorn"},
     "errors": set(),
     "version": set(),
     "api": {"IPython"},
@@ -291,6 +299,7 @@ def test_every_module_imports_on_a_bare_install():
     modules = [dotted(path).removesuffix(".__init__") for path in ROOT.rglob("*.py")]
     modules = [name for name in modules if "testing" not in name]
     modules = [name for name in modules if "integrations." not in name]  # they name their extra
+    modules = [name for name in modules if ".server" not in name]  # whyidle serve names it
     run_python(
         "import importlib, sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(OPTIONAL)!r}))\n"

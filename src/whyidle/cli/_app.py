@@ -28,6 +28,7 @@ VERBS = (
     "attach",
     "scale",
     "alerts",
+    "serve",
     "causes",
     "doctor",
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from whyidle.exporters._html import (
@@ -24,14 +26,29 @@ from whyidle.model.diagnosis import Diagnosis
 
 def render(diagnosis: Diagnosis) -> str:
     """Render the page of a diagnosis."""
+    parts = render_parts(diagnosis)
+    body = [render_masthead(parts.about), tag("main", parts.sections), parts.data]
+    return assemble_page(parts.title, body, diagnosis.run.whyidle)
+
+
+class PageParts(NamedTuple):
+    """A page without its frame. ``data`` is what the page's script reads."""
+
+    title: str
+    about: str
+    sections: list[Markup | None]
+    data: Markup
+
+
+def render_parts(diagnosis: Diagnosis) -> PageParts:
+    """Render the parts of a page, for another frame."""
     diagnosis = shorten_paths(diagnosis)
-    title = summarize_outcome(diagnosis) or diagnosis.verdict.headline
-    body = [
-        render_masthead(summary.describe_run(diagnosis)),
-        tag("main", _page_sections(diagnosis)),
-        tag("script", script_text(_page_data(diagnosis)), type="application/json", id="data"),
-    ]
-    return assemble_page(title, body, diagnosis.run.whyidle)
+    return PageParts(
+        title=summarize_outcome(diagnosis) or diagnosis.verdict.headline,
+        about=summary.describe_run(diagnosis),
+        sections=_page_sections(diagnosis),
+        data=tag("script", script_text(_page_data(diagnosis)), type="application/json", id="data"),
+    )
 
 
 def _page_sections(diagnosis: Diagnosis) -> list[Markup | None]:

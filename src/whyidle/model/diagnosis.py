@@ -15,6 +15,7 @@ from whyidle.model.knobs import KNOBS
 from whyidle.model.rank_tables import Attribution as Attribution  # noqa: PLC0414  # a part of it
 from whyidle.model.rank_tables import RankGroupRow, RankRow
 from whyidle.model.recording import Recording
+from whyidle.model.redaction import redact_command, redact_text
 from whyidle.model.step_timeline import Picture
 
 SCHEMA: Final = "whyidle/diagnosis/1"
@@ -360,6 +361,16 @@ class Diagnosis(Document, frozen=True, kw_only=True):
     def with_id(self, run_id: str) -> Diagnosis:
         """The same document with the id of its stored run."""
         return msgspec.structs.replace(self, run=msgspec.structs.replace(self.run, id=run_id))
+
+    def without_secrets(self) -> Diagnosis:
+        """The same document with the secrets of its command removed."""
+        run = self.run
+        command = None if run.command is None else redact_command(run.command)
+        job = None if run.job is None else redact_text(run.job)
+        if (command, job) == (run.command, run.job):
+            return self
+        run = msgspec.structs.replace(run, command=command, job=job)
+        return msgspec.structs.replace(self, run=run)
 
     @property
     def saw_nothing(self) -> bool:

@@ -32,6 +32,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float | None = msgspec.field(default=None, name="healed")  # key of whyidle 0.1
     became: str | None = None  # id of the run with the kept fixes
     step_s: float | None = None  # mean of its steady steps
+    uploaded_by: str | None = None  # name of the token that it came with
 
 
 @dataclass(frozen=True, slots=True)

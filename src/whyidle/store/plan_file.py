@@ -14,6 +14,7 @@ import msgspec
 from whyidle.errors import InputError
 from whyidle.model.knobs import KNOBS, Knob, Setting, setting_problem
 from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
+from whyidle.model.redaction import redact_command
 from whyidle.store.decode_errors import describe_error
 from whyidle.store.schema_versions import rename_old_keys
 
@@ -33,7 +34,8 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 def text_of(plan: FixPlan) -> str:
     """The plan as TOML, with comments on each fix and its measured gain."""
-    command = _toml_comment(shlex.join(plan.command))
+    words = redact_command(plan.command)
+    command = _toml_comment(shlex.join(words))
     lines = [
         f"# Fixes that whyidle kept for: {command}",
         "# Apply them without editing the program:",
@@ -43,7 +45,7 @@ def text_of(plan: FixPlan) -> str:
         "# The fixes take effect in the running program only.",
         "",
         f"schema = {_toml_value(plan.schema)}",
-        f"command = {_toml_value(plan.command)}",
+        f"command = {_toml_value(words)}",
         f"made = {_toml_value(plan.made)}",
         f"whyidle = {_toml_value(plan.whyidle)}",
     ]

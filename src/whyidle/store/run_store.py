@@ -6,8 +6,10 @@ that is renamed when it is complete, so that listings see complete runs only.
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
+import tempfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -15,11 +17,33 @@ import msgspec
 
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.redaction import redact_command
 from whyidle.store.atomic_write import write_atomic
 from whyidle.store.document import read_diagnosis
 from whyidle.store.entry import DIAGNOSIS, META, RECORDING, Entry, Meta, entry_of
 
+RUN_ID = "%Y%m%d-%H%M%S-%f"
 _LAST = re.compile(r"last(?:~(\d+))?")
+
+
+def describe_run(run_id: str, moment: datetime, diagnosis: Diagnosis) -> Meta:
+    """The metadata of a run that has a diagnosis, without the secrets of its command."""
+    diagnosis = diagnosis.without_secrets()
+    fixed = diagnosis.detail.fixed
+    return Meta(
+        id=run_id,
+        created=moment.isoformat(timespec="seconds"),
+        state=diagnosis.verdict.state,
+        headline=diagnosis.verdict.headline,
+        sources=diagnosis.run.sources,
+        document=diagnosis.run.id,
+        command=diagnosis.run.command,
+        job=diagnosis.run.job,
+        failed=diagnosis.command_failed,
+        speedup=fixed.speedup if fixed else None,
+        became=fixed.run if fixed else None,
+        step_s=diagnosis.steps.mean_s,
+    )
 
 
 class Store:
@@ -42,8 +66,30 @@ class Store:
             draft, run_id, moment = self._draft_folder(moment)
             if named:
                 diagnosis = diagnosis.with_id(run_id)
-            return self._write_run(draft, run_id, moment, diagnosis)
+            return self._write_run(draft, describe_run(run_id, moment, diagnosis), diagnosis)
         except OSError as error:
+            raise self._refusal("write", error) from error
+
+    def import_run(self, run_id: str, diagnosis: Diagnosis, uploaded_by: str) -> Entry:
+        """Store a run of another machine under its own id, the time of its start.
+
+        Raises:
+            StoreError: another run has this id, or the store cannot be written.
+        """
+        moment = datetime.strptime(run_id, RUN_ID).replace(tzinfo=timezone.utc)
+        meta = describe_run(run_id, moment, diagnosis)
+        try:
+            self._prepare_folder()
+            draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=f".{run_id}."))
+            draft.chmod(0o755)
+            return self._write_run(
+                draft, msgspec.structs.replace(meta, uploaded_by=uploaded_by), diagnosis
+            )
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                shutil.rmtree(draft, ignore_errors=True)
+                why = "It is another run: ids are times of start, to the microsecond."
+                raise StoreError(f"The run {run_id} is stored already.", why=why) from error
             raise self._refusal("write", error) from error
 
     def begin_run(self, command: list[str], *, now: datetime | None = None) -> Entry:
@@ -62,7 +108,7 @@ class Store:
                 headline="not diagnosed yet",
                 sources=[],
                 document=run_id,
-                command=command,
+                command=redact_command(command),
             )
             (draft / RECORDING).mkdir()
             (draft / META).write_bytes(msgspec.json.encode(meta))
@@ -76,6 +122,7 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
+        diagnosis = diagnosis.without_secrets()
         content = msgspec.json.encode(diagnosis)
         verdict = diagnosis.verdict
         meta = msgspec.structs.replace(
@@ -105,7 +152,7 @@ class Store:
     def _draft_folder(self, moment: datetime) -> tuple[Path, str, datetime]:
         self._prepare_folder()
         while True:
-            run_id = moment.strftime("%Y%m%d-%H%M%S-%f")
+            run_id = moment.strftime(RUN_ID)
             draft = self.folder / f".{run_id}"
             try:
                 draft.mkdir()
@@ -123,27 +170,13 @@ class Store:
         if not ignore.exists():
             ignore.write_text("# made by whyidle\n*\n", encoding="utf-8")
 
-    def _write_run(self, draft: Path, run_id: str, moment: datetime, diagnosis: Diagnosis) -> Entry:
-        fixed = diagnosis.detail.fixed
-        meta = Meta(
-            id=run_id,
-            created=moment.isoformat(timespec="seconds"),
-            state=diagnosis.verdict.state,
-            headline=diagnosis.verdict.headline,
-            sources=diagnosis.run.sources,
-            document=diagnosis.run.id,
-            command=diagnosis.run.command,
-            job=diagnosis.run.job,
-            speedup=fixed.speedup if fixed else None,
-            became=fixed.run if fixed else None,
-            step_s=diagnosis.steps.mean_s,
-        )
-        content = msgspec.json.encode(diagnosis)
+    def _write_run(self, draft: Path, meta: Meta, diagnosis: Diagnosis) -> Entry:
+        content = msgspec.json.encode(diagnosis.without_secrets())
         (draft / DIAGNOSIS).write_bytes(content)
         (draft / META).write_bytes(msgspec.json.encode(meta))
-        final = self.folder / run_id
+        final = self.folder / meta.id
         draft.replace(final)
-        return Entry(id=run_id, path=final, meta=meta, bytes=len(content))
+        return Entry(id=meta.id, path=final, meta=meta, bytes=len(content))
 
     def list_runs(self) -> list[Entry]:
         """List all runs, oldest first, unreadable ones included.

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from whyidle.model.process_facts import ProcessFacts
+from whyidle.model.redaction import redact_command
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
@@ -63,7 +64,7 @@ def _merge_starts(starts: list[list[Timeline]]) -> JobStart:
 
 def name_of(job: JobStart) -> str:
     """Name that distinguishes a job of a command: ``train.py --lr 1 (process 12)``."""
-    words = shlex.join(job.ranks[0].process.argv or ["python"])
+    words = shlex.join(redact_command(job.ranks[0].process.argv or ["python"]))
     pids = [str(rank.process.pid) for rank in job.ranks if rank.process.pid is not None]
     return f"{words} (process{'es' if len(pids) > 1 else ''} {', '.join(pids)})" if pids else words
 

@@ -15,9 +15,10 @@ from whyidle.engine.monitoring.job_groups import JobGroup, group_jobs, load_tena
 from whyidle.engine.monitoring.job_observation import JobObservation
 from whyidle.engine.monitoring.job_state import judge_gpu, judge_job, suspect
 from whyidle.engine.monitoring.live_news import FollowedJob
-from whyidle.engine.monitoring.process_table import ProcessTable, hide_secrets
+from whyidle.engine.monitoring.process_table import ProcessTable
 from whyidle.engine.monitoring.watched_gpus import StateClock, WatchedGpus
 from whyidle.model.job_news import JobNews
+from whyidle.model.redaction import hide_secrets
 from whyidle.model.telemetry import Reading, Source, Target
 from whyidle.model.tenancy import Reservation
 from whyidle.model.watch_document import (

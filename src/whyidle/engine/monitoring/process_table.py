@@ -20,9 +20,6 @@ _KEPT = re.compile(
     r"|KUBERNETES_SERVICE_HOST|APPTAINER_NAME|SINGULARITY_NAME|CUDA_VISIBLE_DEVICES"
 )
 """environment variables that are kept; others may hold secrets"""
-_SECRET = re.compile(r"(?i)((^|[-_])token$|secret|passw|api[-_]?key|credential)")
-_URL = re.compile(r"(\w+://[^/\s:@]+:)[^@\s]+@")
-HIDDEN = "***"
 FIRST_NAMESPACE = "pid:[4026531836]"
 """of the machine itself (PROC_PID_INIT_INO in Linux' include/linux/proc_ns.h)"""
 
@@ -148,16 +145,3 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def hide_secrets(command: Iterable[str]) -> str:
-    """A command line without the values of options that sound like secrets, and without passwords
-    in addresses."""
-    words, hide = [], False
-    for word in command:
-        name, equals, _ = word.partition("=")
-        secret = bool(_SECRET.search(name)) and (equals or name.startswith("-"))
-        shown = f"{name}={HIDDEN}" if secret and equals else _URL.sub(rf"\1{HIDDEN}@", word)
-        words.append(HIDDEN if hide and not word.startswith("-") else shown)
-        hide = secret and not equals
-    return " ".join(words)

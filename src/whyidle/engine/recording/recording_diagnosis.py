@@ -24,6 +24,7 @@ from whyidle.engine.source_snapshot import keep_sources
 from whyidle.errors import BrokenTraceError, InputError, OutputError
 from whyidle.importers import probe
 from whyidle.model.diagnosis import Diagnosis, RunInfo
+from whyidle.model.redaction import redact_command
 from whyidle.model.telemetry import Target, Telemetry
 from whyidle.model.timeline import Timeline
 from whyidle.probe import wire
@@ -42,7 +43,7 @@ def note_end(
     """Write ``ended.json``: the command and how it ended (``None``: it is running)."""
     document = {
         "id": run_id,
-        "command": list(command),
+        "command": redact_command(command),
         "folder": _current_folder(),
         "started": ended.started if ended else None,
         "duration_s": ended.duration_s if ended else None,

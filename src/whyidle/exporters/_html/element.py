@@ -12,9 +12,12 @@ _EMPTY = frozenset({"br", "hr", "img", "input", "meta", "link"})
 
 
 class Markup(str):
-    """Text that is already markup."""
+    """Text that is already markup, for templates too."""
 
     __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
 
 
 def tag(name: str, /, *children: object, **attributes: str | float | bool | None) -> Markup:

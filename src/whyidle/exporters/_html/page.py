@@ -26,9 +26,9 @@ def assemble_page(title: str, body: Iterable[Markup], version: str) -> str:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="generator", content=f"whyidle {version}"),
         tag("title", f"{title} · whyidle"),
-        tag("style", _style_sheet()),
+        tag("style", style_sheet()),
     )
-    whole = tag("body", body, tag("script", _page_script()))
+    whole = tag("body", body, tag("script", page_script()))
     return f"<!doctype html>\n{tag('html', head, whole, lang='en')}\n"
 
 
@@ -50,7 +50,8 @@ def render_masthead(about: str) -> Markup:
 
 
 @cache
-def _style_sheet() -> Markup:
+def style_sheet() -> Markup:
+    """The style of every page."""
     colours = [
         f".{key}.seg,.{key}.dot{{background-color:{look.colour};color:{text_colour(look.colour)}}}"
         f".fill-{key}{{fill:{look.colour}}}"
@@ -62,12 +63,13 @@ def _style_sheet() -> Markup:
 
 
 @cache
-def _page_script() -> Markup:
+def page_script() -> Markup:
+    """The script of every page: timeline, tables, light or dark."""
     return Markup(_read_resource("page.js"))
 
 
 def _content_policy() -> str:
-    digest = base64.b64encode(hashlib.sha256(_page_script().encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(page_script().encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 

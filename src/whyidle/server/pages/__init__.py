@@ -1,0 +1,1 @@
+"""One page per file: what it reads, and what its template needs besides."""
