@@ -79,7 +79,7 @@ class AccessList:
         given = self.identify(secret, "token", "code")
         if given is None:
             return None
-        with self._changing() as known:
+        with self._change_list() as known:
             if given.kind == "code" and known.pop(given.digest, None) is None:
                 return None  # it was used at the same moment
             return _add_to(known, "session", given.name, given.role, SESSION_S)
@@ -99,7 +99,7 @@ class AccessList:
 
     def revoke(self, name: str) -> bool:
         """Remove a token, its codes and its sessions; False if there is none of this name."""
-        with self._changing() as known:
+        with self._change_list() as known:
             gone = [digest for digest, one in known.items() if one.name == name]
             for digest in gone:
                 del known[digest]
@@ -107,15 +107,15 @@ class AccessList:
 
     def close_session(self, secret: str) -> None:
         """Forget a session."""
-        with self._changing() as known:
+        with self._change_list() as known:
             known.pop(_digest(secret), None)
 
     def _add(self, kind: Kind, name: str, role: Role, lifetime_s: float | None) -> str:
-        with self._changing() as known:
+        with self._change_list() as known:
             return _add_to(known, kind, name, role, lifetime_s)
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, Credential]]:
+    def _change_list(self) -> Iterator[dict[str, Credential]]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = self._path.with_suffix(".lock")

@@ -36,7 +36,7 @@ def list_routes(site: Site) -> list[Route]:
     """The route of uploads."""
     turns = asyncio.Semaphore(AT_ONCE)
 
-    async def put(request: Request) -> Response:
+    async def take_run(request: Request) -> Response:
         run_id = request.path_params["run"]
         _check_id(run_id)
         store = _choose_store(site, request.query_params.get("store"))
@@ -51,7 +51,7 @@ def list_routes(site: Site) -> list[Route]:
         await run_in_threadpool(site.index.refresh, force=True)
         return answer_json({"id": run_id, "page": f"/runs/{run_id}"}, status)
 
-    return [Route("/api/runs/{run}", put, methods=["PUT"])]
+    return [Route("/api/runs/{run}", take_run, methods=["PUT"])]
 
 
 async def read_body(request: Request) -> bytes:
