@@ -5,7 +5,7 @@
     whyidle serve --store A --store B        the runs of several stores, such as a team's disk
     whyidle serve --listen 0.0.0.0:8470      for other machines, too
     whyidle serve login [--role viewer]      print another address that signs in, once
-    whyidle serve add-token ci --role uploader     make a token for `whyidle upload`
+    whyidle serve add-token ci --role uploader     make a token that may send runs
     whyidle serve tokens                     list the tokens
     whyidle serve revoke-token ci            remove a token and its sessions
 

@@ -94,7 +94,7 @@ def store_upload(store: Store, run_id: str, body: bytes, name: str) -> int:
         raise RefusedError(
             "The upload is not a diagnosis that this version can read.",
             why=f"{describe_error(error)[:300]}.",
-            hint="whyidle upload RUN URL, of the same version",
+            hint="Use the same version of whyidle on both machines.",
             status=422,
         ) from error
     diagnosis = diagnosis.with_id(run_id).without_secrets()
