@@ -6,7 +6,8 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -100,9 +101,11 @@ def write_report(
     stream: TextIO | None = None,
     *,
     stored: str | None = None,
+    draw: Callable[..., str] | None = None,
 ) -> None:
     """Write the requested outputs, and the report to ``stream`` (default: standard output) unless
-    an output goes there. ``stored`` is the name of the stored run.
+    an output goes there. ``stored`` is the name of the stored run; ``draw`` renders something else
+    in place of the report.
 
     Raises:
         OutputError: an output could not be written; all others were written.
@@ -111,7 +114,7 @@ def write_report(
     errors = [error for item in outputs if (error := _write_output(args, diagnosis, *item, stored))]
     uses_stdout = any(target == STDOUT for _, target in outputs)
     if not uses_stdout and not args.quiet:
-        print_report(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
+        print_report(diagnosis, full=args.all, next_steps=next_steps, stream=stream, draw=draw)
     if errors:
         raise errors[0]
 
@@ -194,17 +197,14 @@ def print_report(
     full: bool,
     next_steps: Sequence[NextStep],
     stream: TextIO | None = None,
+    draw: Callable[..., str] | None = None,
 ) -> None:
     """Print the report in the width and the colours that the stream supports."""
-    from whyidle.exporters import terminal as exporter
+    from whyidle.exporters import terminal
 
     out = stream or sys.stdout
-    text = exporter.render(
-        diagnosis,
-        width=output_width(),
-        colours=stream_colours(out),
-        full=full,
-        next_steps=next_steps,
+    text = (draw or partial(terminal.render, full=full))(
+        diagnosis, width=output_width(), colours=stream_colours(out), next_steps=next_steps
     )
     out.write(text)
     out.flush()

@@ -24,6 +24,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run_or_file", nargs="?", default="last", metavar="RUN|FILE", help="the run"
     )
+    parser.add_argument(
+        "--checklist",
+        action="store_true",
+        help="print one screen instead: what guides tell people to check, answered from this run",
+    )
     add_outputs(parser)
     add_store(parser)
     add_gate(parser)
@@ -34,7 +39,12 @@ def run(args: argparse.Namespace) -> int:
     diagnosis, source = load_stored(args, args.run_or_file)
     _output.check_outputs(args, inputs=[source])
     steps = _next_steps.after_report(diagnosis, args.run_or_file, args.store)
-    _output.write_report(args, diagnosis, steps, stored=args.run_or_file)
+    draw = None
+    if args.checklist:
+        from whyidle.exporters._checklist import render_checklist
+
+        draw, steps = render_checklist, steps[:1]
+    _output.write_report(args, diagnosis, steps, stored=args.run_or_file, draw=draw)
     return _output.gate_status(args, diagnosis)
 
 

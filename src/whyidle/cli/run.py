@@ -81,6 +81,16 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "diagnostic runs; off: never",
     )
     group.add_argument(
+        "--look",
+        metavar="WHAT",
+        type=_parse_look,
+        action="append",
+        default=[],
+        help="look at one thing closely, which costs the time of some steps: memory (who holds "
+        "it, and what another batch, precision or recomputation would need); results stay the "
+        "same; repeatable",
+    )
+    group.add_argument(
         "--plan",
         metavar="PATH",
         type=Path,
@@ -104,6 +114,14 @@ def _parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, not {text!r}")
     return int(text)
+
+
+def _parse_look(text: str) -> str:
+    from whyidle.engine.recording.launcher import LOOKS
+
+    if text not in LOOKS:
+        raise argparse.ArgumentTypeError(f"must be {' or '.join(LOOKS)}, not {text!r}")
+    return text
 
 
 def _parse_seconds(text: str) -> float:
@@ -134,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
         run_id = entry.id if entry else "unstored"
         if recording:
             note_end(recording, run_id, command, None)
-        limits = WatchLimits(steps=args.steps, stop_after=args.stop_after, profile=args.profile)
+        limits = WatchLimits(args.steps, args.stop_after, args.profile, tuple(args.look))
         variables = _plan_environment(plan, recording)
         publishing = _open_publishing(args, recording)
         beside = _companions(args, recording)

@@ -7,11 +7,13 @@ from typing import NamedTuple
 import msgspec
 
 from whyidle.exporters._html import (
+    checklist,
     coverage,
     findings,
     fixed_job,
     kernel_tables,
     line_table,
+    memory,
     ranks,
     summary,
     timeline,
@@ -59,9 +61,11 @@ def _page_sections(diagnosis: Diagnosis) -> list[Markup | None]:
         line_table.render_lines(diagnosis),
         findings.render_findings(diagnosis),
         timeline.render_timeline(diagnosis),
+        memory.render_memory(diagnosis),
         summary.render_steps(diagnosis),
         ranks.render_ranks(diagnosis),
         kernel_tables.render_kernels(diagnosis),
+        checklist.render_checklist(diagnosis),
         coverage.render_abstentions(diagnosis),
         coverage.render_coverage(diagnosis),
     ]

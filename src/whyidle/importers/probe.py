@@ -106,6 +106,7 @@ def load(path: Path) -> Timeline:
     facts["compile"] = read_document(folder / f"{pid}.compiles.json") or None
     facts["pipelines"] = read_document(folder / f"{pid}.tfdata.json").get("pipelines")
     facts["bursts"] = read_document(folder / f"{pid}.bursts.json")
+    facts["memory_look"] = read_document(folder / f"{pid}.look-memory.json") or None
     process = read_facts(facts)
     framework, vocabulary = framework_of(process)
     spans = read_records(path, SPAN, MAGIC)
@@ -191,9 +192,9 @@ def blank_timeline(path: Path) -> Timeline:
 
 
 def _disturbed_windows(folder: Path, host: object, base: int) -> tuple[tuple[int, int], ...]:
-    """Detailed recordings on this host, which also slow other ranks and processes."""
+    """Detailed recordings and looks on this host, which also slow other ranks and processes."""
     windows = []
-    for path in sorted(folder.glob("*.bursts.json")):
+    for path in sorted([*folder.glob("*.bursts.json"), *folder.glob("*.look-*.json")]):
         pid = path.name.split(".")[0].split("-")[0]
         other = read_document(folder / f"{pid}.rank.json").get("host")
         if host is None or other is None or host == other:

@@ -12,6 +12,7 @@ import msgspec
 
 from whyidle.model.buckets import Bucket
 from whyidle.model.knobs import KNOBS
+from whyidle.model.memory import MemoryAccount
 from whyidle.model.rank_tables import Attribution as Attribution  # noqa: PLC0414  # a part of it
 from whyidle.model.rank_tables import RankGroupRow, RankRow
 from whyidle.model.recording import Recording
@@ -357,6 +358,7 @@ class Diagnosis(Document, frozen=True, kw_only=True):
     coverage: Coverage
     detail: DetailTables
     recording: Recording | None = None  # of a trace; None: a watched command, or unknown
+    memory: MemoryAccount | None = None  # with ``--look memory``
 
     def with_id(self, run_id: str) -> Diagnosis:
         """The same document with the id of its stored run."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from whyidle.model.memory_look import MemoryLook
 from whyidle.model.pipeline_facts import Pipeline
 
 
@@ -216,6 +217,7 @@ class ProcessFacts:
     fresh_bytes: float | None = None  # memory that the process takes from the system per step
     compile: CompilerFacts | None = None
     bursts: BurstLog = BurstLog()
+    memory_look: MemoryLook | None = None  # with ``--look memory``
     pipelines: tuple[Pipeline, ...] = ()
     cpu: tuple[tuple[int, int], ...] = ()  # when (ns), CPU time of the process until then (ns)
     died_of: str | None = None  # exception that ended it

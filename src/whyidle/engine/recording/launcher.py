@@ -16,6 +16,8 @@ from whyidle.engine.recording.signal_relay import relay_signals
 from whyidle.errors import UsageError
 
 BOOT = Path(__file__).parents[2] / "probe" / "boot"
+LOOKS = ("memory",)
+"""what ``--look`` takes: measurements inside the job that cost some steps"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,15 @@ class WatchLimits:
     stop_after: int | None = None
     profile: Literal["auto", "off", "look"] = "auto"
     """profiler bursts: if they are worth their cost, never, or immediately"""
+    looks: tuple[str, ...] = ()
+    """looks that cost some steps (``LOOKS``)"""
 
     def limit_variables(self) -> dict[str, str]:
         """The limits as environment variables of the probe."""
         limits = {"WHYIDLE_STEPS": self.steps, "WHYIDLE_STOP_AFTER": self.stop_after}
         variables = {name: str(number) for name, number in limits.items() if number is not None}
-        return variables | ({"WHYIDLE_PROFILE": self.profile} if self.profile != "auto" else {})
+        variables |= {"WHYIDLE_PROFILE": self.profile} if self.profile != "auto" else {}
+        return variables | ({"WHYIDLE_LOOK": ",".join(self.looks)} if self.looks else {})
 
 
 def command_environment(

@@ -23,6 +23,7 @@ from . import (
     evaluation,
     foreign_profilers,
     indexing_gradients,
+    memory_look,
     rank_look,
     step_hooks,
     trial_hooks,
@@ -65,6 +66,8 @@ class Adapter(adapter.Adapter):
         events.add_listener(indexing_gradients.IndexingGradients(events))
         events.add_listener(DeviceHooks(events))
         rank_look.install_rank_look(events)
+        if memory_look.is_requested():
+            events.add_listener(memory_look.MemoryLook(events))
 
     def hide(self, folder: str) -> None:
         """Exclude the probe's functions from ``torch.compile``, once all are loaded."""

@@ -1,0 +1,78 @@
+"""The part of the diagnosis document about memory (``whyidle run --look memory``). Sizes are bytes;
+None: not known, and ``unknown`` says why."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Change = Literal["batch", "precision", "recomputation", "accumulation", "optimizer"]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of the owners of memory at the peak of a step; they sum to the peak."""
+
+    owner: str
+    bytes: int
+
+
+class ModuleRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the backward pass of a module needs, modules inside it left out; ``forward_s`` is the
+    time of its forward pass, modules inside it included."""
+
+    name: str
+    kind: str
+    activations: int
+    forward_s: float | None
+
+
+class MemoryOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change of the job, with the peak and the step that are predicted for it. ``batch`` is the
+    micro-batch, ``far``: more than twice the largest one that was measured, so only a direction.
+    ``modules`` are recomputed. ``fits`` is None where the limit is not known."""
+
+    change: Change
+    summary: str
+    batch: int
+    peak: int | None
+    step_s: float | None
+    samples_per_s: float | None
+    fits: bool | None
+    far: bool = False
+    modules: list[str] = []
+    time_to_loss: float | None = None  # relative to now, 1.0: as long
+    time_to_loss_low: float | None = None
+    time_to_loss_high: float | None = None
+
+
+class NoiseRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The gradient noise scale in samples, with its interval; None: beyond all bounds."""
+
+    samples: float | None
+    low: float
+    high: float | None
+
+
+class MemoryAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What holds memory in a step, and what other settings would need."""
+
+    device: str
+    batch: int | None  # samples of a micro-batch
+    limit: int | None  # that the process may hold in all
+    peak: int | None  # of a step
+    peak_phase: Literal["forward", "backward", "optimizer"] | None
+    parts: list[Part]
+    modules: list[ModuleRow]
+    curve: list[tuple[float, int]]  # the level in a pass: share of its time, bytes
+    reserved: int | None  # by the device's allocator
+    fragmentation: int | None  # reserved and not allocated
+    loader_bytes: int | None  # in shared memory, by workers that are ahead
+    shared_bytes: int | None  # size of /dev/shm
+    options: list[MemoryOption]
+    largest_batch: int | None  # that fits
+    largest_recomputed: MemoryOption | None  # that fits with modules recomputed
+    best_batch: MemoryOption | None  # smallest within 5 % of the best rate
+    noise: NoiseRow | None
+    advice: list[str]
+    unknown: list[str]

@@ -1,0 +1,132 @@
+"""``--look memory``: what holds memory, and what another batch would need.
+
+After the third step one micro-batch is computed again, forward and backward, at its own size and at
+twice that, with the profiler recording every allocation; then a few times without it, for the time.
+``restore_job`` leaves no trace of this in the job. The optimizer's own allocations are recorded in
+a real step. All that is measured goes to ``PID.look-memory.json``; ``analysis.memory_plan`` reads
+it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ...core.events import Events
+from ...core.listener import Listener
+from ...core.recorder import clock_ns
+from .repeated_pass import MemoryProfiler, RepeatedPass, device_of, read_allocations
+from .step_tape import NotReplayableError, StepTape
+
+LOOK = "memory"
+FIRST = 2
+"""steps before the look: the first one makes the optimizer's state and fills caches"""
+
+
+def is_requested() -> bool:
+    """Whether ``--look memory`` was given."""
+    return LOOK in os.environ.get("WHYIDLE_LOOK", "").split(",")
+
+
+class MemoryLook(Listener):
+    """Makes the look in one training process."""
+
+    listener = "memory look"
+    wants_steps = wants_detail = True
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.seen = 0
+        self.tape: StepTape | None = None
+        self.found: dict[str, Any] = {"state": "the job ended before its third step"}
+        self.undo: list[Callable[[], Any]] = []
+        self.optimizer_rows: list[list[int]] = []
+        self.kept_gradients: bool | None = None
+        """whether gradients of the step before were there when the model was called"""
+        self.publish()
+
+    def publish(self) -> None:
+        """Publish what was found in ``PID.look-memory.json``."""
+        self.events.recorder.documents["look-memory.json"] = self.found
+
+    def stop_listening(self) -> None:
+        """Stop recording the step."""
+        if self.tape is not None:
+            self.tape.stop()
+        while self.undo:
+            self.undo.pop()()
+        self.wants_steps = self.wants_detail = False
+
+    def on_backward_begin(self, args: tuple[Any, ...]) -> None:
+        """The first backward pass ends the recording of calls."""
+        if self.tape is not None:
+            self.tape.note_loss(args[:1])
+
+    def on_step(self, optimizer: Any) -> None:
+        """Record one step, and look after it."""
+        rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
+        if optimizer is None or id(optimizer) != self.events.lead or not self.wants_steps:
+            return
+        self.seen += 1
+        torch: Any = sys.modules["torch"]
+        if self.seen < FIRST or torch.autograd._profiler_enabled():
+            return
+        try:
+            if str(rank) != "0":
+                raise NotReplayableError("another rank is looked at")
+            if self.tape is None:
+                self._begin(torch, optimizer)
+                return
+            self.tape.stop()
+            begin = clock_ns()
+            look = RepeatedPass(
+                torch, self.tape, optimizer, self.events.recorder.file_path("draft")
+            )
+            look.found["optimizer_rows"] = self.optimizer_rows
+            look.found["kept_gradients"] = self.kept_gradients
+            try:
+                look.measure()
+            except NotReplayableError as reason:
+                look.found["state"] = str(reason)
+            except RuntimeError as error:  # of the framework, out of memory among them
+                look.found["state"] = f"the step could not be computed again ({error})"[:400]
+            self.found = {**look.found, "windows": [(begin, clock_ns())]}
+        except NotReplayableError as reason:
+            self.found = {**self.found, "state": str(reason)}
+        self.publish()
+        self.stop_listening()
+        self.tape = None
+
+    def _begin(self, torch: Any, optimizer: Any) -> None:
+        """Record the next step."""
+
+        def begun() -> None:
+            parameters = (p for group in optimizer.param_groups for p in group["params"])
+            self.kept_gradients = any(p.grad is not None for p in parameters)
+
+        self.tape = StepTape(torch, begun)
+        self.tape.start()
+        self._record_update(torch, optimizer)
+
+    def _record_update(self, torch: Any, optimizer: Any) -> None:
+        """Record what the next step of the optimizer allocates."""
+        profiler = MemoryProfiler(torch, cuda=False)
+        path = self.events.recorder.file_path("draft")
+
+        def before(*_: Any) -> None:
+            if not torch.autograd._profiler_enabled():
+                profiler.start("whyidle::update")
+
+        def after(*_: Any) -> None:
+            if profiler.running:
+                self.optimizer_rows = read_allocations(profiler, path, device_of(optimizer))["rows"]
+
+        def contained(work: Callable[..., None]) -> Callable[..., None]:
+            return lambda *_: self.events.run_contained(self.listener, work)
+
+        self.undo = [
+            optimizer.register_step_pre_hook(contained(before)).remove,
+            optimizer.register_step_post_hook(contained(after)).remove,
+        ]

@@ -1,0 +1,181 @@
+"""A look at memory: what it finds in a small job, and that it leaves no trace in it."""
+
+import itertools
+
+import pytest
+import standin
+
+from whyidle.analysis.memory_plan import MemoryPlan
+from whyidle.importers._process_facts import read_document
+from whyidle.model.memory_look import MemoryLook as Look
+from whyidle.probe.frameworks.torch.memory_look import MemoryLook
+from whyidle.probe.frameworks.torch.replay_state import check_modules, restore_job
+from whyidle.probe.frameworks.torch.step_tape import NotReplayableError, StepTape
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+
+
+class Counting(nn.Module):
+    """Counts its calls, and draws random numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return nn.functional.dropout(x, 0.5)
+
+
+def network():
+    torch.set_num_threads(1)  # as the tests have it, for the fixture of the module too
+    torch.manual_seed(0)
+    first = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+    last = nn.Sequential(nn.Flatten(), nn.Linear(8 * 8 * 8, 5))
+    return nn.Sequential(first, Counting(), last)
+
+
+class Job:
+    """Trains, with a look or without; ``found`` is what the look says."""
+
+    def __init__(self, folder, *, look, steps=5, loss=nn.functional.cross_entropy, batch=8):
+        self.net, self.losses = network(), []
+        optimizer = torch.optim.Adam(self.net.parameters(), 1e-2)
+        loop = standin.Loop(folder)
+        loop.recorder.facts = {"rank": None}
+        loop.lead = id(optimizer)
+        listener = MemoryLook(loop) if look else None
+        if listener:
+            loop.add_listener(listener)
+        generator = torch.Generator().manual_seed(1)
+        for _ in range(steps):
+            x = torch.randn(batch, 3, 8, 8, generator=generator)
+            y = torch.randint(0, 5, (batch,), generator=generator)
+            optimizer.zero_grad()
+            value = loss(self.net(x), y)
+            value.backward()
+            optimizer.step()
+            self.losses.append(value.item())
+            if look:
+                loop.notify("on_step", optimizer)
+        if listener:
+            listener.stop_listening()
+        self.faults, self.found = loop.faults, listener and listener.found
+        self.state = self.net.state_dict()
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory):
+    return Job(tmp_path_factory.mktemp("looked"), look=True)
+
+
+def test_the_job_computes_the_same_bits_as_without_a_look(looked, tmp_path):
+    plain = Job(tmp_path, look=False)
+    assert looked.losses == plain.losses
+    assert all(torch.equal(a, plain.state[name]) for name, a in looked.state.items())
+    assert looked.net[1].calls == plain.net[1].calls
+    assert looked.faults == []
+
+
+def test_persistent_owners_are_counted_to_the_byte(looked):
+    numbers = sum(p.numel() for p in looked.net.parameters())
+    found = looked.found
+    assert found["state"] == "measured"
+    assert found["batch"] == 8
+    assert found["parameters"] == found["gradients"] == 4 * numbers
+    assert found["optimizer"] == 8 * numbers + 4 * len(list(looked.net.parameters()))
+    assert found["batch_bytes"] == 8 * (3 * 8 * 8 * 4 + 8)
+
+
+def test_activations_belong_to_the_modules_that_keep_them(looked):
+    look = read_document(Look, looked.found)
+    own = MemoryPlan(look).own
+    kept = {look.modules[n][0]: size for n, size in own.activation_bytes().items() if n >= 0}
+    image = 8 * 8 * 8 * 8 * 4
+    assert kept["0.0"] == 8 * 3 * 8 * 8 * 4  # its input
+    assert kept["0.1"] == image + 2 * 8 * 4  # its input and the statistics of the batch
+    assert kept["0.2"] == image  # its result
+    assert kept["2.1"] == image  # the result of dropout
+
+
+def test_the_peak_at_twice_the_batch_is_what_a_job_of_that_batch_allocates(looked, tmp_path):
+    twice = read_document(Look, Job(tmp_path, look=True, batch=16).found)
+    look = read_document(Look, looked.found)
+    # other tensors of this process differ from test to test
+    predicted = MemoryPlan(look).peak_at(16) - look.others
+    assert predicted == pytest.approx(MemoryPlan(twice).peak_at(16) - twice.others, rel=0.01)
+
+
+def test_a_pass_that_fails_only_ends_the_look(tmp_path, monkeypatch):
+    turns = itertools.count(1)
+
+    def forward(self, x):
+        if next(turns) == 4:  # the third step is the last before the look
+            raise RuntimeError("no second time")
+        return x
+
+    monkeypatch.setattr(Counting, "forward", forward)
+    job = Job(tmp_path, look=True)
+    assert "no second time" in job.found["state"]
+    assert len(job.losses) == 5
+    assert job.faults == []
+
+
+def test_functions_of_the_script_that_are_not_recorded_are_told(tmp_path):
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    job = Job(tmp_path, look=True, loss=lambda out, y: Own.apply(out).square().sum())
+    assert "OwnBackward is a function of the script's own" in job.found["state"]
+
+
+def test_a_job_of_two_steps_says_that_it_ended(tmp_path):
+    assert "before its third step" in Job(tmp_path, look=True, steps=2).found["state"]
+
+
+@pytest.mark.parametrize(
+    ("module", "why"), [(nn.SyncBatchNorm(3), "other ranks"), (nn.Linear(2, 2), None)]
+)
+def test_modules_that_exchange_are_not_repeated(module, why):
+    if why is None:
+        check_modules([module])
+        return
+    with pytest.raises(NotReplayableError, match=why):
+        check_modules([module])
+
+
+def test_what_a_pass_changes_is_put_back():
+    net = network()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    marker = net[0][0].weight.grad = torch.ones_like(net[0][0].weight)
+    state = torch.get_rng_state()
+    with restore_job(torch, list(net.modules())):
+        net(torch.randn(4, 3, 8, 8)).sum().backward()
+        net[1].extra = 1
+    assert net[0][0].weight.grad is marker
+    assert net[1].calls == 0
+    assert not hasattr(net[1], "extra")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_the_tape_keeps_what_the_loss_needs_and_computes_it_again():
+    net, tape = nn.Linear(4, 2), StepTape(torch)
+    x = torch.randn(3, 4)
+    tape.start()
+    out = {"logits": net(x)}
+    out["logits"].argmax(1)  # nothing that the loss needs
+    loss = (out["logits"] * 2).square().mean()
+    loss.backward()
+    tape.stop()
+    tape.keep_needed()
+    assert len(tape.calls) == 4
+    values = tape.compute(tape.leaves)
+    assert torch.equal(values[tape.loss], loss)
