@@ -23,6 +23,7 @@ KEYS = [
     "coverage",
     "detail",
     "recording",
+    "memory",
 ]
 
 

@@ -90,7 +90,7 @@ def test_persistent_owners_are_counted_to_the_byte(looked):
 
 def test_activations_belong_to_the_modules_that_keep_them(looked):
     look = read_document(Look, looked.found)
-    own = MemoryPlan(look).own
+    own = MemoryPlan(look).job_order
     kept = {look.modules[n][0]: size for n, size in own.activation_bytes().items() if n >= 0}
     image = 8 * 8 * 8 * 8 * 4
     assert kept["0.0"] == 8 * 3 * 8 * 8 * 4  # its input

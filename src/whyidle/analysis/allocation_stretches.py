@@ -81,7 +81,7 @@ class AllocationOrder:
         """Times and sizes of the rows with some modules recomputed."""
         times, sizes = [], []
         for number in chosen:
-            edit = self._recomputed(number)
+            edit = self._recompute_rows(number)
             if edit is not None:
                 times.append(edit[0])
                 sizes.append(edit[1])
@@ -89,7 +89,7 @@ class AllocationOrder:
         order = np.argsort(whole, kind="stable")
         return whole[order], np.concatenate([*sizes, self.size])[order]
 
-    def _recomputed(self, number: int) -> tuple[I64, I64] | None:
+    def _recompute_rows(self, number: int) -> tuple[I64, I64] | None:
         """The rows that the recomputation of a module adds; None where it cannot be told."""
         calls, inside = self.calls_of(number), self.subtree(number)
         back = [b for b, _, kind, own in self.recorded.marks if kind == UNPACK and own in inside]

@@ -52,7 +52,7 @@ class MemoryPlan:
         return self.orders()
 
     @cached_property
-    def own(self) -> AllocationOrder | None:
+    def job_order(self) -> AllocationOrder | None:
         """The recorded pass at the job's batch."""
         return next((o for o in self._pair if o.recorded.batch == self.look.batch), None)
 
@@ -176,7 +176,7 @@ class MemoryPlan:
     @cached_property
     def candidates(self) -> list[int]:
         """Modules that may be recomputed: called once, not the whole model, keeping something."""
-        own, look = self.own, self.look
+        own, look = self.job_order, self.look
         if own is None or len(look.module_times) != len(look.modules):
             return []
         kept = own.activation_bytes()
@@ -194,7 +194,7 @@ class MemoryPlan:
         for least time, until the peak fits or no longer falls."""
         chosen: list[int] = []
         peak = self.peak_at(batch)
-        own = self.own
+        own = self.job_order
         while peak is not None and own is not None and (usable is None or peak > usable):
             taken = {part for n in chosen for part in own.subtree(n)}
             gains = []
@@ -253,14 +253,14 @@ def estimate_noise(look: MemoryLook) -> NoiseEstimate | None:
     if count < 4 or not size or products.shape != (count, count) or not np.isfinite(products).all():
         return None
     inverse = _signal_to_noise(products, size)
-    rest = [_signal_to_noise(_without(products, part), size) for part in range(count)]
+    rest = [_signal_to_noise(_leave_out(products, part), size) for part in range(count)]
     error = float(np.sqrt((count - 1) * np.var(rest)))
     reach = (2.0 + 4.0 / count) * error
     low, high = inverse + reach, inverse - reach
     return NoiseEstimate(_invert(inverse), _invert(low), _invert(high))
 
 
-def _without(
+def _leave_out(
     products: np.ndarray[tuple[int, int], np.dtype[np.float64]], part: int
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     rows: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.delete(products, part, axis=0)

@@ -57,7 +57,7 @@ def _busy(d: Diagnosis) -> Measure | None:
     return Measure("yes" if busy >= BUSY else "no", f"busy {format_percent(busy)} of the time")
 
 
-def _filled(d: Diagnosis) -> Measure | None:
+def _measure_filling(d: Diagnosis) -> Measure | None:
     shares = {"SMs active": d.utilization.sm_active, "model FLOPs": d.utilization.mfu}
     known = [f"{name} {format_percent(value)}" for name, value in shares.items() if value]
     return Measure("partly", ", ".join(known)) if known else None
@@ -108,7 +108,7 @@ LINES: Final = (
          "interactive-or-unreleased"), _busy),
     Line("is it busy with useful work?", ("needless-compute", "padding-waste", "naive-attention",
          "unfused-memory-bound-ops", "wrong-memory-format", "misaligned-tensor-shapes",
-         "dense-indexing-gradients", "work-beside-training"), _filled),
+         "dense-indexing-gradients", "work-beside-training"), _measure_filling),
     Line("does the data arrive in time?", ("dataloader-no-workers", "dataloader-too-few-workers",
          "heavy-cpu-transform", "bursty-loader-shallow-prefetch", "worker-handoff-bottleneck",
          "worker-restart-per-epoch", "slow-input-pipeline", "remote-storage-fetch-stall",

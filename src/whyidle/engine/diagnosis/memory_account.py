@@ -31,7 +31,7 @@ def build_account(facts: Facts) -> MemoryAccount | None:
     plan = MemoryPlan(look, step_s, backward_passes(facts) or 1)
     phases = plan.phases(look.batch) if look.batch else None
     phase = _highest_phase(phases) if phases else None
-    own = plan.own
+    own = plan.job_order
     return MemoryAccount(
         device=look.device,
         batch=look.batch,
@@ -87,8 +87,8 @@ def _list_parts(plan: MemoryPlan, phase: Phase | None) -> list[Part]:
     elif phase == "optimizer":
         parts |= {"gradients": look.gradients, "workspace": plan.update_bytes}
         parts["results"] = look.results
-    elif plan.own is not None:
-        parts |= _split_peak(plan.own, phase)
+    elif plan.job_order is not None:
+        parts |= _split_peak(plan.job_order, phase)
         if look.kept_gradients:
             parts["gradients"] = look.gradients
         if phase == "forward":

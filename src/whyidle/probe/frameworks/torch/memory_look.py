@@ -102,11 +102,11 @@ class MemoryLook(Listener):
     def _begin(self, torch: Any, optimizer: Any) -> None:
         """Record the next step."""
 
-        def begun() -> None:
+        def note_gradients() -> None:
             parameters = (p for group in optimizer.param_groups for p in group["params"])
             self.kept_gradients = any(p.grad is not None for p in parameters)
 
-        self.tape = StepTape(torch, begun)
+        self.tape = StepTape(torch, note_gradients)
         self.tape.start()
         self._record_update(torch, optimizer)
 
@@ -115,18 +115,18 @@ class MemoryLook(Listener):
         profiler = MemoryProfiler(torch, cuda=False)
         path = self.events.recorder.file_path("draft")
 
-        def before(*_: Any) -> None:
+        def start_profiler(*_: Any) -> None:
             if not torch.autograd._profiler_enabled():
                 profiler.start("whyidle::update")
 
-        def after(*_: Any) -> None:
+        def stop_profiler(*_: Any) -> None:
             if profiler.running:
                 self.optimizer_rows = read_allocations(profiler, path, device_of(optimizer))["rows"]
 
-        def contained(work: Callable[..., None]) -> Callable[..., None]:
+        def contain(work: Callable[..., None]) -> Callable[..., None]:
             return lambda *_: self.events.run_contained(self.listener, work)
 
         self.undo = [
-            optimizer.register_step_pre_hook(contained(before)).remove,
-            optimizer.register_step_post_hook(contained(after)).remove,
+            optimizer.register_step_pre_hook(contain(start_profiler)).remove,
+            optimizer.register_step_post_hook(contain(stop_profiler)).remove,
         ]
