@@ -26,7 +26,7 @@ class Loop(standin.Loop):
 
 
 class Profiler:
-    cuda = False
+    cuda, suffix = False, "json"
 
     def __init__(self, facts):
         self.running, self.log, self.is_busy = False, [], None
@@ -62,6 +62,11 @@ class Profiler:
 
     def save(self, result, path):
         return Path(path).write_text(result)
+
+    estimates = None
+
+    def estimate_events(self, step_s):
+        return self.estimates
 
     def count_nodes(self):
         return 0
@@ -183,6 +188,13 @@ def test_of_a_step_with_too_many_operators_it_is_told_how_many(run, monkeypatch)
     run.train(20, step_s=0.1)
     assert run.told["off"] == TOO_MANY
     assert run.told["counted_s"] == (3000, pytest.approx(0.1))
+
+
+def test_what_the_profiler_estimates_is_no_node_to_count(run, monkeypatch):
+    monkeypatch.setattr(Profiler, "estimates", burst_budget.MOST_EVENTS)
+    run.train(20)
+    assert (run.told["off"], run.told["counted_s"]) == (TOO_MANY, None)
+    assert run.told["windows"], "the estimate disturbs the steps beside it"
 
 
 def test_none_where_so_many_operators_would_take_too_long(run):

@@ -10,6 +10,8 @@ import pytest
 
 import whyidle
 from whyidle.engine.recording.recording_diagnosis import diagnose_recording
+from whyidle.importers import xplane
+from whyidle.model.roles import Role
 
 BOOT = Path(whyidle.__file__).parent / "probe" / "boot"
 
@@ -101,3 +103,15 @@ def test_a_callback_watches_a_fit(tmp_path):
     assert done.returncode == 0, done.stderr
     steps, framework = done.stdout.split()
     assert (int(steps) > 1900, framework) == (True, "tensorflow")
+
+
+def test_three_steps_are_recorded_with_every_operator(tmp_path, monkeypatch):
+    monkeypatch.setenv("WHYIDLE_PROFILE", "look")
+    run_job(tmp_path, LOOP.replace("STEPS", "110"))
+    (told,) = tmp_path.glob("*.bursts.json")
+    bursts = json.loads(told.read_text())["bursts"]
+    assert [burst["state"] for burst in bursts][:1] == ["recorded"]
+    found = xplane.load(tmp_path / bursts[0]["file"])
+    assert len(found.rows_of(Role.PROFILER_STEP)) == 3
+    assert len(found.rows_of(Role.LOADER)) >= 3
+    assert not list(tmp_path.glob("*~"))

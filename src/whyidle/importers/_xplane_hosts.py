@@ -34,6 +34,8 @@ _FRAME: Final = re.compile(
 )
 _CALL: Final = re.compile(r"^PjitFunction\(.*\)$")
 _DIRECTION: Final = re.compile(r"Memcpy\w*?(HtoD|DtoH|DtoD)", re.I)
+_CALLED: Final = re.compile(r"^(StatefulPartitionedCall/)+")
+"""how TensorFlow begins the names of operators in a function"""
 _FEWEST_STEPS: Final = 3
 OUTSIDE: Final = "Python outside the framework"
 
@@ -239,10 +241,11 @@ def _weigh_line(line: Line) -> tuple[bool, float]:
 
 
 def _frame_name(name: str) -> str:
-    """A traced function as PyTorch's profiler writes it: ``train.py(12): step``."""
+    """A traced function as PyTorch's profiler writes it: ``train.py(12): step``. Operators have
+    the name that they have in their function."""
     match = _FRAME.match(name)
     if match is None:
-        return name
+        return _CALLED.sub("", name)
     if match["file"]:
         return f"{match['file']}({match['line']}): {match['function']}"
     return f"{match['module']}: {match['function']}"

@@ -20,7 +20,7 @@ from whyidle.analysis.sampled_lines import lines_with_share
 from whyidle.analysis.step_detection import StepWindows, find_steps
 from whyidle.analysis.sync_sites import waiting_lines
 from whyidle.errors import InputError
-from whyidle.importers import kineto
+from whyidle.importers import kineto, xplane
 from whyidle.model.cause import Cause, Proof
 from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import BurstFacts, BurstInRun, BurstLog
@@ -30,7 +30,7 @@ _ORDINARY = ("as many", "closed")
 """beginnings of expected reasons for the last burst, which need no note"""
 TOO_MANY = "a step has too many operators"  # reason given by the probe
 NO_KERNELS = (
-    "no burst contains device activity, so causes that need kernels were not checked: PyTorch's "
+    "no burst contains device activity, so causes that need kernels were not checked: the "
     "profiler recorded none, or its file is truncated"
 )
 MOSTLY = 0.5  # least share of the operators' time for a line to be named as their call site
@@ -45,7 +45,7 @@ def read_bursts(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
         if facts.state != "recorded" or not path.is_file():
             continue
         try:
-            burst = kineto.load(path)
+            burst = (xplane if path.name.endswith(xplane.SUFFIXES) else kineto).load(path)
         except InputError:
             continue  # truncated: the process was killed
         on_cpu = timeline.info.kind == "cpu"  # even if the machine has a GPU
@@ -167,8 +167,9 @@ _LENGTHS = {True: "steps", False: "the time between calls of the first optimizer
 
 def _dominant_operator(facts: Facts, burst: Facts) -> str:
     compute = facts.attribution["compute"]
+    phased = any(operator.phase != "forward" for operator in burst.operators)
     operators = ", ".join(
-        f"{operator.name} in {operator.phase} {operator.share * compute:.0%}"
+        f"{operator.name}{f' in {operator.phase}' if phased else ''} {operator.share * compute:.0%}"
         for operator in burst.operators[:NAMED]
     )
     return f"operators with the most time, share of step ({_burst_name(burst)}): {operators}"

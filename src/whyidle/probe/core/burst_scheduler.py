@@ -39,6 +39,7 @@ class Recordings(Protocol):
     look: bool
     spent_s: float
     entries: list[dict[str, Any]]
+    windows: list[tuple[int, int]]
     wanted_work: Callable[[], None] | None
 
     @property
@@ -69,6 +70,8 @@ class BurstSchedule:
         self.resumed = 0
         """when the last burst was written, until its steps have been compared; else 0"""
         self._nodes: int | None = None
+        self._estimated: int | None = None
+        """events in one step, where the profiler can tell"""
         self._first_node = self._counting = 0
         self.counted_s: tuple[int, float] | None = None
         """nodes in one step's graph, and how long that step took, s"""
@@ -118,7 +121,7 @@ class BurstSchedule:
         return not self._unsettled or self._unsettled > RESTLESS[self.bursts.look]
 
     def _plan_burst(self, picture: tuple[float, float], elapsed: float) -> None:
-        if self._nodes is None:
+        if self._nodes is None and not self._estimate_events(picture[0]):
             self.bursts.wanted_work = self._count_nodes
             return
         price = self._price_s()
@@ -134,16 +137,28 @@ class BurstSchedule:
         else:
             self.bursts.postpone_burst(burst_budget.needed_s(price, self.bursts.spent_s, share))
 
+    def _estimate_events(self, step_s: float) -> bool:
+        """Let the profiler estimate the events of a step; return whether it can."""
+        begin, profiler = clock_ns(), self.bursts.profiler
+        self._estimated = None if profiler is None else profiler.estimate_events(step_s)
+        if self._estimated is None:
+            return False
+        self.bursts.windows = [*self.bursts.windows, (begin, clock_ns())]
+        self._nodes = 0
+        return True
+
     def _price_s(self) -> float:
         facts = self.bursts.events.recorder.facts
         optimizer: OptimizerFacts | dict[str, Any] = facts.get("optimizer") or {}
         cuda = self.bursts.profiler is not None and self.bursts.profiler.cuda
         together = bool(optimizer.get("fused") or (cuda and optimizer.get("foreach")))
         tensors = int(optimizer.get("tensors") or 0)
-        nodes = self._nodes or tensors
-        likely = burst_budget.LIKELY_PER_NODE
-        self._most = STEPS * burst_budget.estimate_events(nodes, tensors, together)
-        self._events = STEPS * burst_budget.estimate_events(nodes, tensors, together, likely)
+        if self._estimated is not None:
+            self._most = self._events = STEPS * self._estimated
+        else:
+            nodes, likely = self._nodes or tensors, burst_budget.LIKELY_PER_NODE
+            self._most = STEPS * burst_budget.estimate_events(nodes, tensors, together)
+            self._events = STEPS * burst_budget.estimate_events(nodes, tensors, together, likely)
         if self._event_s:
             return self._events * self._event_s
         return burst_budget.price_s(self._events, cuda)

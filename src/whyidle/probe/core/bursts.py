@@ -3,7 +3,7 @@
 The sampler's thread decides (``on_chore``, by a ``burst_scheduler.BurstSchedule``; ``on_sample``,
 at every sample). The training thread acts, at step boundaries only: after a step of the optimizer
 that steps first. ``PID.bursts.json`` lists the windows of time that a burst disturbs, so that no
-statistic counts those steps. The sampler's thread writes and frees the trace, ``PID.burst-N.json``.
+statistic counts those steps. The sampler's thread writes and frees the trace, ``PID.burst-N.*``.
 
 Only one rank and only the main thread are recorded, and never while the job uses its own profiler.
 A fork, such a profiler or a step that does not end stops a recording at once.
@@ -277,7 +277,7 @@ class Bursts(Listener):
         result, self._result = self._result, None
         burst, number = dict(self.entries[-1]), len(self.finished_recordings)
         begin = clock_ns()
-        path = self.events.recorder.file_path(f"burst-{number}.json")
+        path = self.events.recorder.file_path(f"burst-{number}.{self.profiler.suffix}")
         try:
             burst["bytes"] = self.profiler.save(result, path)
             burst["file"] = os.path.basename(path)

@@ -11,6 +11,8 @@ class OpProfiler(Protocol):
     cuda: bool
     """whether a GPU's kernels are recorded, which costs more"""
     running: bool
+    suffix: str
+    """of its files"""
 
     def why_unavailable(self) -> str | None:
         """Return why this process cannot be recorded at all; None if it can."""
@@ -39,6 +41,10 @@ class OpProfiler(Protocol):
         Raises:
             OSError: nothing could be written.
         """
+
+    def estimate_events(self, step_s: float) -> int | None:
+        """Return how many events a step of this length has, on the sampler's thread; None where
+        nodes are counted instead."""
 
     def count_nodes(self) -> int:
         """Return how many nodes of backward graphs this thread has created."""

@@ -14,7 +14,7 @@ from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.own_files import FOLDER
 from ...core.trial_state import TrialState
 from ...wire import ProcessFacts
-from . import compilation, compiled_calls, gradients, reads, wording
+from . import compilation, compiled_calls, gradients, profiler, reads, wording
 from .process_facts import FactsReader
 from .trial_state import StepState
 
@@ -60,11 +60,15 @@ class Adapter(adapter.Adapter):
         return {} if self._facts is None else self._facts.describe_training(optimizer)
 
     def op_profiler(self, facts: ProcessFacts) -> OpProfiler:
-        """Return that operators are not recorded."""
-        return cast("OpProfiler", NoProfiler("operators of JAX are not recorded"))
+        """Return the profiler for bursts; none where nothing is compiled."""
+        if self._facts is None:
+            return cast("OpProfiler", NoProfiler("the hooks of JAX failed"))
+        jax, on_cpu = sys.modules["jax"], facts.get("device") == "cpu"
+        return profiler.make_profiler(jax, self._facts.calls, cuda=not on_cpu)
 
     def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
-        """Nothing to do: the probe uses no profiler here."""
+        """Call ``forbid`` with a reason before the job uses its own profiler."""
+        profiler.watch_profilers(events, sys.modules["jax"], forbid)
 
     def trial_state(self) -> TrialState:
         """Return what a trial's witness reads."""

@@ -11,7 +11,7 @@ from ...core.frameworks import BACKWARD
 from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.trial_state import TrialState
 from ...wire import ProcessFacts
-from . import wording
+from . import profiler, wording
 from .keras_hooks import install_keras_hooks
 from .pipelines import install_dataset_hooks
 from .process_facts import FactsReader
@@ -57,11 +57,15 @@ class Adapter(adapter.Adapter):
         return {} if self._facts is None else self._facts.describe_training(optimizer)
 
     def op_profiler(self, facts: ProcessFacts) -> OpProfiler:
-        """Return that operators are not recorded."""
-        return cast("OpProfiler", NoProfiler("operators of TensorFlow are not recorded"))
+        """Return the profiler for bursts."""
+        if self._calls is None:
+            return cast("OpProfiler", NoProfiler("the hooks of TensorFlow failed"))
+        draft = self._calls.events.recorder.file_path("profile~")
+        return profiler.make_profiler(facts.get("device") != "cpu", draft)
 
     def watch_profilers(self, events: Events, forbid: Callable[[str], None]) -> None:
-        """Nothing to do: the probe uses no profiler here."""
+        """Call ``forbid`` with a reason before the job uses its own profiler."""
+        profiler.watch_profilers(events, forbid)
 
     def trial_state(self) -> TrialState:
         """Return what a trial's witness reads."""

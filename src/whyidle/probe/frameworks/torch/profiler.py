@@ -34,6 +34,8 @@ SILENT = "99"
 class TorchProfiler:
     """One thread's profiler: ``start``, ``mark`` at every boundary, ``stop``."""
 
+    suffix = "json"
+
     def __init__(
         self, torch: Any, cuda: bool, shapes: bool | None = None, unrecorded: str | None = None
     ) -> None:
@@ -144,6 +146,9 @@ class TorchProfiler:
         size = os.stat(draft).st_size
         os.replace(draft, path)
         return size
+
+    def estimate_events(self, step_s: float) -> None:
+        """Return None: the nodes of a step's graph tell it."""
 
     def count_nodes(self) -> int:
         """Return how many nodes of autograd graphs this thread has created."""
