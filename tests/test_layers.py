@@ -35,6 +35,8 @@ MAY_IMPORT = {
     "suspicions": {"suspicions", "model"},
     "tenants": {"tenants", "model"},
     "publishers": {"publishers", "model", "errors"},
+    "ledgers": {"ledgers", "store", "model", "errors"},
+    "meters": {"meters", "model", "errors"},
     "alerts": {"alerts", "model", "errors"},
     "exporters": {"exporters", "model", "errors"},
     "store": {"store", "model", "errors"},
@@ -86,6 +88,8 @@ OPTIONAL = {
     "optuna",
     *SERVER,
     "ray",
+    "duckdb",
+    "lightkube",
     "torch",
     "pynvml",
     "tensorflow",
@@ -105,11 +109,13 @@ THIRD_PARTY = {
     "suspicions": set(),
     "tenants": set(),
     "publishers": TRACKERS,
+    "ledgers": {"msgspec", "lightkube", "ray"},
+    "meters": {"duckdb"},
     "alerts": {"msgspec", "tomli", "apprise"},
     "exporters": {"numpy", "msgspec", "isal", "rich"},
     "store": {"msgspec", "tomli"},
     "catalog": set(),
-    "engine": {"numpy", "msgspec", "psutil", "pynvml", "optuna", "ray", "tomli"},
+    "engine": {"numpy", "msgspec", "psutil", "pynvml", "optuna", "ray", "duckdb", "tomli"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
     "server": {"msgspec", *SERVER},
     "cli": {"msgspec", "rich", "uvicorn"},
@@ -259,7 +265,7 @@ def test_the_probe_s_core_knows_no_framework():
     assert not wrong, "\n".join(["", *wrong])
 
 
-ONE_A_FILE = ("causes", "fixes", "patches", "suspicions", "tenants")
+ONE_A_FILE = ("causes", "fixes", "patches", "suspicions", "tenants", "ledgers", "meters")
 
 
 def test_causes_do_not_import_each_other():

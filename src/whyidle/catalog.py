@@ -3,8 +3,9 @@
 The folder listing is the registry; a plug-in is imported when it is used. Files that begin with an
 underscore are parts of plug-ins. Other packages register theirs in the entry-point groups
 ``whyidle.causes``, ``whyidle.fixes``, ``whyidle.knobs``, ``whyidle.patches``, ``whyidle.sources``,
-``whyidle.importers``, ``whyidle.exporters`` and ``whyidle.suspicions``. ``broken_plugins`` lists
-those that cannot be loaded; requesting one of them by name is an error.
+``whyidle.importers``, ``whyidle.exporters``, ``whyidle.suspicions``, ``whyidle.ledgers`` and
+``whyidle.meters``. ``broken_plugins`` lists those that cannot be loaded; requesting one of them by
+name is an error.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from whyidle.errors import CatalogError
 from whyidle.model.cause import Cause
 from whyidle.model.fix import Fix
+from whyidle.model.fleet_rows import Ledger, Meter
 from whyidle.model.knobs import KNOBS, Knob
 from whyidle.model.patch import SourceForm
 from whyidle.model.plugin import Exporter, Importer
@@ -43,12 +45,16 @@ _KINDS: Final[Mapping[str, type]] = {
     "importers": ModuleType,
     "exporters": ModuleType,
     "suspicions": Suspicion,
+    "ledgers": ModuleType,
+    "meters": ModuleType,
 }
 """kind of plug-in -> type of the object that an entry point in ``whyidle.KIND`` names"""
 _ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "importers": ("SUFFIXES", "sniff", "load"),
     "exporters": ("render",),
     "sources": ("SIGNALS", "PERIOD_S", "LIVE", "probe", "open"),
+    "ledgers": ("read",),
+    "meters": ("read",),
 }
 """kind of plug-in -> attributes that such a module must have"""
 _broken: Final[dict[tuple[str, str], CatalogError]] = {}
@@ -127,6 +133,22 @@ def load_source_forms() -> dict[str, SourceForm]:
 def load_suspicions() -> dict[str, Suspicion]:
     """Load every suspicion by id."""
     return _load_folder("suspicions", Suspicion)
+
+
+def load_ledgers() -> dict[str, Ledger]:
+    """Load every ledger of a fleet by name."""
+    return _load_modules("ledgers")
+
+
+def load_meters() -> dict[str, Meter]:
+    """Load every meter of a fleet by name."""
+    return _load_modules("meters")
+
+
+def _load_modules(folder: str) -> dict[str, Any]:
+    modules: dict[str, Any] = {name: plugin_module(folder, name) for name in plugin_names(folder)}
+    _add_entry_points(modules, folder)
+    return modules
 
 
 @lru_cache(maxsize=1)

@@ -28,6 +28,7 @@ VERBS = (
     "attach",
     "scale",
     "alerts",
+    "fleet",
     "serve",
     "causes",
     "doctor",

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from whyidle.model import alert, diagnosis, watch_document
+from whyidle.model import alert, diagnosis, fleet, watch_document
 
 PUBLISHED = "docs/schema/diagnosis.schema.json"
 DOCUMENTS: Final = {
@@ -33,6 +33,12 @@ DOCUMENTS: Final = {
         alert.AlertLine,
         alert.SCHEMA,
         "An alert that fires, still fires or resolves, with its cause where one is known.",
+    ),
+    "fleet": (
+        fleet.FleetReport,
+        fleet.SCHEMA,
+        "What became of the GPU-hours that a cluster allocated: useful, starved, idle-held, "
+        "idle-reserved, failed or unknown. Shares are 0 to 1; null means not measured.",
     ),
 }
 """name -> type, schema and description"""

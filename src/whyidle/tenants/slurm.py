@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
+from whyidle.model.node_lists import expand_nodes, expand_numbers
 from whyidle.model.tenancy import ProcessIdentity, Reservation
 from whyidle.model.watch_document import Tenant
 
@@ -80,25 +81,5 @@ def parse_jobs(text: str, node: str) -> list[Reservation]:
 def _ordinals_on(block: str, node: str) -> tuple[int, ...]:
     for part in re.split(r"(?=\bNodes=)", block)[1:]:
         if node in expand_nodes(part.partition(" ")[0].removeprefix("Nodes=")):
-            return tuple(n for match in _IDX.findall(part) for n in _numbers(match))
+            return tuple(n for match in _IDX.findall(part) for n in expand_numbers(match))
     return ()
-
-
-def expand_nodes(text: str) -> list[str]:
-    """The names in a list such as ``gpu[01-03,7],login1``."""
-    names = []
-    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", text):
-        stem, bracket, rest = part.partition("[")
-        if not bracket:
-            names.append(stem)
-            continue
-        for item in rest.rstrip("]").split(","):
-            low, _, high = item.partition("-")
-            width = len(low)
-            names += [f"{stem}{n:0{width}}" for n in range(int(low), int(high or low) + 1)]
-    return names
-
-
-def _numbers(text: str) -> list[int]:
-    spans = (part.partition("-") for part in text.split(","))
-    return [n for low, _, high in spans for n in range(int(low), int(high or low) + 1)]

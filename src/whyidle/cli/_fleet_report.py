@@ -1,0 +1,50 @@
+"""Divide the allocated GPU-hours: useful, starved, idle, failed, unknown; say what to change.
+
+    whyidle fleet report --ledger slurm --meter csv:readings/ --since 7d
+    whyidle fleet report --ledger labels --meter parquet:history/ --by partition --json -
+
+Every allocated GPU-hour is in exactly one state; time without telemetry is unknown, never idle.
+Sums of each day are kept in --cache, so that a report which was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output
+from whyidle.cli._fleet_options import add_fleet_options, make_prices, now_ms, open_fleet
+from whyidle.cli._options import STDOUT
+
+if TYPE_CHECKING:
+    from whyidle.model.fleet import FleetReport
+
+KEYS = ("user", "job", "cause", "partition", "node")
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_fleet_options(parser)
+    parser.add_argument("--by", choices=KEYS, default="user", help="table (default: user)")
+    parser.add_argument("--json", metavar="PATH|-", help="write the report, whyidle/fleet/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, divide, and print."""
+    from whyidle.engine.fleet.report import make_report
+
+    _output.check_outputs(args)
+    with open_fleet(args) as fleet:
+        report = make_report(fleet, by=args.by, prices=make_prices(args), now_ms=now_ms())
+        _write_outputs(args, report)
+    return 0
+
+
+def _write_outputs(args: argparse.Namespace, report: FleetReport) -> None:
+    from whyidle.exporters._fleet_page import render_report
+
+    if args.json:
+        _output.write_json(args.json, report)
+    if args.json != STDOUT and not args.quiet:
+        width, colours = _output.output_width(), _output.stream_colours()
+        _output.print_text(render_report(report, width=width, colours=colours))

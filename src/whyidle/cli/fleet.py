@@ -1,0 +1,46 @@
+"""Say what became of a cluster's allocated GPU-hours: whose they were, what was wasted, and why.
+
+    whyidle fleet report --ledger slurm --meter parquet:history/
+    whyidle fleet report --ledger csv:jobs.csv --meter csv:readings.csv --by partition
+
+A ledger says who held which GPUs, a meter how busy they were. Nothing is changed anywhere. Needs
+the extra `fleet`: pip install 'whyidle[fleet]'.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+from whyidle.errors import UsageError
+
+ACTIONS = {"report": "_fleet_report"}
+"""subcommand -> its module"""
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the subcommands."""
+    actions = parser.add_subparsers(title="subcommands", metavar="ACTION", dest="action")
+    for name, module in ACTIONS.items():
+        action = import_module(f"whyidle.cli.{module}")
+        title, _, text = (action.__doc__ or "").partition("\n\n")
+        sub = actions.add_parser(
+            name,
+            help=title.rstrip("."),
+            description=f"{title}\n\n{text}".strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
+        action.prepare(sub)
+        sub.set_defaults(run_action=action.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    if args.action is None:
+        raise UsageError(
+            "A subcommand is missing.", why=f"One of {', '.join(ACTIONS)}.", hint="whyidle fleet -h"
+        )
+    status: int = args.run_action(args)
+    return status

@@ -1,0 +1,97 @@
+"""Reads the fields of ledgers: times, states, durations, counts."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, timezone
+from typing import Final
+
+from whyidle.model.fleet_rows import JobState
+
+_STATES: Final[dict[str, JobState]] = {
+    "pending": "pending", "configuring": "pending", "queued": "pending", "requeued": "pending",
+    "running": "running", "completing": "running", "suspended": "running", "resizing": "running",
+    "stopped": "running", "signaling": "running", "stage_out": "running",
+    "completed": "completed", "pass": "completed", "passed": "completed", "succeeded": "completed",
+    "success": "completed", "terminated": "completed",
+    "failed": "failed", "fail": "failed", "node_fail": "failed", "boot_fail": "failed",
+    "out_of_memory": "failed", "launch_failed": "failed", "error": "failed",
+    "timeout": "timeout", "deadline": "timeout",
+    "cancelled": "cancelled", "canceled": "cancelled", "killed": "cancelled",
+    "revoked": "cancelled",
+    "preempted": "preempted", "evicted": "preempted",
+}  # fmt: skip
+"""words of Slurm, Philly, Helios, Acme, Kubernetes and Ray, in lower case"""
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)(?:i?B)?[nc]?", re.IGNORECASE)
+_CLOCK: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+LATEST_MS: Final = 253_402_300_800_000
+"""the year 10000: a later time is an error"""
+
+
+def parse_state(text: str) -> JobState:
+    """The state that a scheduler's word means; ``CANCELLED by 1001`` is cancelled."""
+    word = text.strip().partition(" ")[0].rstrip("+").lower()
+    return _STATES.get(word, "unknown")
+
+
+def parse_time(text: str) -> int | None:
+    """Milliseconds of a time in ISO form (local time unless it has a zone) or a number of seconds
+    or milliseconds since the epoch; None if there is none.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    text = text.strip()
+    if text.lower() in ("", "unknown", "none", "n/a", "null", "nan", "na"):
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00").replace("/", "-"))
+        number = moment.timestamp()
+    if math.isnan(number):
+        return None
+    milliseconds = number if number > 1e11 else number * 1000
+    if not 0 <= milliseconds < LATEST_MS:
+        raise ValueError(text)
+    return round(milliseconds)
+
+
+def format_time(time_ms: int) -> str:
+    """Local time, as Slurm's clients take it."""
+    return (
+        datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+        .astimezone()
+        .strftime("%Y-%m-%dT%H:%M:%S")
+    )
+
+
+def parse_number(text: str) -> float | None:
+    """A number that is not negative; None if there is none.
+
+    Raises:
+        ValueError: it is no such number.
+    """
+    if text.strip().lower() in ("", "none", "n/a", "null", "nan", "na", "unlimited"):
+        return None
+    number = float(text)
+    if not 0 <= number < 1e15:
+        raise ValueError(text)
+    return number
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of a size such as ``1000M`` or ``8Gi``; None if it is none."""
+    matched = _SIZE.fullmatch(text.strip())
+    return round(float(matched[1]) * _UNITS.get(matched[2].upper(), 1)) if matched else None
+
+
+def parse_clock(text: str) -> float | None:
+    """Seconds of a duration such as ``1-02:03:04`` or ``03:04.5``; None if it is none."""
+    matched = _CLOCK.fullmatch(text.strip())
+    if matched is None:
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in matched.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
