@@ -166,6 +166,8 @@ def foreign(view):
     return None
 """,
     "sources": "SIGNALS = PERIOD_S = LIVE = probe = open = None",
+    "ledgers": "read = None",
+    "meters": "read = None",
     "importers": "SUFFIXES = sniff = load = None",
     "exporters": "render = None",
 }
@@ -181,6 +183,8 @@ def test_every_kind_is_loaded(install, kind):
         "patches": catalog.load_source_forms,
         "suspicions": catalog.load_suspicions,
         "sources": catalog.load_sources,
+        "ledgers": catalog.load_ledgers,
+        "meters": catalog.load_meters,
         "importers": catalog.load_importers,
         "exporters": catalog.list_exporters,
     }[kind]
