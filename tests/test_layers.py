@@ -78,7 +78,7 @@ MOST_LINES = 400
 LONGER: dict[str, str] = {}
 """file -> why it may be longer"""
 
-INTEGRATED = {"keras", "lightning", "pytorch_lightning", "transformers"}
+INTEGRATED = {"ray", "keras", "lightning", "pytorch_lightning", "transformers"}
 SERVICES = {"apprise"}
 SERVER = {"starlette", "uvicorn", "jinja2"}
 TRACKERS = {"mlflow", "tensorboard", "comet_ml"}

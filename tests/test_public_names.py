@@ -25,6 +25,7 @@ def test_python_interface():
         "compare",
         "explain",
         "load",
+        "report",
         "step",
         "watch",
     ]

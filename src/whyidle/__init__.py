@@ -1,7 +1,8 @@
 """whyidle: why is my GPU idle, or busy for nothing, and how do I fix it?
 
 ``explain`` diagnoses recorded traces, ``watch`` the current process, ``load`` reads a stored run,
-``compare`` compares two, and ``step`` marks the end of a training step. Nothing else is public.
+``compare`` compares two, ``step`` marks the end of a training step, and ``report`` gives a metric
+to ``whyidle tune``. Nothing else is public.
 Names are imported on first use, so that ``import whyidle`` is cheap.
 """
 
@@ -16,6 +17,7 @@ from whyidle.version import __version__
 if TYPE_CHECKING:
     from whyidle.api.documents import Comparison, Diagnosis
     from whyidle.api.explanation import compare, explain, load
+    from whyidle.api.metric_report import report
     from whyidle.api.own_process import Watch, watch
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "compare",
     "explain",
     "load",
+    "report",
     "step",
     "watch",
 ]
@@ -37,6 +40,7 @@ _MODULES = {
     "compare": "whyidle.api.explanation",
     "explain": "whyidle.api.explanation",
     "load": "whyidle.api.explanation",
+    "report": "whyidle.api.metric_report",
     "watch": "whyidle.api.own_process",
 }
 

@@ -37,11 +37,11 @@ def script() -> None:
 
 
 def tune(*words: str, command: tuple[str, ...] = ("train.py", "{lr}", "\n")) -> int:
-    return main(["tune", "--out", "s", "--grace", "1s", *words, "--", *command])
+    return main(["tune", "--out", "s", "--grace", "1s", "--parallel", "1", *words, "--", *command])
 
 
 def test_a_search_finds_the_best_region_and_tells_it(capsys: pytest.CaptureFixture[str]):
-    assert tune(*SPACE, *LOSS, "--trials", "9", "--json", "s.json") == 0
+    assert tune(*SPACE, *LOSS, "--trials", "9", "--json", "s.json", "--html", "s.html") == 0
     told = capsys.readouterr()
     document = json.loads(Path("s.json").read_text())
     assert document["schema"] == "whyidle/search/1"
@@ -56,6 +56,9 @@ def test_a_search_finds_the_best_region_and_tells_it(capsys: pytest.CaptureFixtu
     assert "will minimize val_loss: {} (--maximize for the reverse)" in told.err
     assert all(len(line) <= 80 for line in told.out.splitlines())
     assert told.out.isascii()
+    page = Path("s.html").read_text()
+    assert page.count("<svg") == 3
+    assert f"Best: trial {best['number']}" in page
 
 
 def test_a_grid_is_searched_whole_and_resumed_without_running_again(
@@ -72,7 +75,20 @@ def test_a_grid_is_searched_whole_and_resumed_without_running_again(
 
 
 def test_a_search_that_is_killed_goes_on(capsys: pytest.CaptureFixture[str]):
-    words = ["tune", "--out", "s", *SPACE, *LOSS, "--trials", "4", "-q", "--", "train.py"]
+    words = [
+        "tune",
+        "--out",
+        "s",
+        "--parallel",
+        "1",
+        *SPACE,
+        *LOSS,
+        "--trials",
+        "4",
+        "-q",
+        "--",
+        "train.py",
+    ]
     environ = {**os.environ, "EPOCH_S": "0.1"}
     child = subprocess.Popen([sys.executable, "-m", "whyidle", *words, "{lr}", "\n"], env=environ)
     ledger = Path("s/ledger.jsonl")
@@ -85,7 +101,7 @@ def test_a_search_that_is_killed_goes_on(capsys: pytest.CaptureFixture[str]):
     while trial_processes() and time.monotonic() < until:
         time.sleep(0.05)
     assert trial_processes() == []
-    assert main(["tune", "--resume", "s"]) == 0
+    assert main(["tune", "--resume", "s", "--parallel", "1"]) == 0
     assert "run again, since whyidle was killed meanwhile: trial 0" in capsys.readouterr().err
     opened = Ledger(Path("s").absolute())
     trials = opened.trials
@@ -131,3 +147,28 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]):
     assert main(["tune", "--resume", "last"]) == 2
     assert "no search to resume" in capsys.readouterr().err
     assert not Path("s").exists()
+
+
+def test_two_objectives_have_a_front(capsys: pytest.CaptureFixture[str]):
+    words = ["--space", "lr=1e-4,1e-3,1e-2,1e-1", *LOSS, "--sampler", "grid", "--prune", "none"]
+    assert tune(*words, "--objective", "front", "--json", "s.json") == 0
+    document = json.loads(Path("s.json").read_text())
+    costs = [document["trials"][number]["gpu_hours"] for number in document["front"]]
+    losses = [document["trials"][number]["metric"] for number in document["front"]]
+    assert costs == sorted(costs)
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] == min(trial["metric"] for trial in document["trials"])
+    if len(costs) > 1:
+        assert "no other trial is better in both" in capsys.readouterr().out
+
+
+def test_trials_run_with_a_plan(capsys: pytest.CaptureFixture[str]):
+    plan = 'schema = "whyidle/plan/1"\ncommand = []\nmade = ""\nwhyidle = ""\n[[fix]]\n'
+    plan += 'fix = "threads"\nconsent = "none"\n[fix.edits]\nenv.MARK_OF_PLAN = "7"\n'
+    Path("plan.toml").write_text(plan)
+    code = "import os; print('loss', {x}, os.environ['MARK_OF_PLAN'], 'loss', 1)"
+    words = ["--space", "x=1,2", "--metric", "7 loss {}", "--plan", "plan.toml"]
+    assert tune(*words, command=(sys.executable, "-c", code)) == 0
+    assert "all trials run with the kept fixes: threads" in capsys.readouterr().err
+    Path("plan.toml").unlink()
+    assert main(["tune", "--resume", "s", "-q"]) == 0

@@ -150,3 +150,44 @@ def test_without_the_framework_the_extra_is_named(
     with pytest.raises(MissingExtraError) as error:
         getattr(integrations, name)
     assert extra in error.value.hint
+
+
+OPTUNA = """
+import json, time, optuna, torch
+from whyidle.integrations import WatchedObjective
+
+def objective(trial):
+    data = torch.utils.data.TensorDataset(torch.randn(80, 8))
+    class Slow(torch.utils.data.Dataset):
+        def __len__(self):
+            return 80
+        def __getitem__(self, index):
+            time.sleep(0.004)
+            return data[index][0]
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=trial.suggest_float("lr", 1e-3, 1e-1))
+    for batch in torch.utils.data.DataLoader(Slow(), batch_size=4):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+    if trial.number:
+        raise optuna.TrialPruned
+    return 1.0
+
+study = optuna.create_study()
+study.optimize(WatchedObjective(objective), n_trials=2)
+print(json.dumps([[t.state.name, t.user_attrs] for t in study.trials]))
+"""
+
+
+def test_trials_of_optuna_carry_cause_and_cost(tmp_path: Path):
+    pytest.importorskip("optuna")
+    done = run_job(tmp_path, OPTUNA)
+    assert done.returncode == 0, done.stderr
+    trials = json.loads(done.stdout.splitlines()[-1])
+    assert [state for state, _ in trials] == ["COMPLETE", "PRUNED"]
+    for _, found in trials:
+        assert found["whyidle.state"] == "starved"
+        assert found["whyidle.cause"] == "dataloader-no-workers"
+        assert found["whyidle.waits.input"] > 0.5
+        assert 0 < found["whyidle.hours"] < 0.1

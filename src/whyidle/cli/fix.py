@@ -87,7 +87,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resources",
         metavar="LIST",
-        type=_parse_resources,
+        type=parse_resources,
         default={},
         help="with --engine ray: resources of one trial, such as cpu=8,gpu=1 (default: a whole "
         "machine)",
@@ -141,7 +141,8 @@ def _parse_price(text: str) -> float:
     return price
 
 
-def _parse_resources(text: str) -> dict[str, float]:
+def parse_resources(text: str) -> dict[str, float]:
+    """Read a list such as ``cpu=8,gpu=1``. Raises ArgumentTypeError."""
     try:
         counts = {name: float(n) for name, n in (item.split("=") for item in text.split(","))}
     except ValueError:

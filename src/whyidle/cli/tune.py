@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _durations, _next_steps, _output
 from whyidle.cli._options import STDOUT, add_quiet, add_store
+from whyidle.cli.fix import parse_resources
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,16 +95,41 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="time between SIGTERM and SIGKILL for a trial that is ended (default: 10s)",
     )
     limits.add_argument(
-        "--parallel", metavar="N", type=_parse_count, default=1, help="trials side by side"
+        "--engine",
+        choices=("optuna", "ray"),
+        default="optuna",
+        help="ray: trials on a Ray cluster, placed by Ray Tune and ended early by ASHA",
+    )
+    limits.add_argument(
+        "--resources",
+        metavar="LIST",
+        type=parse_resources,
+        default={},
+        help="with --engine ray: what a trial holds, such as cpu=4,gpu=1 (default: a GPU with its "
+        "share of the cores, or a machine without GPUs)",
+    )
+    limits.add_argument(
+        "--parallel",
+        metavar="N",
+        type=_parse_count,
+        help="trials side by side (default: as many as the load of the first one allows)",
     )
     jobs = parser.add_argument_group("trials")
     jobs.add_argument(
         "--plan", metavar="PATH", type=Path, help="run all trials with a plan from whyidle fix"
     )
+    jobs.add_argument(
+        "--heal",
+        metavar="TIME",
+        type=_parse_time,
+        help="first let whyidle fix try fixes that change no number on the first trial for this "
+        "time, and run all trials with those that are faster",
+    )
     jobs.add_argument("--out", metavar="DIR", type=Path, help="folder of the search")
     jobs.add_argument("--resume", metavar="DIR|last", help="go on with a search")
     output = parser.add_argument_group("output")
     output.add_argument("--json", metavar="PATH|-", help="write the search as JSON")
+    output.add_argument("--html", metavar="PATH", help="write a page with pictures")
     output.add_argument("-a", "--all", action="store_true", help="show every trial")
     add_quiet(output)
     add_store(parser)
@@ -128,6 +154,8 @@ def _parse_time(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Run or resume the search and report it."""
+    from msgspec.structs import replace
+
     from whyidle.engine.search.ledger import Ledger, Opened, check_setup
     from whyidle.version import __version__
 
@@ -139,11 +167,15 @@ def run(args: argparse.Namespace) -> int:
     ledger = Ledger(folder.absolute())
     try:
         if setup is not None:
+            if args.heal:
+                before = ledger.setup
+                plan = before.plan if before else _heal_loader(args, setup, ledger.folder)
+                setup = replace(setup, plan=plan)
             check_setup(ledger, setup)
             if ledger.setup is None:
                 trials = args.trials or _count_trials(setup)
                 ledger.append(Opened(setup=setup, whyidle=__version__, trials=trials))
-        return _run_search(args, ledger)
+        return _run_engine(args, ledger)
     finally:
         ledger.close()
 
@@ -172,7 +204,8 @@ def _read_setup(args: argparse.Namespace) -> SearchSetup:
         objective=args.objective,
         take=args.take,
         sampler=args.sampler,
-        pruner=args.prune or "median",
+        pruner=args.prune or ("asha" if args.engine == "ray" else "median"),
+        engine=args.engine,
         seed=args.seed,
         plan=args.plan.read_text(encoding="utf-8") if _read_plan(args.plan) else None,
     )
@@ -183,6 +216,47 @@ def _read_plan(path: Path | None) -> FixPlan | None:
     from whyidle.store.plan_file import read_plan
 
     return read_plan(path, load_knobs()) if path else None
+
+
+def _apply_plan(ledger: Ledger, setup: SearchSetup) -> FixPlan | None:
+    """The plan of all trials, which the ledger keeps: the file may have changed since."""
+    if setup.plan is None:
+        return None
+    path = ledger.folder / "plan.toml"
+    path.write_text(setup.plan, encoding="utf-8")
+    return _read_plan(path)
+
+
+def _heal_loader(args: argparse.Namespace, setup: SearchSetup, folder: Path) -> str:
+    """Try fixes on the command with the values of the first trial; return the plan's text.
+
+    Raises:
+        TrialError: ``whyidle fix`` fails.
+    """
+    import subprocess
+
+    from whyidle.engine.search.command_template import fill_command
+    from whyidle.engine.search.proposals import Proposals
+    from whyidle.errors import TrialError
+
+    place = folder / "heal"
+    place.mkdir(parents=True, exist_ok=True)
+    values = Proposals(setup).propose_values()
+    filled = fill_command(setup.command, setup.dimensions, values, 0, place)
+    plan = place / "plan.toml"
+    files = ["--plan", str(plan), "--patch", str(place / "fix.patch"), "--no-store"]
+    words = ["fix", "--budget", f"{args.heal:g}s", *files, "-q", "--", *filled.words]
+    done = subprocess.run(
+        [sys.executable, "-m", "whyidle", *words],
+        env={**os.environ, **filled.variables},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode or not plan.exists():
+        why = done.stderr.strip().removeprefix("whyidle: ")
+        raise TrialError("The loader cannot be mended first.", why=why, hint="Omit --heal.")
+    return plan.read_text(encoding="utf-8")
 
 
 def _count_trials(setup: SearchSetup) -> int:
@@ -206,33 +280,61 @@ def _search_folder(args: argparse.Namespace) -> Path:
     return named or searches / datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
 
 
+def _run_engine(args: argparse.Namespace, ledger: Ledger) -> int:
+    """Run the search; with Ray in a child process, which Ray may end."""
+    from whyidle.engine.search.driver_process import DriverProcess
+    from whyidle.engine.search.ledger import opened_setup
+    from whyidle.engine.search.trial_process import end_left_processes
+
+    if opened_setup(ledger).engine != "ray":
+        return _run_search(args, ledger)
+    driver = DriverProcess()
+    if driver.is_child:
+        try:
+            return _run_search(args, ledger)
+        finally:
+            driver.note_end()
+    try:
+        return driver.wait_for_child(str(ledger.folder))
+    finally:
+        end_left_processes(ledger.folder)
+
+
 def _run_search(args: argparse.Namespace, ledger: Ledger) -> int:
     from whyidle.cli._tune_progress import TuneProgress
     from whyidle.engine.search.ledger import opened_setup
-    from whyidle.engine.search.search_run import SearchLimits, SearchRun
+    from whyidle.engine.search.ray_search import run_ray_search
+    from whyidle.engine.search.search_run import SearchRun
+    from whyidle.engine.search.search_state import SearchLimits, SearchState
+    from whyidle.engine.search.side_by_side import TrialRoom
     from whyidle.engine.search.trial_process import TrialTerms, end_left_processes
 
     setup = opened_setup(ledger)
+    plan = _apply_plan(ledger, setup)
     limits = SearchLimits(args.trials or ledger.asked_trials, args.budget, args.gpu_hours)
     progress = TuneProgress(quiet=args.quiet, trials=limits.trials)
     _tell_beginning(progress, args, ledger, setup)
+    if plan is not None:
+        fixes = ", ".join(fix.fix for fix in plan.fix if fix.enabled)
+        progress.tell(f"all trials run with the kept fixes: {fixes or 'none'}")
     end_left_processes(ledger.folder)
     if lost := ledger.close_running():
         numbers = ", ".join(map(str, lost))
         progress.tell(f"run again, since whyidle was killed meanwhile: trial {numbers}")
-    threads = max((os.cpu_count() or 1) // args.parallel, 1) if args.parallel > 1 else None
     terms = TrialTerms(
         metric=setup.metric,
         search=ledger.folder,
         grace_s=args.grace,
         most_s=args.trial_time,
-        plan=_read_plan(args.plan),
-        threads=threads,
+        plan=plan,
     )
     status = 0
     try:
-        run = SearchRun(ledger, terms, limits, progress, lambda _: args.parallel)
-        run.run_trials()
+        state = SearchState(ledger, limits, progress)
+        if setup.engine == "ray":
+            run_ray_search(state, terms, args.resources)
+        else:
+            SearchRun(state, terms, TrialRoom(args.parallel, progress.tell)).run_trials()
     except KeyboardInterrupt:
         status = INTERRUPTED
     finally:
@@ -260,10 +362,18 @@ def _report_search(args: argparse.Namespace, ledger: Ledger, *, interrupted: boo
     search = make_search(ledger)
     if args.json:
         _output.write_json(args.json, search)
+    if args.html:
+        from whyidle.exporters._html.search import render_page
+
+        _output.write_target(args.html, render_page(search))
     if args.quiet or args.json == STDOUT:
         return
-    folder = _next_steps.shell_text([Path(search.folder)])
-    steps = [(f"whyidle tune --resume {folder}", "go on")] if interrupted else []
+    place = Path(search.folder)
+    place = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+    folder = _next_steps.shell_text([place])
+    resume = f"whyidle tune --resume {folder}"
+    steps = [(resume, "go on")] if interrupted else [(f"{resume} --trials N", "with more trials")]
+    steps += [] if args.html else [(f"{resume} --html tune.html", "pictures")]
     text = render_search(
         search,
         width=_output.output_width(),

@@ -190,7 +190,7 @@ def _draw_front(page: Page, search: Search) -> None:
     ):
         column = _position(cost, costs, _WIDTH)
         row = _HEIGHT - 1 - _position(metric, metrics, _HEIGHT)
-        grid[row][column] = "o" if trial.number in search.front else "·"
+        grid[row][column] = "o" if trial.number in search.front else "."
     page.write_blank_line()
     title = f"{metric_label(search)} over {cost_unit(search)}; o: no other trial is better in both"
     page.write_paragraph(title, style="dim", indent=2)

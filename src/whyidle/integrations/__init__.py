@@ -1,4 +1,4 @@
-"""Callbacks for training frameworks, imported on first use."""
+"""Callbacks for training frameworks and search engines, imported on first use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whyidle.integrations.keras import KerasCallback
     from whyidle.integrations.lightning import LightningCallback
+    from whyidle.integrations.optuna import WatchedObjective
+    from whyidle.integrations.ray_tune import RayTuneCallback, watched_trainable
     from whyidle.integrations.transformers import TrainerCallback
 
-__all__ = ["KerasCallback", "LightningCallback", "TrainerCallback"]
+__all__ = [
+    "KerasCallback",
+    "LightningCallback",
+    "RayTuneCallback",
+    "TrainerCallback",
+    "WatchedObjective",
+    "watched_trainable",
+]
 
 _MODULES = {
     "KerasCallback": "keras",
     "LightningCallback": "lightning",
+    "RayTuneCallback": "ray_tune",
     "TrainerCallback": "transformers",
+    "WatchedObjective": "optuna",
+    "watched_trainable": "ray_tune",
 }
 
 

@@ -68,6 +68,7 @@ class TrialVerdict(_Part, frozen=True, kw_only=True):
     device: str
     devices: int
     busy: float | None = None
+    memory_share: float | None = None  # of the device's memory, at its peak
     step_s: float | None = None
     samples_per_s: float | None = None
     waits: dict[str, float] = {}  # share of the step by bucket, compute left out

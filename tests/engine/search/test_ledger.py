@@ -17,7 +17,7 @@ from whyidle.engine.search.ledger import (
 )
 from whyidle.engine.search.proposals import Proposals
 from whyidle.engine.search.search_document import make_search
-from whyidle.engine.search.search_run import replayed_proposals
+from whyidle.engine.search.search_state import replayed_proposals
 from whyidle.errors import InputError, UsageError
 from whyidle.model.search import Dimension, Report, SearchSetup, pareto_front
 

@@ -26,6 +26,7 @@ def diagnose_trial(recording: Path, command: list[str], ended: CommandEnd) -> Tr
 
 def summarize_diagnosis(diagnosis: Diagnosis) -> TrialVerdict:
     """The part of a diagnosis that a trial carries."""
+    peak, size = diagnosis.utilization.memory_peak_bytes, diagnosis.device.memory_bytes
     shares = {b: getattr(diagnosis.attribution, b) for b in BUCKETS if b != "compute"}
     return TrialVerdict(
         state=diagnosis.verdict.state,
@@ -34,6 +35,7 @@ def summarize_diagnosis(diagnosis: Diagnosis) -> TrialVerdict:
         device=diagnosis.device.kind,
         devices=diagnosis.device.count,
         busy=diagnosis.utilization.busy,
+        memory_share=peak / size if peak and size else None,
         step_s=diagnosis.steps.mean_s,
         samples_per_s=diagnosis.steps.samples_per_s,
         waits={bucket: share for bucket, share in shares.items() if share},

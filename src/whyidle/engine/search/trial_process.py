@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -15,7 +15,7 @@ import psutil
 from whyidle.engine.recording import plan_channel
 from whyidle.engine.recording.launcher import WatchLimits, command_environment
 from whyidle.engine.search.command_template import FilledCommand
-from whyidle.engine.search.metric_reading import MetricReader
+from whyidle.engine.search.metric_reading import MetricReader, split_metric
 from whyidle.errors import UsageError
 from whyidle.model.plan import FixPlan
 from whyidle.model.search import Report
@@ -40,6 +40,7 @@ class TrialTerms:
     most_s: float | None = None
     plan: FixPlan | None = None
     threads: int | None = None
+    here: Path = field(default_factory=Path.cwd)  # working folder of the command
 
 
 class TrialProcess:
@@ -57,6 +58,7 @@ class TrialProcess:
             with (folder / OUTPUT).open("ab") as output:
                 self._child = subprocess.Popen(
                     [*launcher, *command.words],
+                    cwd=terms.here,
                     env=trial_environment(command, folder, terms),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -115,6 +117,7 @@ def trial_environment(command: FilledCommand, folder: Path, terms: TrialTerms) -
     variables = {
         "PYTHONUNBUFFERED": "1",  # else lines arrive together at the end, and nothing ends early
         "WHYIDLE_METRICS": str(folder / REPORTED),
+        "WHYIDLE_METRIC_NAME": "" if "{" in terms.metric else split_metric(terms.metric)[1],
         MARK: str(terms.search),
         **command.variables,
     }

@@ -94,6 +94,15 @@ def _seed(folder, asked):
         complain(error)
 
 
+def _capture_metric(folder, path, wanted):
+    """Note the values of a search's metric that the job logs to a tracker."""
+    try:
+        capture = _load("_whyidle_metric", folder, "trial", "metric_capture.py")
+        sys.meta_path[:0] = [_Waiter(*each) for each in capture.list_waits(path, wanted)]
+    except Exception as error:
+        _complain("metrics that are logged to trackers are not read", error)
+
+
 def _isolate(folder, asked):
     """Isolate a trial from the first line on; if that fails, end the process."""
     import os
@@ -128,6 +137,10 @@ def _boot():
         affinity = getattr(os, "sched_getaffinity", None)
         cores = affinity(0) if affinity else None
         sys.meta_path[:0] = _waiters(folder, cores)
+        if os.environ.get("WHYIDLE_METRIC_NAME"):
+            _capture_metric(
+                folder, os.environ["WHYIDLE_METRICS"], os.environ["WHYIDLE_METRIC_NAME"]
+            )
         if os.environ.get("WHYIDLE_TRIAL"):
             _seed(folder, os.environ["WHYIDLE_TRIAL"])
 
