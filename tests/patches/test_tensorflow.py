@@ -55,3 +55,32 @@ def test_functions_serve_several_shapes(line, new):
 )
 def test_others_stay_as_they_are(text):
     assert rewrite(text, "tf.reduce_retracing", True, False).text == text
+
+
+def test_an_interleave_gets_parallel_calls():
+    text = PIPELINE.replace("map(decode).batch", "interleave(read, 4).batch")
+    assert added(text, "tfdata.interleave_calls", 4, lines=(3,)) == [
+        "-ds = tf.data.Dataset.range(9).interleave(read, 4).batch(4)",
+        "+ds = tf.data.Dataset.range(9).interleave(read, 4, num_parallel_calls=4).batch(4)",
+    ]
+
+
+MODELS = """import re, keras
+pattern = re.compile("x", re.I)
+model.compile(optimizer="adam", loss="mse")
+other.compile("sgd", "mse")
+"""
+
+
+def test_the_model_that_trials_changed_takes_several_steps_in_a_call():
+    assert added(MODELS, "keras.steps_per_execution", 20, 1, made={4: ""}) == [
+        '-other.compile("sgd", "mse")',
+        '+other.compile("sgd", "mse", steps_per_execution=20)',
+    ]
+
+
+def test_without_a_trial_only_what_is_certainly_a_model_does():
+    assert added(MODELS, "keras.steps_per_execution", 20, 1) == [
+        '-model.compile(optimizer="adam", loss="mse")',
+        '+model.compile(optimizer="adam", loss="mse", steps_per_execution=20)',
+    ]

@@ -74,8 +74,8 @@ def fit_eagerly():
 
 
 def fit_several_at_once():
-    """Four calls of five steps."""
-    return fit(steps_per_execution=5)
+    """Six calls of four steps, of which the last ones of an epoch have two."""
+    return fit(steps_per_execution=4)
 
 
 def fit_generator():
@@ -177,7 +177,7 @@ SHAPES = {
     fit_arrays: 20,
     fit_and_validate: 20,
     fit_eagerly: 20,
-    fit_several_at_once: 4,
+    fit_several_at_once: 20,
     fit_generator: 20,
     train_on_batch: 20,
     custom_loop: 20,

@@ -19,6 +19,7 @@ PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 READS = frozenset({"ReadFile", "WholeFileReaderV2"})
 RANDOM = re.compile(r"Random|Multinomial|StatefulUniform|RngReadAndSkip|SampleDistorted")
 DECODES = re.compile(r"Decode|Parse|Resize|RandomCrop|AdjustContrast")
+SERIAL_INTERLEAVE = "Interleave"
 GENERATOR = "flat_map_fn"
 """the function by which ``Dataset.from_generator`` runs a generator"""
 MOSTLY = 0.5
@@ -49,8 +50,7 @@ class SlowStage:
     @property
     def is_serial(self) -> bool:
         """Whether it handles one element at a time, for good."""
-        calls = self.node.parallelism
-        return (calls is None or calls <= 1) and not self.node.tunable
+        return is_serial(self.node)
 
     @property
     def is_python(self) -> bool:
@@ -66,6 +66,17 @@ class SlowStage:
             index += 1
         return max(1, round(nodes[index].elements / max(count_batches(nodes)[index], 1e-9)))
 
+    @property
+    def is_interleave(self) -> bool:
+        """Whether it reads several sources in turn."""
+        return "Interleave" in self.node.name
+
+    def sets_pace(self, facts: Facts) -> bool:
+        """Whether the time of its work explains that a step waits: as many calls at a time as it
+        has make a batch in about the time of a step."""
+        calls = 1.0 if self.is_serial else max(1.0, self.node.parallelism or 1.0)
+        return self.batch_s / calls >= MOSTLY * facts.step_s
+
     def place(self, rank: int | None) -> Place | None:
         """The line that makes the stage."""
         line = self.stage.line if self.stage else None
@@ -78,12 +89,23 @@ class SlowStage:
 
     def describe_call(self) -> str:
         """The call of the job in words."""
-        if self.stage is None:
-            return self.node.name
-        function = self.stage.function
-        method = "interleave" if "Interleave" in self.stage.name else "map"
-        named = function if function and function != "<lambda>" else ""
-        return f"{method}({named})"
+        return describe_stage(self.stage) or self.node.name
+
+
+def is_serial(node: Node) -> bool:
+    """Whether a node that calls a function handles one element at a time, for good. A plain
+    interleave reads one source at a time, of as many as it cycles through."""
+    calls = None if node.name == SERIAL_INTERLEAVE else node.parallelism
+    fixed = node.name == SERIAL_INTERLEAVE or not node.tunable
+    return bool(MAPS.match(node.name)) and fixed and (calls is None or calls <= 1)
+
+
+def describe_stage(stage: Stage | None) -> str:
+    """The call of a stage that calls a function of the job, in words; empty for others."""
+    if stage is None or not MAPS.match(stage.name):
+        return ""
+    method = "interleave" if "Interleave" in stage.name else "map"
+    return f"{method}({(stage.function or '').strip('<>')})"
 
 
 def training_pipeline(facts: Facts) -> Pipeline | None:
@@ -106,7 +128,7 @@ def find_slow_stage(facts: Facts) -> SlowStage | None:
     if work[index] < MOSTLY * sum(work):
         return None
     node, waits = pipeline.nodes[index], pipeline_waits(facts)
-    return SlowStage(pipeline, node, _stage_of(pipeline, node), work[index], waits)
+    return SlowStage(pipeline, node, stage_of(pipeline, node), work[index], waits)
 
 
 def count_batches(nodes: Sequence[Node]) -> list[float]:
@@ -140,7 +162,7 @@ def generator_stage(pipeline: Pipeline) -> Stage | None:
     return next((one for one in pipeline.stages if one.function == GENERATOR), None)
 
 
-def _stage_of(pipeline: Pipeline, node: Node) -> Stage | None:
+def stage_of(pipeline: Pipeline, node: Node) -> Stage | None:
     """The call that a node comes from: stages of the same kind, in the same order."""
     if not MAPS.match(node.name):
         return None
@@ -163,7 +185,7 @@ def pipeline_waits(facts: Facts) -> bool | None:
 def stage_evidence(slow: SlowStage) -> tuple[Evidence, ...]:
     """What tf.data measured of the slow stage and of the last buffer."""
     node, source = slow.node, "tf.data's model"
-    calls = 1 if node.parallelism is None else node.parallelism
+    calls = 1 if node.parallelism is None or slow.is_serial else node.parallelism
     evidence = [
         make_evidence("slowest stage of the pipeline", node.name, None, source=source),
         make_evidence(

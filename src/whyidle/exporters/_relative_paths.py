@@ -39,7 +39,14 @@ def shorten_paths(diagnosis: Diagnosis) -> Diagnosis:
         replace(row, place=shorten_place(row.place, folder)) if row.place else row
         for row in detail.lines
     ]
-    detail = replace(detail, lines=lines)
+    pipelines = [
+        replace(
+            pipeline,
+            stages=[replace(each, file=_strip_start(each.file, start)) for each in pipeline.stages],
+        )
+        for pipeline in detail.pipelines
+    ]
+    detail = replace(detail, lines=lines, pipelines=pipelines)
     return replace(diagnosis, findings=findings, trials=trials, detail=detail)
 
 

@@ -14,6 +14,7 @@ from whyidle.exporters._line_table import draw_line_table
 from whyidle.exporters._memory_page import draw_memory
 from whyidle.exporters._next_steps import NextStep, next_commands
 from whyidle.exporters._palette import BADGES
+from whyidle.exporters._pipeline_table import draw_pipeline_table
 from whyidle.exporters._relative_paths import shorten_paths
 from whyidle.exporters._text_bar import draw_text_bar
 from whyidle.exporters._text_page import Colours, Page
@@ -72,6 +73,7 @@ def render(
     page.write_blank_line()
     _setting(page, diagnosis, full)
     draw_line_table(page, diagnosis)
+    draw_pipeline_table(page, diagnosis, full)
     if full or diagnosis.detail.fixed is None:
         draw_findings(page, diagnosis, full)
     draw_memory(page, diagnosis, full)

@@ -20,7 +20,9 @@ def parallel_map(proof: Proof) -> Proposal | None:
         return None
     edits = []
     if not facts.parallel:
-        edits.append(Edit(knob="tfdata.map_calls", value=calls, was=1))
+        maps = Edit(knob="tfdata.map_calls", value=calls, was=1)
+        sources = Edit(knob="tfdata.interleave_calls", value=calls, was=1)
+        edits.append(sources if facts.interleaved else maps)
     if facts.waits:
         edits.append(Edit(knob="tfdata.pool", value=calls, was=facts.was))
     return Proposal(

@@ -13,6 +13,7 @@ import msgspec
 from whyidle.model.buckets import Bucket
 from whyidle.model.knobs import KNOBS
 from whyidle.model.memory import MemoryAccount
+from whyidle.model.pipeline_tables import PipelineRow
 from whyidle.model.rank_tables import Attribution as Attribution  # noqa: PLC0414  # a part of it
 from whyidle.model.rank_tables import RankGroupRow, RankRow
 from whyidle.model.recording import Recording
@@ -340,6 +341,7 @@ class DetailTables(Document, frozen=True, kw_only=True):
     steady: list[bool] = []  # whether each of ``step_times_s`` is a steady step
     fixed: FixedJob | None = None
     lines: list[LineRow] = []
+    pipelines: list[PipelineRow] = []
 
 
 class Diagnosis(Document, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ class Switches:
     sync_debug: bool | None = None
     run_eagerly: bool | None = None  # of the model that is fitted
     functions_eager: bool | None = None  # of all traced functions
+    steps_per_call: int | None = None  # of the model that is fitted
+    batch_callbacks: tuple[str, ...] = ()  # that look at every batch, by their classes
     seen: Mapping[str, int] = field(default_factory=dict)
     """debugging mode -> how often it was on, of ``looks`` reads"""
 

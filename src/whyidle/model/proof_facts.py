@@ -162,6 +162,7 @@ class InputFacts(ProofFacts):
     variables: tuple[str, ...] = ()  # of the environment, that bind processes to cores
     waits: bool = False  # whether a stage of a pipeline mostly waits itself
     parallel: bool = False  # whether it handles several elements at a time already
+    interleaved: bool = False  # whether it reads several sources in turn
     library: str = ""  # package whose iterators give the batches
     conversion: str = ""  # ``objects`` or ``rows``: what Hugging Face datasets mostly makes
     converted: Predicted | None = None  # what making arrays of whole batches gains

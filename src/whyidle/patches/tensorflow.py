@@ -13,17 +13,21 @@ from whyidle.patches._source_tree import SourceTree, source_of
 FUNCTION = ("tensorflow.function",)
 METHODS = {
     "tfdata.map_calls": ("map", Keyword("num_parallel_calls", None, position=1)),
+    "tfdata.interleave_calls": ("interleave", Keyword("num_parallel_calls", None, position=3)),
     "keras.run_eagerly": ("compile", Keyword("run_eagerly", False)),
+    "keras.steps_per_execution": ("compile", Keyword("steps_per_execution", 1)),
 }
 """knob -> the method that takes it, and its keyword"""
+OF_MODELS = frozenset({"optimizer", "loss", "metrics"})
+"""keywords that only the ``compile`` of a model takes"""
 RETRACING = Keyword("reduce_retracing", False)
 
 
 @source_form(*METHODS, "tf.reduce_retracing")
 def tensorflow(text: str, change: KnobChange) -> Rewrite:
-    """The maps at lines that trials changed or the finding names, else all of tf.data; every
-    ``compile`` that asks for eager steps; every ``tf.function`` that does not say how it is
-    traced."""
+    """The maps, interleaves and models at lines that trials changed or the finding names, else all
+    that are certainly of tf.data or Keras; every ``compile`` that asks for eager steps; every
+    ``tf.function`` that does not say how it is traced."""
     if not ("tensorflow" in text or "keras" in text):
         return Rewrite(text)
     source = source_of(text)
@@ -38,13 +42,20 @@ def tensorflow(text: str, change: KnobChange) -> Rewrite:
     ]
     if change.knob == "keras.run_eagerly":
         return setter.set_keyword([call for call in calls if argument_value(call, keyword)])
-    named = {*change.lines, *(change.made or {})}
+    of_models = method == "compile"
+    named = {*(() if of_models else change.lines), *(change.made or {})}
     meant = [
         call
         for call in calls
-        if named & set(source.lines_of(call)) or (not named and _is_dataset(source, call))
+        if named & set(source.lines_of(call))
+        or (not named and (_is_model(call) if of_models else _is_dataset(source, call)))
     ]
     return setter.set_keyword(setter.tried_calls(meant))
+
+
+def _is_model(call: cst.Call) -> bool:
+    """Whether a ``compile`` is certainly a model's, by what it is given."""
+    return any(arg.keyword is not None and arg.keyword.value in OF_MODELS for arg in call.args)
 
 
 def _is_dataset(source: SourceTree, call: cst.Call) -> bool:

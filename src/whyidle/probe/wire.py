@@ -53,6 +53,8 @@ class Switches(TypedDict, total=False):
     sync_debug: bool | None
     run_eagerly: bool | None  # of the model that is fitted
     functions_eager: bool | None  # of all traced functions
+    steps_per_call: int | None  # of the model that is fitted
+    batch_callbacks: list[str]  # callbacks that look at every batch, by their classes
     num_threads: int
     gc_threshold: list[int]
     seen: dict[str, int]  # how often each was on; ``looks``: number of readings

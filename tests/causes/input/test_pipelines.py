@@ -185,3 +185,24 @@ def test_before_a_repeat_work_is_counted_by_the_epoch():
 def test_epochs_of_a_repeat_count_as_epochs():
     assert judge("uncached-pipeline", repeating()).where[0].line == 19
     assert judge("uncached-pipeline", repeating(epochs=1)) is None
+
+
+def interleaved(wait_ms=40, **more):
+    nodes = [
+        pipeline_job.node("Root", pipeline_job.STEPS),
+        pipeline_job.node("Interleave", 960, wait_ms, 4) | {"tunable": False},
+    ]
+    stages = [pipeline_job.stage("Interleave", 19, ("PyFunc",))]
+    return train(wait_ms, nodes=nodes, stages=stages, **more)
+
+
+def test_a_plain_interleave_is_serial_however_many_sources_it_cycles_through():
+    proof = judge("serial-map", interleaved())
+    assert (proof.facts.workers, proof.facts.interleaved) == (4, True)
+    assert judge("small-data-threadpool", interleaved()) is None
+    fixes = diagnose_job([interleaved()]).findings[0].fixes
+    assert {edit.knob for edit in fixes[0].edits} == {"tfdata.interleave_calls", "tfdata.pool"}
+
+
+def test_a_stage_that_makes_a_batch_in_less_than_a_step_is_not_what_the_step_waits_for():
+    assert judge("small-data-threadpool", train(calls=2, batch_ms=20)) is None

@@ -13,7 +13,10 @@ calls gain nothing, and each holds a sample in memory"""
 
 
 def choose_calls(facts: Facts, slow: SlowStage) -> int:
-    """Return how many elements a stage should handle at a time."""
+    """Return how many elements a stage should handle at a time; of an ``interleave``, at most the
+    sources that it cycles through, which stay as they are for the order."""
+    if slow.is_interleave and slow.is_serial and slow.node.parallelism:
+        return max(1, min(MOST_CALLS, int(slow.node.parallelism)))
     if slow.waits:
         return max(2, min(MOST_CALLS, slow.batch_size))
     return max(2, int(facts.timeline.process.cores or 2))

@@ -35,7 +35,8 @@ def serial_map(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     tf.data's own model of the pipeline: one stage has most of the work on a batch, its parallelism
-    is 1 and nobody may change it, and the step waits for its batches. The gain is the wait that
+    is 1 and nobody may change it (a plain ``interleave`` reads one source at a time), and the step
+    waits for its batches. The gain is the wait that
     remains with several elements at a time, at least the step without waiting. Code that mostly
     waits, by the CPU time of the process, gains from many; code that works from as many as cores.
 
@@ -63,6 +64,8 @@ def serial_map(facts: Facts) -> Proof | None:
     if slow.is_python and slow.waits is False:
         return None  # the interpreter lock lets one thread work
     calls = choose_calls(facts, slow)
+    if calls < 2:
+        return None  # an interleave of one source
     predicted = predict_calls(facts, slow, calls, blocked)
     return Proof(
         headline=f"The {slow.describe_call()} of tf.data handles one element at a time: "
@@ -76,5 +79,5 @@ def serial_map(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if slow.waits is not None else 0.7,
         where=pipeline_places(facts, slow),
-        facts=InputFacts(workers=calls, waits=bool(slow.waits)),
+        facts=InputFacts(workers=calls, waits=bool(slow.waits), interleaved=slow.is_interleave),
     )

@@ -34,10 +34,10 @@ def small_data_threadpool(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    tf.data's own model: one stage with a parallelism above 1 has most of the work on a batch; the
-    step waits for batches, while the process keeps less than half a core busy for them; and the job
-    has set no pool. The gain is the wait that remains with a pool for as many calls as the batch
-    has elements, at most 16.
+    tf.data's own model: one stage with a parallelism above 1 has most of the work on a batch, at
+    least half a step on as many threads; the step waits for batches, while the process keeps less
+    than half a core busy for them; and the job has set no pool. The gain is the wait that remains
+    with a pool for as many calls as the batch has elements, at most 16.
 
     What looks alike
     ----------------
@@ -56,7 +56,7 @@ def small_data_threadpool(facts: Facts) -> Proof | None:
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
     if slow is None or not slow.is_map or slow.is_serial:
         return None
-    if not slow.waits or blocked < LEAST_SHARE:
+    if not slow.waits or blocked < LEAST_SHARE or not slow.sets_pace(facts):
         return None
     pool = slow.pipeline.options.get("threads")
     calls = choose_calls(facts, slow)

@@ -8,11 +8,25 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.model_flops_utilization import flops_ratio
 from whyidle.analysis.operator_times import OperatorTime
-from whyidle.analysis.source_lines import source_line
+from whyidle.analysis.source_lines import frame_place, source_line
+from whyidle.analysis.tfdata_pipelines import (
+    MAPS,
+    count_batches,
+    describe_stage,
+    is_serial,
+    stage_of,
+)
 from whyidle.engine.diagnosis.rank_assignment import rank_groups, rank_rows
 from whyidle.engine.diagnosis.step_timeline import draw_step
 from whyidle.model.buckets import REASONS
-from whyidle.model.diagnosis import DetailTables, KernelRow, LineRow, Reason
+from whyidle.model.diagnosis import (
+    DetailTables,
+    KernelRow,
+    LineRow,
+    Reason,
+)
+from whyidle.model.pipeline_facts import Node, Pipeline
+from whyidle.model.pipeline_tables import PipelineRow, PipelineStage
 
 KERNEL_ROWS = 60
 LINE_ROWS = 60
@@ -41,6 +55,53 @@ def build_details(job: Job, seen: Job) -> DetailTables:
         step_times_s=[round(float(s), 9) for s in (steps.end - steps.start) / 1e9],
         steady=[bool(steady) for steady in steps.steady],
         lines=_line_rows(job.lead_rank),
+        pipelines=_pipeline_rows(job.lead_rank),
+    )
+
+
+def _pipeline_rows(facts: Facts) -> list[PipelineRow]:
+    return [
+        PipelineRow(
+            consumer=pipeline.consumer,
+            batches=pipeline.nodes[0].elements,
+            stages=_pipeline_stages(pipeline, facts.rank),
+        )
+        for pipeline in facts.timeline.process.pipelines
+        if pipeline.nodes and pipeline.nodes[0].elements
+    ]
+
+
+def _pipeline_stages(pipeline: Pipeline, rank: int | None) -> list[PipelineStage]:
+    made = count_batches(pipeline.nodes)
+    work = [
+        node.ns / 1e9 / batches if batches else 0.0
+        for node, batches in zip(pipeline.nodes, made, strict=True)
+    ]
+    total = sum(work) or 1.0
+    return [
+        _pipeline_stage(pipeline, node, spent, spent / total, rank)
+        for node, spent in zip(pipeline.nodes, work, strict=True)
+    ]
+
+
+def _pipeline_stage(
+    pipeline: Pipeline, node: Node, batch_s: float, share: float, rank: int | None
+) -> PipelineStage:
+    stage = stage_of(pipeline, node)
+    place = frame_place(stage.line, rank) if stage and stage.line else None
+    calls = node.parallelism if MAPS.match(node.name) else None
+    return PipelineStage(
+        name=node.name,
+        call=describe_stage(stage),
+        file=place.file if place else None,
+        line=place.line if place else None,
+        elements=node.elements,
+        batch_s=round(batch_s, 9),
+        share=round(share, 6),
+        at_a_time=1 if is_serial(node) else None if calls is None else round(calls),
+        tunable=node.tunable,
+        buffered=node.buffered if node.buffer else None,
+        buffer=round(node.buffer) if node.buffer else None,
     )
 
 

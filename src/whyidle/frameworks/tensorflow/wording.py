@@ -10,10 +10,12 @@ BY_HAND: Final[dict[str, str]] = {
     "loader.num_workers": "dataset.map(..., num_parallel_calls={value}), or PyDataset(workers=...)",
     "loader.prefetch_factor": "dataset.prefetch({value})",
     "keras.run_eagerly": "model.compile(..., run_eagerly={value})",
+    "keras.steps_per_execution": "model.compile(..., steps_per_execution={value})",
     "keras.workers": "the PyDataset with super().__init__(workers={value})",
     "tf.functions_eager": "tf.config.run_functions_eagerly({value})",
     "tf.reduce_retracing": "@tf.function(reduce_retracing={value})",
     "tfdata.cache": ".cache() behind the stage at {text}",
+    "tfdata.interleave_calls": "dataset.interleave(..., num_parallel_calls={value})",
     "tfdata.map_calls": "dataset.map(..., num_parallel_calls={value})",
     "tfdata.pool": (
         "options = tf.data.Options(); options.threading.private_threadpool_size = {value}; dataset "
@@ -34,10 +36,12 @@ FIXES: Final[dict[str, str]] = {
 PATCHED: Final[dict[str, str]] = {}
 APPLIED: Final[dict[str, str]] = {
     "keras.run_eagerly": "keras",
+    "keras.steps_per_execution": "keras",
     "keras.workers": "keras",
     "tf.functions_eager": "tf",
     "tf.reduce_retracing": "tf",
     "tfdata.cache": "tfdata",
+    "tfdata.interleave_calls": "tfdata",
     "tfdata.map_calls": "tfdata",
     "tfdata.pool": "tfdata",
 }

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import inspect
 import io
+import os
 import random
 import sys
 import types
@@ -18,6 +19,10 @@ from ._source_line import find_source_line
 
 PLACE = "tensorflow.python.data.ops"
 CALLS, POOL, CACHE = "tfdata.map_calls", "tfdata.pool", "tfdata.cache"
+SOURCES = "tfdata.interleave_calls"
+THREADED = {CALLS: "map", SOURCES: "interleave"}
+"""knobs that call a function of the job in several threads -> the method that takes it"""
+CALLS_NAMED = "num_parallel_calls"
 INSTALLED = ("site-packages", "dist-packages", "lib/python3")
 STATEFUL = (io.IOBase, types.GeneratorType, random.Random)
 DEEPEST = 3
@@ -26,11 +31,11 @@ DEEPEST = 3
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change datasets that the job makes from now on."""
-    session.decline_knobs([knob for knob in edits if knob not in (CALLS, POOL, CACHE)], NO_FORM)
+    session.decline_knobs([knob for knob in edits if knob not in (*THREADED, POOL, CACHE)], NO_FORM)
 
     def change_maps(module: Any) -> None:
-        if CALLS in edits:
-            _parallel_maps(session, module.DatasetV2, edits[CALLS])
+        for knob in THREADED.keys() & edits.keys():
+            _parallel_calls(session, module.DatasetV2, knob, edits[knob])
         if CACHE in edits:
             _cached_stage(session, module.DatasetV2, edits[CACHE])
 
@@ -38,7 +43,7 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
         live: list[weakref.ref[Any]] = []
         if POOL in edits:
             _larger_pool(session, module.OwnedIterator, edits[POOL])
-        if CALLS in edits or POOL in edits:
+        if {*THREADED, POOL} & edits.keys():
             _remember_iterators(session, module.OwnedIterator, live)
             atexit.register(close_iterators, live)
 
@@ -52,36 +57,51 @@ def _own_line(session: KnobSession, made: Any) -> str | None:
     return None if line is None or any(part in line for part in INSTALLED) else line
 
 
-def _parallel_maps(session: KnobSession, kind: Any, calls: int) -> None:
-    """Give ``map`` as many parallel calls where the job has not said how many."""
-    signature = inspect.signature(kind.map)
+def _parallel_calls(session: KnobSession, kind: Any, knob: str, calls: int) -> None:
+    """Give ``map`` or ``interleave`` as many parallel calls where the job has not said how many.
+    How many sources an ``interleave`` cycles through, and so the order, stays as it is."""
+    method = THREADED[knob]
+    signature = inspect.signature(getattr(kind, method))
 
     def make(original: Any) -> Any:
-        def map(self: Any, *args: Any, **named: Any) -> Any:  # noqa: A001
+        def call_in_parallel(self: Any, *args: Any, **named: Any) -> Any:
             session.line = _own_line(session, self)
             try:
-                given = signature.bind(self, *args, **named).arguments
+                bound = signature.bind(self, *args, **named)
             except TypeError:  # the script's own mistake, which TensorFlow reports better
-                given = {"num_parallel_calls": 1}
+                return original(self, *args, **named)
+            given = bound.arguments
             free = given.get("num_parallel_calls") is None and not given.get("synchronous")
             if session.line is not None and free and _is_allowed(given["map_func"]):
-                named["num_parallel_calls"] = calls
-                session.run_contained([CALLS], session.record_applied, CALLS)
+                changed = limit_calls(calls, given) if knob == SOURCES else {CALLS_NAMED: calls}
+                given.update(changed)
+                if changed:
+                    session.run_contained([knob], session.record_applied, knob)
             try:
-                return original(self, *args, **named)
+                return original(*bound.args, **bound.kwargs)
             finally:
                 session.line = None
 
         def _is_allowed(function: Any) -> bool:
-            why = session.run_contained([CALLS], explain_unsafe, function)
+            why = session.run_contained([knob], explain_unsafe, function)
             if why:
-                session.decline_knobs([CALLS], why)
+                session.decline_knobs([knob], why)
             return not why
 
-        return map
+        return call_in_parallel
 
-    session.replace_function(kind, "map", make)
-    session.wait_for([CALLS], "the job makes no map without a number of parallel calls")
+    session.replace_function(kind, method, make)
+    session.wait_for([knob], f"the job makes no {method} without a number of parallel calls")
+
+
+def limit_calls(calls: int, given: dict[str, Any]) -> dict[str, int]:
+    """Return the arguments of an ``interleave`` with parallel calls: no more than sources that it
+    cycles through, which by default are as many as cores. Empty if their number is not known."""
+    cycle = given.get("cycle_length")
+    cycle = len(os.sched_getaffinity(0)) if cycle is None or cycle == -1 else cycle
+    if not isinstance(cycle, int):
+        return {}
+    return {"cycle_length": cycle, CALLS_NAMED: min(calls, cycle)}
 
 
 def explain_unsafe(function: Any) -> str:

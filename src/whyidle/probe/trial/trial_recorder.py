@@ -77,6 +77,10 @@ class TrialRecorder(Listener):
         self.noise = GradientNoise() if request.get("noise") else None
         self.marks: list[int] = []
         self.losses: list[Any] = []
+        self.known: list[int] = []
+        """losses that stand for themselves, where others repeat the loss after several steps"""
+        self.ended = 0
+        """when the step that is noted ended, if not now"""
         self.first: int | None = None
         self.others = self.backwards = 0
         self.kept: tuple[Any, Any] | None = None
@@ -104,15 +108,17 @@ class TrialRecorder(Listener):
     def _reset_after_fork(self) -> None:
         self.reported = True  # a child is not the job
 
-    def note_losses(self, tensors: Any) -> None:
-        """Note the loss at the begin of a backward pass."""
+    def note_losses(self, tensors: Any, steps: int = 1) -> None:
+        """Note the loss at the begin of a backward pass, or the one after so many steps."""
         self.ranks.join_ranks()
         self.backwards += 1
         if self.first is None and self.backwards > BACKWARDS:
             self.note_step()
         self.drawn.note_backward()
         if len(self.losses) < MOST_LOSSES:
-            self.losses.append(self.state.loss_of(tensors))
+            self.losses += [self.state.loss_of(tensors)] * steps
+            if steps > 1 or self.known:
+                self.known.append(len(self.losses) - 1)
 
     def note_optimizer_step(self, optimizer: Any) -> None:
         """Note a step of an optimizer."""
@@ -161,7 +167,7 @@ class TrialRecorder(Listener):
         if self.reported:
             return
         self.ranks.join_ranks()
-        self.marks.append(clock())
+        self.marks.append(self.ended or clock())
         self.samples.append(self.drawn.note_step())
         if self.marks[-1] - self.looked >= MEMORY_NS:
             fault_containment.run_contained(self.folder, "memory", self._hold_parents)
@@ -264,6 +270,7 @@ class TrialRecorder(Listener):
             "samples": self.samples if self.drawn.total else [],
             "noise": self.noise.noise_terms() if self.noise else [],
             "losses": [float(loss).hex() for loss in self.losses],  # JSON knows no infinity
+            "known": self.known,
             "moved": None if self.moved is None else float(self.moved).hex(),
             "norm": None if self.norm is None else float(self.norm).hex(),
             "drew": self.drew,

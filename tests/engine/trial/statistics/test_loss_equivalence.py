@@ -209,3 +209,13 @@ def test_steps_with_as_many_samples_are_compared_one_by_one():
     assert "losses" in loss_equivalence.check_losses("convergence", SMALL, again).explanation
     assert not loss_equivalence.other_batches(SMALL.base, again)
     assert not loss_equivalence.other_batches(SMALL.base, told(BASE))
+
+
+def test_of_a_run_that_tells_every_fifth_loss_only_these_are_compared():
+    known = range(4, 100, 5)
+    told_losses = [BASE[4 + i // 5 * 5] for i in range(100)]
+    treated = replace(told(told_losses), known=known)
+    assert loss_equivalence.check_losses("none", BaselineRuns(told(BASE)), treated).holds
+    wrong = replace(told([loss + (i == 9) for i, loss in enumerate(told_losses)]), known=known)
+    found = loss_equivalence.check_losses("none", BaselineRuns(told(BASE), told(BASE)), wrong)
+    assert not found.holds

@@ -20,6 +20,8 @@ class ProcessReport:
     begun: int
     marks: list[int]  # ends of the steps
     losses: list[float]  # loss of each backward pass
+    known: Sequence[int] = ()
+    """those of them that stand for themselves; empty: all. Others repeat the loss after several"""
     rank: int | None = None
     world: int = 1
     memory_bytes: int | None = None  # peak of its memory on the host

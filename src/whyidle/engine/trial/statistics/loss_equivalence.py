@@ -98,6 +98,7 @@ def check_losses(
 ) -> LossCheck:
     """Compare a treated run with untreated ones of the same rank. ``redrawn``: the fix may change
     the random numbers."""
+    untreated, treated = _select_known(untreated, treated)
     base, moved = untreated.base.losses, untreated.base.moved
     count = min(len(base), len(treated.losses))
     if consent != "convergence" and not _as_far(moved, treated.moved):
@@ -129,6 +130,30 @@ def check_losses(
     if consent in ("none", "rounding") and not redrawn:
         return _check_rounding(untreated, treated)
     return _check_near(untreated, treated)
+
+
+def _select_known(
+    untreated: BaselineRuns, treated: ProcessReport
+) -> tuple[BaselineRuns, ProcessReport]:
+    """The runs with those losses only that the treated run tells: several steps are one call."""
+    if not treated.known:
+        return untreated, treated
+
+    def select(report: ProcessReport) -> ProcessReport:
+        kept = [report.losses[i] for i in treated.known if i < len(report.losses)]
+        return replace(report, losses=kept)
+
+    def select_if_run(report: ProcessReport | None) -> ProcessReport | None:
+        return None if report is None else select(report)
+
+    runs = BaselineRuns(
+        select(untreated.base),
+        select_if_run(untreated.again),
+        select_if_run(untreated.other),
+        [select(one) for one in untreated.swayed],
+        [select(one) for one in untreated.more],
+    )
+    return runs, select(treated)
 
 
 def _check_unrepeatable(

@@ -42,6 +42,8 @@ class Reading:
         self.begun = 0
         """calls whose waits are known"""
         self.quiet = 0
+        self.taken = 0
+        """batches"""
 
 
 class InputWaits(Listener):

@@ -14,6 +14,7 @@ from ...core.import_hooks import call_after_import
 from ...core.recorder import ANNOTATION, clock_ns
 from ...core.span_hooks import record_calls
 from ...core.wrapped_functions import Wrap
+from .batch_callbacks import find_batch_callbacks
 from .pipelines import Pipelines
 from .step_hooks import wrap_optimizer
 from .training_function import TrainingFunctions
@@ -74,7 +75,7 @@ def _attach_trainer(
     where, kind = f"{module} evaluate", getattr(loaded, name)
     evaluation = record_calls(events, wire.EVALUATION, "evaluation", ANNOTATION, where)
     events.patch_function(where, kind, "evaluate", evaluation)
-    events.patch_function(f"{module} fit", kind, "fit", _remember_model(found))
+    events.patch_function(f"{module} fit", kind, "fit", _remember_model(events, found))
 
 
 def _attach_model(events: Events, module: str, name: str, loaded: Any) -> None:
@@ -86,12 +87,16 @@ def _attach_model(events: Events, module: str, name: str, loaded: Any) -> None:
             events.patch_function(where, kind, save, saves)
 
 
-def _remember_model(found: TrainingFunctions) -> Wrap:
-    """Note the model that is fitted."""
+def _remember_model(events: Events, found: TrainingFunctions) -> Wrap:
+    """Note the model that is fitted, and its callbacks."""
+
+    def note_callbacks(args: Any, kwds: Any) -> None:
+        found.batch_callbacks = find_batch_callbacks(args, kwds)
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def fit(self: Any, *args: Any, **kwds: Any) -> Any:
             found.model = weakref.ref(self)
+            events.run_contained("callbacks of fit", note_callbacks, args, kwds)
             return original(self, *args, **kwds)
 
         return fit

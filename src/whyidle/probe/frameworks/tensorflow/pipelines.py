@@ -64,6 +64,11 @@ class Pipelines:
         if number is not None:
             self._update(number, iterators=self.described[number]["iterators"] + 1)
 
+    def batches_of(self, iterator: Any) -> int | None:
+        """Return how many batches an iterator gives; None if that is not known."""
+        number = getattr(iterator, "_whyidle_pipeline", -1)
+        return self.described[number]["batches"] if number >= 0 else None
+
     def note_dataset(self, dataset: Any) -> None:
         """Note the PyDataset of Keras that batches are about to be taken from."""
         code = getattr(type(dataset).__getitem__, "__code__", None)

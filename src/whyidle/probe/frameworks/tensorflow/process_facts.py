@@ -12,7 +12,7 @@ from ...core.listener import Listener
 from ...core.process_facts import describe_identity, describe_training_thread, note_memory
 from ...core.recorder import clock_ns
 from ...wire import OptimizerFacts, ProcessFacts, Switches
-from .training_function import TrainingFunctions
+from .training_function import TrainingFunctions, steps_per_call
 
 ENVIRONMENT = (
     "TF_CONFIG",
@@ -74,6 +74,8 @@ class FactsReader(Listener):
             "gc_threshold": list(gc.get_threshold()),
             "functions_eager": functions,
             "run_eagerly": eagerly and not functions,
+            "steps_per_call": None if model is None else steps_per_call(model),
+            "batch_callbacks": self.found.batch_callbacks,
             "seen": {
                 "looks": 1,
                 "functions_eager": int(functions),

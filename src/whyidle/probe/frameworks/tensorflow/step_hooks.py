@@ -20,7 +20,7 @@ from ...core.wrapped_functions import set_attribute
 from .input_waits import InputWaits
 from .pipelines import Pipelines
 from .retraces import RetraceRecorder
-from .training_function import OWN, Step, Traced, TrainingFunctions
+from .training_function import FIT, OWN, Step, Traced, TrainingFunctions
 
 LOOP = "a loop of the job's own"
 clock, thread = time.perf_counter_ns, threading.get_ident
@@ -48,8 +48,10 @@ class TracedCalls:
     def __init__(self, events: Events, waits: InputWaits, found: TrainingFunctions) -> None:
         self.events, self.waits, self.found = events, waits, found
         self.retraces = RetraceRecorder(events)
-        self.note_result: Callable[[Any], None] | None = None
-        """receives the result of every step, in a trial"""
+        self.note_result: Callable[[Any, int], None] | None = None
+        """receives the result of every call and the number of its steps, in a trial"""
+        self.ended = 0
+        """when the step that is noted ended, if it is one of several of a call"""
 
     def note_call(self, function: Any, call: tuple[Any, Any, Any], begin: int, end: int) -> None:
         """Record a call of a traced function outside any other: its arguments, by position and by
@@ -63,9 +65,29 @@ class TracedCalls:
             traced.traces = traces
             self.retraces.note_trace(function, args, kwds, begin)
         if traced.step is not None:
+            steps = 1 if traced.batches == 1 else self._count_steps(traced, args)
             if self.note_result is not None:
-                self.events.run_contained("tf loss", self.note_result, result)
-            self._note_step(traced.step, args, begin, end)
+                self.events.run_contained("tf loss", self.note_result, result, steps)
+            if steps == 1:
+                self._note_step(traced.step, args, begin, end)
+            else:
+                self._note_steps(traced.step, args, (begin, end), steps)
+
+    def _count_steps(self, traced: Traced, args: Any) -> int:
+        """Return how many steps a call took: the last one of an epoch has what was left."""
+        reading = self.waits.reading_of(args, FIT)
+        batches = None if reading is None else self.waits.pipelines.batches_of(reading.iterator)
+        left = 0 if reading is None or batches is None else batches - reading.taken
+        return min(traced.batches, left) if left > 0 else traced.batches
+
+    def _note_steps(self, step: Step, args: Any, call: tuple[int, int], steps: int) -> None:
+        """Record the steps of one call: of equal length, as nobody sees where they end."""
+        begin, end = call
+        length = (end - begin) / steps
+        for number in range(steps):
+            self.ended = begin + round((number + 1) * length)
+            self._note_step(step, args, begin + round(number * length), self.ended)
+        self.ended = 0
 
     def _note_step(self, step: Step, args: Any, begin: int, end: int) -> None:
         events = self.events
@@ -76,6 +98,7 @@ class TracedCalls:
         else:
             step.kind = ANNOTATION
             reading.calls.append((begin, end))
+            reading.taken += 1
         if id(step) == events.lead and at_home:
             events.add((events.named, begin, end))
         else:

@@ -37,6 +37,8 @@ class Traced:
     def __init__(self) -> None:
         self.step: Step | None = None
         """if it trains"""
+        self.batches = 1
+        """steps of a call (``steps_per_execution``); the last call of an epoch may have fewer"""
         self.traces = 0
 
 
@@ -77,6 +79,8 @@ class TrainingFunctions:
         """the last optimizer of Keras whose step was traced or run"""
         self.model: Any = None
         """a weak reference to the last model that was fitted"""
+        self.batch_callbacks: list[str] = []
+        """callbacks of the last ``fit`` that look at every batch"""
 
     def note_gradient(self) -> None:
         """A gradient was taken in a trace: mark the function that is being traced."""
@@ -89,3 +93,16 @@ class TrainingFunctions:
             if key not in self.steps:
                 self.steps[key] = Step(function)
             traced.step = self.steps[key]
+        if traced.step.label == FIT and self.model is not None:
+            traced.batches = steps_per_call(self.model())
+
+
+def steps_per_call(model: Any) -> int:
+    """Return how many steps a call of ``fit``'s function takes."""
+    steps = getattr(model, "steps_per_execution", None)
+    if steps is None and getattr(model, "_steps_per_execution", None) is not None:  # Keras 2
+        from tensorflow import init_scope
+
+        with init_scope():
+            steps = model._steps_per_execution.numpy()
+    return max(1, int(steps or 1))

@@ -26,11 +26,12 @@ class TrialSteps(Listener):
     listener = "trial steps"
     wants_steps = True
 
-    def __init__(self, witness: TrialRecorder) -> None:
-        self.witness = witness
+    def __init__(self, witness: TrialRecorder, calls: TracedCalls) -> None:
+        self.witness, self.calls = witness, calls
 
     def on_step(self, optimizer: Any) -> None:
         """Note the step, and change parameters by as much as rounding does, if asked to."""
+        self.witness.ended = self.calls.ended
         if self.witness.sway is not None:
             self.witness.sway.perturb_variables()
         if optimizer is None:
@@ -88,12 +89,12 @@ def install_trial_hooks(
     if request.get("sway"):
         witness.sway = RoundingNoise(folder, request["sway"], state)
     events.add_listener(witness)
-    events.add_listener(TrialSteps(witness))
+    events.add_listener(TrialSteps(witness, calls))
 
-    def note_result(result: Any) -> None:
+    def note_result(result: Any, steps: int) -> None:
         loss = find_loss(result)
         if loss is not None:
-            witness.note_losses(loss)
+            witness.note_losses(loss, steps)
 
     calls.note_result = note_result
     _watch_gradients(events, witness)

@@ -121,7 +121,8 @@ def find_loss(result: Any) -> Any:
     """Return the loss among the results of a step: what is called so, else the first single
     floating-point number; None without one."""
     if hasattr(result, "has_value") and hasattr(result, "get_value"):
-        result = result.get_value()  # as Keras wraps what ``fit`` returns
+        # as Keras wraps what ``fit`` returns; there is none at the end of an epoch
+        return find_loss(result.get_value()) if result.has_value() else None
     if isinstance(result, dict):
         return find_loss(result["loss"]) if "loss" in result else find_loss([*result.values()])
     if isinstance(result, (list, tuple)):

@@ -1,0 +1,125 @@
+"""Knobs in a real TensorFlow: the numbers stay, and what they decline."""
+
+import keras
+import numpy as np
+import pytest
+import shapes
+import tensorflow as tf
+from shapes import BATCH, STEPS, alone
+
+from whyidle.probe import knobs
+from whyidle.probe.knobs.keras import WITH_PARTIAL_CALLS
+
+VERSION = tuple(int(part) for part in keras.__version__.split(".")[:2])
+newer = pytest.mark.skipif(VERSION < WITH_PARTIAL_CALLS, reason="it declines in this Keras")
+
+
+@pytest.fixture
+def turn(tmp_path):
+    """Apply knobs; they are undone at the end."""
+    sessions = []
+
+    def apply(edits):
+        session = knobs.KnobSession(str(tmp_path), {"edits": edits})
+        sessions.append(session)
+        session.apply_knobs()
+        return session
+
+    yield apply
+    for session in sessions:
+        session.undo_changes()
+    assert not list(tmp_path.glob("*.faults"))
+
+
+def fit_quietly(**named):
+    net = shapes.model()
+    history = net.fit(shapes.dataset(), epochs=2, verbose=0, shuffle=False, **named)
+    return [*history.history["loss"], *net.get_weights()[0].ravel()]
+
+
+@newer
+def test_several_steps_in_a_call_give_the_same_numbers(turn):
+    plain = alone(fit_quietly)
+    session = turn({"keras.steps_per_execution": 4})
+    assert alone(fit_quietly) == plain
+    assert session.applied == {"keras.steps_per_execution": 1}
+    ((line, why),) = session.made["keras.steps_per_execution"].items()
+    assert ("shapes.py" in line, why) == (True, "")
+
+
+@newer
+def test_other_calls_of_a_model_take_one_step(turn):
+    def train_and_go_on():
+        net, (x, y) = shapes.model(), shapes.pairs()
+        for _ in range(2):
+            net.fit(shapes.dataset(), verbose=0, shuffle=False)
+        return [float(net.train_on_batch(x[:BATCH], y[:BATCH])) for _ in range(3)]
+
+    plain = alone(train_and_go_on)
+    turn({"keras.steps_per_execution": 4})
+    assert alone(train_and_go_on) == plain
+
+
+@newer
+def test_a_model_that_is_compiled_again_is_traced_again(turn):
+    def train_twice():
+        net = shapes.model()
+        net.fit(shapes.dataset(), verbose=0, shuffle=False)
+        net.compile(keras.optimizers.SGD(0.5), "mae")
+        return net.fit(shapes.dataset(), verbose=0, shuffle=False).history["loss"]
+
+    plain = alone(train_twice)
+    turn({"keras.steps_per_execution": 4})
+    assert alone(train_twice) == plain
+
+
+@newer
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"callbacks": [shapes.Losses()]}, "Losses looks at every batch"),
+        ({"steps_per_epoch": 5}, "steps_per_epoch=5 is no multiple of 4"),
+        (
+            {
+                "callbacks": [
+                    keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None)
+                ]
+            },
+            "Lambda",
+        ),
+    ],
+)
+def test_it_declines_where_a_batch_is_looked_at(turn, settings, why):
+    session = turn({"keras.steps_per_execution": 4})
+    alone(lambda: fit_quietly(**settings))
+    assert why in session.declined["keras.steps_per_execution"]
+
+
+@newer
+@pytest.mark.filterwarnings("ignore:__array__")  # in Keras, of NumPy
+def test_callbacks_of_keras_that_wait_for_the_epoch_do_not_matter(turn, tmp_path):
+    session = turn({"keras.steps_per_execution": 4})
+    saved = keras.callbacks.ModelCheckpoint(str(tmp_path / "a.weights.h5"), save_weights_only=True)
+    alone(lambda: fit_quietly(callbacks=[saved, keras.callbacks.EarlyStopping("loss")]))
+    assert session.applied
+
+
+@pytest.mark.parametrize("more", [{}, {"cycle_length": 3, "block_length": 2}, {"cycle_length": 1}])
+def test_a_parallel_interleave_keeps_the_order(turn, more):
+    def read():
+        data = tf.data.Dataset.range(9)
+        made = data.interleave(lambda i: tf.data.Dataset.from_tensors(i).repeat(5), **more)
+        return [int(one) for one in made.batch(2).unbatch()]
+
+    plain = read()
+    session = turn({"tfdata.interleave_calls": 8})
+    assert read() == plain
+    assert session.applied == {"tfdata.interleave_calls": 1}
+
+
+def test_an_interleave_that_is_parallel_already_is_left(turn):
+    session = turn({"tfdata.interleave_calls": 8})
+    data = tf.data.Dataset.range(STEPS)
+    data.interleave(tf.data.Dataset.from_tensors, num_parallel_calls=2)
+    data.map(lambda i: tf.numpy_function(np.abs, [i], tf.int64))
+    assert session.applied == {}
