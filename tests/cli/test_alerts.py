@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from emulator import fake_nvml
 from emulator.fake_nvml import training
 from whyidle.__main__ import main
-from whyidle.cli._alert_watch import read_mutes
+from whyidle.alerts.alert_watch import read_mutes
 
 FILE = """
 use = ["held"]

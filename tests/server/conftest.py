@@ -51,9 +51,10 @@ def site(store: Store, tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def nobody(site: Site) -> Iterator[TestClient]:
-    """A client without a credential."""
-    with TestClient(build_app(site), base_url=HERE, raise_server_exceptions=False) as client:
-        yield client
+    """A client without a credential. The look at the machine is not begun."""
+    client = TestClient(build_app(site), base_url=HERE, raise_server_exceptions=False)
+    yield client
+    client.close()
 
 
 def use_role(client: TestClient, site: Site, role: str) -> TestClient:

@@ -79,7 +79,7 @@ def test_unknown_store_and_encoding(uploader: TestClient, body: bytes):
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_damaged_uploads_are_refused_in_words(

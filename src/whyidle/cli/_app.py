@@ -30,6 +30,7 @@ VERBS = (
     "alerts",
     "fleet",
     "serve",
+    "upload",
     "causes",
     "doctor",
 )

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 def _change_mutes(args: argparse.Namespace) -> int:
     import json
 
-    from whyidle.cli._alert_watch import MUTES, read_mutes
+    from whyidle.alerts.alert_watch import MUTES, read_mutes
     from whyidle.store.atomic_write import write_atomic
 
     path = store_of(args).root / MUTES
@@ -105,7 +105,7 @@ def _change_mutes(args: argparse.Namespace) -> int:
 
 
 def _test_routes(args: argparse.Namespace, settings: AlertSettings) -> int:
-    from whyidle.cli._alert_watch import open_route
+    from whyidle.engine.monitoring.alert_routes import open_route
     from whyidle.model.alert import Delivery, Notice
 
     now = time.time()

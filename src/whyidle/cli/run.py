@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _job_reports, _output
+from whyidle.cli import _job_reports, _output, upload
 from whyidle.cli._options import (
     STDOUT,
     add_destinations,
@@ -107,6 +107,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="add whyidle's figures to the runs that the job itself opens in MLflow, Weights & "
         "Biases, TensorBoard and Comet; off by default, since whyidle opens no connection",
     )
+    group.add_argument(
+        "--upload",
+        metavar="URL",
+        help="send the diagnosis to a server of whyidle serve; the token is in WHYIDLE_TOKEN",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -143,6 +148,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "Standard output belongs to the command.", hint="whyidle run --json PATH ..."
         )
+    if args.upload:
+        upload.check_upload(args)
     plan = _load_plan(args, command)
     if (why := _reason_not_to_watch()) is not None:
         print(f"whyidle: {why}{UNAPPLIED if plan else ''}", file=sys.stderr)
@@ -165,6 +172,8 @@ def run(args: argparse.Namespace) -> int:
             report_status, diagnosis = _report_end(args, recording, entry)
             if publishing is not None:
                 publishing.finish(diagnosis)
+            if args.upload and diagnosis is not None:
+                upload.send_diagnosis(args.upload, diagnosis)
     return ended.status or report_status
 
 

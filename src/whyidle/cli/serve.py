@@ -76,6 +76,18 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--open", action="store_true", help="let anyone view without a token")
     parser.add_argument(
+        "--alerts",
+        metavar="FILE",
+        type=Path,
+        help="rules and routes of alerts (default: the shipped rules, and no route)",
+    )
+    parser.add_argument(
+        "--fleet",
+        metavar="FILE",
+        type=Path,
+        help="show a document that a fleet report wrote as JSON; it is read again when it changes",
+    )
+    parser.add_argument(
         "--rebuild", action="store_true", help="make the index of runs again from the stores"
     )
     add_quiet(parser)
@@ -110,6 +122,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> SiteSettings:
+    from whyidle.alerts.rule_file import AlertSettings, read_settings
     from whyidle.server.site import STATE_FOLDER, SiteSettings
     from whyidle.store.location import locate_store
 
@@ -117,10 +130,12 @@ def _settings(args: argparse.Namespace) -> SiteSettings:
     return SiteSettings(
         stores=stores,
         state=args.state or stores[0] / STATE_FOLDER,
-        listen=args.listen,
+        listen=args.listen if ":" in args.listen else f"127.0.0.1:{args.listen}",
         names=args.hosts,
         is_open=args.open,
         rebuild=args.rebuild,
+        alerts=read_settings(args.alerts) if args.alerts else AlertSettings(),
+        fleet=args.fleet,
     )
 
 

@@ -36,8 +36,8 @@ from whyidle.cli._options import (
 from whyidle.errors import GateError, UsageError
 
 if TYPE_CHECKING:
+    from whyidle.alerts.alert_watch import AlertWatch
     from whyidle.alerts.rule_file import AlertSettings
-    from whyidle.cli._alert_watch import AlertWatch
     from whyidle.cli._watch_screen import Screen
     from whyidle.engine.monitoring.machine_watch import MachineWatch
     from whyidle.engine.monitoring.publisher_queue import Publishing
@@ -187,14 +187,16 @@ def _open_alerts(
     if settings is None:
         return None
     from whyidle import catalog
-    from whyidle.cli._alert_watch import MUTES, AlertWatch
+    from whyidle.alerts.alert_watch import MUTES, AlertWatch
+    from whyidle.engine.monitoring.alert_routes import open_routes
 
     on_stdout: Route | None = None
     if screen is not None:
         on_stdout = screen.notices
     elif args.json == STDOUT:
         on_stdout = catalog.plugin_module("alerts.routes", "stdout").open({"format": "json"})
-    alerts = AlertWatch(settings, store_of(args).root / MUTES, on_stdout)
+    routes = open_routes(settings.route or [{"kind": "stdout"}], on_stdout)
+    alerts = AlertWatch(settings, store_of(args).root / MUTES, routes)
     return running.enter_context(closing(alerts))
 
 

@@ -2,49 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import Final
 
-HIDDEN: Final = "***"
-_NAME: Final = re.compile(
-    r"(?i)((^|[-_.])(token|key|pwd|auth)$|secret|passw|passphrase|(api|access)[-_]?key"
-    r"|credential)"
-)
-"""names of options, variables and settings whose values are secret; ``tokenizer``, ``max-tokens``
-and ``monkey`` are none"""
-_USERINFO: Final = re.compile(r"(\w+://[^/\s:@]*:)[^@\s/]+@")
-_QUERY: Final = re.compile(
-    r"(?i)([?&][\w.-]*(?:token|key|secret|signature|sig|passw\w*|credential)=)[^&\s]+"
-)
-_HEADER: Final = re.compile(r"(?i)\b(bearer|basic|token)\s+[\w.~+/=-]{8,}")
-_SHAPES: Final = re.compile(
-    r"\b(hf_\w{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}"
-    r"|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abpr]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
-)
-"""what is a secret by its own shape: tokens of Hugging Face, GitHub, GitLab, OpenAI, AWS and Slack,
-and JSON web tokens"""
+from whyidle.probe.redaction import redact_command, redact_text
 
-
-def redact_command(command: Iterable[str]) -> list[str]:
-    """The words of a command line without the values of options that sound like secrets, without
-    passwords in addresses, and without what is a secret by its shape."""
-    words: list[str] = []
-    hide = False
-    for word in command:
-        name, equals, _ = word.partition("=")
-        secret = bool(_NAME.search(name)) and bool(equals or name.startswith("-"))
-        shown = f"{name}={HIDDEN}" if secret and equals else redact_text(word)
-        words.append(HIDDEN if hide and not word.startswith("-") else shown)
-        hide = secret and not equals
-    return words
-
-
-def redact_text(text: str) -> str:
-    """A text without passwords in addresses, and without what is a secret by its shape."""
-    text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
-    text = _QUERY.sub(rf"\1{HIDDEN}", text)
-    return _SHAPES.sub(HIDDEN, _HEADER.sub(rf"\1 {HIDDEN}", text))
+__all__ = ["hide_secrets", "redact_command", "redact_text"]
 
 
 def hide_secrets(command: Iterable[str]) -> str:

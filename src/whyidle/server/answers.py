@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
 from whyidle.exporters import _number_format as words
+from whyidle.exporters._html.ranks import LEVELS
 from whyidle.exporters._html.summary import STATES, render_shares
 from whyidle.exporters._palette import LOOKS
 from whyidle.server.site import Page, Question
@@ -77,7 +78,8 @@ def refuse(scope: Scope, status: int, text: str, hint: str = "") -> Response:
 
 def _context(page: Page, question: Question, document: Any) -> dict[str, Any]:
     frame = {"page": page, "question": question, "viewer": question.viewer, "document": document}
-    return {**frame, **page.view(question, document)}
+    events = f"{page.api_path}/events".format_map(question.path) if page.live else None
+    return {**frame, "events": events, **page.view(question, document)}
 
 
 @cache
@@ -95,6 +97,7 @@ def _environment() -> Environment:
         "looks": LOOKS,
         "states": STATES,
         "draw_shares": render_shares,
+        "heat_levels": LEVELS,
     }
     environment.filters |= {
         "seconds": words.format_seconds,
@@ -104,6 +107,7 @@ def _environment() -> Environment:
         "factor": words.format_factor,
         "place": words.format_place,
         "local": format_moment,
+        "clock": lambda when: format_moment(datetime.fromtimestamp(when).astimezone().isoformat()),
     }
     return environment
 

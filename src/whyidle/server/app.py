@@ -12,18 +12,23 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
 from whyidle.errors import WhyidleError
 from whyidle.exporters._html.page import page_script, style_sheet
-from whyidle.server import login, uploads
+from whyidle.publishers._text_format import format_page
+from whyidle.server import descriptions, login, mutes, uploads
 from whyidle.server.answers import answer_json, refuse, render_page
+from whyidle.server.event_streams import MainCache, open_stream_route
 from whyidle.server.gate import Gate
 from whyidle.server.site import NotFoundError, Page, Question, RefusedError, Site
 
-PAGES: Final = ("runs", "run")
+PAGES: Final = (
+    *("now", "runs", "run", "job", "compare"),
+    *("machine", "fleet", "user_digest", "alerts", "settings"),
+)
 """modules of ``pages``"""
 STATIC: Final = Path(__file__).with_name("static")
 
@@ -33,6 +38,7 @@ def build_app(site: Site) -> Starlette:
 
     @asynccontextmanager
     async def live(_: Starlette) -> AsyncIterator[None]:
+        site.monitor.start()
         yield
         site.close()
 
@@ -66,14 +72,19 @@ def ask(site: Site, request: Request) -> Question:
 
 def _list_routes(site: Site) -> list[BaseRoute]:
     routes: list[BaseRoute] = []
+    cache = MainCache()
     for page in list_pages():
+        if page.live:
+            routes.append(open_stream_route(site, page, cache))
         routes.append(Route(page.path, _answer_page(site, page)))
         routes.append(Route(page.api_path, _answer_document(site, page)))
     return [
         *routes,
         *login.list_routes(site),
         *uploads.list_routes(site),
-        Route("/", lambda _: RedirectResponse("/runs")),
+        *mutes.list_routes(site),
+        *descriptions.list_routes(list_pages()),
+        Route("/metrics", _answer_metrics(site)),
         Route("/healthz", lambda _: PlainTextResponse("ok\n")),
         Route("/static/report.css", _send_text(style_sheet(), "text/css")),
         Route("/static/report.js", _send_text(page_script(), "text/javascript")),
@@ -92,6 +103,16 @@ def _answer_page(site: Site, page: Page) -> Callable[[Request], Response]:
 def _answer_document(site: Site, page: Page) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         return answer_json(page.read(ask(site, request)))
+
+    return answer
+
+
+def _answer_metrics(site: Site) -> Callable[[Request], Response]:
+    def answer(_: Request) -> Response:
+        text = format_page(site.monitor.metrics)
+        for state, count in sorted(site.index.count_states().items()):
+            text += f'whyidle_stored_runs{{state="{state}"}} {count}\n'
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     return answer
 

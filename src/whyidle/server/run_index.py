@@ -155,9 +155,18 @@ class RunIndex:
 
     def count_states(self) -> dict[str, int]:
         """How many runs have each state."""
+        return self._count("state")
+
+    def count_stores(self) -> dict[str, int]:
+        """How many runs each store has."""
+        return self._count("store")
+
+    def _count(self, column: str) -> dict[str, int]:
         self.refresh()
         with self._lock:
-            return dict(self._base.execute("SELECT state, count(*) FROM runs GROUP BY state"))
+            return dict(
+                self._base.execute(f"SELECT {column}, count(*) FROM runs GROUP BY {column}")
+            )
 
     def close(self) -> None:
         """Close the file."""

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from whyidle.alerts.alert_watch import MUTES
+from whyidle.alerts.rule_file import AlertSettings
 from whyidle.errors import WhyidleError
 from whyidle.server.access import AccessList, Credential
-from whyidle.server.run_index import RunIndex
+from whyidle.server.fleet_file import FleetFile
+from whyidle.server.live_jobs import LiveJobs, status_of
+from whyidle.server.machine_monitor import MachineMonitor
+from whyidle.server.run_index import RunFilter, RunIndex, RunRecord
 from whyidle.store.entry import Entry, entry_of
 from whyidle.store.run_store import Store
 
@@ -18,6 +23,7 @@ RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
 """ids of runs are the only part of a path that reaches the disk"""
 ACCESS_FILE: Final = "access.json"
 INDEX_FILE: Final = "index.sqlite"
+HISTORY_FILE: Final = "alerts.jsonl"
 STATE_FOLDER: Final = "serve"
 
 
@@ -45,6 +51,8 @@ class SiteSettings:
     names: Sequence[str] = ()
     is_open: bool = False
     rebuild: bool = False
+    alerts: AlertSettings = field(default_factory=AlertSettings)
+    fleet: Path | None = None  # a document of whyidle fleet report
 
 
 class Site:
@@ -54,6 +62,14 @@ class Site:
         self.settings = settings
         self.stores = name_stores(settings.stores)
         self.access = AccessList(settings.state / ACCESS_FILE)
+        self.jobs = LiveJobs()
+        self.fleet = FleetFile(settings.fleet)
+        self.monitor = MachineMonitor(
+            settings.alerts,
+            settings.stores[0] / MUTES,
+            settings.state / HISTORY_FILE,
+        )
+        self.is_closing = False
         self.index = RunIndex(settings.state / INDEX_FILE, self.stores, rebuild=settings.rebuild)
 
     def find_run(self, run_id: str) -> tuple[Store, Entry]:
@@ -68,8 +84,21 @@ class Site:
                     return store, entry_of(store.folder / run_id)
         raise NotFoundError(f"There is no run {run_id[:40]!r}.", hint="See the list of runs.")
 
+    def has_run(self, run_id: str) -> bool:
+        """Whether a store has a run."""
+        return bool(RUN_ID.fullmatch(run_id)) and any(
+            (store.folder / run_id).is_dir() for store in self.stores.values()
+        )
+
+    def running_runs(self) -> list[RunRecord]:
+        """The runs that are running, the newest first."""
+        runs, _ = self.index.find_runs(RunFilter(state="recording"))
+        return [run for run in runs if status_of(self.find_run(run.id)[1]) == "running"]
+
     def close(self) -> None:
-        """Close the index."""
+        """End the look at the machine, and close the index."""
+        self.is_closing = True
+        self.monitor.close()
         self.index.close()
 
 

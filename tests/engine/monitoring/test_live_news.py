@@ -98,7 +98,8 @@ def test_without_a_launcher_who_looks_diagnoses(recording: Path, lasting: bool):
 def test_a_watch_imports_no_arrays(tmp_path: Path):
     """NumPy and the causes are more than half of what a watch would hold."""
     text = (
-        "import sys; from pathlib import Path; from whyidle.cli import _watch_screen, _alert_watch;"
+        "import sys; from pathlib import Path; from whyidle.cli import _watch_screen;"
+        "from whyidle.alerts import alert_watch;"
         "from whyidle.engine.monitoring.machine_watch import MachineWatch;"
         "watch = MachineWatch(Path(sys.argv[1])); watch.look(); watch.close();"
         "print(sorted({'numpy', 'whyidle.analysis'} & set(sys.modules)))"

@@ -33,12 +33,11 @@ _POINTS: Final = 400
 def render_page(table: RunTable) -> str:
     """Render a self-contained HTML page."""
     names = " · ".join(row.name for row in table.runs)
-    return assemble_plain_page(
-        summarize_table(table), names, _render_sections(table), table.whyidle
-    )
+    return assemble_plain_page(summarize_table(table), names, render_sections(table), table.whyidle)
 
 
-def _render_sections(table: RunTable) -> list[Markup]:
+def render_sections(table: RunTable) -> list[Markup]:
+    """Render the table without its page, for another frame."""
     columns = visible_columns(table)
     rows = [
         tag(

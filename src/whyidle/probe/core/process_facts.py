@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable
 
+from ..redaction import redact_command
 from ..wire import ProcessFacts
 from .cpu_cores import given_count, usable_cores
 from .recorder import clock_ns, process_start_ns
@@ -36,7 +37,7 @@ def describe_identity(imported: int, version: str, environment: Iterable[str]) -
     return {
         "pid": os.getpid(),
         "ppid": os.getppid(),
-        "argv": sys.argv[:20],
+        "argv": redact_command(sys.argv[:20]),
         "version": version,
         "gpus": _host_gpus(),
         "process_start": process_start_ns(),

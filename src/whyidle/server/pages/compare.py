@@ -1,0 +1,52 @@
+"""Any two or more runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from whyidle.engine.run_table import build_run_table
+from whyidle.errors import StoreError
+from whyidle.exporters._html.run_table import render_sections
+from whyidle.model.run_table import RunTable
+from whyidle.server.site import NotFoundError, Page, Question, RefusedError
+
+MOST_RUNS: Final = 20
+
+
+def _read_table(question: Question) -> RunTable:
+    names = list(dict.fromkeys(question.values("run")))
+    if not 2 <= len(names) <= MOST_RUNS:
+        raise RefusedError(
+            f"2 to {MOST_RUNS} runs can be compared, not {len(names)}.",
+            hint="Mark them in the list of runs.",
+        )
+    diagnoses = []
+    for name in names:
+        store, entry = question.site.find_run(name)
+        try:
+            diagnoses.append(store.read_diagnosis(entry).without_secrets())
+        except StoreError as error:
+            raise NotFoundError(f"The run {name} has no diagnosis.", why=error.why) from error
+    baseline = question.value("baseline")
+    return build_run_table(diagnoses, names.index(baseline) if baseline in names else 0)
+
+
+def _render_table(question: Question, document: Any) -> Mapping[str, Any]:
+    return {"sections": render_sections(document), "names": question.values("run")}
+
+
+PAGE = Page(
+    path="/compare",
+    title="Comparison",
+    summary="Two runs or more side by side, each compared with a baseline.",
+    template="compare.html",
+    document=RunTable,
+    read=_read_table,
+    view=_render_table,
+    section="runs",
+    parameters={
+        "run": f"the id of a run; given 2 to {MOST_RUNS} times",
+        "baseline": "the run that the others are compared with (default: the first)",
+    },
+)
