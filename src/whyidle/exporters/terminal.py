@@ -12,6 +12,7 @@ from whyidle.exporters._findings_page import draw_findings, format_prediction
 from whyidle.exporters._limitations import draw_limitations
 from whyidle.exporters._line_table import draw_line_table
 from whyidle.exporters._memory_page import draw_memory
+from whyidle.exporters._model_page import draw_model
 from whyidle.exporters._next_steps import NextStep, next_commands
 from whyidle.exporters._palette import BADGES
 from whyidle.exporters._pipeline_table import draw_pipeline_table
@@ -77,6 +78,7 @@ def render(
     if full or diagnosis.detail.fixed is None:
         draw_findings(page, diagnosis, full)
     draw_memory(page, diagnosis, full)
+    draw_model(page, diagnosis, full)
     draw_trials(page, diagnosis)
     draw_limitations(page, diagnosis, full)
     next_commands(page, next_steps)

@@ -106,7 +106,8 @@ def load(path: Path) -> Timeline:
     facts["compile"] = read_document(folder / f"{pid}.compiles.json") or None
     facts["pipelines"] = read_document(folder / f"{pid}.tfdata.json").get("pipelines")
     facts["bursts"] = read_document(folder / f"{pid}.bursts.json")
-    facts["memory_look"] = read_document(folder / f"{pid}.look-memory.json") or None
+    for look in ("memory", "model"):
+        facts[f"{look}_look"] = read_document(folder / f"{pid}.look-{look}.json") or None
     process = read_facts(facts)
     framework, vocabulary = framework_of(process)
     spans = read_records(path, SPAN, MAGIC)

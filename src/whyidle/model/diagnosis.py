@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from whyidle.model.architecture import Architecture
 from whyidle.model.buckets import Bucket
 from whyidle.model.knobs import KNOBS
 from whyidle.model.memory import MemoryAccount
@@ -361,6 +362,7 @@ class Diagnosis(Document, frozen=True, kw_only=True):
     detail: DetailTables
     recording: Recording | None = None  # of a trace; None: a watched command, or unknown
     memory: MemoryAccount | None = None  # with ``--look memory``
+    architecture: Architecture | None = None  # with ``--look model``
 
     def with_id(self, run_id: str) -> Diagnosis:
         """The same document with the id of its stored run."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from whyidle.model.memory_look import MemoryLook
+from whyidle.model.model_look import ModelLook
 from whyidle.model.pipeline_facts import Pipeline
 
 
@@ -220,6 +221,7 @@ class ProcessFacts:
     compile: CompilerFacts | None = None
     bursts: BurstLog = BurstLog()
     memory_look: MemoryLook | None = None  # with ``--look memory``
+    model_look: ModelLook | None = None  # with ``--look model``
     pipelines: tuple[Pipeline, ...] = ()
     cpu: tuple[tuple[int, int], ...] = ()  # when (ns), CPU time of the process until then (ns)
     died_of: str | None = None  # exception that ended it

@@ -29,6 +29,7 @@ from whyidle.engine.diagnosis.applicable_fixes import keep_applicable_fixes
 from whyidle.engine.diagnosis.detail_tables import build_details
 from whyidle.engine.diagnosis.findings import ProvenCause, findings_of, word_without_steps
 from whyidle.engine.diagnosis.memory_account import build_account
+from whyidle.engine.diagnosis.model_account import build_architecture
 from whyidle.engine.diagnosis.prediction_width import bucket_spread
 from whyidle.engine.diagnosis.rank_assignment import assign_ranks, notes_on
 from whyidle.engine.diagnosis.telemetry_summary import (
@@ -98,6 +99,7 @@ def diagnose_job(
         detail=build_details(job, device_job),
         recording=device_job.lead_rank.kind,
         memory=build_account(job.lead_rank),
+        architecture=build_architecture(job.lead_rank),
     )
 
 

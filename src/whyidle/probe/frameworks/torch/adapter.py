@@ -24,6 +24,7 @@ from . import (
     foreign_profilers,
     indexing_gradients,
     memory_look,
+    model_look,
     rank_look,
     step_hooks,
     trial_hooks,
@@ -68,6 +69,8 @@ class Adapter(adapter.Adapter):
         rank_look.install_rank_look(events)
         if memory_look.is_requested():
             events.add_listener(memory_look.MemoryLook(events))
+        if memory_look.is_requested("model"):
+            events.add_listener(model_look.ModelLook(events))
 
     def hide(self, folder: str) -> None:
         """Exclude the probe's functions from ``torch.compile``, once all are loaded."""

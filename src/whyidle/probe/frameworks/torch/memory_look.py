@@ -25,15 +25,16 @@ FIRST = 2
 """steps before the look: the first one makes the optimizer's state and fills caches"""
 
 
-def is_requested() -> bool:
-    """Whether ``--look memory`` was given."""
-    return LOOK in os.environ.get("WHYIDLE_LOOK", "").split(",")
+def is_requested(look: str = LOOK) -> bool:
+    """Whether ``--look memory``, or another look, was given."""
+    return look in os.environ.get("WHYIDLE_LOOK", "").split(",")
 
 
 class MemoryLook(Listener):
     """Makes the look in one training process."""
 
     listener = "memory look"
+    document = "look-memory.json"
     wants_steps = wants_detail = True
 
     def __init__(self, events: Events) -> None:
@@ -48,8 +49,8 @@ class MemoryLook(Listener):
         self.publish()
 
     def publish(self) -> None:
-        """Publish what was found in ``PID.look-memory.json``."""
-        self.events.recorder.documents["look-memory.json"] = self.found
+        """Publish what was found in ``PID.look-memory.json``, or another look's file."""
+        self.events.recorder.documents[self.document] = self.found
 
     def stop_listening(self) -> None:
         """Stop recording the step."""
@@ -81,11 +82,7 @@ class MemoryLook(Listener):
                 return
             self.tape.stop()
             begin = clock_ns()
-            look = RepeatedPass(
-                torch, self.tape, optimizer, self.events.recorder.file_path("draft")
-            )
-            look.found["optimizer_rows"] = self.optimizer_rows
-            look.found["kept_gradients"] = self.kept_gradients
+            look = self.make_pass(torch, optimizer)
             try:
                 look.measure()
             except NotReplayableError as reason:
@@ -98,6 +95,14 @@ class MemoryLook(Listener):
         self.publish()
         self.stop_listening()
         self.tape = None
+
+    def make_pass(self, torch: Any, optimizer: Any) -> RepeatedPass:
+        """The measurements, with what the recorded step showed."""
+        assert self.tape is not None
+        look = RepeatedPass(torch, self.tape, optimizer, self.events.recorder.file_path("draft"))
+        look.found["optimizer_rows"] = self.optimizer_rows
+        look.found["kept_gradients"] = self.kept_gradients
+        return look
 
     def _begin(self, torch: Any, optimizer: Any) -> None:
         """Record the next step."""

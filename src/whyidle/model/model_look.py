@@ -1,0 +1,47 @@
+"""What ``--look model`` records of one process (``PID.look-model.json``). Times are seconds of one
+forward and backward pass of a micro-batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SwapTimes:
+    """Passes with and without other layers. ``keeps``: results are the same apart from rounding;
+    ``failed`` is why they could not be used."""
+
+    kind: str = ""
+    modules: tuple[str, ...] = ()
+    keeps: bool = False
+    pairs: tuple[tuple[float, float], ...] = ()
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellTimes:
+    """A recurrent cell that is called for each of ``steps`` time steps, and the layer that runs
+    over all of them, both alone."""
+
+    module: str = ""
+    kind: str = ""
+    steps: int = 0
+    pairs: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLook:
+    """The look. ``state`` is ``measured``, or why something is missing. ``calls`` has a row for
+    each module that contains no others: its number, calls, seconds forward and backward, FLOPs
+    forward, and bytes of its inputs, results and parameters."""
+
+    state: str = ""
+    device: str = ""
+    batch: int | None = None
+    modules: tuple[tuple[str, str], ...] = ()  # name and class
+    passes: tuple[float, ...] = ()
+    calls: tuple[tuple[int, int, float, float, float, int], ...] = ()
+    peak_flops: float | None = None
+    peak_bytes: float | None = None
+    swaps: tuple[SwapTimes, ...] = ()
+    cells: tuple[CellTimes, ...] = ()

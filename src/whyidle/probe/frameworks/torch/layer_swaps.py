@@ -1,0 +1,117 @@
+"""Layers that could take the place of a model's own, and switches of the whole model, to be timed
+in the place of the original for a few passes that are computed again.
+
+A swap is made and undone in one ``with``; the model's own modules and parameters are the same
+objects before and after it. New layers have weights of their own: they show time, not accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+GROUPS = 8
+"""of grouped convolutions, as in ResNeXt's smaller variants"""
+
+
+class Swap(NamedTuple):
+    """One change: ``kind`` names it, ``modules`` are replaced, ``keeps`` says whether results are
+    the same apart from rounding. ``applied`` makes the change while it is open."""
+
+    kind: str
+    modules: list[str]
+    keeps: bool
+    applied: Callable[[], AbstractContextManager[None]]
+
+
+def find_swaps(torch: Any, modules: list[Any], names: dict[int, str], device: Any) -> list[Swap]:
+    """List the swaps of a model: free switches first, then layers of equal kind together."""
+    swaps = []
+    convolutions = [m for m in modules if isinstance(m, torch.nn.Conv2d)]
+    if convolutions and any(not _is_channels_last(torch, m.weight) for m in convolutions):
+        applied = lambda: _channels_last(torch, modules)  # noqa: E731
+        swaps.append(Swap("channels_last", [], True, applied))
+    if not torch.is_autocast_enabled(device.type):
+        narrow = lambda: torch.autocast(device.type, dtype=torch.bfloat16)  # noqa: E731
+        swaps.append(Swap("bfloat16", [], False, narrow))
+    for alike in _group_convolutions(convolutions):
+        for kind, make in (("separable", _separable), ("grouped", _grouped)):
+            replaced = [(module, layer) for module in alike if (layer := make(torch, module))]
+            if replaced:
+                applied = _replacing(modules, replaced)
+                swaps.append(Swap(kind, [names[id(m)] for m, _ in replaced], False, applied))
+    return swaps
+
+
+def _group_convolutions(convolutions: list[Any]) -> list[list[Any]]:
+    """Convolutions of equal channels, kernel and stride, which one decision would change."""
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for module in convolutions:
+        if module.groups == 1 and max(module.kernel_size) > 1 and type(module).__name__ == "Conv2d":
+            key = (module.in_channels, module.out_channels, module.kernel_size, module.stride)
+            groups.setdefault(key, []).append(module)
+    return list(groups.values())
+
+
+def _separable(torch: Any, module: Any) -> Any:
+    """A depthwise convolution and a pointwise one (Howard et al., "MobileNets", 2017)."""
+    if module.in_channels < 2:
+        return None
+    like, at = _options(module)
+    channels = module.in_channels
+    depth = torch.nn.Conv2d(channels, channels, **like, groups=channels, bias=False, **at)
+    point = torch.nn.Conv2d(channels, module.out_channels, 1, bias=module.bias is not None, **at)
+    return torch.nn.Sequential(depth, point)
+
+
+def _grouped(torch: Any, module: Any) -> Any:
+    """A convolution in groups (Xie et al., "ResNeXt", 2017)."""
+    if module.in_channels % GROUPS or module.out_channels % GROUPS or module.in_channels == GROUPS:
+        return None
+    like, at = _options(module)
+    own, bias = (module.in_channels, module.out_channels), module.bias is not None
+    return torch.nn.Conv2d(*own, **like, groups=GROUPS, bias=bias, **at)
+
+
+def _options(module: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    names = ("kernel_size", "stride", "padding", "dilation", "padding_mode")
+    at = {"device": module.weight.device, "dtype": module.weight.dtype}
+    return {name: getattr(module, name) for name in names}, at
+
+
+def _replacing(modules: list[Any], replaced: list[tuple[Any, Any]]) -> Any:
+    new = {id(module): layer for module, layer in replaced}
+
+    @contextmanager
+    def applied() -> Iterator[None]:
+        before = []
+        for parent in modules:
+            for name, child in parent.named_children():
+                if id(child) in new:
+                    before.append((parent, name, child))
+                    setattr(parent, name, new[id(child)])
+        try:
+            yield
+        finally:
+            for parent, name, child in before:
+                setattr(parent, name, child)
+
+    return applied
+
+
+def _is_channels_last(torch: Any, weight: Any) -> bool:
+    return bool(weight.is_contiguous(memory_format=torch.channels_last))
+
+
+@contextmanager
+def _channels_last(torch: Any, modules: list[Any]) -> Iterator[None]:
+    weights = [p for m in modules for p in m.parameters(recurse=False) if p.dim() == 4]
+    before = [(weight, weight.data) for weight in weights]
+    for weight in weights:
+        weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+    try:
+        yield
+    finally:
+        for weight, data in before:
+            weight.data = data
