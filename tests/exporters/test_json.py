@@ -24,6 +24,7 @@ KEYS = [
     "detail",
     "recording",
     "memory",
+    "architecture",
 ]
 
 

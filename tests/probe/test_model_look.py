@@ -111,7 +111,7 @@ def test_a_swap_is_undone_even_where_it_fails():
     names = {id(module): name for name, module in net.named_modules()}
     before = [(p, p.data_ptr(), p.stride()) for p in net.parameters()]
     for swap in find_swaps(torch, modules, names, torch.device("cpu")):
-        with pytest.raises(ZeroDivisionError), swap.applied():
+        with pytest.raises(ZeroDivisionError), swap.apply():
             1 / 0  # noqa: B018
     assert isinstance(net.second, nn.Conv2d)
     assert net.second.groups == 1

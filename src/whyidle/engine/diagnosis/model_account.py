@@ -83,14 +83,14 @@ def _list_layers(look: ModelLook) -> list[LayerRow]:
             share=(forward + backward) / whole,
             flops=BACKWARD * flops or None,
             bytes=BACKWARD * moved,
-            attained=_attained(look, forward + backward, BACKWARD * flops, BACKWARD * moved),
+            attained=_roofline_share(look, forward + backward, BACKWARD * flops, BACKWARD * moved),
         )
         for number, calls, forward, backward, flops, moved in look.calls
     ]
     return sorted(rows, key=lambda row: -row.share)
 
 
-def _attained(look: ModelLook, seconds: float, flops: float, moved: float) -> float | None:
+def _roofline_share(look: ModelLook, seconds: float, flops: float, moved: float) -> float | None:
     """The roofline's least time over the time taken (Williams et al., "Roofline", CACM 2009)."""
     if not look.peak_flops or not look.peak_bytes or seconds <= 0.0:
         return None

@@ -17,12 +17,12 @@ GROUPS = 8
 
 class Swap(NamedTuple):
     """One change: ``kind`` names it, ``modules`` are replaced, ``keeps`` says whether results are
-    the same apart from rounding. ``applied`` makes the change while it is open."""
+    the same apart from rounding. ``apply`` makes the change while it is open."""
 
     kind: str
     modules: list[str]
     keeps: bool
-    applied: Callable[[], AbstractContextManager[None]]
+    apply: Callable[[], AbstractContextManager[None]]
 
 
 def find_swaps(torch: Any, modules: list[Any], names: dict[int, str], device: Any) -> list[Swap]:
@@ -30,17 +30,17 @@ def find_swaps(torch: Any, modules: list[Any], names: dict[int, str], device: An
     swaps = []
     convolutions = [m for m in modules if isinstance(m, torch.nn.Conv2d)]
     if convolutions and any(not _is_channels_last(torch, m.weight) for m in convolutions):
-        applied = lambda: _channels_last(torch, modules)  # noqa: E731
-        swaps.append(Swap("channels_last", [], True, applied))
+        apply_change = lambda: _channels_last(torch, modules)  # noqa: E731
+        swaps.append(Swap("channels_last", [], True, apply_change))
     if not torch.is_autocast_enabled(device.type):
         narrow = lambda: torch.autocast(device.type, dtype=torch.bfloat16)  # noqa: E731
         swaps.append(Swap("bfloat16", [], False, narrow))
     for alike in _group_convolutions(convolutions):
-        for kind, make in (("separable", _separable), ("grouped", _grouped)):
+        for kind, make in (("separable", _make_separable), ("grouped", _make_groups)):
             replaced = [(module, layer) for module in alike if (layer := make(torch, module))]
             if replaced:
-                applied = _replacing(modules, replaced)
-                swaps.append(Swap(kind, [names[id(m)] for m, _ in replaced], False, applied))
+                apply_change = _replace_layers(modules, replaced)
+                swaps.append(Swap(kind, [names[id(m)] for m, _ in replaced], False, apply_change))
     return swaps
 
 
@@ -54,7 +54,7 @@ def _group_convolutions(convolutions: list[Any]) -> list[list[Any]]:
     return list(groups.values())
 
 
-def _separable(torch: Any, module: Any) -> Any:
+def _make_separable(torch: Any, module: Any) -> Any:
     """A depthwise convolution and a pointwise one (Howard et al., "MobileNets", 2017)."""
     if module.in_channels < 2:
         return None
@@ -65,7 +65,7 @@ def _separable(torch: Any, module: Any) -> Any:
     return torch.nn.Sequential(depth, point)
 
 
-def _grouped(torch: Any, module: Any) -> Any:
+def _make_groups(torch: Any, module: Any) -> Any:
     """A convolution in groups (Xie et al., "ResNeXt", 2017)."""
     if module.in_channels % GROUPS or module.out_channels % GROUPS or module.in_channels == GROUPS:
         return None
@@ -80,11 +80,11 @@ def _options(module: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: getattr(module, name) for name in names}, at
 
 
-def _replacing(modules: list[Any], replaced: list[tuple[Any, Any]]) -> Any:
+def _replace_layers(modules: list[Any], replaced: list[tuple[Any, Any]]) -> Any:
     new = {id(module): layer for module, layer in replaced}
 
     @contextmanager
-    def applied() -> Iterator[None]:
+    def apply_change() -> Iterator[None]:
         before = []
         for parent in modules:
             for name, child in parent.named_children():
@@ -97,7 +97,7 @@ def _replacing(modules: list[Any], replaced: list[tuple[Any, Any]]) -> Any:
             for parent, name, child in before:
                 setattr(parent, name, child)
 
-    return applied
+    return apply_change
 
 
 def _is_channels_last(torch: Any, weight: Any) -> bool:

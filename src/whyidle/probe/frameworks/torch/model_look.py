@@ -140,7 +140,7 @@ class ModelPass(RepeatedPass):
                 if self._is_late():
                     break
                 plain = self._time_pass(leaves)
-                with swap.applied():
+                with swap.apply():
                     self.parameters = self._current_parameters()
                     changed = self._time_pass(leaves)
                 self.parameters = known
