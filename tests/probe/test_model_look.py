@@ -18,10 +18,10 @@ class Network(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first = nn.Conv2d(3, 16, 3, padding=1)
-        self.second = nn.Conv2d(16, 16, 3, padding=1)
-        self.norm = nn.BatchNorm2d(16)
-        self.cell = nn.LSTMCell(16, 8)
+        self.first = nn.Conv2d(3, 32, 3, padding=1)
+        self.second = nn.Conv2d(32, 32, 3, padding=1)
+        self.norm = nn.BatchNorm2d(32)
+        self.cell = nn.LSTMCell(32, 8)
         self.last = nn.Linear(8, 5)
 
     def forward(self, x):
@@ -45,7 +45,7 @@ def train(folder, *, look):
     if listener:
         loop.add_listener(listener)
     for _ in range(4):
-        x, y = torch.randn(4, 3, 8, 8), torch.randint(0, 5, (4,))
+        x, y = torch.randn(8, 3, 32, 8), torch.randint(0, 5, (8,))
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(net(x), y)
         if listener:
@@ -81,7 +81,7 @@ def test_layers_are_counted_and_timed(runs):
     found = runs[1][3]
     rows = {found["modules"][row[0]][0]: row for row in found["calls"]}
     assert rows["cell"][1] == 8
-    assert rows["second"][4] == 2 * 4 * 16 * 16 * 9 * 64  # multiply-adds of its forward pass, twice
+    assert rows["second"][4] == 2 * 8 * 32 * 32 * 9 * 256  # multiply-adds of its forward pass, twice
     assert all(row[2] > 0 for row in rows.values())
     assert rows["second"][3] > 0
     assert found["peak_flops"] > 1e8
