@@ -81,7 +81,7 @@ def test_layers_are_counted_and_timed(runs):
     found = runs[1][3]
     rows = {found["modules"][row[0]][0]: row for row in found["calls"]}
     assert rows["cell"][1] == 8
-    assert rows["second"][4] == 2 * 8 * 32 * 32 * 9 * 256  # multiply-adds of its forward pass, twice
+    assert rows["second"][4] == 2 * 8 * 32 * 32 * 9 * 256  # two each multiply-add
     assert all(row[2] > 0 for row in rows.values())
     assert rows["second"][3] > 0
     assert found["peak_flops"] > 1e8
