@@ -69,6 +69,35 @@ def started(path: Path, text: str, *words: str) -> Iterator[subprocess.Popen[byt
             running.kill()
 
 
+PYTHON = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(512, 1024)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+def score(n):
+    total = 0
+    for k in range(n):
+        total += k * k % 7
+    return total
+while True:
+    penalty = score(150_000)
+    loss = model(torch.randn(64, 512)).sum() + penalty * 0
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("step", flush=True)
+"""
+
+
+def test_python_between_operators_is_told_from_computing(tmp_path: Path):
+    pytest.importorskip("torch")
+    with started(tmp_path / "job.py", PYTHON) as job:
+        diagnosis = attach_to(find_target(job.pid), 6)
+        assert job.poll() is None
+    assert diagnosis.attribution.host > 0.4
+    assert "score" in diagnosis.verdict.headline
+
+
 @pytest.mark.parametrize(
     ("workers", "cause"), [("0", "dataloader-no-workers"), ("1", "dataloader-too-few-workers")]
 )

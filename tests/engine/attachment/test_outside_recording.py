@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from whyidle.engine.attachment.outside_recording import OutsideRecording, make_recording
+from whyidle.engine.attachment.attach import name_slowest
+from whyidle.engine.attachment.outside_recording import OutsideRecording, make_recordings
 from whyidle.engine.attachment.stack_look import StackLook
 from whyidle.engine.attachment.target_process import TargetProcess
 from whyidle.engine.attachment.thread_clocks import ThreadClocks
@@ -59,8 +61,7 @@ def look_at(
 def recording_of(
     folder: Path, phases: Sequence[Phase], producer: tuple[str, ...] = ()
 ) -> OutsideRecording:
-    found = make_recording(target_in(folder), *look_at(phases, producer))
-    assert found is not None
+    (found,) = make_recordings(target_in(folder), *look_at(phases, producer))
     return found
 
 
@@ -150,4 +151,83 @@ def test_a_thread_that_makes_batches_in_time_costs_nothing(tmp_path: Path):
 
 def test_a_process_outside_all_frameworks_trains_nothing(tmp_path: Path):
     phases: list[Phase] = [(8000, ("/job/other.py(3): <module>",), True, False, False)]
-    assert make_recording(target_in(tmp_path), *look_at(phases)) is None
+    assert make_recordings(target_in(tmp_path), *look_at(phases)) == []
+
+
+SCORE = ("/job/train.py(9): score", LOOP)
+LINEAR = (f"{SITE}/torch/nn/modules/linear.py(134): forward", LOOP)
+
+
+def held_look(phases: Sequence[Phase], held: dict[tuple[str, ...], float]) -> StackLook:
+    """A look in which a stack holds the interpreter lock for a share of its time, and the look at
+    the lock's holders, which has a clock of its own."""
+    look, _ = look_at(phases)
+    holder, now = SampledThread(PID, MAIN, "MainThread"), 3 * MS
+    for period in look.threads[0].periods:
+        length = int((period.end - period.begin) * held.get(period.frames, 0.0))
+        if length:
+            holder.periods.append(StackPeriod(now, now + length, period.frames))
+        now += period.end - period.begin
+    return replace(look, holders=[holder])
+
+
+@pytest.mark.parametrize(("share", "python"), [(1.0, 0.6), (0.5, 0.3), (0.0, 0.0)])
+def test_python_that_holds_the_lock_is_not_computing(tmp_path: Path, share: float, python: float):
+    """A line that calls operators holds the lock for a part of its time only."""
+    phases = [(120, SCORE, True, False, False), (80, LINEAR, True, False, False)] * 40
+    look = held_look(phases, {SCORE: share, LINEAR: 0.1})
+    (found,) = make_recordings(target_in(tmp_path), look, look_at(phases)[1])
+    assert found.lock_seen
+    diagnosis = word_by_second(diagnose_job([found.timeline]))
+    assert diagnosis.attribution.host == pytest.approx(python, abs=0.04)
+    assert diagnosis.attribution.compute == pytest.approx(1 - python, abs=0.04)
+
+
+def test_without_a_look_at_the_lock_it_counts_as_the_operators(tmp_path: Path):
+    phases = [(120, SCORE, True, False, False), (80, LINEAR, True, False, False)] * 40
+    found = recording_of(tmp_path, phases)
+    assert not found.lock_seen
+    assert diagnose_job([found.timeline]).attribution.host < 0.02
+
+
+def ranks_look(target: TargetProcess, fast: int, slow: int) -> list[OutsideRecording]:
+    """Two ranks, of which one waits in its backward pass until the other has loaded."""
+    first, clocks = look_at(
+        [(fast, BATCH, True, False, False), (slow - fast, BACKWARD, False, False, False),
+         (60, BACKWARD, True, False, False)] * 30
+    )  # fmt: skip
+    late = SampledThread(PID + 10, PID + 10, "MainThread")
+    now = ran = 0
+    for length, frames in [(slow, BATCH), (60, BACKWARD)] * 30:
+        late.periods.append(StackPeriod(now, now + length * MS, frames))
+        for part in range(0, length, 10):
+            clocks.add_reading(late.pid, late.pid, BEGIN + now + part * MS, ran + part * MS)
+        now, ran = now + length * MS, ran + length * MS
+    return make_recordings(target, replace(first, threads=[*first.threads, late]), clocks)
+
+
+def test_all_ranks_are_diagnosed_and_the_slowest_is_named(tmp_path: Path):
+    target = replace(target_in(tmp_path), parents={PID + 10: PID}, ranks={PID: 1, PID + 10: 0})
+    found = ranks_look(target, 40, 140)
+    assert [(one.timeline.rank, one.thread.pid) for one in found] == [(0, PID + 10), (1, PID)]
+    assert [round(one.waiting, 1) for one in found] == [0.0, 0.5]
+    assert "rank 0 (process 80) is the slowest: it sleeps 0%" in name_slowest(found)
+    diagnosis = diagnose_job([one.timeline for one in found])
+    assert diagnosis.findings[0].cause == "dataloader-no-workers"
+    assert {place.rank for place in diagnosis.findings[0].where} == {0}
+    assert diagnosis.attribution.communication == pytest.approx(0.25, abs=0.03)
+
+
+def test_of_even_ranks_none_is_named(tmp_path: Path):
+    found = ranks_look(replace(target_in(tmp_path), parents={PID + 10: PID}), 140, 140)
+    assert [one.timeline.rank for one in found] == [0, 1]  # in the order of the processes
+    assert "none of them is seen to be waited for" in name_slowest(found)
+
+
+def test_a_launcher_is_no_rank(tmp_path: Path):
+    look, clocks = look_at(torch_step(150, 100) * 32)
+    agent = (f"{SITE}/torch/distributed/elastic/agent/server/api.py(900): _invoke_run",)
+    launcher = SampledThread(60, 60, "MainThread", [StackPeriod(0, 8000 * MS, agent)])
+    target = replace(target_in(tmp_path), pid=60, children=(PID,), parents={PID: 60})
+    found = make_recordings(target, replace(look, threads=[launcher, *look.threads]), clocks)
+    assert [one.thread.pid for one in found] == [PID]

@@ -6,6 +6,7 @@ import re
 import socket
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 
 from whyidle.analysis.source_lines import own_frame
 from whyidle.engine.attachment.gpu_limits import limit_by_gpu, mean_busy
-from whyidle.engine.attachment.outside_recording import OutsideRecording, make_recording
+from whyidle.engine.attachment.outside_recording import OutsideRecording, make_recordings
 from whyidle.engine.attachment.stack_look import RATE_HZ, StackLook, find_pyspy, look_at_stacks
 from whyidle.engine.attachment.target_process import TargetProcess, has_ended
 from whyidle.engine.attachment.thread_clocks import ThreadClocks
@@ -29,6 +30,9 @@ from whyidle.model.process_facts import Stepless
 from whyidle.model.telemetry import Target, Telemetry
 from whyidle.version import __version__
 
+STANDS_OUT: Final = 0.1
+"""share of the time by which the others must wait longer than one: ten points are four
+standard errors of the share of 400 samples (eight seconds), at the worst"""
 _LINE: Final = re.compile(r"\(\d+\)(?=: )")
 
 
@@ -46,7 +50,7 @@ def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
         with monitor, ThreadClocks(target.pids) as clocks:
             look = look_at_stacks(target.pid, seconds)
         telemetry = read_telemetry(Path(folder))
-    recording = make_recording(target, look, clocks)
+    recordings = make_recordings(target, look, clocks)
     run = RunInfo(
         id=f"attach-{target.pid}",
         command=target.command,
@@ -54,21 +58,21 @@ def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
         started=started,
         duration_s=look.length_s,
         exit_status=None,
-        framework=recording.timeline.framework if recording else None,
-        ranks=1,
+        framework=recordings[0].timeline.framework if recordings else None,
+        ranks=max(1, len(recordings)),
         hosts=[socket.gethostname()],
         whyidle=__version__,
-        sources=[f"process {target.pid}"],
+        sources=[f"process {one.thread.pid}" for one in recordings] or [f"process {target.pid}"],
     )
-    if recording is None:
+    if not recordings:
         return _diagnose_no_training(target, look, telemetry, run)
-    timeline = replace(recording.timeline, telemetry=telemetry)
-    diagnosis = diagnose_job([timeline], run=run)
-    if not recording.steps_seen:
+    timelines = [replace(one.timeline, telemetry=telemetry) for one in recordings]
+    diagnosis = diagnose_job(timelines, run=run)
+    if not recordings[0].steps_seen:
         diagnosis = word_by_second(diagnosis)
     if target.holds_gpu:
         diagnosis = limit_by_gpu(diagnosis, mean_busy(telemetry, target.pids))
-    return _with_notes(diagnosis, [*_notes_on_look(target, look), *_notes_on(recording)])
+    return _with_notes(diagnosis, [*_notes_on_look(target, look), *_notes_on(recordings)])
 
 
 def _notes_on_look(target: TargetProcess, look: StackLook) -> list[str]:
@@ -80,23 +84,42 @@ def _notes_on_look(target: TargetProcess, look: StackLook) -> list[str]:
     return [note, ended] if has_ended(target.pid) else [note]
 
 
-def _notes_on(recording: OutsideRecording) -> list[str]:
+def _notes_on(recordings: Sequence[OutsideRecording]) -> list[str]:
     steps = (
         "steps are those that the samples show"
-        if recording.steps_seen
+        if recordings[0].steps_seen
         else "steps are too short to be seen from outside: times are per second, not per step"
     )
-    blind = (
-        "not visible from outside: kernels, operators (Python outside of the framework counts as "
-        "the operators that it calls), settings of the framework, and the cost of each batch in "
-        "the loader's workers; watch the next job with whyidle run to see them"
+    lock = (
+        ""
+        if all(one.lock_seen for one in recordings)
+        else " (Python outside of the framework counts as the operators that it calls)"
     )
-    count, shares = len(recording.workers), recording.workers
+    blind = (
+        f"not visible from outside: kernels, operators{lock}, settings of the framework, and the "
+        "cost of each batch in the loader's workers; watch the next job with whyidle run to see "
+        "them"
+    )
+    shares = [share for one in recordings for share in one.workers]
+    count = len(shares)
     working = f"{count} loader workers made batches {sum(shares) / max(count, 1):.0%} of the time"
-    pid = recording.thread.pid
-    several = f"{recording.processes} processes train; this is process {pid}"
-    parts = [(steps, True), (working, count), (several, recording.processes > 1), (blind, True)]
-    return [text for text, applies in parts if applies]
+    notes = [name_slowest(recordings)] if len(recordings) > 1 else []
+    return [*notes, steps, *([working] if count else []), blind]
+
+
+def name_slowest(recordings: Sequence[OutsideRecording]) -> str:
+    """Which of several processes the others wait for: it sleeps least in the framework."""
+    names = [f"rank {one.timeline.rank} (process {one.thread.pid})" for one in recordings]
+    text = f"{len(recordings)} processes train, all of them are diagnosed"
+    order = sorted(range(len(names)), key=lambda n: recordings[n].waiting)
+    first, rest = recordings[order[0]].waiting, [recordings[n].waiting for n in order[1:]]
+    mean = sum(rest) / len(rest)
+    if mean - first < STANDS_OUT:
+        return f"{text}; none of them is seen to be waited for"
+    return (
+        f"{text}; {names[order[0]]} is the slowest: it sleeps {first:.0%} of the time in the "
+        f"framework, the others {mean:.0%}, as they wait for it"
+    )
 
 
 def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:

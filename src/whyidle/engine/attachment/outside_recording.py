@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whyidle.analysis.sampling.calls_from_stacks import (
     FrameRoles,
@@ -21,9 +20,20 @@ from whyidle.analysis.sampling.calls_from_stacks import (
     name_call,
 )
 from whyidle.analysis.sampling.interpretation import interpret_samples
-from whyidle.engine.attachment.stack_look import RATE_HZ, StackLook
+from whyidle.engine.attachment.stack_look import StackLook
 from whyidle.engine.attachment.target_process import TargetProcess
 from whyidle.engine.attachment.thread_clocks import ThreadClocks
+from whyidle.engine.attachment.training_thread import (
+    PERIOD_NS,
+    Piece,
+    cut_pieces,
+    find_holder,
+    find_training,
+    is_worker,
+    mark_python,
+    share,
+    trains,
+)
 from whyidle.engine.source_snapshot import MOST_BYTES, MOST_FILES
 from whyidle.importers._pyspy_trace import SampledThread
 from whyidle.importers.probe import FRAMEWORKS, blank_timeline
@@ -34,121 +44,144 @@ from whyidle.model.roles import Role, Vocabulary
 from whyidle.model.stack_samples import STACK_SAMPLE, StackSamples
 from whyidle.model.timeline import DeviceInfo, HostEvents, HostKind, Timeline
 
-PERIOD_NS: Final = 1_000_000_000 // RATE_HZ
 SECOND_NS: Final = 1_000_000_000
-LEAST_SHARE: Final = 0.01
-"""share of a thread's time in a framework, or in calls of a loop, from which it may train"""
-AWAKE: Final = 0.4
-"""a thread that was runnable for less than this share of a piece slept"""
+HELD_US: Final = PERIOD_NS // 1000
+"""how long a sampler would have waited for the lock that a thread holds in a piece of Python"""
 _LABELS: Final = {
     "backward": ("whyidle::backward", HostKind.OP),
     "optimizer": ("Optimizer.step#", HostKind.ANNOTATION),
     "step_marked": ("whyidle.step", HostKind.ANNOTATION),
+    "collective_wait": ("wait for other ranks", HostKind.ANNOTATION),
     "producer_work": ("input pipeline on another thread", HostKind.ANNOTATION),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A stack (innermost frame first) of the training thread, from when until when, ns. ``role``:
-    of the call that it is known to be in; ``awake``: whether its work went on meanwhile."""
-
-    begin: int
-    end: int
-    frames: tuple[str, ...]
-    role: str = ""
-    awake: bool = False
-
-    @property
-    def text(self) -> str:
-        """The stack as samples hold it."""
-        return ";".join(self.frames)
-
-
-@dataclass(frozen=True, slots=True)
 class OutsideRecording:
-    """The recording, and what is known of it: whether its steps were seen, the thread that trains,
-    and for which share of the time each loader worker made batches."""
+    """The recording of one process, and what is known of it: whether its steps were seen, the
+    thread that trains, for which share of the time each loader worker made batches, and for which
+    the thread slept in the framework with nobody at work for it."""
 
     timeline: Timeline
     steps_seen: bool
     thread: SampledThread
     workers: tuple[float, ...]
-    processes: int = 1
-    """that have calls of a training loop"""
+    waiting: float
+    lock_seen: bool
+    """whether Python could be told from operators"""
 
 
-def make_recording(
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """What was seen of one process that trains."""
+
+    adapter: str
+    roles: FrameRoles
+    thread: SampledThread
+    workers: list[SampledThread]
+    pieces: list[Piece]
+    lock_seen: bool
+    calls: list[SeenCall]
+
+
+def make_recordings(
     target: TargetProcess, look: StackLook, clocks: ThreadClocks
-) -> OutsideRecording | None:
-    """Return the recording of the thread that trains; None if none of the threads does."""
-    found = _find_training(look.threads)
+) -> list[OutsideRecording]:
+    """Return a recording of each process that trains, by rank; none if no thread does. If steps of
+    one are too short to be seen, all are divided into seconds."""
+    seen = _find_processes(target, look, clocks)
+    steps = all(are_steps_seen(one.calls, PERIOD_NS) for one in seen)
+    several = len(seen) > 1
+    known = [target.ranks.get(one.thread.pid) for one in seen]
+    distinct = None not in known and len(set(known)) == len(known)
+    return [
+        _make_recording(
+            target, look, clocks, one, steps=steps,
+            rank=(known[n] if distinct else n) if several else None, ranks=len(seen),
+        )
+        for n, one in enumerate(seen)
+    ]  # fmt: skip
+
+
+def _find_processes(
+    target: TargetProcess, look: StackLook, clocks: ThreadClocks
+) -> list[_Training]:
+    trainers = {pid for one in FRAMEWORKS.values() for pid in _training_pids(one[1], look)}
+    groups: dict[int, list[SampledThread]] = {}
+    for thread in look.threads:
+        owner = target.owner_of(thread.pid, trainers)
+        if owner is not None or not trainers:  # without calls of a loop all are one process
+            groups.setdefault(owner or target.pid, []).append(thread)
+    found = (_read_process(threads, look, clocks) for threads in groups.values())
+    seen = [one for one in found if one is not None]
+    ranks = target.ranks
+    return sorted(seen, key=lambda one: (ranks.get(one.thread.pid, len(ranks)), one.thread.pid))
+
+
+def _training_pids(vocabulary: Vocabulary, look: StackLook) -> set[int]:
+    roles = FrameRoles(vocabulary)
+    return {one.pid for one in look.threads if trains(one, roles)}
+
+
+def _read_process(
+    threads: Sequence[SampledThread], look: StackLook, clocks: ThreadClocks
+) -> _Training | None:
+    found = find_training(threads)
     if found is None:
         return None
     name, roles, thread = found
-    helpers = [one for one in look.threads if one is not thread and _is_worker(one, roles)]
+    helpers = [one for one in threads if one is not thread and is_worker(one, roles)]
     producers = [one for one in helpers if one.pid == thread.pid]
     workers = [one for one in helpers if one.pid != thread.pid]
-    pieces = _cut_pieces(thread, producers, roles, look.begin, clocks)
-    calls = join_calls((p.begin, p.end, p.role or name_call(p.frames, roles)) for p in pieces)
-    seen = are_steps_seen(calls, PERIOD_NS)
-    if not seen:
+    pieces = cut_pieces(thread, producers, roles, look.begin, clocks)
+    holder = find_holder(look.holders, thread)
+    if holder is not None:
+        pieces = mark_python(pieces, holder, roles)
+    calls = name_calls(pieces, roles)
+    lock_seen = look.holders is not None
+    return _Training(name, roles, thread, workers, pieces, lock_seen, calls)
+
+
+def _make_recording(
+    target: TargetProcess,
+    look: StackLook,
+    clocks: ThreadClocks,
+    seen: _Training,
+    *,
+    steps: bool,
+    rank: int | None,
+    ranks: int,
+) -> OutsideRecording:
+    pieces, calls, roles = seen.pieces, list(seen.calls), seen.roles
+    if ranks > 1:
+        calls = name_calls(pieces, roles, waits="collective_wait")
+    if not steps:
         ends = range(pieces[0].begin + SECOND_NS, pieces[-1].end + 1, SECOND_NS)
         calls += [SeenCall(end, end, "step_marked") for end in ends]
     timeline = replace(
-        _make_timeline(target, thread, name, roles.vocabulary, calls),
+        _make_timeline(target, seen.thread, seen.adapter, roles.vocabulary, calls),
         base_ns=look.begin,
-        stack_samples=_take_samples(pieces, thread, look.begin, clocks),
+        rank=rank,
+        world_size=ranks if ranks > 1 else None,
+        stack_samples=_take_samples(pieces, seen.thread, look.begin, clocks),
         loading=Loading(
-            cores=target.cores, worker_samples=tuple(_sample_worker(w, roles) for w in workers)
+            cores=target.cores,
+            worker_samples=tuple(_sample_worker(w, roles) for w in seen.workers),
         ),
         sources=_read_sources([piece.text for piece in pieces], target.folder),
     )
-    shares = tuple(_share(w, partial(roles.is_on, Role.INLINE_FRAME)) for w in workers)
-    training = {one.pid for one in look.threads if _trains(one, roles)}
-    return OutsideRecording(interpret_samples(timeline), seen, thread, shares, len(training))
+    shares = tuple(share(w, partial(roles.is_on, Role.INLINE_FRAME)) for w in seen.workers)
+    made = interpret_samples(timeline)
+    waiting = sum(piece.waits for piece in pieces) / max(len(pieces), 1)
+    return OutsideRecording(made, steps, seen.thread, shares, waiting, seen.lock_seen)
 
 
-def _trains(thread: SampledThread, roles: FrameRoles) -> bool:
-    return not _is_worker(thread, roles) and any(name_call(f, roles) for f in _stacks_of(thread))
-
-
-def _find_training(
-    threads: Sequence[SampledThread],
-) -> tuple[str, FrameRoles, SampledThread] | None:
-    """The adapter, the roles of its frames, and the thread with the calls of a training loop, else
-    the one that is in a framework for most of the time."""
-    best, choice = (False, False, 0.0), None
-    for adapter, (_, vocabulary) in FRAMEWORKS.items():
-        roles = FrameRoles(vocabulary)
-        for thread in threads:
-            if not thread.periods or _is_worker(thread, roles):
-                continue
-            inside = _share(thread, partial(roles.is_on, Role.FRAMEWORK_CODE))
-            loop = _share(thread, partial(_is_in_loop, roles))
-            score = loop > 0.0, thread.tid == thread.pid, inside
-            if max(inside, loop) >= LEAST_SHARE and score > best:
-                best, choice = score, (adapter, roles, thread)
-    return choice
-
-
-def _is_in_loop(roles: FrameRoles, frames: tuple[str, ...]) -> bool:
-    return bool(name_call(frames, roles))
-
-
-def _share(thread: SampledThread, test: Callable[[tuple[str, ...]], bool]) -> float:
-    total = sum(p.end - p.begin for p in thread.periods)
-    known = {frames: test(frames) for frames in _stacks_of(thread)}
-    return sum(p.end - p.begin for p in thread.periods if known[p.frames]) / max(total, 1)
-
-
-def _is_worker(thread: SampledThread, roles: FrameRoles) -> bool:
-    """Whether a thread makes batches for another one."""
-    return any(roles.is_on(Role.WORKER_ENTRY, frames) for frames in _stacks_of(thread))
-
-
-def _stacks_of(thread: SampledThread) -> set[tuple[str, ...]]:
-    return {period.frames for period in thread.periods}
+def name_calls(pieces: Sequence[Piece], roles: FrameRoles, waits: str = "") -> list[SeenCall]:
+    """The calls of the training loop. ``waits``: the role of waiting with nobody at work."""
+    return join_calls(
+        (p.begin, p.end, (p.waits and waits) or p.role or name_call(p.frames, roles))
+        for p in pieces
+    )
 
 
 def _sample_worker(worker: SampledThread, roles: FrameRoles) -> WorkerSamples:
@@ -168,65 +201,20 @@ def _sample_worker(worker: SampledThread, roles: FrameRoles) -> WorkerSamples:
     )
 
 
-def _cut_pieces(
-    thread: SampledThread,
-    producers: Sequence[SampledThread],
-    roles: FrameRoles,
-    begin: int,
-    clocks: ThreadClocks,
-) -> list[Piece]:
-    """The thread's stacks in pieces of at most one period. Where it sleeps in the framework while
-    another thread of its process is awake, the framework's own threads work for it, unless only a
-    producer is awake: then it waits for that thread's work, which the piece shows."""
-    pieces = [
-        Piece(start, min(start + PERIOD_NS, period.end), period.frames)
-        for period in thread.periods
-        for start in range(period.begin, period.end, PERIOD_NS)
-    ]
-    edges = np.array([(piece.begin, piece.end) for piece in pieces], np.int64) + begin
-    awake = {tid: _awake_share(tid, edges, clocks) for tid in clocks.threads_of(thread.pid)}
-    none = np.zeros(len(pieces))
-    asleep = awake.pop(thread.tid or 0, none + 1.0) < AWAKE
-    making = [awake.pop(one.tid or 0, none) for one in producers]
-    helped = np.max([none, *awake.values()], axis=0) >= AWAKE
-    waits = np.max([none, *making], axis=0) >= AWAKE
-    for index in np.flatnonzero(asleep & (helped | waits)).tolist():
-        piece = pieces[index]
-        if not roles.plays(Role.FRAMEWORK_CODE, piece.frames[0]):
-            continue
-        if helped[index]:
-            pieces[index] = replace(piece, awake=True)
-            continue
-        producer = producers[int(np.argmax([shares[index] for shares in making]))]
-        inside = _frames_at(producer, (piece.begin + piece.end) // 2)
-        pieces[index] = replace(
-            piece, frames=(*inside, *piece.frames), role="producer_work", awake=True
-        )
-    return pieces
-
-
-def _awake_share(tid: int, edges: NDArray[np.int64], clocks: ThreadClocks) -> NDArray[np.float64]:
-    before, after = (clocks.runnable_ns(tid, edges[:, side]) for side in (0, 1))
-    if before is None or after is None:
-        return np.zeros(len(edges))
-    return np.asarray((after - before) / np.maximum(edges[:, 1] - edges[:, 0], 1), np.float64)
-
-
-def _frames_at(thread: SampledThread, moment: int) -> tuple[str, ...]:
-    return next((p.frames for p in thread.periods if p.begin <= moment < p.end), ())
-
-
 def _take_samples(
     pieces: Sequence[Piece], thread: SampledThread, begin: int, clocks: ThreadClocks
 ) -> StackSamples:
-    """One sample for each piece; none waited for the interpreter lock."""
+    """One sample for each piece. Where Python held the interpreter lock, it is as if the sampler
+    had waited for it until the next one."""
     numbers = {text: i for i, text in enumerate(dict.fromkeys(p.text for p in pieces))}
     rows = np.zeros(len(pieces), STACK_SAMPLE)
     rows["time"] = [piece.begin for piece in pieces]
     rows["stack"] = [numbers[piece.text] for piece in pieces]
-    runnable = clocks.runnable_ns(thread.tid or 0, rows["time"] + begin)
+    python = np.array([piece.python for piece in pieces], bool)
+    rows["sleeps"], rows["waited_us"] = np.where(python, 2, 1), np.where(python, HELD_US, 0)
+    read = rows["time"] + begin + rows["waited_us"] * 1000
+    runnable = clocks.runnable_ns(thread.tid or 0, read)
     rows["runnable_ns"] = -1 if runnable is None else runnable
-    rows["sleeps"] = 1
     rows["awake"] = [piece.awake for piece in pieces]
     return StackSamples(rows, tuple(numbers))
 

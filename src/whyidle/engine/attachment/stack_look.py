@@ -1,5 +1,6 @@
 """Samples the stacks of a process tree for some seconds, with py-spy. py-spy reads the processes'
-memory and never stops them (``--nonblocking``)."""
+memory and never stops them (``--nonblocking``). It runs twice: once for all stacks, and once for
+those of the threads that hold the interpreter lock."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.engine.attachment.target_process import refuse_access
-from whyidle.errors import InputError, MissingExtraError
+from whyidle.errors import BrokenTraceError, InputError, MissingExtraError
 from whyidle.importers._pyspy_trace import SampledThread, read_pyspy_trace
 
 RATE_HZ: Final = 50
@@ -26,10 +27,13 @@ _STARTED = "Sampling process"
 @dataclass(frozen=True, slots=True)
 class StackLook:
     """The threads of a look, whose times are ns after ``begin`` (``perf_counter_ns``). py-spy takes
-    its first sample one mean period after it says so, and sees a change half a period late."""
+    its first sample one mean period after it says so, and sees a change half a period late.
+    ``holders``: the same threads while they held the interpreter lock, on a clock of their own;
+    None where that is not known."""
 
     threads: list[SampledThread]
     begin: int
+    holders: list[SampledThread] | None = None
 
     @property
     def length_s(self) -> float:
@@ -64,25 +68,45 @@ def look_at_stacks(pid: int, seconds: float) -> StackLook:
     """
     program = find_pyspy()
     with tempfile.TemporaryDirectory(prefix="whyidle-attach-") as folder:
-        path = Path(folder) / "stacks.json"
-        # fmt: off
-        words = [
-            program, "record", "--pid", str(pid), "--format", "chrometrace", "--output", str(path),
-            "--rate", str(RATE_HZ), "--duration", f"{seconds:.0f}", "--idle", "--threads",
-            "--subprocesses", "--nonblocking", "--full-filenames",
-        ]
-        # fmt: on
-        with subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-        ) as running:
-            output, begun = _follow(running, seconds)
+        path, held = Path(folder) / "stacks.json", Path(folder) / "held.json"
+        with _start(program, held, pid, seconds, "--gil") as beside:
+            with _start(program, path, pid, seconds, "--idle") as running:
+                output, begun = _follow(running, seconds)
+            _follow(beside, seconds)
         if not path.exists():
             raise _explain_failure(pid, output)
-        threads = [one for one in read_pyspy_trace(path) if one.pid != os.getpid()]
+        threads, holders = _read_threads(path), _read_holders(held)
     if not any(one.periods for one in threads):
         raise _no_python(pid, "Neither it nor a process that it started was seen to run any")
     first = min((one.periods[0].begin for one in threads if one.periods), default=0)
-    return StackLook(threads, begun + 500_000_000 // RATE_HZ - first)
+    return StackLook(threads, begun + 500_000_000 // RATE_HZ - first, holders)
+
+
+def _start(program: str, path: Path, pid: int, seconds: float, which: str) -> subprocess.Popen[str]:
+    # fmt: off
+    words = [
+        program, "record", "--pid", str(pid), "--format", "chrometrace", "--output", str(path),
+        "--rate", str(RATE_HZ), "--duration", f"{seconds:.0f}", which, "--threads",
+        "--subprocesses", "--nonblocking", "--full-filenames",
+    ]
+    # fmt: on
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+
+
+def _read_threads(path: Path) -> list[SampledThread]:
+    return [one for one in read_pyspy_trace(path) if one.pid != os.getpid()]
+
+
+def _read_holders(path: Path) -> list[SampledThread] | None:
+    """The threads with the lock; None if nobody was seen with it: an interpreter without one, or
+    of a version whose lock py-spy does not find."""
+    try:
+        holders = _read_threads(path)
+    except BrokenTraceError:
+        return None
+    return holders if any(one.periods for one in holders) else None
 
 
 def _follow(running: subprocess.Popen[str], seconds: float) -> tuple[str, int]:

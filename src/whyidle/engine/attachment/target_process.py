@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -29,11 +31,23 @@ class TargetProcess:
     holds_gpu: bool
     cores: float | None
     """that its scheduler's mask lets it use"""
+    parents: Mapping[int, int] = field(default_factory=dict)
+    """of the descendants"""
+    ranks: Mapping[int, int] = field(default_factory=dict)
+    """of the processes that a launcher gave one (``RANK``)"""
 
     @property
     def pids(self) -> list[int]:
         """The process and its descendants."""
         return [self.pid, *self.children]
+
+    def owner_of(self, pid: int, owners: Iterable[int]) -> int | None:
+        """The nearest of some processes that started a process, directly or not."""
+        known, seen = set(owners), set[int]()
+        while pid not in known and pid not in seen:
+            seen.add(pid)
+            pid = self.parents.get(pid, self.pid)
+        return pid if pid in known else None
 
 
 _LIBRARIES = {"libtorch": "torch", "libtensorflow": "tensorflow", "jaxlib": "jax"}
@@ -48,7 +62,7 @@ def find_target(pid: int) -> TargetProcess:
     try:
         process = psutil.Process(pid)
         command = process.cmdline()
-        children = tuple(child.pid for child in process.children(recursive=True))
+        parents = _parents_of(process)
     except psutil.AccessDenied as error:
         raise _refusal(pid) from error
     except psutil.ZombieProcess as error:
@@ -73,11 +87,13 @@ def find_target(pid: int) -> TargetProcess:
         pid=pid,
         command=command,
         folder=_folder(pid),
-        children=children,
+        children=tuple(parents),
         recording=Path(run) if run else None,
         libraries=frozenset(name for text, name in _LIBRARIES.items() if text in maps),
-        holds_gpu=any(_holds_gpu(one) for one in (pid, *children)),
+        holds_gpu=any(_holds_gpu(one) for one in (pid, *parents)),
         cores=_cores(pid),
+        parents=parents,
+        ranks={one: rank for one in (pid, *parents) if (rank := _rank_of(one)) is not None},
     )
 
 
@@ -87,6 +103,23 @@ def has_ended(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+def _parents_of(process: psutil.Process) -> dict[int, int]:
+    parents = {}
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            parents[child.pid] = child.ppid()
+    return parents
+
+
+def _rank_of(pid: int) -> int | None:
+    try:
+        words = (item.partition("=") for item in _read(pid, "environ").split("\0"))
+    except OSError:
+        return None
+    text = next((value for name, _, value in words if name == "RANK"), "")
+    return int(text) if text.isdecimal() else None
 
 
 def _read(pid: int, name: str) -> str:
