@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from whyidle.engine.monitoring.job_groups import load_tenants
 from whyidle.model.tenancy import ProcessIdentity
-from whyidle.tenants import slurm
+from whyidle.tenants import kubernetes, slurm
+from whyidle.tenants._kubelet import list_devices
 
 POD = "8f6c1d2e-0b7a-4b64-9f1d-3a5e7c9b1d2f"
 CONTAINER = "4c01db0b339c3a6d8e1f0a9b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f1a0b9c8d"
@@ -127,3 +130,24 @@ def test_everything_else_is_plain():
     assert identify("/user.slice/user-1000.slice/session-3.scope").kind == "plain"
     tenant = identify("/system.slice/jupyter.service")
     assert (tenant.kind, tenant.labels) == ("plain", {"unit": "jupyter.service"})
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\7\0\0\0\0\0"]
+)
+def test_a_socket_that_is_no_kubelet(answer: bytes, tmp_path: Path):
+    assert kubernetes.reserve(tmp_path) is None
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def refuse():
+            link, _ = server.accept()
+            link.sendall(answer)
+            link.close()
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        assert list_devices(path) is None
+        thread.join()

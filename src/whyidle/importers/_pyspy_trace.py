@@ -1,11 +1,18 @@
-"""Reads what py-spy writes with ``--format chrometrace --threads --subprocesses --idle``: which
-stack each thread of some processes had, and from when until when."""
+"""Reads what py-spy writes with ``--threads --subprocesses``: with ``--format chrometrace --idle``
+which stack each thread of some processes had, and from when until when; with ``--format raw`` how
+many samples found each line.
+
+A trace tells threads apart by ``pthread_self`` alone, which forked processes have in common: events
+of all threads of one number follow each other, and the end of a stack bears the process of the next
+one. The frames around a stack name its process and thread.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +22,10 @@ from whyidle.errors import BrokenTraceError
 
 _PROCESS = re.compile(r'process (\d+)(?::"(.*)")?', re.DOTALL)
 _THREAD = re.compile(r"thread \((0x[0-9a-fA-F]+|\d+)\)(?:: (.*))?", re.DOTALL)
+_RAW_OWNER = re.compile(r"(?:^|;)(process \d+|thread \((?:0x[0-9a-fA-F]+|\d+)\)(?:: [^;]*)?)")
+_RAW_LEAF = re.compile(r";(?P<name>[^; ]+) \((?P<file>[^;]*):(?P<line>\d+)\) (?P<count>\d+)$")
+LONGEST_NS = 500_000_000
+"""between two samples of a thread: 25 periods of 50 a second; after longer it was not seen"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +56,95 @@ def read_pyspy_trace(path: Path) -> list[SampledThread]:
     """
     try:
         events = msgspec.json.decode(path.read_bytes())
-        return list(_read_threads(events))
+        return _read_threads(events)
     except (OSError, msgspec.DecodeError, KeyError, TypeError, IndexError) as error:
         raise BrokenTraceError(f"The samples of py-spy cannot be read: {error}.") from error
 
 
-def _read_threads(events: list[dict[str, Any]]) -> Iterator[SampledThread]:
-    by_thread: dict[tuple[int, int], list[dict[str, Any]]] = {}
+def _read_threads(events: Iterable[dict[str, Any]]) -> list[SampledThread]:
+    threads: dict[tuple[int, int | None, str], SampledThread] = {}
+    streams: dict[int, tuple[list[dict[str, Any]], int]] = {}
     for event in events:
-        if event.get("ph") in ("B", "E"):
-            by_thread.setdefault((event["pid"], event["tid"]), []).append(event)
-    for (pid, _), own in by_thread.items():
-        thread, open_, since = SampledThread(pid, None, ""), list[str](), 0
-        for event in own:
-            moment = int(event["ts"]) * 1000
-            if moment > since and open_:
-                thread.periods.append(StackPeriod(since, moment, tuple(reversed(open_))))
-            since = moment
-            if _name_thread(thread, event["name"], event["args"]["filename"]):
+        if event.get("ph") not in ("B", "E"):
+            continue
+        stack, since = streams.get(event["tid"], ([], 0))
+        moment = int(event["ts"]) * 1000
+        if moment > since and stack:
+            _add_period(threads, stack, since, moment)
+        if event["ph"] == "B":
+            stack.append(event)
+        elif stack:
+            stack.pop()
+        streams[event["tid"]] = stack, moment
+    return [_close_gaps(thread) for thread in threads.values()]
+
+
+def _add_period(
+    threads: dict[tuple[int, int | None, str], SampledThread],
+    stack: list[dict[str, Any]],
+    begin: int,
+    end: int,
+) -> None:
+    pid, tid, name = _name_owner(
+        [event["name"] for event in stack if not event["args"]["filename"]], stack[0]["pid"]
+    )
+    frames = tuple(
+        _frame_text(event["name"].rpartition(".")[2], args["filename"], args["line"])
+        for event in reversed(stack)
+        if (args := event["args"])["filename"]
+    )
+    if frames:
+        thread = threads.setdefault((pid, tid, name), SampledThread(pid, tid, name))
+        thread.periods.append(StackPeriod(begin, end, frames))
+
+
+def _name_owner(names: Iterable[str], pid: int) -> tuple[int, int | None, str]:
+    """Process, thread and the thread's name, of the frames that name them: the innermost count."""
+    tid, name = None, ""
+    for text in names:
+        if (process := _PROCESS.fullmatch(text)) is not None:
+            pid = int(process[1])
+        elif (thread := _THREAD.fullmatch(text)) is not None:
+            tid = None if thread[1].startswith("0x") else int(thread[1])
+            name = thread[2] or ""
+    return pid, pid if tid is None and name == "MainThread" else tid, name
+
+
+def _close_gaps(thread: SampledThread) -> SampledThread:
+    """A stack lasts until the next sample of its thread, though those of another process came in
+    between."""
+    periods: list[StackPeriod] = []
+    for period in thread.periods:
+        if periods and 0 <= period.begin - periods[-1].end <= LONGEST_NS:
+            periods[-1] = replace(periods[-1], end=period.begin)
+            if periods[-1].frames == period.frames:
+                periods[-1] = replace(periods[-1], end=period.end)
                 continue
-            if event["ph"] == "B":
-                open_.append(_frame_text(event["name"], event["args"]))
-            elif open_:
-                open_.pop()
-        yield thread
+        periods.append(period)
+    thread.periods = periods
+    return thread
 
 
-def _name_thread(thread: SampledThread, name: str, file: str) -> bool:
-    """Whether a frame is none, but names the process or the thread."""
-    if file:
-        return False
-    if (found := _THREAD.fullmatch(name)) is not None:
-        is_main = (found[2] or "") == "MainThread"
-        known = None if found[1].startswith("0x") else int(found[1])
-        thread.tid = thread.pid if is_main and known is None else known
-        thread.name = found[2] or ""
-        return True
-    return _PROCESS.fullmatch(name) is not None
+def read_pyspy_counts(path: Path) -> dict[tuple[int, int | None], Counter[str]]:
+    """How many samples found each line innermost, by process and thread.
+
+    Raises:
+        BrokenTraceError: it cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BrokenTraceError(f"The samples of py-spy cannot be read: {error}.") from error
+    counts: dict[tuple[int, int | None], Counter[str]] = {}
+    for line in lines:
+        if (found := _RAW_LEAF.search(line)) is not None:
+            pid, tid, _ = _name_owner(_RAW_OWNER.findall(line), 0)
+            name = found["name"].rpartition(".")[2]
+            leaf = _frame_text(name, found["file"], int(found["line"]))
+            counts.setdefault((pid, tid), Counter())[leaf] += int(found["count"])
+    return counts
 
 
-def _frame_text(name: str, args: dict[str, Any]) -> str:
+def _frame_text(function: str, file: str, line: int) -> str:
     """A frame as in our own samples: the function without the class or function around it."""
-    return f"{args['filename']}({args['line']}): {name.rpartition('.')[2]}"
+    return f"{file}({line}): {function}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.importers._protobuf import (
+from whyidle.model.protobuf import (
     BYTES,
     FIXED64,
     VARINT,

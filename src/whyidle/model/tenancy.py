@@ -24,12 +24,21 @@ class ProcessIdentity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """GPUs that a scheduler has given to a running job on this machine. ``ordinals`` are the
-    scheduler's own numbers, which count the machine's GPU devices by minor number."""
+    scheduler's own numbers, which count the machine's GPU devices by minor number; ``devices`` are
+    UUIDs, where it knows them."""
 
     job: str
     user: str | None
-    ordinals: tuple[int, ...]
     labels: Mapping[str, str]
+    kind: str = "slurm"
+    ordinals: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    @property
+    def holder(self) -> str:
+        """Who holds them, in words."""
+        noun = "pod" if self.kind == "kubernetes" else "job"
+        return f"{noun} {self.job}{f' of {self.user}' if self.user else ''}"
 
 
 class TenantReader(Protocol):

@@ -2,7 +2,8 @@
 
 The control group names the pod's UID and the container's id, in the spelling of the cgroupfs and of
 the systemd driver. Namespace and name come from the folders of the kubelet's logs, which are named
-``NAMESPACE_POD_UID``, and inside the pod from the host name.
+``NAMESPACE_POD_UID``, and inside the pod from the host name. Which GPUs a pod was given, though it
+has no process on them, the kubelet tells on its pod-resources socket.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from whyidle.model.tenancy import ProcessIdentity
+from whyidle.model.tenancy import ProcessIdentity, Reservation
 from whyidle.model.watch_document import Tenant
+from whyidle.tenants._kubelet import SOCKET, list_devices
 
 RANK = 20
 _POD = re.compile(
@@ -54,3 +56,22 @@ def _from_inside(process: ProcessIdentity) -> Tenant | None:
     with suppress(OSError):  # the pod has no service account
         labels["namespace"] = (process.root / _NAMESPACE).read_text(encoding="utf-8").strip()
     return Tenant(kind="kubernetes", job=pod, labels=labels)
+
+
+def reserve(root: Path = Path("/")) -> list[Reservation] | None:
+    """GPUs of this machine that the kubelet has given to pods; None if it does not answer. A slice
+    of a shared GPU is named by its UUID and a number (``GPU-...::3``)."""
+    devices = list_devices(root / SOCKET)
+    if devices is None:
+        return None
+    held: dict[tuple[str, str], list[str]] = {}
+    for one in devices:
+        if one.device.startswith(("GPU-", "MIG-")):
+            held.setdefault((one.namespace, one.pod), []).append(one.device.partition("::")[0])
+    return [
+        Reservation(
+            kind="kubernetes", job=pod, user=None, devices=tuple(dict.fromkeys(names)),
+            labels={"namespace": namespace, "pod": pod},
+        )
+        for (namespace, pod), names in held.items()
+    ]  # fmt: skip

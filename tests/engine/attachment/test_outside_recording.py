@@ -159,16 +159,13 @@ LINEAR = (f"{SITE}/torch/nn/modules/linear.py(134): forward", LOOP)
 
 
 def held_look(phases: Sequence[Phase], held: dict[tuple[str, ...], float]) -> StackLook:
-    """A look in which a stack holds the interpreter lock for a share of its time, and the look at
-    the lock's holders, which has a clock of its own."""
+    """A look in which a stack holds the interpreter lock for a share of its time."""
     look, _ = look_at(phases)
-    holder, now = SampledThread(PID, MAIN, "MainThread"), 3 * MS
-    for period in look.threads[0].periods:
-        length = int((period.end - period.begin) * held.get(period.frames, 0.0))
-        if length:
-            holder.periods.append(StackPeriod(now, now + length, period.frames))
-        now += period.end - period.begin
-    return replace(look, holders=[holder])
+    lines = {
+        frames[0]: share * sum(length for length, own, *_ in phases if own == frames) / 20
+        for frames, share in held.items()
+    }
+    return replace(look, holders={(PID, MAIN): lines})
 
 
 @pytest.mark.parametrize(("share", "python"), [(1.0, 0.6), (0.5, 0.3), (0.0, 0.0)])

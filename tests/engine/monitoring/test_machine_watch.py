@@ -15,8 +15,9 @@ from emulator.fake_nvml import FakeGpu, FakeSlice, training
 from whyidle.engine.monitoring.machine_watch import MachineWatch
 from whyidle.engine.monitoring.process_table import ProcessTable
 from whyidle.model.tenancy import Reservation
+from whyidle.model.watch_document import Tenant
 from whyidle.sources import nvml
-from whyidle.tenants import slurm
+from whyidle.tenants import kubernetes, slurm
 
 GIB = 1 << 30
 
@@ -163,3 +164,20 @@ def test_a_reservation_without_a_process(machine, monkeypatch):
     assert "job 12 of alice" in look.gpus[0].reason.text
     job = next(job for job in look.jobs if job.key == "slurm:12")
     assert (job.user, job.gpus) == ("alice", ["GPU-a", "GPU-b"])
+
+
+def test_pods_hold_gpus_by_uuid(machine, monkeypatch, sleeper):
+    """One has no process on its GPU; of the other one works, under a name that is not readable."""
+    held = [
+        Reservation(kind="kubernetes", job=f"train-{n}", user=None, labels={}, devices=(uuid,))
+        for n, uuid in enumerate(("GPU-b", "GPU-a", "GPU-gone"))
+    ]
+    monkeypatch.setattr(kubernetes, "reserve", lambda: held)  # no kubelet runs here
+    worker = Tenant(kind="kubernetes", job="uid", labels={})
+    monkeypatch.setattr(kubernetes, "identify", lambda process: worker)
+    watch = machine(card(97, (sleeper, GIB), uuid="GPU-a"), card(0, uuid="GPU-b"))
+    watch.look()
+    look = watch.look()
+    assert [gpu.state for gpu in look.gpus] == ["active", "idle-reserved"]
+    assert "pod train-0 reserves it" in look.gpus[1].reason.text
+    assert [(j.key, j.gpus) for j in look.jobs if not j.pids] == [("kubernetes:train-0", ["GPU-b"])]

@@ -27,7 +27,6 @@ from whyidle.engine.attachment.training_thread import (
     PERIOD_NS,
     Piece,
     cut_pieces,
-    find_holder,
     find_training,
     is_worker,
     mark_python,
@@ -134,9 +133,9 @@ def _read_process(
     producers = [one for one in helpers if one.pid == thread.pid]
     workers = [one for one in helpers if one.pid != thread.pid]
     pieces = cut_pieces(thread, producers, roles, look.begin, clocks)
-    holder = find_holder(look.holders, thread)
-    if holder is not None:
-        pieces = mark_python(pieces, holder, roles)
+    held = (look.holders or {}).get((thread.pid, thread.tid))
+    if held is not None:
+        pieces = mark_python(pieces, held, roles)
     calls = name_calls(pieces, roles)
     lock_seen = look.holders is not None
     return _Training(name, roles, thread, workers, pieces, lock_seen, calls)

@@ -4,7 +4,7 @@ clocks and the interpreter's lock say of each."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -107,7 +107,7 @@ def cut_pieces(
         for start in range(period.begin, period.end, PERIOD_NS)
     ]
     edges = np.array([(piece.begin, piece.end) for piece in pieces], np.int64) + begin
-    awake = {tid: _awakeshare(tid, edges, clocks) for tid in clocks.threads_of(thread.pid)}
+    awake = {tid: _awake_share(tid, edges, clocks) for tid in clocks.threads_of(thread.pid)}
     none = np.zeros(len(pieces))
     asleep = awake.pop(thread.tid or 0, none + 1.0) < AWAKE
     making = [awake.pop(one.tid or 0, none) for one in producers]
@@ -131,33 +131,26 @@ def cut_pieces(
     return pieces
 
 
-def find_holder(
-    holders: Sequence[SampledThread] | None, thread: SampledThread
-) -> SampledThread | None:
-    """A thread, as the look at the lock's holders saw it."""
-    found = [one for one in holders or () if (one.pid, one.tid) == (thread.pid, thread.tid)]
-    return found[0] if found else None
-
-
-def mark_python(pieces: list[Piece], holder: SampledThread, roles: FrameRoles) -> list[Piece]:
-    """Mark as many pieces of a line as the look at the lock's holders has for it. Operators release
-    the lock, so a line that calls them is divided; which of its pieces are marked means nothing."""
-    quota: Counter[str] = Counter()
-    for period in holder.periods:
-        if period.frames and not roles.plays(Role.FRAMEWORK_CODE, period.frames[0]):
-            quota[period.frames[0]] += round((period.end - period.begin) / PERIOD_NS)
-    seen: Counter[str] = Counter(piece.frames[0] for piece in pieces)
-    met: Counter[str] = Counter()
+def mark_python(pieces: list[Piece], held: Mapping[str, float], roles: FrameRoles) -> list[Piece]:
+    """Mark the share of each line's pieces in which it ``held`` the interpreter lock. Operators
+    release the lock, so a line that calls them is divided; which of its pieces are marked means
+    nothing."""
+    seen = Counter(piece.frames[0] for piece in pieces)
+    shares = {
+        leaf: 0.0 if roles.plays(Role.FRAMEWORK_CODE, leaf) else min(1.0, held.get(leaf, 0.0) / n)
+        for leaf, n in seen.items()
+    }
+    due: Counter[str] = Counter()
     marked = []
     for piece in pieces:
         leaf = piece.frames[0]
-        held, count = min(quota[leaf], seen[leaf]), seen[leaf]
-        before, met[leaf] = met[leaf] * held // count, met[leaf] + 1
-        marked.append(replace(piece, python=met[leaf] * held // count > before))
+        before, due[leaf] = due[leaf], due[leaf] + 1
+        share = shares[leaf]
+        marked.append(replace(piece, python=int((before + 1) * share) > int(before * share)))
     return marked
 
 
-def _awakeshare(tid: int, edges: NDArray[np.int64], clocks: ThreadClocks) -> NDArray[np.float64]:
+def _awake_share(tid: int, edges: NDArray[np.int64], clocks: ThreadClocks) -> NDArray[np.float64]:
     before, after = (clocks.runnable_ns(tid, edges[:, side]) for side in (0, 1))
     if before is None or after is None:
         return np.zeros(len(edges))

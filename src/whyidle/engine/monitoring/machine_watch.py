@@ -163,7 +163,7 @@ class MachineWatch:
         own = [job for job in jobs if name in job.gpus]
         working = [job for job in own if job.pids]
         reservation = reserved.get(name)
-        by = f"job {reservation.job} of {reservation.user}" if reservation else None
+        by = reservation.holder if reservation else None
         state, reason = judge_gpu(self._gpus.cards[subject].history, working, by)
         if self._gpus.is_lost(subject):
             state, reason = "lost", None
@@ -183,7 +183,11 @@ class MachineWatch:
             for subject in self._gpus.cards
             if subject[3:].isdigit()
         }
-        return {places[n]: one for one in self._reserved for n in one.ordinals if n in places}
+        names = set(map(self._gpus.name_of, self._gpus.cards))
+        by_uuid = {n: one for one in self._reserved for n in one.devices if n in names}
+        return by_uuid | {
+            places[n]: one for one in self._reserved for n in one.ordinals if n in places
+        }
 
     def _forget(self, groups: Set[str], keys: set[str]) -> None:
         for key in self._jobs.keys() - groups:
@@ -221,14 +225,20 @@ def _unseen_job(pid: int, gpus: list[str]) -> WatchedJob:
 def _bare_reservations(
     reserved: Mapping[str, Reservation], jobs: list[WatchedJob]
 ) -> list[WatchedJob]:
-    """Jobs that a scheduler runs and that have no process on a GPU."""
-    known = {job.tenant.job for job in jobs if job.tenant.kind == "slurm"}
-    bare = {one.job: one for one in reserved.values() if one.job not in known}
+    """Jobs that a scheduler runs and that have no process on a GPU. A pod whose name cannot be
+    read is known by the GPU that it works on."""
+    known = {(job.tenant.kind, job.tenant.job) for job in jobs}
+    busy = {(job.tenant.kind, name) for job in jobs for name in job.gpus}
+    bare = {
+        (one.kind, one.job): one
+        for name, one in reserved.items()
+        if (one.kind, one.job) not in known and (one.kind, name) not in busy
+    }
     return [
         WatchedJob(
-            key=f"slurm:{one.job}", pid=0, pids=[], user=one.user, command=None, age_s=None,
-            tenant=Tenant(kind="slurm", job=one.job, labels=dict(one.labels)),
-            gpus=[name for name, held in reserved.items() if held.job == one.job],
+            key=f"{one.kind}:{one.job}", pid=0, pids=[], user=one.user, command=None, age_s=None,
+            tenant=Tenant(kind=one.kind, job=one.job, labels=dict(one.labels)),
+            gpus=[name for name, held in reserved.items() if held == one],
             gpu_memory_bytes=None, cores_used=None, memory_bytes=None, state="idle-reserved",
             since_s=0.0, steps=None, reason=None, suspicions=[], unread=[],
         )
