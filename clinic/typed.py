@@ -18,6 +18,7 @@ NAME = "train.py"
 DEVICES: dict[Mode, str] = {"cpu": "cpu", "emulated": "emulated", "gpu": "cuda", "recorded": "cpu"}
 QUIET = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 """set for every job, where the card says nothing else: two cores are shared with loader workers"""
+NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow, Keras", "jax": "JAX"}
 DROPPED = ("WHYIDLE_HOME", "WHYIDLE_DISABLE", "WHYIDLE_RUN", "MKL_NUM_THREADS")
 
 
@@ -48,6 +49,12 @@ def interpreter(options: Options) -> str:
     names, as ``WHYIDLE_PYTHON_JAX``, else ours."""
     framework = str(options.get("@python", ""))
     return os.environ.get(f"WHYIDLE_PYTHON_{framework.upper()}", sys.executable)
+
+
+def framework(options: Options) -> str:
+    """The framework of a job, as a row of the page names it."""
+    backend = NAMES.get(str(options.get("$KERAS_BACKEND", "")), "")
+    return f"Keras on {backend}" if backend else NAMES[str(options.get("@python", "torch"))]
 
 
 @cache

@@ -11,7 +11,7 @@ from clinic.card import Mode
 from clinic.outcome import Outcome, machine, timed
 from clinic.page.cost import cost, delay
 from clinic.page.listing import listed
-from clinic.page.tables import families, predictions, rivals
+from clinic.page.tables import families, frameworks, predictions, rivals
 from clinic.page.targets import targets
 from clinic.rivals import DOCTORS
 from clinic.score import Pair, Score, score
@@ -43,6 +43,7 @@ def page(
         *targets(found, modes),
         *rivals(found, counted),
         *families(found, counted),
+        *frameworks(_counted(pairs)),
         *predictions(found, counted),
         *(accounted(found.attribution) if found.attribution else ()),
         *(validity(emulated, real) if emulated else ()),

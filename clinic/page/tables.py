@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from clinic.card import Mode
 from clinic.page.listing import WHERE
-from clinic.score import Score
+from clinic.score import Pair, Score, score
+from clinic.typed import framework
 from clinic.wording import fine, percent, signed
 
 COLUMNS = {
@@ -53,6 +54,46 @@ def families(found: Score, modes: Mapping[Mode, Score]) -> Iterator[str]:
         cells = " | ".join(_family(one.families.get(family)) for one in every)
         yield f"| {family} | {cells} |"
     yield ""
+
+
+def frameworks(pairs: Sequence[Pair]) -> Iterator[str]:
+    """A row of the most important numbers for each framework, where there are several."""
+    names = dict.fromkeys(framework(case.options) for case, _ in pairs)
+    if len(names) < 2:
+        return
+    titles = (*FRAMEWORK, "predictions, median error", "slower with a cure")
+    yield from ("## By framework", "", f"| framework | jobs | {' | '.join(titles)} |")
+    yield "|---" * (len(titles) + 2) + "|"
+    for name in names:
+        own = [pair for pair in pairs if framework(pair[0].options) == name]
+        one = score(own)
+        cells = [percent(value(one)) for value in FRAMEWORK.values()]
+        cells += [_told("error_median", fine)(one), f"{one.harmed} of {one.advised}"]
+        yield f"| {name} | {len(own)} | {' | '.join(cells)} |"
+    yield ""
+
+
+def _flat(name: str) -> Callable[[Score], float | None]:
+    return lambda one: getattr(one.tables[0], name)
+
+
+def _cases(place: int) -> Callable[[Score], float | None]:
+    """Over jobs, not over families: a framework has few of each."""
+
+    def read(one: Score) -> float | None:
+        told = one.families.values()
+        count = sum(family[0] for family in told)
+        return sum(family[place] for family in told) / count if count else None
+
+    return read
+
+
+FRAMEWORK: Final[dict[str, Callable[[Score], float | None]]] = {
+    "first finding": _cases(1),
+    "bucket": _cases(2),
+    "alarms, healthy": _flat("alarms_healthy"),
+    "alarms, decoys": _flat("alarms_decoy"),
+}
 
 
 def _family(told: tuple[int, int, int] | None) -> str:

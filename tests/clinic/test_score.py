@@ -430,3 +430,20 @@ def test_emulated_shares_are_held_against_a_gpu_or_said_not_to_be():
     text = page(pairs, "some command", real={"c0002": gpu})
     assert "1 of 2 emulated jobs ran on no real GPU." in text
     assert "| c0002 | 40 % / 30 % | 60 % / 70 % | 10.0 % |" in text
+
+
+def test_each_framework_has_a_row():
+    jobs = [
+        ({"@python": "jax", "$KERAS_BACKEND": "jax"}, "sync-checkpoint"),
+        ({"@python": "jax"}, "sync-checkpoint"),
+        ({}, "heavy-evaluation"),
+    ]
+    pairs = [
+        (msgspec.structs.replace(case("sync-checkpoint"), options=options), outcome(finding(said)))
+        for options, said in jobs
+    ]
+    text = page(pairs, "some command").partition("## By framework")[2].partition("##")[0]
+    assert "| Keras on JAX | 1 | 100 % |" in text
+    assert "| JAX | 1 | 100 % |" in text
+    assert "| PyTorch | 1 | 0 % |" in text
+    assert "By framework\n" not in page(pairs[:1], "some command").split("## How")[0]

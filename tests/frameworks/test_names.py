@@ -51,6 +51,11 @@ def test_how_jobs_of_jax_save_their_weights(name, saves):
     assert jax_names.VOCABULARY.plays(Role.CHECKPOINT, name) == saves
 
 
+def test_batches_that_keras_makes_on_jax_are_loaded():
+    made = "site-packages/keras/src/trainers/data_adapters/py_dataset_adapter.py(338): get_iterator"
+    assert jax_names.VOCABULARY.plays(Role.LOADER, made, HostKind.PYTHON)
+
+
 @pytest.mark.parametrize(
     ("role", "name"),
     [

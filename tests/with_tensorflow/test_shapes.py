@@ -2,6 +2,7 @@
 
 import pytest
 import shapes
+import tensorflow as tf
 from shapes import alone
 
 from whyidle.probe import wire
@@ -64,3 +65,10 @@ def test_a_fault_in_a_hook_does_not_reach_the_job(place, shape, watched, faults,
     assert alone(shape) == seen
     assert all("injected" in line for line in reached)
     assert reached or place[1] == "read_model"  # a loop of its own asks for batches itself
+
+
+def test_checkpoints_of_the_job_s_own_loop_are_recorded(watched, tmp_path):
+    tf.train.CheckpointManager(
+        tf.train.Checkpoint(number=tf.Variable(1.0)), str(tmp_path), max_to_keep=1
+    ).save()
+    assert count_spans(watched, wire.CHECKPOINT) == 1

@@ -73,8 +73,10 @@ class SlowStage:
 
     def sets_pace(self, facts: Facts) -> bool:
         """Whether the time of its work explains that a step waits: as many calls at a time as it
-        has make a batch in about the time of a step."""
+        has, and has threads for, make a batch in about the time of a step."""
         calls = 1.0 if self.is_serial else max(1.0, self.node.parallelism or 1.0)
+        threads = self.pipeline.options.get("threads") or facts.timeline.process.cores or calls
+        calls = min(calls, max(1.0, threads))
         return self.batch_s / calls >= MOSTLY * facts.step_s
 
     def place(self, rank: int | None) -> Place | None:

@@ -3,6 +3,7 @@
 import pytest
 
 from whyidle import catalog
+from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.pairs import Pair
@@ -42,3 +43,28 @@ def test_a_mode_that_is_on_is_the_cause_instead(mode):
 
 def test_a_mode_that_is_off_is_none():
     assert judge("debug-mode-left-on", train(seen={"looks": 1, "run_eagerly": 0})) is None
+
+
+def test_the_line_of_the_gradients_is_named():
+    assert judge("uncompiled-step", train()).where[0].line == 30
+
+
+def test_a_device_that_is_never_idle_loses_nothing_to_a_mode_of_the_host():
+    def watch(load_ms):
+        seen = {"looks": 1, "jax_check_tracer_leaks": 1}
+        job = RecordedJob(framework="jax", compiled=True, cores=4.0, switches={"seen": seen})
+        for _ in range(20):
+            if load_ms:
+                with job.call("device_idle\tdevice_idle"):
+                    job.python(LOOP, ms(load_ms))
+            begin = job.now
+            with (
+                job.call("optimizer\tjit(step)"),
+                job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP),
+            ):
+                job.work(LOOP, ms(20))
+            job.spans.append((begin, job.now, "execution\tjit(step)", HostKind.OP))
+        return judge("debug-mode-left-on", job.timeline())
+
+    assert watch(load_ms=0) is None
+    assert watch(load_ms=10).predicted.speedup > 1

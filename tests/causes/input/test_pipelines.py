@@ -206,3 +206,15 @@ def test_a_plain_interleave_is_serial_however_many_sources_it_cycles_through():
 
 def test_a_stage_that_makes_a_batch_in_less_than_a_step_is_not_what_the_step_waits_for():
     assert judge("small-data-threadpool", train(calls=2, batch_ms=20)) is None
+
+
+def test_calls_beyond_the_pool_do_not_count():
+    assert judge("small-data-threadpool", train(calls=8, batch_ms=90)).facts.workers == 16
+
+
+@pytest.mark.parametrize("cause", ["serial-map", "uncached-pipeline"])
+def test_a_stage_that_is_faster_than_the_steps_is_not_what_they_wait_for(cause):
+    job = decoding(wait_ms=4, work_ms=40) if cause == "uncached-pipeline" else train(4, work_ms=40)
+    assert judge(cause, job) is not None
+    described = {"operators": ("DecodeJpeg",), "iterators": 3} if "un" in cause else {}
+    assert judge(cause, train(4, work_ms=40, batch_ms=5, **described)) is None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.sampled_lines import lines_with_share
+from whyidle.analysis.source_lines import in_library
 from whyidle.causes.host._modes import EAGER, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 
 FRAMEWORKS = ("tensorflow", "jax")
@@ -80,6 +85,13 @@ def uncompiled_step(facts: Facts) -> Proof | None:
             make_evidence("work and Python, share of step", work, "ratio"),
         ),
         confidence=0.85,
-        where=(place,) if place else (),
+        where=(place,) if place else _lines_of(facts, rows),
         bucket="compute" if facts.bucket_share("compute") > facts.bucket_share("host") else "host",
     )
+
+
+def _lines_of(facts: Facts, rows: I64) -> tuple[Place, ...]:
+    """The lines that samples show while gradients are taken."""
+    host = facts.timeline.host
+    shown = lines_with_share(facts, union_of(host.start[rows], host.end[rows]))
+    return tuple(place for place, _ in shown if not in_library(place))[:1]

@@ -61,6 +61,8 @@ def serial_map(facts: Facts) -> Proof | None:
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
     if slow is None or not (slow.is_map and slow.is_serial) or blocked < LEAST_SHARE:
         return None
+    if not slow.sets_pace(facts):
+        return None
     if slow.is_python and slow.waits is False:
         return None  # the interpreter lock lets one thread work
     calls = choose_calls(facts, slow)

@@ -66,6 +66,8 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
     if slow is None or blocked < LEAST_SHARE or not _is_repeated(slow):
         return None
+    if not slow.sets_pace(facts):
+        return None
     low, expected, high = ((1.0 - left) * blocked for left in LEFT)
     place = slow.place(facts.rank)
     return Proof(

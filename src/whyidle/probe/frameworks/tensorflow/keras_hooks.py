@@ -30,11 +30,13 @@ TRAINERS = (
     ("keras.src.engine.training", "Model"),
     ("tf_keras.src.engine.training", "Model"),
 )
-MODELS = (
+SAVERS = (
     ("keras.src.models.model", "Model"),
     ("keras.src.engine.training", "Model"),
     ("tf_keras.src.engine.training", "Model"),
+    ("tensorflow.python.checkpoint.checkpoint", "Checkpoint"),
 )
+"""module and class of what saves itself"""
 CALLBACKS = (
     "keras.src.callbacks.callback_list",
     "keras.src.callbacks",
@@ -45,7 +47,11 @@ PY_DATASET = ("keras.src.trainers.data_adapters.py_dataset_adapter", "PyDatasetA
 PER_BATCH = ("on_train_batch_begin", "on_train_batch_end")
 LEAST_NS = 50_000
 """calls of callbacks that take less are not recorded: Keras' own take some ten microseconds"""
-SAVES = ("save", "save_weights", "export")
+SAVES = {
+    "Model": ("keras.Model", ("save", "save_weights", "export")),
+    "Checkpoint": ("tf.train.Checkpoint", ("write",)),  # which its save calls
+}
+"""class: its public name, and its methods that write files"""
 
 
 def install_keras_hooks(events: Events, found: TrainingFunctions, pipelines: Pipelines) -> None:
@@ -54,8 +60,8 @@ def install_keras_hooks(events: Events, found: TrainingFunctions, pipelines: Pip
         _after_import(events, module, name, partial(_attach_optimizer, events, found, name, method))
     for module, name in TRAINERS:
         _after_import(events, module, name, partial(_attach_trainer, events, found, module, name))
-    for module, name in MODELS:
-        _after_import(events, module, name, partial(_attach_model, events, module, name))
+    for module, name in SAVERS:
+        _after_import(events, module, name, partial(_attach_saver, events, module, name))
     for module in CALLBACKS:
         _after_import(events, module, "CallbackList", partial(_time_callbacks, events))
     _after_import(events, *PY_DATASET, partial(_note_datasets, events, pipelines))
@@ -78,12 +84,12 @@ def _attach_trainer(
     events.patch_function(f"{module} fit", kind, "fit", _remember_model(events, found))
 
 
-def _attach_model(events: Events, module: str, name: str, loaded: Any) -> None:
-    kind = getattr(loaded, name)
-    for save in SAVES:
+def _attach_saver(events: Events, module: str, name: str, loaded: Any) -> None:
+    kind, (public, methods) = getattr(loaded, name), SAVES[name]
+    for save in methods:
         if hasattr(kind, save):
             where = f"{module} {save}"
-            saves = record_calls(events, wire.CHECKPOINT, f"keras.Model.{save}", ANNOTATION, where)
+            saves = record_calls(events, wire.CHECKPOINT, f"{public}.{save}", ANNOTATION, where)
             events.patch_function(where, kind, save, saves)
 
 
