@@ -436,7 +436,7 @@ def test_each_framework_has_a_row():
     jobs = [
         ({"@python": "jax", "$KERAS_BACKEND": "jax"}, "sync-checkpoint"),
         ({"@python": "jax"}, "sync-checkpoint"),
-        ({}, "heavy-evaluation"),
+        ({}, "dataloader-no-workers"),
     ]
     pairs = [
         (msgspec.structs.replace(case("sync-checkpoint"), options=options), outcome(finding(said)))
