@@ -66,8 +66,9 @@ class AlertWatch:
         for job in self._machine.jobs:
             if job.reason and job.steps and job.steps.run == labels.get("run"):
                 return job.reason.text, job.reason.fix or job.reason.proof or ""
-        for gpu in self._machine.gpus:
-            if gpu.reason and labels.get("UUID") in (gpu.uuid, gpu.card):
+        uuid = labels.get("UUID")
+        for gpu in self._machine.gpus if uuid else []:
+            if gpu.reason and uuid in (gpu.uuid, gpu.card):
                 return gpu.reason.text, gpu.reason.fix or gpu.reason.proof or ""
         return "", ""
 

@@ -185,7 +185,9 @@ def bind(where: str) -> socket.socket:
         host, port = parse_address(where)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         address = (host, port)  # type: ignore[assignment]
-    bound = socket.socket(family)
+    # named, since asyncio sets TCP_NODELAY only where it is: answers would wait 40 ms without
+    protocol = 0 if family == socket.AF_UNIX else socket.IPPROTO_TCP
+    bound = socket.socket(family, socket.SOCK_STREAM, protocol)
     try:
         if family != socket.AF_UNIX:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -27,7 +27,7 @@ NAVIGATION: Final = (
     ("settings", "Settings", "/settings"),
 )
 TITLES: Final = {
-    400: "This address cannot be used",
+    400: "This cannot be answered",
     401: "Sign in",
     403: "Not allowed",
     404: "Not found",
@@ -107,6 +107,7 @@ def _environment() -> Environment:
         "factor": words.format_factor,
         "place": words.format_place,
         "local": format_moment,
+        "replace_by": lambda name, names: names.get(name, name),
         "clock": lambda when: format_moment(datetime.fromtimestamp(when).astimezone().isoformat()),
     }
     return environment

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -39,6 +40,7 @@ def build_app(site: Site) -> Starlette:
     @asynccontextmanager
     async def live(_: Starlette) -> AsyncIterator[None]:
         site.monitor.start()
+        await run_in_threadpool(site.index.refresh)  # the first viewer does not wait for it
         yield
         site.close()
 

@@ -12,6 +12,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from whyidle.errors import WhyidleError
 from whyidle.server.access import AccessList, Credential, Right
 from whyidle.server.answers import refuse
 
@@ -59,7 +60,11 @@ class Gate:
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        viewer, from_cookie = self._identify(connection)
+        try:
+            viewer, from_cookie = self._identify(connection)
+        except WhyidleError as error:  # the file of credentials is damaged
+            await refuse(scope, 500, str(error))(scope, receive, send_with_headers)
+            return
         scope.setdefault("state", {})["viewer"] = viewer
         problem = self._problem(connection, scope["method"], viewer, from_cookie)
         if problem is None:

@@ -11,6 +11,7 @@ from whyidle.model.diagnosis import Attribution, Document
 from whyidle.model.job_news import JobNews
 from whyidle.model.watch_document import GpuState, Reason, WatchedJob, WatchedSteps
 from whyidle.server.live_jobs import Status, status_of
+from whyidle.server.run_index import describe_entry
 from whyidle.server.site import Page, Question
 from whyidle.store.entry import DIAGNOSIS, RECORDING
 
@@ -20,7 +21,8 @@ WIDTH, HEIGHT = 1040, 120
 
 class LiveJob(Document, frozen=True, kw_only=True):
     """One run while it runs. ``trend_s`` are its step times at the last looks; ``job`` its
-    processes, where it runs on the server's machine; ``report`` the path of its report."""
+    processes, where it runs on the server's machine; ``headline`` and ``report``, the path of its
+    report, are there when it has ended."""
 
     run: str
     command: str
@@ -31,6 +33,7 @@ class LiveJob(Document, frozen=True, kw_only=True):
     reason: Reason | None
     trend_s: list[float]
     job: WatchedJob | None
+    headline: str | None
     report: str | None
 
 
@@ -54,14 +57,17 @@ def _read_job(question: Question) -> LiveJob:
         reason=news.reason if news else None,
         trend_s=trend,
         job=next((job for job in jobs if job.steps and job.steps.run == run), None),
+        headline=entry.meta.headline if entry.meta and status == "ended" else None,
         report=f"/runs/{run}" if (entry.path / DIAGNOSIS).exists() else None,
     )
 
 
 def _draw_job(question: Question, document: Any) -> Mapping[str, Any]:
-    steps = document.steps
-    shares = steps.shares if steps else None
+    shares = document.steps.shares if document.steps else None
     attribution = Attribution(**shares) if shares else None
+    if document.report:
+        _, entry = question.site.find_run(document.run)
+        attribution = describe_entry("", entry).attribution
     return {"attribution": attribution, "picture": draw_trend(document.trend_s)}
 
 
