@@ -128,7 +128,7 @@ THIRD_PARTY = {
     "engine": {"numpy", "msgspec", "psutil", "pynvml", "optuna", "ray", "duckdb", "tomli"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
     "server": {"msgspec", *SERVER},
-    "cli": {"msgspec", "rich", "uvicorn"},
+    "cli": {"msgspec", "rich"},
     "errors": set(),
     "version": set(),
     "api": {"IPython"},

@@ -92,7 +92,7 @@ def test_every_page_in_light_and_dark_on_desktop_and_phone(serve, browser, store
     """Nothing is blocked by the content policy, no page is wider than the screen, no markup of a
     name becomes an element."""
     fleet = write_fleet(tmp_path / "fleet.json")
-    address, _ = serve("--fleet", str(fleet))
+    address, process = serve("--fleet", str(fleet))
     first, second = (entry.id for entry in store.list_runs())
     paths = (
         *("/", "/runs", f"/runs/{second}", f"/compare?run={first}&run={second}", "/machine"),
@@ -119,6 +119,11 @@ def test_every_page_in_light_and_dark_on_desktop_and_phone(serve, browser, store
                 assert wide <= width, (path, width, wide)
             assert complaints == []
             look.close()
+    page = context.new_page()
+    page.goto("http://127.0.0.1:8487/")
+    process.send_signal(signal.SIGINT)  # while a page follows
+    assert process.wait(15) in (130, -signal.SIGINT)
+    assert "Traceback" not in "".join(path.read_text() for path in tmp_path.glob("*.log"))
 
 
 @needs_chromium

@@ -223,3 +223,27 @@ def test_a_command_that_failed_at_once_is_kept_and_passed_over(store: Store, dia
         store.find_run("last~2")
     assert [entry.id for entry in store.list_runs() if entry.has_failed] == [only, between, newest]
     assert store.find_run(newest).id == newest
+
+
+def test_no_secret_of_a_command_is_stored(tmp_path: Path, diagnosis: Diagnosis):
+    command = ["python", "train.py", "--hub-token", "s3cret", "--db=postgres://me:s3cret@host/x"]
+    run = msgspec.structs.replace(diagnosis.run, command=command, job="train.py hf_" + "s3cret" * 5)
+    secret = msgspec.structs.replace(diagnosis, run=run)
+    store = Store(tmp_path)
+    store.add_run(secret)
+    store.complete_run(store.begin_run(command), secret)
+    store.import_run("20260102-120000-000001", secret, "ada")
+    assert len(store.list_runs()) == 3
+    for path in tmp_path.rglob("*.json"):
+        assert "s3cret" not in path.read_text(), path
+
+
+def test_a_run_of_another_machine_keeps_its_id(tmp_path: Path, diagnosis: Diagnosis):
+    store, run = Store(tmp_path), "20260102-120000-000001"
+    entry = store.import_run(run, diagnosis, "ada")
+    assert (entry.id, entry.meta and entry.meta.uploaded_by) == (run, "ada")
+    assert entry.meta is not None
+    assert entry.meta.created == "2026-01-02T12:00:00+00:00"
+    with pytest.raises(StoreError, match="is stored already"):
+        store.import_run(run, diagnosis, "ada")
+    assert [path.name for path in store.folder.iterdir()] == [run]

@@ -30,8 +30,6 @@ from whyidle.cli._options import add_quiet
 from whyidle.errors import InputError, MissingExtraError, OutputError, UsageError
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from whyidle.server.access import AccessList
     from whyidle.server.site import SiteSettings
 
@@ -140,36 +138,20 @@ def _settings(args: argparse.Namespace) -> SiteSettings:
 
 
 def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
-    server, bound = _make_server(settings)
-    if not args.quiet:
-        _print_start(args, settings)
-    server.run(sockets=bound)
-    return 0
-
-
-def _make_server(settings: SiteSettings) -> tuple[uvicorn.Server, list[socket.socket]]:
     try:
-        import uvicorn
-
-        from whyidle.server.app import build_app
+        from whyidle.server.web_server import WebServer
     except ImportError as error:
         raise MissingExtraError(
             "Starlette, uvicorn or Jinja2 is not installed beside whyidle.",
             why=f"{error}.",
             hint="pip install 'whyidle[serve]'",
         ) from error
-    from whyidle.server.site import Site
-
     bound = bind(settings.listen)
-    config = uvicorn.Config(
-        build_app(Site(settings)),
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=2,
-        limit_concurrency=1000,
-        h11_max_incomplete_event_size=64 << 10,
-    )
-    return uvicorn.Server(config), [bound]
+    server = WebServer(settings)
+    if not args.quiet:
+        _print_start(args, settings)
+    server.run(sockets=[bound])
+    return 0
 
 
 def bind(where: str) -> socket.socket:

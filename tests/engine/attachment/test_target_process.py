@@ -43,13 +43,18 @@ def test_another_users_process_is_named_with_its_owner():
 @pytest.mark.real_processes("a process is started and looked at")
 def test_a_process_is_described():
     environ = {**os.environ, "WHYIDLE_RUN": "/somewhere/recording"}
-    words = [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(30)"]
+    words = [
+        sys.executable,
+        "-c",
+        "import time; print(1, flush=True); time.sleep(30)",
+        "--token=s3cret",
+    ]
     with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
         running.stdout.readline()
         found = find_target(running.pid)
         running.kill()
-    assert found.command == words
+    assert found.command == [*words[:-1], "--token=***"]
     assert found.folder == str(Path.cwd())
     assert found.recording == Path("/somewhere/recording")
     assert not found.libraries

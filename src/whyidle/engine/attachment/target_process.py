@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from whyidle.errors import InputError
+from whyidle.model.redaction import redact_command
 
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
@@ -85,7 +86,7 @@ def find_target(pid: int) -> TargetProcess:
     run = next((item.partition("=")[2] for item in environ if item.startswith("WHYIDLE_RUN=")), "")
     return TargetProcess(
         pid=pid,
-        command=command,
+        command=redact_command(command),
         folder=_folder(pid),
         children=tuple(parents),
         recording=Path(run) if run else None,
