@@ -44,14 +44,7 @@ def add_fleet_options(parser: argparse.ArgumentParser) -> None:
         help="how busy GPUs were: prometheus:URL, parquet:PATH, csv:PATH, nvidia-smi:PATH; may be "
         "repeated",
     )
-    parser.add_argument(
-        "--since",
-        metavar="TIME",
-        type=_parse_since,
-        default=timedelta(days=7),
-        help=f"{FORMS}, or all (default: 7d)",
-    )
-    parser.add_argument("--until", metavar="TIME", type=_parse_moment, help="default: now")
+    add_window_options(parser)
     parser.add_argument(
         "--price",
         metavar="[TYPE=]AMOUNT",
@@ -72,6 +65,18 @@ def add_fleet_options(parser: argparse.ArgumentParser) -> None:
         help=f"folder of what was read and summed, used again (default: {CACHE})",
     )
     add_quiet(parser)
+
+
+def add_window_options(parser: argparse.ArgumentParser) -> None:
+    """Add --since and --until."""
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        type=_parse_since,
+        default=timedelta(days=7),
+        help=f"{FORMS}, or all (default: 7d)",
+    )
+    parser.add_argument("--until", metavar="TIME", type=_parse_moment, help="default: now")
 
 
 def _parse_since(text: str) -> datetime | timedelta | None:

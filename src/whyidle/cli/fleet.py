@@ -3,7 +3,11 @@
     whyidle fleet report --ledger slurm --meter parquet:history/
     whyidle fleet report --ledger csv:jobs.csv --meter csv:readings.csv --by partition
 
-A ledger says who held which GPUs, a meter how busy they were. Nothing is changed anywhere. Needs
+    whyidle fleet what-if --ledger csv:jobs.csv,nodes.csv --policy backfill+best-fit+share
+    whyidle fleet act --policy policy.toml --ledger slurm --meter prometheus:http://prom:9090
+
+A ledger says who held which GPUs, a meter how busy they were. Nothing is changed anywhere, but by
+`act --yes`. Needs
 the extra `fleet`: pip install 'whyidle[fleet]'.
 """
 
@@ -14,7 +18,7 @@ from importlib import import_module
 
 from whyidle.errors import UsageError
 
-ACTIONS = {"report": "_fleet_report"}
+ACTIONS = {"report": "_fleet_report", "what-if": "_fleet_what_if", "act": "_fleet_act"}
 """subcommand -> its module"""
 
 

@@ -15,6 +15,7 @@ from whyidle.engine.fleet import day_sums, series, tables, totals
 from whyidle.errors import InputError, OutputError, UsageError
 from whyidle.model.fleet_rows import (
     READING_COLUMNS,
+    FleetJob,
     Ledger,
     LedgerRows,
     Meter,
@@ -65,10 +66,7 @@ def read_fleet(
     except OSError as error:
         raise OutputError(f"Cannot write {work}.", why=f"{error.strerror or error}.") from error
     now = int(time.time() * 1000) if now_ms is None else now_ms
-    rows = LedgerRows()
-    for text in ledgers:
-        if text != LABELS:
-            _merge_rows(rows, _read_ledger(text, window))
+    rows = read_ledgers(ledgers, window)
     found = [_read_meter(text, window, work, progress) for text in meters]
     connection = tables.connect(work)
     tables.load_rows(connection, rows)
@@ -88,6 +86,29 @@ def read_fleet(
         connection=connection, window=window, ledgers=list(ledgers), meters=list(meters),
         periods_ms=periods, counts=rows.counts, notes=rows.notes, disagreeing_hours=disagreeing,
     )  # fmt: skip
+
+
+def read_ledgers(ledgers: Sequence[str], window: Window) -> LedgerRows:
+    """Read ledgers, each ``NAME`` or ``NAME:WHERE``, and join what they know.
+
+    Raises:
+        UsageError: a name is unknown.
+        InputError: one of them cannot be read.
+    """
+    rows = LedgerRows()
+    for text in ledgers:
+        if text != LABELS:
+            _merge_rows(rows, _read_ledger(text, window))
+    return rows
+
+
+def list_pending(fleet: FleetTables) -> list[FleetJob]:
+    """The jobs that wait."""
+    names = FleetJob.__struct_fields__
+    columns = ", ".join(f'"{name}"' for name in names)
+    query = f"SELECT {columns} FROM jobs WHERE state = 'pending'"
+    found = tables.run_query(fleet.connection, query)
+    return [FleetJob(**dict(zip(names, row, strict=True))) for row in found]
 
 
 def _prepare_meters(

@@ -1,0 +1,76 @@
+"""Say what a policy would do about jobs that waste GPUs; do it with --yes.
+
+    whyidle fleet act --policy policy.toml --ledger slurm --meter prometheus:http://prom:9090
+    whyidle fleet act --policy policy.toml --ledger slurm --meter prometheus:http://prom:9090 --yes
+
+Without --yes nothing changes. With it, and `enforce = true` in the policy, owners are warned, idle
+jobs cancelled after their warnings, and pending jobs resized. Nothing is done, and the exit status
+is 1, while telemetry is old or incomplete, meters disagree, or more jobs would be hit than the
+policy allows. Every action is in the audit log before it happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output
+from whyidle.cli._fleet_options import add_fleet_options, make_prices, now_ms, open_fleet
+from whyidle.cli._options import STDOUT
+from whyidle.errors import UsageError
+
+if TYPE_CHECKING:
+    from whyidle.model.fleet_policy import ActionPlan
+
+LOG = Path(".whyidle") / "fleet" / "actions.jsonl"
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_fleet_options(parser)
+    parser.add_argument("--policy", metavar="FILE", type=Path, required=True, help="TOML")
+    parser.add_argument("--yes", action="store_true", help="do it; default: only say it")
+    parser.add_argument(
+        "--log", metavar="FILE", type=Path, default=LOG, help=f"audit log (default: {LOG})"
+    )
+    parser.add_argument("--json", metavar="PATH|-", help="write the plan, whyidle/act/1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, print, and act if asked to."""
+    from whyidle.engine.fleet.job_actions import Actor, plan_actions, read_log, read_policy
+    from whyidle.engine.fleet.reading import list_pending
+    from whyidle.engine.fleet.report import make_report
+
+    _output.check_outputs(args)
+    policy = read_policy(args.policy)
+    if args.yes and not policy.enforce:
+        raise UsageError(
+            "The policy does not allow that anything is done.",
+            why=f"{args.policy} lacks enforce = true.",
+        )
+    with open_fleet(args) as fleet:
+        report = make_report(fleet, by="job", prices=make_prices(args), now_ms=now_ms())
+        pending = list_pending(fleet)
+    now = datetime.now(timezone.utc)
+    plan = plan_actions(report, policy, pending=pending, log=read_log(args.log), now=now)
+    if args.json:
+        _output.write_json(args.json, plan)
+    if args.json != STDOUT and not args.quiet:
+        _print_plan(plan, acts=args.yes)
+    if plan.refused:
+        return 1
+    if not args.yes:
+        return 0
+    actor = Actor(policy, args.log, lambda text: print(f"whyidle: {text}", file=sys.stderr))
+    return int(actor.act(plan) > 0)
+
+
+def _print_plan(plan: ActionPlan, *, acts: bool) -> None:
+    from whyidle.exporters._fleet_actions import render_plan
+
+    width, colours = _output.output_width(), _output.stream_colours()
+    _output.print_text(render_plan(plan, acts=acts, width=width, colours=colours))
