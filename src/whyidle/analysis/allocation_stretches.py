@@ -45,6 +45,11 @@ class AllocationOrder:
         return np.array([row[2] for row in self.recorded.rows], np.int64)
 
     @cached_property
+    def _edits(self) -> dict[int, tuple[I64, I64] | None]:
+        """Module -> the rows that its recomputation adds."""
+        return {}
+
+    @cached_property
     def cuts(self) -> I64:
         """Begins of the stretches, ns; the first is 0."""
         marks = self.recorded.marks
@@ -81,7 +86,9 @@ class AllocationOrder:
         """Times and sizes of the rows with some modules recomputed."""
         times, sizes = [], []
         for number in chosen:
-            edit = self._recompute_rows(number)
+            if number not in self._edits:
+                self._edits[number] = self._recompute_rows(number)
+            edit = self._edits[number]
             if edit is not None:
                 times.append(edit[0])
                 sizes.append(edit[1])

@@ -203,7 +203,7 @@ class MemoryPlan:
                 if parts & taken or any(number in own.subtree(n) for n in chosen):
                     continue
                 after = self.peak_at(batch, [*chosen, number])
-                if after is not None and after < peak:
+                if after is not None and after < peak * (1.0 - LEAST_SAVED):
                     cost = max(self.forward_share([number]), 1e-6)
                     gains.append(((peak - after) / cost, number, after))
             if not gains:

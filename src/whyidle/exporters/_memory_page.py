@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.exporters._number_format import format_bytes, format_percent, format_seconds
+from whyidle.exporters._number_format import (
+    NONE,
+    format_bytes,
+    format_digits,
+    format_factor,
+    format_percent,
+    format_seconds,
+)
 from whyidle.exporters._text_page import Page
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.memory import MemoryAccount
+from whyidle.model.memory import MemoryAccount, MemoryOption, NoiseRow
 
 ROWS: Final = 8
 """modules shown unless all are asked for"""
+NAMED: Final = 4
+"""modules named in an option"""
 BAR: Final = 24
 """columns of the longest bar"""
 
@@ -32,7 +41,8 @@ def draw_memory(page: Page, diagnosis: Diagnosis, full: bool) -> None:
             page.styled_text(f"  {format_bytes(part.bytes):>8}  {share:>5}  {part.owner:<28} {bar}")
         )
     _draw_modules(page, account, full)
-    for text in [*list_notes(account), *account.advice]:
+    _draw_options(page, account)
+    for text in [*list_advice(account), *list_notes(account)]:
         page.write_paragraph(text, indent=2)
     for text in account.unknown:
         page.write_paragraph(text, label="not known  ", indent=2)
@@ -73,6 +83,84 @@ def _draw_modules(page: Page, account: MemoryAccount, full: bool) -> None:
         size = format_bytes(sum(row.activations for row in left))
         page.write_row(page.styled_text(f"  {size:>8}  {len(left)} more"))
     page.write_blank_line()
+
+
+def _draw_options(page: Page, account: MemoryAccount) -> None:
+    if not account.options:
+        return
+    page.write_paragraph("predicted for other settings", style="dim", indent=2)
+    heads = ["  peak", "step", "samples/s", "setting"]
+    rows = [
+        [page.styled_text(f"  {text}" if turn == 0 else text) for turn, text in enumerate(cells)]
+        for cells in map(option_cells, account.options)
+    ]
+    page.table(heads, rows)
+    page.write_blank_line()
+
+
+def option_cells(option: MemoryOption) -> list[str]:
+    """The cells of an option: peak, step time, samples per second, and what it is."""
+    about = "about " if option.far else ""
+    text = option.summary
+    if option.fits is False:
+        text += "; does not fit"
+    if option.modules:
+        text += f": {', '.join(option.modules[:NAMED])}"
+        text += f" and {len(option.modules) - NAMED} more" if len(option.modules) > NAMED else ""
+    rate = format_digits(option.samples_per_s) if option.samples_per_s else NONE
+    return [about + format_bytes(option.peak), format_seconds(option.step_s), rate, text]
+
+
+def list_advice(account: MemoryAccount) -> list[str]:
+    """Sentences on the batch: the largest that fits, and the one worth using."""
+    texts, more, best = [], account.largest_recomputed, account.best_batch
+    if account.largest_batch:
+        text = f"the largest batch that fits is about {account.largest_batch:,}"
+        if more is not None:
+            text += f", with {len(more.modules)} modules recomputed {more.batch:,}"
+        texts.append(text)
+    now = next((o for o in account.options if o.change == "recomputation"), None)
+    if now is not None:
+        texts.append(f"to recompute: whyidle run --recompute {','.join(now.modules)} COMMAND")
+    if best is not None and account.batch:
+        texts.append(_describe_best(account, best))
+    if account.noise is not None:
+        texts.append(_describe_noise(account.noise))
+    return [*texts, *account.advice]
+
+
+def _describe_best(account: MemoryAccount, best: MemoryOption) -> str:
+    if best.batch == account.batch:
+        return f"batch {best.batch} is within 5 % of the best samples per second that is predicted"
+    text = (
+        f"batch {best.batch}: the smallest within 5 % of the best samples per second, predicted "
+        f"{format_digits(best.samples_per_s or 0.0)} a second"
+    )
+    if best.time_to_loss is not None and best.time_to_loss_low is not None:
+        text += (
+            f"; time to the same loss {format_factor(best.time_to_loss)} of now "
+            f"({format_factor(best.time_to_loss_low)} to "
+            f"{format_factor(best.time_to_loss_high or best.time_to_loss)})"
+        )
+    if best.batch > (account.batch or 0):
+        text += (
+            "; first join accumulated micro-batches, which changes nothing; a larger batch per "
+            "update may learn differently and needs a learning rate scaled linearly for SGD with "
+            "warm-up, by the square root for Adam"
+        )
+    return text
+
+
+def _describe_noise(noise: NoiseRow) -> str:
+    low, high = f"{noise.low:,.0f}", f"{noise.high:,.0f}" if noise.high is not None else None
+    if noise.samples is None:
+        text = f"at least {low} samples"
+    else:
+        text = f"{noise.samples:,.0f} samples ({low} to {high or 'any number'})"
+    return (
+        f"gradient noise scale: {text}, from one batch of an early step; beyond it, more samples "
+        "per step teach little, and it grows in training"
+    )
 
 
 def list_notes(account: MemoryAccount) -> list[str]:

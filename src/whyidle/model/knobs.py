@@ -140,6 +140,8 @@ _DECLARED: Final = (
          draws="others in steps", compiles=True),
     Knob("model.memory_format", str, "the order in which images and their channels lie in memory",
          among=("channels_last",)),
+    Knob("model.recompute", str,
+         "modules, with commas between, whose activations are computed again when they are needed"),
     Knob("optimizer.foreach", bool, "whether parameters are updated list by list"),
     Knob("optimizer.fused", bool, "whether all parameters are updated by one kernel"),
     Knob("optimizer.scale_learning_rate", bool,

@@ -52,6 +52,7 @@ class MemoryLook:
     narrow_times: tuple[tuple[int, float], ...] = ()  # the same in bfloat16
     part_size: int | None = None  # samples of each part of the batch
     products: tuple[tuple[float, ...], ...] = ()  # of the gradients of any two parts
+    whole_products: tuple[float, ...] = ()  # of the whole batch's gradient with them and itself
 
     def passes(self, autocast: str | None = None) -> tuple[RecordedPass, ...]:
         """The recorded passes of one precision, the smallest batch first."""

@@ -195,6 +195,8 @@ class MemoryFacts(ProofFacts):
     """Facts on memory."""
 
     emptied: bool = False  # whether the script empties the cache
+    recompute: str = ""  # modules worth recomputing, with commas between
+    again: float = 0.0  # share of a pass that their recomputation takes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.memory_plan import MemoryPlan
 from whyidle.model.cause import Proof, cause
 from whyidle.model.process_facts import AllocatorFacts
+from whyidle.model.proof_facts import MemoryFacts
 
 FULL = 0.90
 """peak share of device memory that counts as full (peers warn between 80 and 92 %)"""
@@ -79,7 +81,19 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
             make_evidence(waiting, exposed, "ratio", samples=facts.step_count),
         ),
         confidence=0.5,
+        facts=_find_recomputable(facts),
     )
+
+
+def _find_recomputable(facts: Facts) -> MemoryFacts:
+    """The modules worth recomputing, by a look at memory."""
+    look = facts.timeline.process.memory_look
+    plan = None if look is None else MemoryPlan(look)
+    chosen = plan.choose_recomputed(look.batch) if plan and look and look.batch else []
+    if plan is None or look is None or not chosen:
+        return MemoryFacts()
+    names = ",".join(look.modules[number][0] for number in chosen)
+    return MemoryFacts(recompute=names, again=plan.forward_share(chosen))
 
 
 def _prove_from_facts(facts: Facts) -> Proof | None:
@@ -106,5 +120,6 @@ def _prove_from_facts(facts: Facts) -> Proof | None:
             make_evidence("time without any kernel", 1.0 - busy, "ratio", source="NVML"),
         ),
         confidence=0.4,
+        facts=_find_recomputable(facts),
         bucket="unknown" if facts.bucket_share("unknown") >= high else None,
     )

@@ -10,7 +10,8 @@ from whyidle.analysis.allocation_stretches import AllocationOrder
 from whyidle.analysis.batch_size import backward_passes
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.memory_plan import MemoryPlan, Phase
-from whyidle.model.memory import MemoryAccount, ModuleRow, Part
+from whyidle.engine.diagnosis.memory_options import OptionList
+from whyidle.model.memory import MemoryAccount, MemoryOption, ModuleRow, Part
 from whyidle.model.memory_look import MemoryLook
 
 MEASURED: Final = "measured"
@@ -31,7 +32,8 @@ def build_account(facts: Facts) -> MemoryAccount | None:
     plan = MemoryPlan(look, step_s, backward_passes(facts) or 1)
     phases = plan.phases(look.batch) if look.batch else None
     phase = _highest_phase(phases) if phases else None
-    own = plan.job_order
+    own, listed = plan.job_order, OptionList(plan)
+    largest = plan.largest_batch()
     return MemoryAccount(
         device=look.device,
         batch=look.batch,
@@ -45,18 +47,29 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         fragmentation=_difference(look.reserved, look.allocated),
         loader_bytes=_loader_bytes(facts, look),
         shared_bytes=look.shared_bytes,
-        options=[],
-        largest_batch=None,
-        largest_recomputed=None,
-        best_batch=None,
-        noise=None,
+        options=listed.build_options(),
+        largest_batch=largest,
+        largest_recomputed=_largest_recomputed(plan, listed, largest),
+        best_batch=listed.best_batch,
+        noise=listed.noise,
         advice=[],
-        unknown=_list_unknown(look, phases),
+        unknown=_list_unknown(look, phases, listed),
     )
 
 
 def _highest_phase(phases: dict[Phase, float]) -> Phase:
     return max(phases, key=lambda phase: phases[phase])
+
+
+def _largest_recomputed(
+    plan: MemoryPlan, listed: OptionList, largest: int | None
+) -> MemoryOption | None:
+    """The largest batch that fits with modules recomputed for at most a tenth of the time."""
+    if not largest or not listed.recomputable:
+        return None
+    chosen = listed.recomputable[0]
+    batch = plan.largest_batch(chosen)
+    return listed.with_recomputed(batch, chosen) if batch and batch > largest else None
 
 
 def _difference(whole: int | None, part: int | None) -> int | None:
@@ -138,8 +151,12 @@ def _list_modules(look: MemoryLook, own: AllocationOrder) -> list[ModuleRow]:
     return sorted(rows, key=lambda row: -row.activations)[:MODULES]
 
 
-def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[str]:
+def _list_unknown(
+    look: MemoryLook, phases: dict[Phase, float] | None, listed: OptionList
+) -> list[str]:
     unknown = []
+    if phases is not None and (why := listed.why_no_accumulation()):
+        unknown.append(f"accumulation in smaller parts is not offered: {why}")
     if look.state != MEASURED:
         unknown.append(f"the step was not computed again: {look.state}")
     elif phases is None:

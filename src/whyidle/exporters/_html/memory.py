@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whyidle.exporters._html.element import Markup, render_table, tag
-from whyidle.exporters._memory_page import describe_peak, list_notes
+from whyidle.exporters._memory_page import (
+    describe_peak,
+    list_advice,
+    list_notes,
+    option_cells,
+)
 from whyidle.exporters._number_format import format_bytes, format_percent, format_seconds
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.memory import MemoryAccount
@@ -30,7 +35,7 @@ def render_memory(diagnosis: Diagnosis) -> Markup | None:
     account = diagnosis.memory
     if account is None:
         return None
-    texts = [*list_notes(account), *account.advice]
+    texts = [*list_advice(account), *list_notes(account)]
     unknown = [tag("li", f"Not known: {text}.") for text in account.unknown]
     return tag(
         "section",
@@ -38,6 +43,7 @@ def render_memory(diagnosis: Diagnosis) -> Markup | None:
         tag("p", describe_peak(account)),
         _render_parts(account),
         _render_curve(account),
+        _render_options(account),
         _render_modules(account),
         tag("ul", [tag("li", text) for text in texts], unknown, class_="notes"),
         id="memory",
@@ -90,6 +96,31 @@ def _outline(curve: Sequence[tuple[float, int]], top: int) -> str:
         path.append(f"L{share * WIDTH:.0f} {last or HEIGHT:.1f} L{share * WIDTH:.0f} {height:.1f}")
         last = height
     return " ".join([*path, f"L{WIDTH} {last:.1f} L{WIDTH} {HEIGHT}Z"])
+
+
+def _render_options(account: MemoryAccount) -> Markup | None:
+    """Peaks of other settings as bars below the limit."""
+    if not account.options or not account.peak:
+        return None
+    top = max([account.peak, *(o.peak or 0 for o in account.options if not o.far)])
+    own = [format_bytes(account.peak), "", "", f"batch of {account.batch}"]
+    rows: list[tuple[str, int | None, list[str]]] = [("now", account.peak, own)]
+    rows += [(o.change, o.peak, option_cells(o)) for o in account.options]
+    cells = [
+        tag(
+            "tr",
+            tag("td", change),
+            tag("td", text[3]),
+            tag("td", text[0], class_="n"),
+            tag("td", tag("span", class_="share", style=f"width:{(peak or 0) / top:.1%}"),
+                class_="sharecell"),
+            tag("td", text[1], class_="n"),
+            tag("td", text[2], class_="n"),
+        )
+        for change, peak, text in rows
+    ]  # fmt: skip
+    heads = ["change", "setting", "predicted peak", "", "step", "samples/s"]
+    return render_table(heads, cells)
 
 
 def _render_modules(account: MemoryAccount) -> Markup | None:

@@ -75,6 +75,10 @@ BY_HAND: Final[dict[str, str]] = {
     "model.compile_dynamic": "torch.compile(model, dynamic={value})",
     "model.compile_mode": "torch.compile(model, mode={value})",
     "model.memory_format": "model.to(memory_format=torch.{text}), and the same for the input batch",
+    "model.recompute": (
+        "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) where the model calls "
+        "{text}"
+    ),
     "optimizer.foreach": "foreach={value} among the optimizer's arguments",
     "optimizer.fused": "fused={value} among the optimizer's arguments",
     "optimizer.scale_learning_rate": (

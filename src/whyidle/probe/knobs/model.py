@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, KnobSession, _fused_attention
+from . import DeclinedError, KnobSession, _fused_attention, _module_recomputation
 from ._recomputation import keep_activations
 
 Call = Callable[..., Any]
@@ -23,10 +23,12 @@ COMPILE = ("model.compile", "model.compile_mode", DYNAMIC)
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Compile the model, change how the script compiles it, set its memory format, keep its
-    activations, or switch its attention."""
+    activations or compute them again, or switch its attention."""
     edits = dict(edits)
     if form := edits.pop(_fused_attention.KNOB, None):
         _fused_attention.fuse_attention(session, form, wrap_outermost)
+    if names := edits.pop(_module_recomputation.KNOB, None):
+        _module_recomputation.recompute_chosen(session, names, wrap_outermost)
     if DYNAMIC in edits and "model.compile" not in edits:
         _for_any_length(session, edits.pop(DYNAMIC))
     if edits.pop(CHECKPOINTING, True) is False:

@@ -296,18 +296,21 @@ class RepeatedPass:
     def _compare_parts(self, size: int) -> None:
         """Products of the gradients of any two equal parts of the batch."""
         parts = next((n for n in PARTS if size % n == 0), 0)
-        needed = parts * sum(p.untyped_storage().nbytes() for p in self.parameters)
+        needed = (parts + 1) * sum(p.untyped_storage().nbytes() for p in self.parameters)
         if not parts or needed > ROOM * self._free_bytes() or self._is_late():
             return
         each, kept = size // parts, list[Any]()
         for part in range(parts):
             gradients = self._pass(self._leaves_at(part * each, each))
             kept.append([g.detach().float() for g in gradients if g is not None])
+        whole = [g.detach().float() for g in self._pass(self._leaves_at(0, size)) if g is not None]
         self.found["part_size"] = each
-        self.found["products"] = [
-            [float(sum((a * b).sum() for a, b in zip(one, two, strict=True))) for two in kept]
-            for one in kept
-        ]
+        self.found["products"] = [[_multiply(one, two) for two in kept] for one in kept]
+        self.found["whole_products"] = [_multiply(whole, one) for one in (*kept, whole)]
+
+
+def _multiply(one: list[Any], two: list[Any]) -> float:
+    return float(sum((a * b).sum() for a, b in zip(one, two, strict=True)))
 
 
 def device_of(optimizer: Any) -> Any:

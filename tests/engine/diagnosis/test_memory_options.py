@@ -1,0 +1,117 @@
+"""Options of other settings, on a look made by hand."""
+
+import math
+import random
+
+import pytest
+
+from whyidle.analysis.memory_plan import MemoryPlan, estimate_noise
+from whyidle.engine.diagnosis.memory_options import OptionList
+from whyidle.model.memory_look import MemoryLook, RecordedPass
+
+MB = 1_000_000
+
+
+def recorded(batch, kept=1 * MB):
+    """Two modules that keep ``kept`` bytes a sample each."""
+    rows = ((10, 1, kept * batch), (20, 2, kept * batch), (30, 2, -kept * batch),
+            (40, 1, -kept * batch))  # fmt: skip
+    marks = ((1, 25, 0, 0), (10, 15, 0, 1), (20, 24, 0, 2), (30, 30, 1, 2), (40, 40, 1, 1))
+    saved = ((1, kept * batch, 1), (2, kept * batch, 2))
+    return RecordedPass(batch, rows, marks, saved)
+
+
+def look(**changes):
+    values = {
+        "state": "measured", "device": "cpu", "batch": 8,
+        "parameters": 10 * MB, "gradients": 10 * MB,
+        "optimizer": 20 * MB, "buffers": 0, "batch_bytes": 0, "results": 0, "others": 0,
+        "free_bytes": 60 * MB, "kept_gradients": False,
+        "modules": (("Net", "Net"), ("a", "Linear"), ("b", "Linear")),
+        "replays": (recorded(8), recorded(16)),
+        "times": ((8, 0.3), (16, 0.5), (8, 0.3), (16, 0.5)), "module_times": (0.1, 0.02, 0.06),
+        "part_size": 2, "products": ((2.0, 1.0), (1.0, 2.0)) * 2,
+    }  # fmt: skip
+    return MemoryLook(**(values | changes))
+
+
+def options(**changes):
+    found = OptionList(MemoryPlan(look(**changes), step_s=0.4))
+    return {option.summary: option for option in found.build_options()}, found
+
+
+def test_peak_and_step_of_another_batch():
+    listed, _ = options()
+    assert listed["batch of 32"].peak == 30 * MB + 64 * MB
+    assert listed["batch of 32"].step_s == pytest.approx(0.4 + 0.6)
+    assert listed["batch of 32"].samples_per_s == pytest.approx(32.0)
+    assert listed["batch of 16"].fits
+    assert not listed["batch of 32"].far
+
+
+def test_what_does_not_fit_is_said():
+    listed, found = options(free_bytes=20 * MB)
+    # 40 MB are held, and 18 of the 20 free ones may be used
+    assert found.plan.usable == 58 * MB
+    assert not listed["batch of 16"].fits
+    assert found.plan.largest_batch() == 14
+
+
+def test_the_module_with_most_peak_for_least_time_comes_first():
+    listed, found = options()
+    assert found.recomputable[0] == [1]  # a takes a third of the time of b
+    one = next(o for o in listed.values() if o.change == "recomputation")
+    assert one.modules == ["a"]
+    assert one.peak == 30 * MB + 8 * MB + 8 * MB or one.peak < 46 * MB
+    assert one.step_s == pytest.approx(0.4 + 0.02)
+
+
+def test_batch_norm_forbids_accumulation():
+    _, found = options(modules=(("Net", "Net"), ("a", "BatchNorm2d"), ("b", "Linear")))
+    assert "statistics over the parts" in found.why_no_accumulation()
+
+
+@pytest.mark.parametrize(("whole", "declined"), [((1.0, 1.0, 1.0), False), ((2.0, 2.0, 9.0), True)])
+def test_parts_must_make_the_whole(whole, declined):
+    products = ((1.0, 1.0), (1.0, 1.0))
+    _, found = options(products=products, whole_products=whole)
+    assert ("no mean over samples" in found.why_no_accumulation()) == declined
+
+
+def test_the_proposed_batch_is_the_smallest_near_the_best_rate():
+    _, found = options(free_bytes=10_000 * MB)
+    best = found.best_batch
+    rate = 32 / 1.0
+    assert best.samples_per_s >= 0.95 * rate
+    smaller = found.at_batch(round(best.batch / 2**0.5))
+    assert smaller.samples_per_s < 0.95 * rate
+
+
+def test_without_times_no_batch_is_proposed():
+    _, found = options(times=())
+    assert found.best_batch is None
+
+
+def test_with_one_size_nothing_is_said_of_others():
+    listed, _ = options(replays=(recorded(8),))
+    assert not any(option.change == "batch" for option in listed.values())
+
+
+def made_products(phi, seed, parts=8, size=4, dimensions=400):
+    """Products of the gradients of parts, made with a known noise scale."""
+    draw = random.Random(seed)
+    mean = [1.0 / math.sqrt(dimensions)] * dimensions
+    spread = math.sqrt(phi / dimensions / size)
+    grads = [[m + draw.gauss(0, spread) for m in mean] for _ in range(parts)]
+    return tuple(
+        tuple(sum(a * b for a, b in zip(one, two, strict=True)) for two in grads) for one in grads
+    )
+
+
+@pytest.mark.parametrize("phi", [5.0, 20.0, 200.0])
+def test_the_noise_scale_is_in_its_interval(phi):
+    hits = 0
+    for seed in range(10):
+        found = estimate_noise(look(part_size=4, products=made_products(phi, seed)))
+        hits += found.low <= phi <= found.high
+    assert hits >= 9
