@@ -92,6 +92,34 @@ def compare_peaks(names: list[str], changes: tuple[str, ...] = CHANGES) -> None:
     )
 
 
+def true_rate(name: str, batch: int, steps: int = 8) -> float:
+    """Samples per second of a job of this batch: the median of its later steps."""
+    return batch / statistics.median(jobs.train(name, batch, steps)[2][2:])
+
+
+def compare_times(names: list[str]) -> None:
+    """Print predicted and measured steps at four times the batch, and the proposed batch beside a
+    sweep."""
+    print("model      step at 4 b: predicted, measured, error; proposed batch: of the best rate")
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            account = look(name, Path(folder), steps=14)["memory"]
+        batch = jobs.BATCHES[name]
+        options = [o for o in account["options"] if o["change"] == "batch"]
+        predicted = next(o["step_s"] for o in options if o["batch"] == 4 * batch)
+        best = account["best_batch"]["batch"]
+        sizes = sorted({best, *(round(batch * 2**power) for power in (-2, -1, 0, 1, 2))})
+        rates = {size: true_rate(name, size) for size in sizes}
+        measured = 4 * batch / rates[4 * batch]
+        share = rates[best] / max(rates.values())
+        error = predicted / measured - 1
+        print(
+            f"{name:10} {predicted * 1e3:8.1f} {measured * 1e3:8.1f} ms {error:+7.1%}   "
+            f"{best:4} ({batch}): {share:.0%}",
+            flush=True,
+        )
+
+
 if __name__ == "__main__":
     what, *chosen = sys.argv[1:]
     names = chosen or list(jobs.NAMES)
@@ -99,3 +127,5 @@ if __name__ == "__main__":
         compare_peaks(names)
     elif what == "recomputed":
         compare_peaks(names, ("recomputation",))
+    elif what == "times":
+        compare_times(names)

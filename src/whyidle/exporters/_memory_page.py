@@ -14,7 +14,7 @@ from whyidle.exporters._number_format import (
 )
 from whyidle.exporters._text_page import Page
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.memory import MemoryAccount, MemoryOption, NoiseRow
+from whyidle.model.memory import MemoryAccount, MemoryDeath, MemoryOption, NoiseRow
 
 ROWS: Final = 8
 """modules shown unless all are asked for"""
@@ -29,6 +29,10 @@ def draw_memory(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     account = diagnosis.memory
     if account is None:
         return
+    if account.death is not None:
+        _draw_death(page, account.death)
+        if account.peak is None:
+            return
     page.write_blank_line()
     head = page.styled_text("memory  ", "dim")
     page.write_paragraph(describe_peak(account), style="bold", indent=2, head=head)
@@ -46,6 +50,33 @@ def draw_memory(page: Page, diagnosis: Diagnosis, full: bool) -> None:
         page.write_paragraph(text, indent=2)
     for text in account.unknown:
         page.write_paragraph(text, label="not known  ", indent=2)
+
+
+def _draw_death(page: Page, death: MemoryDeath) -> None:
+    page.write_blank_line()
+    head = page.styled_text("out of memory  ", "bold red")
+    page.write_paragraph(describe_death(death), style="bold", indent=2, head=head)
+    for part in death.parts:
+        page.write_row(page.styled_text(f"  {format_bytes(part.bytes):>8}  {part.owner}"))
+    if death.largest:
+        page.write_paragraph(", ".join(death.largest), label="largest variables  ", indent=2)
+    page.write_paragraph(death.change, label="would have fitted  ", indent=2)
+
+
+def describe_death(death: MemoryDeath) -> str:
+    """One line: what was asked for, where, and of how much."""
+    text = f"{format_bytes(death.requested)} were asked for" if death.requested else death.error
+    if death.file:
+        text += f" at {death.file}:{death.line} in {death.function}"
+    if death.backward:
+        text += ", in the backward pass"
+    elif death.module:
+        text += f", in the forward pass of {death.module}"
+    if death.capacity:
+        text += f"; the device has {format_bytes(death.capacity)}"
+    if death.fragmentation:
+        text += f", of which {format_bytes(death.fragmentation)} are reserved and unallocated"
+    return text
 
 
 def describe_peak(account: MemoryAccount) -> str:

@@ -54,6 +54,26 @@ class NoiseRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     high: float | None
 
 
+class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An error of memory that ended the job: what was asked for, what held the rest, the last line
+    of the user's program and the module whose forward pass it was, the largest tensors in variables
+    on the way there, and the cheapest change that would have fitted."""
+
+    error: str
+    requested: int | None
+    capacity: int | None
+    allocated: int | None
+    fragmentation: int | None
+    file: str | None
+    line: int | None
+    function: str | None
+    module: str | None
+    backward: bool
+    parts: list[Part]
+    largest: list[str]
+    change: str
+
+
 class MemoryAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What holds memory in a step, and what other settings would need."""
 
@@ -76,3 +96,4 @@ class MemoryAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     noise: NoiseRow | None
     advice: list[str]
     unknown: list[str]
+    death: MemoryDeath | None = None  # the error of memory that ended the job

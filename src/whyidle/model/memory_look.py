@@ -58,3 +58,26 @@ class MemoryLook:
         """The recorded passes of one precision, the smallest batch first."""
         chosen = [one for one in self.replays if one.autocast == autocast]
         return tuple(sorted(chosen, key=lambda one: one.batch))
+
+
+@dataclass(frozen=True, slots=True)
+class DeathNotes:
+    """What a process noted when it died for lack of memory (``PID.oom.json``)."""
+
+    error: str = ""
+    requested: int | None = None
+    capacity: int | None = None
+    allocated: int | None = None
+    unused: int | None = None  # reserved by the allocator and not allocated
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    module: str | None = None
+    backward: bool | None = None
+    device: str = ""
+    parameters: int | None = None
+    gradients: int | None = None
+    optimizer: int | None = None
+    others: int | None = None
+    largest: tuple[tuple[str, tuple[int, ...], int], ...] = ()
+    """name of the variable, shape, bytes"""

@@ -19,6 +19,7 @@ from whyidle.engine.diagnosis.job_starts import JobStart, jobs_of, name_of
 from whyidle.engine.process_reading import read_process
 from whyidle.engine.recording import lost_evidence, plan_channel, rank_roster
 from whyidle.engine.recording.launcher import CommandEnd
+from whyidle.engine.recording.memory_death import add_death
 from whyidle.engine.recording.monitor import Monitor
 from whyidle.engine.source_snapshot import keep_sources
 from whyidle.errors import BrokenTraceError, InputError, OutputError
@@ -133,7 +134,7 @@ def _diagnose_stepless(recording: Path) -> Diagnosis:
         *plan_channel.describe_applied(recording),
         *faults,
     ]
-    return _with_notes(diagnosis, notes)
+    return add_death(_with_notes(diagnosis, notes), recording)
 
 
 def _diagnose_job(recording: Path, job: JobStart, *, alone: bool) -> Diagnosis:
@@ -144,7 +145,7 @@ def _diagnose_job(recording: Path, job: JobStart, *, alone: bool) -> Diagnosis:
     notes = rank_roster.notes_on(recording, job.ranks, status)
     notes += rank_roster.notes_on_starts(job.ranks, job.others)
     notes += plan_channel.describe_applied(recording)
-    return _with_notes(diagnosis, [*notes, *_fault_notes(recording)])
+    return add_death(_with_notes(diagnosis, [*notes, *_fault_notes(recording)]), recording)
 
 
 def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:

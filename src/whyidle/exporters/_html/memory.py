@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from whyidle.exporters._html.element import Markup, render_table, tag
 from whyidle.exporters._memory_page import (
+    describe_death,
     describe_peak,
     list_advice,
     list_notes,
@@ -13,7 +14,7 @@ from whyidle.exporters._memory_page import (
 )
 from whyidle.exporters._number_format import format_bytes, format_percent, format_seconds
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.memory import MemoryAccount
+from whyidle.model.memory import MemoryAccount, MemoryDeath
 
 COLOURS = {
     "parameters": "#4e79a7",
@@ -35,11 +36,14 @@ def render_memory(diagnosis: Diagnosis) -> Markup | None:
     account = diagnosis.memory
     if account is None:
         return None
+    if account.death is not None and account.peak is None:
+        return tag("section", tag("h2", "Memory"), _render_death(account.death), id="memory")
     texts = [*list_advice(account), *list_notes(account)]
     unknown = [tag("li", f"Not known: {text}.") for text in account.unknown]
     return tag(
         "section",
         tag("h2", "Memory"),
+        _render_death(account.death) if account.death else None,
         tag("p", describe_peak(account)),
         _render_parts(account),
         _render_curve(account),
@@ -47,6 +51,20 @@ def render_memory(diagnosis: Diagnosis) -> Markup | None:
         _render_modules(account),
         tag("ul", [tag("li", text) for text in texts], unknown, class_="notes"),
         id="memory",
+    )
+
+
+def _render_death(death: MemoryDeath) -> Markup:
+    rows = [
+        tag("tr", tag("td", part.owner), tag("td", format_bytes(part.bytes), class_="n"))
+        for part in death.parts
+    ]
+    return tag(
+        "div",
+        tag("p", tag("b", "Out of memory: "), describe_death(death), class_="state failed"),
+        render_table(["held by", "bytes"], rows) if rows else None,
+        tag("p", "Largest variables: ", ", ".join(death.largest)) if death.largest else None,
+        tag("p", tag("b", "Would have fitted: "), death.change),
     )
 
 

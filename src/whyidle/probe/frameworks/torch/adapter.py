@@ -25,6 +25,7 @@ from . import (
     indexing_gradients,
     memory_look,
     model_look,
+    out_of_memory,
     rank_look,
     step_hooks,
     trial_hooks,
@@ -67,6 +68,7 @@ class Adapter(adapter.Adapter):
         events.add_listener(indexing_gradients.IndexingGradients(events))
         events.add_listener(DeviceHooks(events))
         rank_look.install_rank_look(events)
+        out_of_memory.install_death_notes(events.recorder.folder)
         if memory_look.is_requested():
             events.add_listener(memory_look.MemoryLook(events))
         if memory_look.is_requested("model"):

@@ -1,0 +1,56 @@
+"""What the report says of a job that died for lack of memory."""
+
+import json
+
+import pytest
+
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.engine.recording.memory_death import EXPANDABLE, add_death
+from whyidle.exporters import html, terminal
+from whyidle.testing.jobs import healthy
+
+GB = 10**9
+NOTES = {
+    "error": "OutOfMemoryError", "requested": 2 * GB, "capacity": 80 * GB, "allocated": 70 * GB,
+    "unused": 1 * GB, "file": "/job/train.py", "line": 12, "function": "forward",
+    "module": "blocks.3 (Block)", "backward": False, "device": "cuda", "parameters": 10 * GB,
+    "gradients": 10 * GB, "optimizer": 20 * GB, "others": 1 * GB,
+    "largest": [["images", [64, 3, 1024, 1024], 805306368]],
+}  # fmt: skip
+
+
+@pytest.fixture
+def told(tmp_path):
+    def tell(**changes):
+        path = tmp_path / "1.oom.json"
+        path.write_text(json.dumps(NOTES | changes))
+        return add_death(diagnose_job([healthy().timeline()]), tmp_path)
+
+    return tell
+
+
+def test_owners_are_counted_and_the_rest_is_activations(told):
+    death = told().memory.death
+    assert {part.owner: part.bytes for part in death.parts}["activations and workspace"] == 29 * GB
+    assert "half the micro-batch" in death.change
+
+
+def test_fragmentation_costs_nothing_to_avoid(told):
+    assert told(unused=3 * GB).memory.death.change == EXPANDABLE
+
+
+def test_without_counts_the_change_is_not_known(told):
+    assert told(allocated=None, unused=None).memory.death.change.startswith("not known")
+
+
+def test_reports_name_line_module_and_owners(told):
+    text = terminal.render(told())
+    assert "train.py:12 in forward" in " ".join(text.split())
+    assert "blocks.3 (Block)" in " ".join(text.split())
+    assert "images [64, 3, 1024, 1024]" in " ".join(text.split())
+    assert "Out of memory" in html.render(told())
+
+
+def test_a_document_that_is_no_document_is_ignored(tmp_path):
+    (tmp_path / "1.oom.json").write_text("{")
+    assert add_death(diagnose_job([healthy().timeline()]), tmp_path).memory is None
