@@ -248,6 +248,7 @@ PROBE_MAY_IMPORT = {
     "frameworks": {"core", "frameworks", "knobs", "trial", "wire"},
     "knobs": {"core", "frameworks", "knobs"},
     "isolation": {"isolation"},
+    "preparation": {"frameworks", "knobs", "preparation"},
     "boot": set(),
 }
 """part of the probe -> the parts that it may import"""

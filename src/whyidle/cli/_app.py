@@ -19,6 +19,7 @@ VERBS = (
     "run",
     "fix",
     "tune",
+    "prepare",
     "explain",
     "report",
     "compare",

@@ -29,10 +29,17 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         """Draw, at most ten times a second."""
+        self._draw_bar("reading", done, total)
+
+    def show_written(self, done: int, total: int) -> None:
+        """Show how much is written."""
+        self._draw_bar("writing", done, total)
+
+    def _draw_bar(self, what: str, done: int, total: int) -> None:
         share = min(done / total, 1.0) if total > 0 else 0.0
         filled = round(share * _WIDTH)
         bar = "#" * filled + "-" * (_WIDTH - filled)
-        self._draw_text(f"reading [{bar}] {share:4.0%}")
+        self._draw_text(f"{what} [{bar}] {share:4.0%}")
 
     def show_stage(self, name: str) -> None:
         """Show a stage whose progress is unknown."""

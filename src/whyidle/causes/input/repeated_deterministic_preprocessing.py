@@ -41,7 +41,8 @@ def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
     What to do
     ----------
     Cache the result: in memory, as a memory-mapped array, or as a preprocessed copy of the dataset.
-    Preprocessed data can be larger, and so slower to read.
+    Preprocessed data can be larger, and so slower to read. ``whyidle prepare`` writes such a copy
+    and tells its size and gain before.
 
     References
     ----------

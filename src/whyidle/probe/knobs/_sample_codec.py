@@ -52,9 +52,8 @@ def _encode_plain(value: Any) -> Any:
 
 
 def _encode_tensor(value: Any) -> list[Any] | None:
-    import torch
-
-    if type(value) is not torch.Tensor:
+    torch: Any = sys.modules.get("torch")
+    if torch is None or type(value) is not torch.Tensor:
         return None
     plain = value.device.type == "cpu" and value.layout == torch.strided
     if not plain or value.requires_grad or value.is_quantized or value.is_conj() or value.is_neg():

@@ -1,0 +1,144 @@
+"""Make the deterministic part of a dataset once, and read it from memory-mapped files after.
+
+SPEC names what makes the dataset: train.py:make_train_set (a function without arguments, or the
+dataset itself) or package.module:name. Samples are made twice in fresh processes; what differs,
+such as random augmentation, stays online. Nothing of yours is changed: the edit is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.cli._options import add_quiet, add_store, store_of
+from whyidle.errors import UsageError, WhyidleError
+
+if TYPE_CHECKING:
+    from whyidle.engine.preparation.survey import Survey
+
+CAUSES = ("repeated-deterministic-preprocessing", "small-file-random-io", "heavy-cpu-transform")
+"""findings that prepared data would remove"""
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.usage = "whyidle prepare [OPTIONS] SPEC"
+    parser.add_argument("spec", metavar="SPEC", nargs="?")
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path("prepared"), help="default: prepared"
+    )
+    parser.add_argument(
+        "--source",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="files or folders that the samples are made of, if they are not found: a change of "
+        "them is noticed",
+    )
+    parser.add_argument(
+        "--shard", metavar="MB", type=float, default=64.0, help="size of a file (default: 64)"
+    )
+    parser.add_argument("--workers", metavar="N", type=int, help="processes (default: all cores)")
+    parser.add_argument(
+        "--python", metavar="PATH", default=sys.executable, help="the Python of the dataset"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="tell size and gain, and write nothing"
+    )
+    add_quiet(parser)
+    add_store(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Survey, write and check."""
+    from whyidle.cli._progress_line import Progress
+    from whyidle.engine.preparation.shards import Preparation
+    from whyidle.engine.preparation.survey import survey_dataset
+
+    if args.spec is None or ":" not in args.spec:
+        raise UsageError("What makes the dataset?", why=_tell_findings(args), hint=_HINT)
+    if not args.shard > 0 or (args.workers is not None and args.workers < 1):
+        raise UsageError("--shard and --workers must be above 0.")
+    survey = survey_dataset(
+        args.python, args.spec, [str(Path(source).absolute()) for source in args.source]
+    )
+    _print_survey(args, survey)
+    folder = args.out.absolute()
+    made = Preparation(args.python, args.spec, survey, folder, round(args.shard * 1e6))
+    if args.dry_run:
+        made.check_room()
+        return 0
+    if not folder.exists():
+        made.check_room()
+    made.open_folder()
+    made.check_room()
+    with Progress(quiet=args.quiet) as progress:
+        made.write_shards(args.workers or os.cpu_count() or 1, progress.show_written)
+    faster = made.finish_data()
+    if not args.quiet:
+        _print_result(args, survey, faster)
+    return 0
+
+
+_HINT = "whyidle prepare train.py:make_train_set --out prepared"
+
+
+def _tell_findings(args: argparse.Namespace) -> str:
+    """What the last run says of its data."""
+    try:
+        store = store_of(args)
+        diagnosis = store.read_diagnosis(store.find_run("last"))
+    except WhyidleError:
+        return ""
+    found = [finding for finding in diagnosis.findings if finding.cause in CAUSES]
+    if not found:
+        return "The last run has no finding that prepared data would remove."
+    place = next((p for p in found[0].where if p.file), None)
+    where = f" ({place.file}:{place.line})" if place else ""
+    return f"The last run: {found[0].headline}{where}."
+
+
+def _print_survey(args: argparse.Namespace, survey: Survey) -> None:
+    if args.quiet:
+        return
+    import psutil
+
+    size, gain = survey.size, survey.gain
+    lines = [f"{survey.samples:,} samples; {len(survey.indices)} made twice are the same"]
+    if survey.rest:
+        lines[0] += f" up to transform {survey.prefix} of {len(survey.transforms)}"
+        lines.append(f"stays online: {', '.join(survey.rest)}")
+    lines.append(
+        f"foretold: {size.value / 1e6:,.3g} MB ({size.low / 1e6:,.3g} to {size.high / 1e6:,.3g}); "
+        f"a sample {gain.value:.1f} times as fast ({gain.low:.1f} to {gain.high:.1f})"
+    )
+    if size.value > psutil.virtual_memory().available:
+        rate = size.value / survey.samples / survey.whole_s / 1e6
+        lines.append(
+            f"larger than the free memory: each epoch reads it from the disk again, which gains "
+            f"only from {rate:,.0f} MB/s per loader worker on"
+        )
+    if gain.high < 1.0:
+        lines.append("reading would be slower than making: not worth it")
+    if not survey.sources:
+        lines.append("no source files were seen: name them with --source to notice changes")
+    for line in lines:
+        print(f"whyidle: {line}", file=sys.stderr)
+
+
+def _print_result(args: argparse.Namespace, survey: Survey, faster: float) -> None:
+    name = args.spec.rpartition(":")[2]
+    package = ".".join(args.out.parts) if args.out.parent == Path() else args.out.name
+    rest = ", ".join(survey.rest)
+    online = f", transform=Compose([{rest}])" if rest else ""
+    print(
+        f"\n  {survey.samples:,} samples in {args.out}, checked; a sample is read "
+        f"{faster:.1f} times as fast as it was made.\n\n"
+        f"  Read them where {args.spec.rpartition(':')[0]} makes the dataset:\n\n"
+        f"  - dataset = {name}()\n"
+        f"  + from {package}.reader import PreparedDataset\n"
+        f'  + dataset = PreparedDataset("{args.out}"{online})\n'
+    )

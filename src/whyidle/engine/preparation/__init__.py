@@ -1,0 +1,1 @@
+"""Data prepared once: ``whyidle prepare``."""

@@ -1,0 +1,198 @@
+"""Writes the prepared samples in shards: resumable, checked, and within the free disk space."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from typing import Any
+
+from whyidle.engine.isolation.disk_space import SHARE, disk_room
+from whyidle.engine.preparation.survey import (
+    PROBE,
+    MakerProcess,
+    Survey,
+    ask_once,
+    fingerprint_sources,
+    usual_seconds,
+)
+from whyidle.errors import InputError, OutputError
+from whyidle.store.atomic_write import write_atomic
+
+MANIFEST, PROGRESS = "manifest.json", "progress.jsonl"
+READER = {
+    PROBE / "preparation" / "prepared_dataset.py": "reader.py",
+    PROBE / "knobs" / "_sample_codec.py": "sample_codec.py",
+}
+"""files that read the data without whyidle, and their names beside it"""
+
+
+class Preparation:
+    """One prepared dataset, new or resumed. Lines of ``progress.jsonl`` are the setup and the
+    shards that are complete; ``manifest.json`` exists only when all are."""
+
+    def __init__(self, python: str, spec: str, survey: Survey, folder: Path, shard: int) -> None:
+        self._python, self._spec, self._survey, self.folder = python, spec, survey, folder
+        self._count = max(round(shard / max(*survey.sizes, 1)), 1)
+        self._path = folder / PROGRESS
+        self._setup = {
+            "spec": spec,
+            "code": survey.code,
+            "samples": survey.samples,
+            "prefix": survey.prefix,
+            "sources": survey.sources,
+            "fingerprint": fingerprint_sources(survey.sources, folder),
+            "per_shard": self._count,
+        }
+        self.shards: dict[str, dict[str, Any]] = {}
+
+    def check_room(self) -> None:
+        """Check that the disk can hold all that is still to be written.
+
+        Raises:
+            OutputError: it cannot.
+        """
+        done = sum(shard["bytes"] for shard in self.shards.values())
+        needed = self._survey.size.high + 8 * self._survey.samples - done
+        self._check_bytes(needed, "Nothing was written" if not done else "What is written stays")
+
+    def _check_bytes(self, needed: float, state: str) -> None:
+        room = disk_room(self.folder if self.folder.exists() else self.folder.parent)
+        free = room.free_bytes - SHARE * room.whole_bytes
+        if needed > free:
+            raise OutputError(
+                f"The disk of {self.folder} has no room for the prepared data.",
+                why=f"{needed / 1e6:,.1f} MB are needed, {max(free, 0) / 1e6:,.1f} MB may be used "
+                f"({SHARE:.0%} stay free). {state}.",
+                hint="Free space, or name a folder on another disk: --out DIR",
+            )
+
+    def open_folder(self) -> None:
+        """Make the folder, or take over what an interrupted run has written.
+
+        Raises:
+            InputError: it was written from other samples, or its sources have changed.
+            OutputError: it cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lines = self._path.read_text("utf-8").splitlines(keepends=True)
+        except FileNotFoundError:
+            lines = []
+        except OSError as error:
+            why = f"{error.strerror or error}."
+            raise OutputError(f"Cannot write to {self.folder}.", why=why) from error
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        if whole:
+            self._check_setup(whole[0])
+            self.shards = {one["name"]: one for one in whole[1:] if self._is_intact(one)}
+        elif any(self.folder.iterdir()):
+            hint = "Name an empty folder with --out."
+            raise InputError(f"{self.folder} holds other files.", hint=hint)
+        kept = [self._setup, *self.shards.values()]
+        write_atomic(self._path, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
+
+    def _check_setup(self, before: dict[str, Any]) -> None:
+        if before == self._setup:
+            return
+        differs = next(key for key in self._setup if before.get(key) != self._setup[key])
+        meaning = {
+            "fingerprint": "the source files have changed",
+            "code": "the code of the dataset has changed",
+        }.get(differs, f"its {differs} differs")
+        raise InputError(
+            f"{self.folder} was begun from other samples: {meaning}.",
+            why="Shards of both would be mixed.",
+            hint="Delete the folder, or name another one with --out.",
+        )
+
+    def _is_intact(self, shard: dict[str, Any]) -> bool:
+        path = self.folder / shard["name"]
+        return path.is_file() and _hash_file(path) == shard["sha256"]
+
+    def write_shards(self, workers: int, progress: Callable[[int, int], None]) -> None:
+        """Write what is missing.
+
+        Raises:
+            OutputError: the disk becomes full; complete shards stay.
+            InputError: the dataset fails.
+        """
+        waiting = [item for item in self._list_ranges() if item[0] not in self.shards]
+        waiting.reverse()
+        order = {"mode": "write", "spec": self._spec, "prefix": self._survey.prefix}
+        makers = [MakerProcess(self._python, order) for _ in range(min(workers, len(waiting)))]
+        most = float(max(self._survey.sizes)) + 8.0
+        busy: dict[MakerProcess, int] = {}
+        try:
+            with self._path.open("ab") as ledger, DefaultSelector() as selector:
+                for maker in makers:
+                    selector.register(maker.replies, EVENT_READ, maker)
+                while waiting or busy:
+                    for maker in [m for m in makers if m not in busy and waiting]:
+                        name, begin, end = waiting.pop()
+                        busy[maker] = end - begin
+                        self._check_bytes(most * sum(busy.values()), "Complete shards stay")
+                        path = str(self.folder / name)
+                        maker.ask({"begin": begin, "end": end, "path": path})
+                    for key, _ in selector.select():
+                        done = key.data.read_reply()
+                        del busy[key.data]
+                        self.shards[done["name"]] = done
+                        ledger.write(json.dumps(done).encode() + b"\n")
+                        ledger.flush()
+                        made = sum(shard["samples"] for shard in self.shards.values())
+                        progress(made, self._survey.samples)
+        finally:
+            for maker in makers:
+                maker.end()
+            for draft in self.folder.glob("*~"):
+                draft.unlink()
+
+    def _list_ranges(self) -> Iterator[tuple[str, int, int]]:
+        for number, begin in enumerate(range(0, self._survey.samples, self._count)):
+            yield f"{number:05}.shard", begin, min(begin + self._count, self._survey.samples)
+
+    def finish_data(self) -> float:
+        """Check the sources and samples, and complete the folder; returns how many times faster a
+        sample is now than before.
+
+        Raises:
+            InputError: the sources changed meanwhile, or a sample differs.
+        """
+        survey = self._survey
+        if fingerprint_sources(survey.sources, self.folder) != self._setup["fingerprint"]:
+            raise InputError(
+                "The source files changed while they were prepared.",
+                why="Some shards are of the old files, some of the new ones.",
+                hint=f"Delete {self.folder}, and prepare again.",
+            )
+        shards = [self.shards[name] for name, _, _ in self._list_ranges()]
+        manifest = {**self._setup, "imports": survey.imports, "shards": shards}
+        draft = self.folder / f"{MANIFEST}~"
+        draft.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        order = {"mode": "check", "spec": self._spec, "indices": survey.indices}
+        try:
+            found = ask_once(self._python, {**order, "folder": str(self.folder)})
+            if found["digests"] != survey.digests or not found["same_length"]:
+                raise InputError(
+                    "Samples that were written differ from those that were made before.",
+                    why="The dataset depends on the order or the process in which it is read.",
+                    hint="It cannot be prepared as it is.",
+                )
+            for source, name in READER.items():
+                text = source.read_text("utf-8").replace("..knobs._sample_codec", ".sample_codec")
+                (self.folder / name).write_text(text, encoding="utf-8")
+            draft.replace(self.folder / MANIFEST)
+        finally:
+            draft.unlink(missing_ok=True)
+        return survey.whole_s / (survey.rest_s + usual_seconds(found["read_s"]))
+
+
+def _hash_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,71 @@
+"""Reads a dataset that ``whyidle prepare`` has written: samples by index, memory-mapped.
+
+Needs nothing but the packages that the samples are made of. Safe in loader workers: files are
+mapped on first use in each process, and never written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import mmap
+import os
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any
+
+from ..knobs._sample_codec import decode_sample
+
+MANIFEST = "manifest.json"
+
+
+class PreparedDataset:
+    """The samples of a dataset as ``dataset[i]`` gave them.
+
+    Args:
+        folder: where ``whyidle prepare`` wrote to; the default is the folder of this file.
+        transform: what is still to be done online, such as random augmentation; it is applied to
+            the first element of a tuple, or to the whole sample.
+    """
+
+    def __init__(
+        self, folder: str | None = None, transform: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.folder = os.path.abspath(folder or os.path.dirname(__file__))
+        self.transform = transform
+        with open(os.path.join(self.folder, MANIFEST), encoding="utf-8") as file:
+            manifest = json.load(file)
+        for name in manifest["imports"]:
+            importlib.import_module(name)
+        self._names = [shard["name"] for shard in manifest["shards"]]
+        self._ends = list(accumulate(shard["samples"] for shard in manifest["shards"]))
+        self._opened: dict[int, tuple[memoryview, memoryview]] = {}
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> Any:
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(index)
+        shard = bisect_right(self._ends, position)
+        data, offsets = self._opened.get(shard) or self._open_shard(shard)
+        at = position - (self._ends[shard - 1] if shard else 0)
+        sample = decode_sample(data[offsets[at] : offsets[at + 1]])
+        if self.transform is None:
+            return sample
+        if type(sample) is tuple:
+            return (self.transform(sample[0]), *sample[1:])
+        return self.transform(sample)
+
+    def _open_shard(self, shard: int) -> tuple[memoryview, memoryview]:
+        with open(os.path.join(self.folder, self._names[shard]), "rb") as file:
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        count = self._ends[shard] - (self._ends[shard - 1] if shard else 0)
+        offsets = data[len(data) - 8 * (count + 1) :].cast("Q")
+        self._opened[shard] = data, offsets
+        return data, offsets
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": {}}  # a spawned worker maps the files itself

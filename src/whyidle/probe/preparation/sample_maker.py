@@ -1,0 +1,217 @@
+"""Makes samples of a dataset: surveys them, writes them in shards, or checks what was written.
+
+Run by ``engine.preparation`` in the user's Python, once per purpose, with an order as JSON; writes
+one line of JSON for each result to a file descriptor of its own, since datasets print.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import random
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from ..knobs._sample_codec import UnknownError, decode_sample, encode_sample
+
+DATA = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib")
+CODE = (".py", ".pyc", ".so", ".pth", ".pyi")
+
+
+def main(order: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
+    """Carry out an order."""
+    opened: dict[str, None] = {}
+    _note_opened_files(opened)
+    dataset = _load_dataset(order["spec"])
+    chain = _find_chain(dataset)
+    steps = list(chain.transforms) if chain is not None else []
+    if order["mode"] == "survey":
+        reply(_survey_samples(order, dataset, chain, steps) | {"files": list(opened)})
+    elif order["mode"] == "check":
+        reply(_check_samples(order, dataset))
+    else:
+        _keep_prefix(chain, steps, order["prefix"])
+        _seed_generators(0)
+        for line in sys.stdin:
+            reply(_write_shard(dataset, **json.loads(line)))
+
+
+def _survey_samples(order: dict[str, Any], dataset: Any, chain: Any, steps: list[Any]) -> Any:
+    """Make some samples with all transforms, then with one less, and so on."""
+    _seed_generators(order["seed"])
+    size = len(dataset)
+    count = min(order["count"], size)
+    indices = sorted({i * (size - 1) // max(count - 1, 1) for i in range(count)})
+    prefixes: list[dict[str, Any]] = []
+    for prefix in range(len(steps), -1, -1):
+        _keep_prefix(chain, steps, prefix)
+        made = {i: _make_sample(dataset, i, steps[prefix:]) for i in indices[:: order["direction"]]}
+        rows = [made[index] for index in indices]
+        names = ("digests", "made_s", "read_s", "again_s", "rest_s", "sizes")
+        columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
+        prefixes.append({"prefix": prefix, **columns})
+    return {
+        "samples": size,
+        "indices": indices,
+        "transforms": [repr(step) for step in steps],
+        "code": _hash_code(order["spec"], steps),
+        "prefixes": prefixes,
+        "imports": [name for name in ("numpy", "PIL.Image") if name in sys.modules],
+    }
+
+
+def _make_sample(
+    dataset: Any, index: int, rest: list[Any]
+) -> tuple[str, float, float, float, float, int]:
+    """Digest, time to make it, to decode it, to decode it again, for the rest of the transforms;
+    size."""
+    begin = time.perf_counter()
+    sample = dataset[index]
+    made = time.perf_counter()
+    data = encode_sample(sample)
+    ready = time.perf_counter()
+    decoded = decode_sample(memoryview(data))
+    read = time.perf_counter()
+    decode_sample(memoryview(data))
+    again = time.perf_counter()
+    value = decoded[0] if type(decoded) is tuple else decoded
+    for step in rest:
+        value = step(value)
+    end = time.perf_counter()
+    digest = hashlib.sha256(data).hexdigest()
+    return digest, made - begin, read - ready, again - read, end - again, len(data)
+
+
+def _write_shard(dataset: Any, begin: int, end: int, path: str) -> dict[str, Any]:
+    """Write samples aside, to the disk, then rename."""
+    offsets, digest, position = array("Q", [0]), hashlib.sha256(), 0
+    try:
+        with open(f"{path}~", "wb") as file:
+            for index in range(begin, end):
+                data = encode_sample(dataset[index])
+                file.write(data)
+                digest.update(data)
+                position += len(data)
+                offsets.append(position)
+            rest = b"\0" * (-position % 8) + offsets.tobytes()
+            file.write(rest)
+            digest.update(rest)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}~", path)
+    except BaseException:
+        if os.path.exists(f"{path}~"):
+            os.unlink(f"{path}~")
+        raise
+    return {
+        "name": os.path.basename(path),
+        "samples": end - begin,
+        "bytes": position + len(rest),
+        "sha256": digest.hexdigest(),
+    }
+
+
+def _check_samples(order: dict[str, Any], dataset: Any) -> dict[str, Any]:
+    """Read written samples back in random order."""
+    from . import prepared_dataset
+
+    prepared_dataset.MANIFEST += "~"  # it is not complete before this check
+    prepared = prepared_dataset.PreparedDataset(order["folder"])
+    shuffled = random.Random(0).sample(order["indices"], len(order["indices"]))
+    samples, read_s = {}, []
+    for index in shuffled:
+        begin = time.perf_counter()
+        samples[index] = prepared[index]
+        read_s.append(time.perf_counter() - begin)
+    made = {i: hashlib.sha256(encode_sample(samples[i])).hexdigest() for i in order["indices"]}
+    same = len(prepared) == len(dataset)
+    return {"digests": list(made.values()), "read_s": read_s, "same_length": same}
+
+
+def _seed_generators(seed: int) -> None:
+    """Other seeds in each process: what depends on them differs."""
+    random.seed(seed)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        numpy.random.seed(seed)
+    if torch is not None:
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)  # as in loader workers
+
+
+def _load_dataset(spec: str) -> Any:
+    place, _, name = spec.rpartition(":")
+    if place.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
+        title = os.path.basename(place)[:-3]
+        found: Any = importlib.util.spec_from_file_location(title, place)
+        module = importlib.util.module_from_spec(found)
+        sys.modules[title] = module
+        found.loader.exec_module(module)
+    else:
+        sys.path.insert(0, os.getcwd())
+        module = importlib.import_module(place)
+    made = getattr(module, name)
+    dataset = made if hasattr(made, "__getitem__") and not isinstance(made, type) else made()
+    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise TypeError(f"{spec} is no dataset with a length: {type(dataset).__name__}")
+    return dataset
+
+
+def _find_chain(dataset: Any) -> Any:
+    """The chain of transforms, if the dataset has a single one that is a list."""
+    if "torch" not in sys.modules:
+        return None
+    from ..frameworks.torch.transform_chains import find_chains
+
+    chains = [c for c in find_chains(dataset) if type(getattr(c, "transforms", None)) is list]
+    return chains[0] if len(chains) == 1 else None
+
+
+def _keep_prefix(chain: Any, steps: list[Any], prefix: int | None) -> None:
+    if chain is not None:
+        chain.transforms = steps[:prefix]
+
+
+def _hash_code(spec: str, steps: list[Any]) -> str:
+    place = spec.rpartition(":")[0]
+    file = place if place.endswith(".py") else getattr(sys.modules[place], "__file__", None)
+    text = b""
+    if file:
+        with open(file, "rb") as code:
+            text = code.read()
+    return hashlib.sha256(text + repr([repr(step) for step in steps]).encode()).hexdigest()
+
+
+def _note_opened_files(opened: dict[str, None]) -> None:
+    """Note the data files that are opened from now on."""
+    own = (*DATA, sys.prefix, sys.base_prefix)
+
+    def note_event(event: str, args: tuple[Any, ...]) -> None:
+        written = event != "open" or any(mark in (args[1] or "r") for mark in "wax+")
+        if not written and isinstance(args[0], str | bytes) and len(opened) < 100_000:
+            path = os.path.abspath(os.fsdecode(args[0]))
+            if not path.startswith(own) and not path.endswith(CODE):
+                opened[path] = None
+
+    sys.addaudithook(note_event)
+
+
+def run_order() -> None:
+    """Carry out the order of the command line; errors are replies."""
+    order = json.loads(sys.argv[1])
+    with os.fdopen(order["reply"], "w", encoding="utf-8", buffering=1) as channel:
+        try:
+            main(order, lambda result: print(json.dumps(result), file=channel))
+        except UnknownError as error:
+            print(json.dumps({"error": f"a sample holds {error}"}), file=channel)
+        except Exception as error:  # whatever the user's dataset raises is told, not shown
+            text = f"{type(error).__name__}: {error}"
+            kind = "disk" if isinstance(error, OSError) and error.errno == 28 else ""
+            print(json.dumps({"error": text, "kind": kind}), file=channel)

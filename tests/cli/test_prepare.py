@@ -1,0 +1,141 @@
+"""`whyidle prepare` on datasets of text and numbers, which need no framework."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from whyidle.__main__ import main
+
+pytestmark = pytest.mark.real_processes("samples are made in fresh processes")
+
+DATASETS = """
+import random, time
+class Lines:
+    def __init__(self, random=False):
+        with open("text.txt") as file:
+            self.lines = file.read().splitlines()
+        self.random = random
+    def __len__(self):
+        return len(self.lines)
+    def __getitem__(self, index):
+        words = self.lines[index].split()
+        ids = [sum(map(ord, word[:9])) % 997 for word in words for _ in range(20)][::20]
+        return ids, {"text": self.lines[index], "draw": random.random() if self.random else 0.5}
+def make_lines():
+    return Lines()
+def make_random():
+    return Lines(random=True)
+def make_broken():
+    raise RuntimeError("no data here")
+class Odd:
+    def __len__(self):
+        return 3
+    def __getitem__(self, index):
+        return object()
+odd = Odd()
+"""
+
+
+@pytest.fixture(autouse=True)
+def datasets() -> None:
+    Path("sets.py").write_text(DATASETS)
+    lines = (" ".join(f"word{i * j % 91}" for j in range(i % 30 + 1)) for i in range(120))
+    Path("text.txt").write_text("\n".join(lines) + "\n")
+
+
+def prepare(*words: str, spec: str = "sets.py:make_lines") -> int:
+    return main(["prepare", "--out", "out", "--shard", "0.004", "--workers", "1", *words, spec])
+
+
+def read_back(monkeypatch: pytest.MonkeyPatch) -> tuple[object, object]:
+    """The dataset as the shown edit reads it, and the original."""
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    for name in ("out.reader", "out.sample_codec", "out", "sets"):
+        sys.modules.pop(name, None)
+    reader, sets = importlib.import_module("out.reader"), importlib.import_module("sets")
+    return reader.PreparedDataset("out"), sets.make_lines()
+
+
+def test_samples_are_the_same_and_the_edit_reads_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert prepare() == 0
+    told = capsys.readouterr()
+    assert "64 made twice are the same" in told.err
+    assert "foretold" in told.err
+    assert "+ from out.reader import PreparedDataset" in told.out
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert manifest["sources"] == [str(Path("text.txt").absolute())]
+    assert len(manifest["shards"]) > 3
+    prepared, original = read_back(monkeypatch)
+    assert len(prepared) == len(original) == 120  # type: ignore[arg-type]
+    assert [prepared[i] for i in range(-1, 120)] == [original[i] for i in range(-1, 120)]  # type: ignore[index]
+    with pytest.raises(IndexError):
+        prepared[120]  # type: ignore[index]
+
+
+def test_an_interrupted_run_goes_on_by_shard_and_mends_a_broken_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert prepare() == 0
+    lines = Path("out/progress.jsonl").read_text().splitlines(keepends=True)
+    broken, kept = Path("out/00001.shard"), Path("out/00000.shard")
+    whole, moment = broken.read_bytes(), kept.stat().st_mtime_ns
+    Path("out/manifest.json").unlink()
+    Path("out/progress.jsonl").write_text("".join(lines[:3]) + lines[3][:20])
+    broken.write_bytes(whole[:-1] + b"?")
+    assert prepare() == 0
+    assert broken.read_bytes() == whole
+    assert kept.stat().st_mtime_ns == moment
+    assert Path("out/manifest.json").exists()
+
+
+def test_other_sources_and_other_code_are_refused(capsys: pytest.CaptureFixture[str]):
+    assert prepare("-q") == 0
+    text = Path("text.txt").read_text()
+    Path("text.txt").write_text(text.replace("word1", "word2"))
+    assert prepare() == 1
+    assert "the source files have changed" in capsys.readouterr().err
+    Path("fresh").mkdir()
+    Path("fresh/file").write_text("x")
+    assert prepare("--out", "fresh") == 1
+    assert "holds other files" in capsys.readouterr().err
+
+
+def test_what_cannot_be_prepared(capsys: pytest.CaptureFixture[str]):
+    assert prepare(spec="sets.py:make_random") == 1
+    assert "not deterministic" in capsys.readouterr().err
+    assert prepare(spec="sets.py:make_broken") == 1
+    assert "RuntimeError: no data here" in capsys.readouterr().err
+    assert prepare(spec="sets.py:odd") == 1
+    assert "a sample holds a builtins.object" in capsys.readouterr().err
+    assert main(["prepare"]) == 2
+    assert "What makes the dataset?" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_is_met_before_anything_is_written(capsys: pytest.CaptureFixture[str]):
+    disk = Path("disk")
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        Path("text.txt").write_text("\n".join(["w" * 300_000] * 40) + "\n")
+        assert prepare("--out", "disk/out", "--shard", "2") == 1
+        told = capsys.readouterr().err
+        assert "has no room for the prepared data" in told
+        assert "Nothing was written" in told
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
