@@ -104,8 +104,6 @@ def _tell_findings(args: argparse.Namespace) -> str:
 def _print_survey(args: argparse.Namespace, survey: Survey) -> None:
     if args.quiet:
         return
-    import psutil
-
     size, gain = survey.size, survey.gain
     lines = [f"{survey.samples:,} samples; {len(survey.indices)} made twice are the same"]
     if survey.rest:
@@ -115,7 +113,7 @@ def _print_survey(args: argparse.Namespace, survey: Survey) -> None:
         f"foretold: {size.value / 1e6:,.3g} MB ({size.low / 1e6:,.3g} to {size.high / 1e6:,.3g}); "
         f"a sample {gain.value:.1f} times as fast ({gain.low:.1f} to {gain.high:.1f})"
     )
-    if size.value > psutil.virtual_memory().available:
+    if survey.outgrows_memory:
         rate = size.value / survey.samples / survey.whole_s / 1e6
         lines.append(
             f"larger than the free memory: each epoch reads it from the disk again, which gains "

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from whyidle.errors import InputError, OutputError
 
@@ -70,6 +71,11 @@ class Survey:
     def rest(self) -> list[str]:
         """The transforms that stay online."""
         return self.transforms[self.prefix :]
+
+    @property
+    def outgrows_memory(self) -> bool:
+        """Whether the data is larger than the memory that is free now."""
+        return self.size.value > float(psutil.virtual_memory().available)
 
 
 class MakerProcess:
