@@ -19,7 +19,8 @@ from whyidle.__main__ import main
 from whyidle.cli.watch import select_rows
 from whyidle.engine.monitoring.machine_watch import MachineWatch
 from whyidle.errors import UsageError
-from whyidle.exporters._watch_table import render_machine, short_time
+from whyidle.exporters._watch_details import short_time
+from whyidle.exporters._watch_table import render_machine
 from whyidle.model.schema import make_schema
 from whyidle.sources import nvml
 

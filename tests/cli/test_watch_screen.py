@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -95,6 +96,29 @@ def test_the_foot_stays_on_the_screen(count: int, height: int):
     lines = draw(keys, look, 80, height).rstrip("\n").split("\n")
     assert len(lines) <= height
     assert lines[-1].startswith("q quit")
+
+
+@pytest.mark.parametrize("number", [0, 30, 63])
+def test_the_selected_row_is_always_shown(number: int):
+    keys, look = Keys(), fleet(64)
+    keys.view.selected = f"gpu{number}"
+    text = render_machine(look, width=80, colours="standard", height=24, view=keys.view)
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in text.split("\n")]
+    assert any(line.startswith(f"{number} ") for line in lines)
+    assert any(re.fullmatch(r"\d+ more lines: .*", line) for line in lines)
+    (marked,) = [line for line in text.split("\n") if "\x1b[7m" in line]
+    assert len(re.sub(r"\x1b\[[\d;]*m", "", marked)) == 80  # over the whole width
+
+
+def test_a_narrow_terminal_keeps_the_place():
+    told = reason("The GPU waits for its next batch 59% of the time. " + "No workers load it. " * 3)
+    text = render_machine(
+        machine([gpu(0, "starved", reason=told)], []), width=80, colours=None, height=24
+    )
+    assert "train.py:64" in text
+    collapsed = machine([gpu(n, "starved", reason=told) for n in range(40)], [job([])])
+    text = render_machine(collapsed, width=99, colours=None, height=24)
+    assert "dataloader-no-workers train.py:64" in text
 
 
 def test_alerts_stand_below_the_table_and_are_printed_afterwards(capsys):

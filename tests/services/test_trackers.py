@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,15 @@ from service_tools import write_job
 
 SECONDS = "14"
 """two looks, five seconds apart, after the first diagnosis"""
+SQLITE = """
+import mlflow
+def open_tracker():
+    mlflow.set_tracking_uri("sqlite:///mlflow.db")
+    mlflow.start_run(run_name="own")
+def log(opened, step):
+    if step < 20: mlflow.log_metric("loss", step * 0.5, step=step)
+def close_tracker(opened): mlflow.end_run()
+"""
 MLFLOW = """
 import mlflow
 def open_tracker():
@@ -60,6 +71,49 @@ def run_job(folder: Path, tracker: str, *options: str) -> None:
     assert "not published" not in done.stderr
 
 
+def own_lines(folder: Path, pattern: str) -> dict[str, list[str]]:
+    """The lines of the job's own metric files, but for the times at their beginning."""
+    files = (
+        path for path in folder.glob(pattern) if "whyidle" not in str(path.relative_to(folder))
+    )
+    return {
+        path.name: [line.partition(" ")[2] for line in path.read_text().splitlines()]
+        for path in files
+        if path.is_file()
+    }
+
+
+def own_events(folder: Path) -> list[bytes]:
+    """The records of the job's own event file, byte by byte, but for their wall times."""
+    from tensorboard.backend.event_processing.event_file_loader import (  # noqa: PLC0415
+        LegacyEventFileLoader,
+    )
+
+    (path,) = folder.glob("events.out.*")
+    events = list(LegacyEventFileLoader(str(path)).Load())
+    for event in events:
+        event.ClearField("wall_time")
+    return [event.SerializeToString(deterministic=True) for event in events]
+
+
+def own_history(folder: Path) -> list[dict[str, str]]:
+    """The history rows of W&B's own file, as JSON texts by key, but for times."""
+    from wandb.proto import wandb_internal_pb2  # noqa: PLC0415
+    from wandb.sdk.internal.datastore import DataStore  # noqa: PLC0415
+
+    (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    store, rows = DataStore(), []
+    store.open_for_scan(str(path))
+    while (data := store.scan_data()) is not None:
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") == "history":
+            items = record.history.item
+            named = {(i.key or ".".join(i.nested_key)): i.value_json for i in items}
+            rows.append({k: v for k, v in named.items() if k not in ("_runtime", "_timestamp")})
+    return rows
+
+
 def rows_of_mlflow(folder: Path) -> dict[str, list[tuple[float, int]]]:
     rows = {}
     for path in folder.glob("mlruns/*/*/metrics/**/*"):
@@ -77,9 +131,27 @@ def test_mlflow(tmp_path: Path):
     tracked, alone = rows_of_mlflow(tmp_path / "with"), rows_of_mlflow(tmp_path / "without")
     assert set(alone) == {"loss"}
     assert tracked["loss"] == alone["loss"]
+    own = "mlruns/*/*/metrics/**/*"
+    assert own_lines(tmp_path / "with", own) == own_lines(tmp_path / "without", own)
     assert 0.5 < tracked["whyidle/train/input_share"][-1][0] <= 1
     tags = {path.name: path.read_text() for path in (tmp_path / "with").glob("mlruns/*/*/tags/*")}
     assert tags["whyidle.cause"] == "dataloader-no-workers"
+
+
+def test_mlflow_in_a_database(tmp_path: Path):
+    pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
+    rows = {}
+    for kind, options in (("with", ["--track"]), ("without", [])):
+        run_job(tmp_path / kind, SQLITE, *options)
+        with closing(sqlite3.connect(tmp_path / kind / "mlflow.db")) as database:
+            rows[kind] = database.execute(
+                "select key, value, step, is_nan from metrics order by key, step, value"
+            ).fetchall()
+    own = [row for row in rows["with"] if not row[0].startswith("whyidle/")]
+    assert len(own) == 20
+    assert own == rows["without"]
+    assert len(rows["with"]) > 20
 
 
 def rows_of_tensorboard(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -98,8 +170,9 @@ def test_tensorboard(tmp_path: Path):
     pytest.importorskip("tensorboard")
     run_job(tmp_path / "with", TENSORBOARD, "--track")
     run_job(tmp_path / "without", TENSORBOARD)
-    own = rows_of_tensorboard(tmp_path / "with/runs/own")
-    assert own == rows_of_tensorboard(tmp_path / "without/runs/own")
+    own = own_events(tmp_path / "with/runs/own")
+    assert len(own) == 21  # the version, and twenty losses
+    assert own == own_events(tmp_path / "without/runs/own")
     ours = rows_of_tensorboard(tmp_path / "with/runs/own/whyidle")
     assert 0.5 < ours["whyidle/train/input_share"][-1][1] <= 1
     assert not (tmp_path / "without/runs/own/whyidle").exists()
@@ -117,6 +190,9 @@ def test_weights_and_biases_offline(tmp_path: Path):
     assert found[0][0] > 8
     assert found[1][0] == 0
     assert found[0][1] == found[1][1]
+    rows = own_history(tmp_path / "with")
+    assert len(rows) == 20
+    assert rows == own_history(tmp_path / "without")
 
 
 def test_comet_offline(tmp_path: Path):

@@ -97,6 +97,11 @@ def add_destinations(parser: argparse.ArgumentParser) -> None:
         "--textfile", metavar="DIR", help="write metrics for node-exporter's textfile collector"
     )
     group.add_argument("--otlp", metavar="URL", help="send metrics by OTLP/HTTP")
+    group.add_argument(
+        "--dcgm-names",
+        action="store_true",
+        help="add dcgm-exporter's metrics to the page and the file, for machines without one",
+    )
 
 
 def list_destinations(args: argparse.Namespace) -> dict[str, str]:

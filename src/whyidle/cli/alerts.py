@@ -127,7 +127,7 @@ def _test_routes(args: argparse.Namespace, settings: AlertSettings) -> int:
 
 def _rules_table(rules: list[Rule]) -> str:
     from whyidle.exporters._text_page import Page
-    from whyidle.exporters._watch_table import short_time
+    from whyidle.exporters._watch_details import short_time
 
     page = Page(_output.output_width(), _output.stream_colours())
     rows = [

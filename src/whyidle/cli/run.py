@@ -109,9 +109,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_destinations(parser)
     group.add_argument(
         "--track",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         help="add whyidle's figures to the runs that the job itself opens in MLflow, Weights & "
-        "Biases, TensorBoard and Comet; off by default, since whyidle opens no connection",
+        "Biases, TensorBoard and Comet; off by default, since whyidle opens no connection, unless "
+        'the configuration says track = "auto"',
     )
     group.add_argument(
         "--upload",
@@ -156,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.upload:
         upload.check_upload(args)
-    plan = _load_plan(args, command)
+    plan, track = _load_plan(args, command), _wants_tracking(args)
     if (why := _reason_not_to_watch()) is not None:
         print(f"whyidle: {why}{UNAPPLIED if plan else ''}", file=sys.stderr)
         return run_recorded(command, None).status
@@ -167,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
             note_end(recording, run_id, command, None)
         limits = WatchLimits(args.steps, args.stop_after, args.profile, tuple(args.look))
         variables = _plan_environment(plan, recording, args.recompute)
-        publishing = _open_publishing(args, recording)
+        publishing = _open_publishing(args, recording, track=track)
         beside = _companions(args, recording)
         if publishing is not None:
             variables |= publishing.variables()
@@ -250,16 +251,24 @@ def _share_follower(recording: Path) -> Callable[[], LiveWatch]:
     return follow
 
 
-def _open_publishing(args: argparse.Namespace, recording: Path | None) -> RunPublishing | None:
+def _wants_tracking(args: argparse.Namespace) -> bool:
+    from whyidle.cli._configuration import read_configuration
+
+    return read_configuration().track == "auto" if args.track is None else bool(args.track)
+
+
+def _open_publishing(
+    args: argparse.Namespace, recording: Path | None, *, track: bool
+) -> RunPublishing | None:
     destinations = list_destinations(args)
-    if recording is None or not (destinations or args.track):
+    if recording is None or not (destinations or track):
         return None
     from whyidle.engine.monitoring.run_publishing import RunPublishing
 
     def tell(text: str) -> None:
         print(f"whyidle: {text}", file=sys.stderr)
 
-    return RunPublishing(recording, destinations, tell, track=args.track)
+    return RunPublishing(recording, destinations, tell, track=track, dcgm_names=args.dcgm_names)
 
 
 def _reason_not_to_watch() -> str | None:

@@ -166,7 +166,8 @@ def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing
     publishing = Publishing(lambda text: print(f"whyidle: {text}", file=sys.stderr))
     running.callback(publishing.close)
     for name, where in list_destinations(args).items():
-        publishing.open(name, Destination(where=where, environ=os.environ))
+        destination = Destination(where=where, environ=os.environ, dcgm_names=args.dcgm_names)
+        publishing.open(name, destination)
     return publishing
 
 

@@ -7,7 +7,6 @@ work or are free become one line. The user's view sorts rows and opens their det
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,27 +14,27 @@ from typing import Final, Literal, NamedTuple
 
 from rich.text import Text
 
-from whyidle.exporters._number_format import format_percent, format_place, format_seconds
+from whyidle.exporters._number_format import format_percent
 from whyidle.exporters._text_page import Colours, Page
-from whyidle.model.watch_document import GpuState, Reason, WatchedGpu, WatchedJob, WatchedMachine
+from whyidle.exporters._watch_details import (
+    STYLES,
+    describe_owner,
+    gpu_details,
+    job_details,
+    job_rows,
+    reason_text,
+    short_time,
+    wrap_text,
+)
+from whyidle.model.watch_document import WatchedGpu, WatchedJob, WatchedMachine
 
-STYLES: Final[dict[GpuState, str]] = {
-    "active": "green",
-    "starved": "bold red",
-    "idle-held": "bold magenta",
-    "idle-reserved": "bold magenta",
-    "stalled": "bold red",
-    "throttled": "bold yellow",
-    "free": "dim",
-    "lost": "bold white on red",
-}
-"""of the terminal's own palette, which is legible on dark and on light backgrounds"""
 _QUIET: Final = ("active", "free")
 _URGENT: Final = ("lost", "stalled", "idle-held", "idle-reserved", "throttled", "starved")
 Order = Literal["number", "state", "use", "memory"]
 ORDERS: Final[tuple[Order, ...]] = ("number", "state", "use", "memory")
 """state: the gravest first · use: the idlest first · memory: the fullest first"""
 _NOTICES: Final = 3
+SELECTED: Final = "reverse"
 _WIDE, _WIDEST = 100, 140
 _GIB: Final = 1 << 30
 
@@ -44,12 +43,13 @@ class _Column(NamedTuple):
     title: str
     width: int
     least: int  # columns of the terminal from which it is shown
+    narrow: str = ""  # title in a terminal that does not show the column before it
 
 
 _COLUMNS: Final = (
-    _Column("GPU", 7, 0),
+    _Column("GPU", 3, 0),
     _Column("busy", 10, _WIDE),
-    _Column("", 4, 0),
+    _Column("", 4, 0, "busy"),
     _Column("SM", 4, _WIDEST),
     _Column("tensor", 6, _WIDEST),
     _Column("memory", 10, 0),
@@ -100,7 +100,8 @@ def render_machine(
     room = None if height is None else height - len(foot)
     rows = [_head(page, machine), *_body(page, machine, room, shown)]
     for row in [*rows, *foot]:
-        row.rstrip()
+        if row.style != SELECTED:
+            row.rstrip()
         row.truncate(width, overflow="crop" if page.plain else "ellipsis")
         page.write_row(row)
     return page.page_text()
@@ -112,7 +113,7 @@ def _head(page: Page, machine: WatchedMachine) -> Text:
     busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
     words += [f"busy {format_percent(sum(busy) / len(busy))}"] if busy else []
     counts = Counter(gpu.state for gpu in gpus)
-    words += [f"{counts[state]} {state}" for state in STYLES if counts[state]]
+    words += [f"{counts[state]} {state}" for state in (*_URGENT, *_QUIET) if counts[state]]
     if host.cores_used is not None and page.width >= _WIDE:
         words.append(f"cpu {host.cores_used:.1f} of {host.cores or 0:g} cores")
     words += [f"driver {machine.driver}"] if machine.driver and page.width >= _WIDE else []
@@ -130,8 +131,8 @@ def _foot(page: Page, machine: WatchedMachine, view: WatchView) -> list[Text]:
 def _body(page: Page, machine: WatchedMachine, height: int | None, view: WatchView) -> list[Text]:
     rows: list[Text] = []
     if machine.absent is not None:
-        rows += _wrap(page, f"no GPU is shown: {machine.absent.reason}", style="yellow")
-        rows += _wrap(page, machine.absent.how, indent="  try: ")
+        rows += wrap_text(page, f"no GPU is shown: {machine.absent.reason}", style="yellow")
+        rows += wrap_text(page, machine.absent.how, indent="  try: ")
     if machine.gpus:
         room = None if height is None else height - len(rows) - 1
         rows += _gpu_rows(page, machine, room, view)
@@ -139,26 +140,38 @@ def _body(page: Page, machine: WatchedMachine, height: int | None, view: WatchVi
     if loose:
         rows.append(page.styled_text("jobs without a GPU", "dim"))
     for job in loose:
-        rows += _mark(_job_rows(page, job, with_reason=True), job.key, page, view)
+        rows += _mark(job_rows(page, job, with_reason=True), job.key, page, view)
         if job.key in view.opened:
-            rows += _job_details(page, job)
+            rows += job_details(page, job)
     if not machine.gpus and not machine.jobs:
         rows.append(page.styled_text("no job is watched: whyidle run COMMAND", "dim"))
-    return rows if height is None else rows[: max(1, height - 1)]
+    return rows if height is None else _cut_rows(page, rows, max(2, height - 1))
+
+
+def _cut_rows(page: Page, rows: list[Text], room: int) -> list[Text]:
+    """As many rows as there is room for, the selected one among them, and how many are not shown.
+    The header stays."""
+    if len(rows) <= room:
+        return rows
+    at = next((n for n, row in enumerate(rows) if row.style == SELECTED), 0)
+    first = max(1, at - room + 3)
+    shown = rows[first : first + room - 2]
+    rest = len(rows) - 1 - len(shown)
+    return [rows[0], *shown, page.styled_text(f"{rest} more lines: up and down, or s", "dim")]
 
 
 def _mark(rows: list[Text], name: str, page: Page, view: WatchView) -> list[Text]:
     """Rows whose first is shown as the selected one, if it is."""
     if name == view.selected and not page.plain:
-        rows[0].pad_right(max(0, page.width - rows[0].cell_len))
-        rows[0].stylize("reverse")
+        text = rows[0].plain
+        rows[0] = Text(text + " " * max(0, page.width - rows[0].cell_len), style=SELECTED)
     return rows
 
 
 def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None, view: WatchView) -> list[Text]:
     shown = _sort_gpus(machine, view)
     listed = {gpu.gpu: _first_shown(gpu, machine, shown) for gpu in shown}
-    details = {g.gpu: _gpu_details(page, g, machine) for g in shown if g.gpu in view.opened}
+    details = {g.gpu: gpu_details(page, g, machine) for g in shown if g.gpu in view.opened}
     total = 1 + sum(
         len(_gpu_lines(page, gpu, machine, with_jobs=True))
         + len(details.get(gpu.gpu) or listed[gpu.gpu])
@@ -172,13 +185,13 @@ def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None, view: Watch
         shown = [gpu for gpu in shown if gpu not in quiet]
         counts = Counter(gpu.state for gpu in quiet)
         rest = ", ".join(f"{count} more {state}" for state, count in counts.items())
-    rows = [_header(page)]
+    rows = [_header(page, machine)]
     for gpu in shown:
         lines = _gpu_lines(page, gpu, machine, with_jobs=with_jobs)
         rows += _mark(lines, gpu.gpu, page, view)
         rows += details.get(gpu.gpu, [])
         for job in listed[gpu.gpu] if with_jobs and gpu.gpu not in details else []:
-            rows += _job_rows(page, job, with_reason=False)
+            rows += job_rows(page, job, with_reason=False)
     if rest:
         rows.append(page.styled_text(rest, "dim"))
     return rows
@@ -188,13 +201,17 @@ def _gpu_lines(
     page: Page, gpu: WatchedGpu, machine: WatchedMachine, *, with_jobs: bool
 ) -> list[Text]:
     """The line of a GPU. A reason that does not fit beside it stands below, in full."""
-    row = _gpu_row(page, gpu)
+    row = _gpu_row(page, gpu, machine)
     reason = reason_text(gpu.reason)
     if not with_jobs:
-        return [row.append_text(page.styled_text(_describe_reason(gpu, machine)))]
+        return [
+            row.append_text(
+                page.styled_text(_describe_reason(gpu, machine, page.width - row.cell_len))
+            )
+        ]
     if row.cell_len + len(reason) <= page.width:
         return [row.append_text(page.styled_text(reason))]
-    return [row, *_wrap(page, reason, indent="    ")]
+    return [row, *wrap_text(page, reason, indent="    ")]
 
 
 def _first_shown(
@@ -208,68 +225,25 @@ def _first_shown(
     return [job for first, job in firsts if first == name]
 
 
-def _gpu_details(page: Page, gpu: WatchedGpu, machine: WatchedMachine) -> list[Text]:
-    """Everything that is known of a GPU and its jobs."""
-    facts = [gpu.name, gpu.uuid, gpu.pci]
-    facts += [f"{gpu.temperature_c:.0f} C"] if gpu.temperature_c is not None else []
-    facts += [f"clocks held back: {', '.join(gpu.clock_reasons)}"] if gpu.clock_reasons else []
-    facts += [f"Xid {gpu.xid_last}"] if gpu.xid_last else []
-    rows = _wrap(page, "  ".join(fact for fact in facts if fact), indent="    ", style="dim")
-    rows += _reason_details(page, gpu.reason)
-    for job in machine.jobs:
-        if job.key in gpu.jobs:
-            rows += _job_rows(page, job, with_reason=False)
-            rows += _job_details(page, job, told=gpu.reason)
-    return rows
+def _header(page: Page, machine: WatchedMachine) -> Text:
+    titles = (
+        _fit(column.title or ("" if page.width >= _WIDE else column.narrow), column.width)
+        for column in _visible(page, machine)
+    )
+    return page.styled_text(" ".join([*titles, "why"]), "dim")
 
 
-def _job_details(page: Page, job: WatchedJob, told: Reason | None = None) -> list[Text]:
-    """Everything that is known of a job; ``told``: a reason that stands above already."""
-    processes = f"{len(job.pids)} processes, the first is {job.pid}" if job.pids else "no process"
-    facts = [processes, *(f"{name} {text}" for name, text in job.tenant.labels.items())]
-    facts += [f"{job.memory_bytes / _GIB:.1f} GiB of memory"] if job.memory_bytes else []
-    facts += [f"started {short_time(job.age_s)} ago"] if job.age_s is not None else []
-    rows = _wrap(page, "  ".join(facts), indent="      ", style="dim")
-    if job.steps is not None:
-        shares = sorted((job.steps.shares or {}).items(), key=lambda pair: -pair[1])
-        known = [f"{place} {format_percent(share)}" for place, share in shares if share >= 0.005]
-        if known:
-            rows += _wrap(page, f"step: {', '.join(known)}", indent="      ")
-    if job.reason != told:
-        rows += _reason_details(page, job.reason)
-    for suspected in job.suspicions:
-        rows += _wrap(page, suspected.text, indent="    ! " if page.plain else "    • ")
-    return rows + [
-        line for text in job.unread for line in _wrap(page, text, indent="      not read: ")
-    ]
+def _visible(page: Page, machine: WatchedMachine) -> list[_Column]:
+    """The columns that fit; the first is as wide as the longest name, such as ``0.mig3``."""
+    first, *others = _COLUMNS
+    longest = max((len(gpu.gpu.removeprefix("gpu")) for gpu in machine.gpus), default=0)
+    columns = [first._replace(width=max(first.width, longest)), *others]
+    return [column for column in columns if page.width >= column.least]
 
 
-def _reason_details(page: Page, reason: Reason | None) -> list[Text]:
-    if reason is None:
-        return []
-    rows = []
-    if reason.fix:
-        rows += _wrap(page, reason.fix, indent="    try: ")
-    if reason.proof:
-        rows += _wrap(page, reason.proof, indent="    to prove it: ")
-    if reason.proven and reason.cause:
-        rows += _wrap(page, f"whyidle causes {reason.cause}", indent="    more: ", style="dim")
-    return rows
-
-
-def _header(page: Page) -> Text:
-    cells = [_fit(column.title, column.width) for column in _visible(page)]
-    return page.styled_text(" ".join([*cells, "why"]), "dim")
-
-
-def _visible(page: Page) -> list[_Column]:
-    return [column for column in _COLUMNS if page.width >= column.least]
-
-
-def _gpu_row(page: Page, gpu: WatchedGpu) -> Text:
+def _gpu_row(page: Page, gpu: WatchedGpu, machine: WatchedMachine) -> Text:
     cells = {
         "GPU": gpu.gpu.removeprefix("gpu"),
-        "busy": _bar(gpu.busy, plain=page.plain),
         "": "" if gpu.busy is None else format_percent(gpu.busy),
         "SM": "" if gpu.sm_active is None else format_percent(gpu.sm_active),
         "tensor": "" if gpu.tensor_active is None else format_percent(gpu.tensor_active),
@@ -277,78 +251,37 @@ def _gpu_row(page: Page, gpu: WatchedGpu) -> Text:
         "power": _pair(gpu.power_w, gpu.power_limit_w, 1, "W"),
         "since": short_time(gpu.since_s),
     }
-    row = Text()
-    for column in _visible(page):
+    row, style = Text(), STYLES[gpu.state]
+    for column in _visible(page, machine):
         if column.title == "state":
-            row.append_text(page.styled_text(_fit(gpu.state, column.width), STYLES[gpu.state]))
+            row.append_text(page.styled_text(_fit(gpu.state, column.width), style))
+        elif column.title == "busy":
+            row.append_text(_bar(page, gpu.busy, column.width, style.rpartition(" ")[2]))
         else:
             row.append_text(page.styled_text(_fit(cells[column.title], column.width)))
         row.append(" ")
     return row
 
 
-def _describe_reason(gpu: WatchedGpu, machine: WatchedMachine) -> str:
+def _describe_reason(gpu: WatchedGpu, machine: WatchedMachine, room: int) -> str:
+    """Whose it is and why, in one line; by the name of the cause where the words do not fit."""
     jobs = [job for job in machine.jobs if job.key in gpu.jobs]
-    who = next((_describe_owner(job) for job in jobs), "")
-    text = reason_text(gpu.reason)
+    who = next((describe_owner(job) for job in jobs), "")
+    text, reason = reason_text(gpu.reason), gpu.reason
+    if reason is not None and reason.cause and len(who) + len(text) + 2 > room:
+        where = reason.place
+        spot = f" {(where.file or '').rpartition('/')[2]}:{where.line}" if where else ""
+        short = f"{'' if reason.proven else 'likely '}{reason.cause}{spot}"
+        text = min(text, short, key=len)
     return f"{who}: {text}" if who and text else who or text
 
 
-def reason_text(reason: Reason | None) -> str:
-    """A reason with its place."""
-    if reason is None:
-        return ""
-    place = f" ({format_place(reason.place)})" if reason.place else ""
-    return f"{reason.text}{place}"
-
-
-def _describe_owner(job: WatchedJob) -> str:
-    tenant = job.tenant
-    words = [job.user or f"pid {job.pid}"]
-    if tenant.kind != "plain":
-        words.append(f"{tenant.kind} {tenant.job}")
-    return " ".join(words)
-
-
-def _job_rows(page: Page, job: WatchedJob, *, with_reason: bool) -> list[Text]:
-    mark = "  - " if page.plain else "  └ "
-    parts = [_describe_owner(job)]
-    if len(job.gpus) > 1:
-        parts.append(f"{len(job.gpus)} GPUs")
-    if job.cores_used is not None:
-        parts.append(f"{job.cores_used:.1f} cores")
-    if job.steps is not None and job.steps.step_s is not None:
-        parts.append(f"{job.steps.count:,} steps of {format_seconds(job.steps.step_s)}")
-    parts.append(_short_command(job.command) if job.command else ", ".join(job.unread))
-    head = page.styled_text(mark, "dim")
-    if with_reason:
-        head.append_text(page.styled_text(_fit(job.state, 14), STYLES[job.state]))
-    rows = [head.append_text(page.styled_text("  ".join(parts), "" if with_reason else "dim"))]
-    if with_reason and job.reason is not None:
-        rows += _wrap(page, reason_text(job.reason), indent="      ")
-    return rows
-
-
-def _wrap(page: Page, text: str, *, indent: str = "", style: str = "") -> list[Text]:
-    lines = textwrap.wrap(text, max(20, page.width - len(indent) - 1), max_lines=2)
-    blank = " " * len(indent)
-    return [
-        page.styled_text(f"{blank if number else indent}{line}", style)
-        for number, line in enumerate(lines)
-    ]
-
-
-def _short_command(command: str) -> str:
-    """Without the folders of the first two words, which are an interpreter and a script."""
-    words = command.split(" ")
-    return " ".join([*(word.rpartition("/")[2] or word for word in words[:2]), *words[2:]])
-
-
-def _bar(share: float | None, *, plain: bool) -> str:
-    if share is None:
-        return ""
-    cells = round(share * 10)
-    return ("#" if plain else "█") * cells + ("." if plain else "░") * (10 - cells)
+def _bar(page: Page, share: float | None, width: int, style: str) -> Text:
+    cells = 0 if share is None else round(share * width)
+    full, rest = ("#", ".") if page.plain else ("█", "░")
+    empty = "" if share is None else rest * (width - cells)
+    bar = Text().append_text(page.styled_text(full * cells, style))
+    return bar.append_text(page.styled_text(empty.ljust(width - cells), "dim"))
 
 
 def _pair(used: float | None, whole: float | None, unit: float, name: str) -> str:
@@ -359,14 +292,6 @@ def _pair(used: float | None, whole: float | None, unit: float, name: str) -> st
 
 def _fit(text: str, width: int) -> str:
     return text[:width].ljust(width)
-
-
-def short_time(seconds: float) -> str:
-    """A length of time in at most six characters: ``45 s``, ``12 min``, ``3 h``, ``2 d``."""
-    for unit, name in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"
 
 
 def summarise_states(machine: WatchedMachine, states: Sequence[str]) -> str:

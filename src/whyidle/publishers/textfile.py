@@ -15,20 +15,21 @@ from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.metric_series import Metric
 from whyidle.model.publisher import Destination, Publisher
 from whyidle.model.watch_document import WatchedMachine
+from whyidle.publishers._dcgm_names import dcgm_metrics
 from whyidle.publishers._text_format import format_page
 
 FAULTS = (OSError,)
 
 
 class _File:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, dcgm_names: bool) -> None:
+        self._path, self._dcgm_names = path, dcgm_names
 
     def publish(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> None:
         """Replace the file."""
-        del machine
+        more = dcgm_metrics(machine) if self._dcgm_names else []
         draft = self._path.with_suffix(".tmp")  # the collector reads *.prom only
-        draft.write_text(format_page(metrics), encoding="utf-8")
+        draft.write_text(format_page([*metrics, *more]), encoding="utf-8")
         draft.replace(self._path)
 
     def close(self, diagnosis: Diagnosis | None) -> None:
@@ -46,4 +47,5 @@ def open(destination: Destination) -> Publisher:  # noqa: A001  # a publisher's 
             why="It is no folder that can be written.",
             hint="Name the folder of node-exporter's --collector.textfile.directory.",
         )
-    return _File(folder / f"{destination.name}.prom")
+    path = folder / f"{destination.name}.prom"
+    return _File(path, dcgm_names=destination.dcgm_names)

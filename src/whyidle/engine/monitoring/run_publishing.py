@@ -36,6 +36,7 @@ class RunPublishing:
         tell: Callable[[str], object],
         *,
         track: bool = False,
+        dcgm_names: bool = False,
     ) -> None:
         self._recording, self._tell, self._track = recording, tell, track
         self._publishing = Publishing(tell)
@@ -46,7 +47,10 @@ class RunPublishing:
         )
         name = f"whyidle-{run_name(recording)}"
         for kind, where in destinations.items():
-            self._publishing.open(kind, Destination(where=where, name=name, environ=os.environ))
+            destination = Destination(
+                where=where, name=name, environ=os.environ, dcgm_names=dcgm_names
+            )
+            self._publishing.open(kind, destination)
         self._wandb = self._publishing.open("wandb", Destination()) if track else None
 
     def variables(self) -> dict[str, str]:
