@@ -33,8 +33,8 @@ class Slow(Dataset):
 torch.set_num_threads(1)
 model = torch.nn.Linear(16, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-end = time.time() + float(sys.argv[1])
 opened = open_tracker()
+end = time.time() + float(sys.argv[1])
 for step, (x, y) in enumerate(DataLoader(Slow(), batch_size=8)):
     loss = torch.nn.functional.cross_entropy(model(x), y)
     optimizer.zero_grad()

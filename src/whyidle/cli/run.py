@@ -252,7 +252,7 @@ def _share_follower(recording: Path) -> Callable[[], LiveWatch]:
 
 
 def _wants_tracking(args: argparse.Namespace) -> bool:
-    from whyidle.cli._configuration import read_configuration
+    from whyidle.store.configuration import read_configuration
 
     return read_configuration().track == "auto" if args.track is None else bool(args.track)
 

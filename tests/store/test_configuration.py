@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.cli._configuration import read_configuration
 from whyidle.errors import InputError
+from whyidle.store.configuration import read_configuration
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(autouse=True)
