@@ -1,8 +1,8 @@
 """whyidle: why is my GPU idle, or busy for nothing, and how do I fix it?
 
 ``explain`` diagnoses recorded traces, ``watch`` the current process, ``load`` reads a stored run,
-``compare`` compares two, ``step`` marks the end of a training step, and ``report`` gives a metric
-to ``whyidle tune``. Nothing else is public.
+``compare`` compares two or more, ``step`` marks the end of a training step, and ``report`` gives a
+metric to ``whyidle tune``. Nothing else is public.
 Names are imported on first use, so that ``import whyidle`` is cheap.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from whyidle.version import __version__
 
 if TYPE_CHECKING:
-    from whyidle.api.documents import Comparison, Diagnosis
+    from whyidle.api.documents import Comparison, Diagnosis, RunTable
     from whyidle.api.explanation import compare, explain, load
     from whyidle.api.metric_report import report
     from whyidle.api.own_process import Watch, watch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison",
     "Diagnosis",
+    "RunTable",
     "Watch",
     "__version__",
     "compare",
@@ -36,6 +37,7 @@ __all__ = [
 _MODULES = {
     "Comparison": "whyidle.api.documents",
     "Diagnosis": "whyidle.api.documents",
+    "RunTable": "whyidle.api.documents",
     "Watch": "whyidle.api.own_process",
     "compare": "whyidle.api.explanation",
     "explain": "whyidle.api.explanation",

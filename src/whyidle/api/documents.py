@@ -6,9 +6,10 @@ from html import escape
 from pathlib import Path
 
 from whyidle.errors import OutputError
-from whyidle.exporters import html, json, markdown, terminal
+from whyidle.exporters import _run_table, html, json, markdown, terminal
 from whyidle.exporters._comparison_page import render_comparison
-from whyidle.model import comparison, diagnosis
+from whyidle.exporters._html.run_table import render_page
+from whyidle.model import comparison, diagnosis, run_table
 from whyidle.store.atomic_write import write_atomic
 
 FRAME_HEIGHT_PX = 640
@@ -59,10 +60,7 @@ class Diagnosis(diagnosis.Diagnosis, frozen=True, kw_only=True):
         return terminal.render(self)
 
     def _repr_html_(self) -> str:
-        return (
-            f'<iframe srcdoc="{escape(self.to_html())}" sandbox="allow-scripts" '
-            f'style="width:100%;height:{FRAME_HEIGHT_PX}px;border:0"></iframe>'
-        )
+        return _frame_page(self.to_html())
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()
@@ -87,6 +85,47 @@ class Comparison(comparison.Comparison, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
+
+
+class RunTable(run_table.RunTable, frozen=True, kw_only=True):
+    """The document ``whyidle/run-table/1``: three or more runs, each compared with the baseline."""
+
+    @classmethod
+    def from_document(cls, document: run_table.RunTable) -> RunTable:
+        """Convert a document to this class."""
+        return cls(**{name: getattr(document, name) for name in document.__struct_fields__})
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the table with a picture as an HTML page, and write it to ``path`` if given.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        return _write_text(render_page(self), path)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """Return the table as Markdown, and write it to ``path`` if given.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        return _write_text(_run_table.render_markdown(self), path)
+
+    def __repr__(self) -> str:
+        return f"<RunTable: {', '.join(row.name for row in self.runs)}>"
+
+    def __str__(self) -> str:
+        return _run_table.render_table(self)
+
+    def _repr_html_(self) -> str:
+        return _frame_page(self.to_html())
+
+
+def _frame_page(page: str) -> str:
+    return (
+        f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts" '
+        f'style="width:100%;height:{FRAME_HEIGHT_PX}px;border:0"></iframe>'
+    )
 
 
 def _write_text(text: str, path: str | Path | None) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeAlias, overload
 
-from whyidle.api.documents import Comparison, Diagnosis
-from whyidle.engine import compare as comparing
+from whyidle.api.documents import Comparison, Diagnosis, RunTable
 from whyidle.engine import explain as explaining
+from whyidle.engine.run_table import build_run_table
 from whyidle.errors import UsageError
 from whyidle.model import diagnosis
 from whyidle.store.location import locate_store
@@ -47,29 +48,44 @@ def load(name: str | Path = "last", store: str | Path | None = None) -> Diagnosi
     return explain(locate_store(store).find_run(str(name)).path)
 
 
+Run: TypeAlias = "diagnosis.Diagnosis | str | Path"
+
+
+@overload
+def compare(before: Run, after: Run, *, store: str | Path | None = None) -> Comparison: ...
+@overload
 def compare(
-    before: diagnosis.Diagnosis | str | Path,
-    after: diagnosis.Diagnosis | str | Path,
-    store: str | Path | None = None,
-) -> Comparison:
-    """Compare two runs: what changed, and whether the change exceeds the spread.
+    *runs: Run, store: str | Path | None = None, baseline: int = 0
+) -> Comparison | RunTable: ...
+def compare(
+    *runs: Run, store: str | Path | None = None, baseline: int = 0
+) -> Comparison | RunTable:
+    """Compare runs: what changed between two, and whether the change exceeds the spread; three or
+    more in a table.
 
     Args:
-        before: a diagnosis, a path for ``explain``, or the name of a stored run.
-        after: the same.
+        runs: each a diagnosis, a path for ``explain``, or the name of a stored run.
         store: the folder of the store, as for ``load``.
+        baseline: the position of the run that the others are compared with.
 
     Raises:
+        UsageError: there are fewer than two runs, or the baseline is none of them.
         InputError: a path cannot be used.
         StoreError: there is no such run, or it cannot be read.
     """
-    sides = (_find_diagnosis(before, store), _find_diagnosis(after, store))
-    return Comparison.from_document(comparing.compare_diagnoses(*sides))
+    if len(runs) < 2:
+        raise UsageError("There is nothing to compare.", hint="whyidle.compare(BEFORE, AFTER)")
+    if not 0 <= baseline < len(runs):
+        raise UsageError(
+            f"There is no run {baseline} to compare with.", hint=f"0 to {len(runs) - 1}"
+        )
+    table = build_run_table([_find_diagnosis(run, store) for run in runs], baseline)
+    if len(runs) == 2:
+        return Comparison.from_document(table.comparisons[0])
+    return RunTable.from_document(table)
 
 
-def _find_diagnosis(
-    side: diagnosis.Diagnosis | str | Path, store: str | Path | None
-) -> diagnosis.Diagnosis:
+def _find_diagnosis(side: Run, store: str | Path | None) -> diagnosis.Diagnosis:
     if isinstance(side, diagnosis.Diagnosis):
         return side
     return explain(side) if Path(side).exists() else load(side, store)
