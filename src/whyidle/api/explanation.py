@@ -52,7 +52,7 @@ Run: TypeAlias = "diagnosis.Diagnosis | str | Path"
 
 
 @overload
-def compare(before: Run, after: Run, *, store: str | Path | None = None) -> Comparison: ...
+def compare(before: Run, after: Run, /, *, store: str | Path | None = None) -> Comparison: ...
 @overload
 def compare(
     *runs: Run, store: str | Path | None = None, baseline: int = 0
