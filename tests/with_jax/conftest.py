@@ -1,6 +1,7 @@
 """Jobs of JAX under the probe, in the Python of ``WHYIDLE_JAX_PYTHON`` or in this one."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -25,6 +26,11 @@ class Job:
     @property
     def faults(self):
         return "".join(path.read_text() for path in self.folder.glob("*.faults"))
+
+    @property
+    def knobs(self):
+        newest = max(self.folder.glob("*.knobs.json"), key=lambda path: path.stat().st_mtime_ns)
+        return json.loads(newest.read_text())
 
     @property
     def timeline(self):

@@ -1,5 +1,7 @@
 """Jobs of JAX: their steps, what they compile and read, and that they compute the same."""
 
+import json
+
 import pytest
 from jax_jobs import LOOP, TRAIN
 
@@ -59,7 +61,9 @@ except TypeError as error:
     trace = error.__traceback__
 print("all")
 """
+CACHE = "jax.compilation_cache"
 FAULTS = (
+    "compiled_calls.JittedFunction._watch_lowered",
     "compiled_calls.CompiledCalls.ask_device",
     "compiled_calls.CompiledCalls.end_step",
     "compiled_calls.CompiledCalls.end_other",
@@ -80,6 +84,7 @@ def fail(*args, **kwargs):
 setattr(owner, method, fail)  # a fault of ours: the job must not see it
 """
 LENGTHS = """
+train_step.lower(w, state, x)
 for i in range(6):
     w, state, loss = train_step(w, state, x[: 8 - i])
     float(loss)
@@ -128,6 +133,48 @@ def test_a_function_that_is_defined_in_the_loop_stays_one_step(run_job):
     reasons = [one.reason for one in compiles if one.function == "train_step" and one.turn > 1]
     assert all("another function defined on the same line" in reason for reason in reasons)
     assert len(reasons) == 4
+
+
+AHEAD = """
+fast = train_step.lower(w, state, x).compile()
+assert isinstance(fast, jax.stages.Compiled) and "HloModule" in fast.as_text()
+"""
+
+
+def test_a_function_that_is_compiled_ahead_of_time_is_the_step(run_job):
+    script = TRAIN + AHEAD + LOOP.replace("train_step(", "fast(")
+    job = run_job(script)
+    assert job.out == run_job(script, watched=False).out
+    assert job.names(Role.OPTIMIZER) == ["jit(train_step)"] * 30
+    assert job.faults == ""
+
+
+SAVES = """
+import io
+for i in range(4):
+    w, state, loss = train_step(w, state, x)
+    np.savez(io.BytesIO(), w=w)
+print(float(loss))
+"""
+
+
+def test_saves_are_recorded_whatever_they_wait_for(run_job):
+    job = run_job(TRAIN + SAVES)
+    assert job.names(Role.CHECKPOINT) == ["numpy.savez"] * 4
+    assert job.faults == ""
+
+
+def test_a_cache_of_compiled_code_stays_silent_and_is_not_replaced(run_job, tmp_path):
+    """``run_job`` takes no word on the standard error: our questions to JAX's log stay ours."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"edits": {CACHE: str(tmp_path / "ours")}, "was": {}}))
+    asked = {"WHYIDLE_PLAN": str(plan), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    job = run_job(TRAIN + LOOP, **asked)
+    assert any((tmp_path / "ours").iterdir())
+    assert job.knobs["applied"] == {CACHE: 1}
+    job = run_job(TRAIN + LOOP, JAX_COMPILATION_CACHE_DIR=str(tmp_path / "theirs"), **asked)
+    assert any((tmp_path / "theirs").iterdir())
+    assert "already" in job.knobs["declined"][CACHE]
 
 
 def test_an_unjitted_loop_has_steps_too(run_job):

@@ -113,9 +113,13 @@ def collective_kernels(timeline: Timeline) -> Mask:
 
 def interrupting_rows(host: HostActivity, steps: StepWindows, role: Role) -> I64:
     """Return the rows of a role that interrupt steps as the host passes them. An event that spans a
-    whole step is the loop itself (a script whose main function is ``evaluate``)."""
-    rows = host.rows_of(role)
-    begin, end = host.timeline.host.start[rows], host.timeline.host.end[rows]
+    whole step is the loop itself (a script whose main function is ``evaluate``). Where steps run
+    beside the host, it is one that calls a step."""
+    rows, events = host.rows_of(role), host.timeline.host
+    begin, end = events.start[rows], events.end[rows]
+    if len(host.timeline.rows_of(Role.EXECUTION)):
+        calls = np.sort(events.start[host.timeline.rows_of(Role.OPTIMIZER)])
+        return rows[np.searchsorted(calls, begin) == np.searchsorted(calls, end)]
     starts, ends = steps.on_host
     first = np.searchsorted(starts, begin, side="left")
     spans_step = ends[np.minimum(first, len(steps) - 1)] <= end

@@ -100,6 +100,7 @@ _DECLARED: Final = (
          "whether the garbage collector leaves out what was there when training began"),
     Knob("jax.check_tracer_leaks", bool,
          "whether traced values that outlive their trace are searched for"),
+    Knob("jax.compilation_cache", str, "the folder in which compiled functions are kept"),
     Knob("jax.debug_nans", bool, "whether every result is searched for NaN"),
     Knob("jax.disable_jit", bool, "whether functions run operator by operator"),
     Knob("jax.x64", bool, "whether numbers have 64 bits by default"),

@@ -113,6 +113,7 @@ class HostFacts(ProofFacts):
     python_values: bool = False  # whether it is for Python values that change
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     redefined: bool = False  # whether the compiled function is made anew in every step
+    cached: Predicted | None = None  # what loading it from a folder gains
     optimizer: str = "Adam"
     implementation: str = ""  # how it updates its tensors now
     noun: str = "GPU"  # the device in words

@@ -39,3 +39,17 @@ def test_what_the_thread_does_while_the_device_works_says_nothing_of_the_save(sa
     assert Facts(job.timeline()).bucket_share("checkpoint") == pytest.approx(share, abs=0.07)
     removal = judge("sync-checkpoint", job).removal
     assert removal.speedup == pytest.approx(1 / (1 - share), rel=0.05)
+
+
+def test_a_save_that_waits_for_many_steps_is_no_loop_of_its_own():
+    job = RecordedJob(framework="jax", version="0.10", compiled=True, cores=4.0)
+    for _ in range(12):
+        for _ in range(8):
+            with job.call("optimizer\tjit(step)"):
+                job.work(STEP, 1 * MS)
+        with job.call("checkpoint\tnumpy.savez"):
+            job.wait(READ, 152 * MS)
+            with job.call("device_idle\tdevice_idle"):
+                job.python(READ, 40 * MS)
+    assert Facts(job.timeline()).bucket_share("interruption") == pytest.approx(0.2, abs=0.05)
+    assert judge("sync-checkpoint", job) is not None

@@ -10,6 +10,10 @@ BY_HAND: Final[dict[str, str]] = {
     "compile.cache": "export JAX_COMPILATION_CACHE_DIR=FOLDER, one that outlives the job",
     "copy.non_blocking": "jax.device_put(batch) one step ahead",
     "jax.check_tracer_leaks": 'jax.config.update("jax_check_tracer_leaks", {value})',
+    "jax.compilation_cache": (
+        'jax.config.update("jax_compilation_cache_dir", FOLDER) and '
+        'jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)'
+    ),
     "jax.debug_nans": 'jax.config.update("jax_debug_nans", {value})',
     "jax.disable_jit": 'jax.config.update("jax_disable_jit", {value})',
     "jax.x64": 'jax.config.update("jax_enable_x64", {value}) before the first array',
@@ -27,6 +31,13 @@ FIXES: Final[dict[str, str]] = {
 }
 PATCHED: Final[dict[str, str]] = {}
 APPLIED: Final[dict[str, str]] = dict.fromkeys(
-    ("jax.check_tracer_leaks", "jax.debug_nans", "jax.disable_jit", "jax.x64"), "jax"
+    (
+        "jax.check_tracer_leaks",
+        "jax.compilation_cache",
+        "jax.debug_nans",
+        "jax.disable_jit",
+        "jax.x64",
+    ),
+    "jax",
 )
 """knobs that are set in a running process -> the module in ``probe/knobs`` that sets them"""

@@ -18,7 +18,12 @@ from .compiled_calls import CompiledCall, CompiledCalls
 
 HOOK, REASONS = "compilation", "reasons to compile"
 EXPLAIN, MISS = "jax_explain_cache_misses", "TRACING CACHE MISS"
-LOGGERS = ("jax._src.interpreters.partial_eval", "jax._src.pjit")
+CACHED = ("PERSISTENT COMPILATION CACHE MISS", "Writing %s to persistent", "Not writing persistent")
+"""what the same switch makes the persistent cache log"""
+LOGGERS = tuple(
+    f"jax._src.{name}"
+    for name in ("interpreters.partial_eval", "pjit", "compiler", "compilation_cache")
+)
 STAGES = "/jax/core/compile/"
 SHORT_NS = 1_000_000
 """shorter compilations of what JAX itself compiles are not recorded"""
@@ -84,7 +89,10 @@ class ReasonFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep every other record."""
-        if not str(record.msg).startswith(MISS):
+        text = str(record.msg)
+        if text.startswith(CACHED):
+            return self.wanted
+        if not text.startswith(MISS):
             return True
         events = self.compilations.events
         events.run_contained(REASONS, self.compilations.note_reason, record.getMessage())

@@ -26,7 +26,7 @@ from ...core.recorder import ANNOTATION, OP, name_tag
 from ...core.wrapped_functions import set_attribute
 from ...wire import ProcessFacts
 
-HOOK = "compiled calls"
+HOOK, AHEAD = "compiled calls", "compilation ahead of time"
 FIRST_CALL = 3
 """the call of a step from which on it is measured: the first ones compile"""
 DESCRIBED = 2
@@ -175,7 +175,7 @@ class CompiledCalls:
     def watch(self, made: Any) -> Any:
         """Return what ``jax.jit`` or ``jax.pmap`` made, watched."""
         if hasattr(made, "lower"):
-            return CompiledCall(self, made)
+            return JittedFunction(self, made)
         if callable(made):  # ``jax.jit(static_argnums=0)`` makes a decorator
             return lambda *args, **kwargs: self.watch(made(*args, **kwargs))
         return made
@@ -190,14 +190,14 @@ class CompiledCall:
 
     __class__: Any = property(lambda self: type(self.function))
 
-    def __init__(self, calls: CompiledCalls, function: Any) -> None:
+    def __init__(self, calls: CompiledCalls, function: Any, origin: Any = None) -> None:
         self.function, self._calls = function, calls
-        self.is_step, self.calls = False, 0
-        self.source = inspect.unwrap(function)
+        self.is_step, self.calls = bool(origin and origin.is_step), 0
+        self.source = inspect.unwrap(origin or function)
         """the job's own function"""
         self._path: list[Getter] | None = None
         functools.update_wrapper(self, function)
-        self.name = str(getattr(function, "__name__", "function"))
+        self.name = str(getattr(origin or function, "__name__", "function"))
         self.label = f"jit({self.name})"
         code, own = getattr(self.source, "__code__", None), CompiledStep(self.name)
         self.step = own if code is None else calls.steps.setdefault(code, own)
@@ -248,6 +248,34 @@ class CompiledCall:
             self._path = _path_to_smallest(out)
             return None
         return out if hasattr(out, "is_ready") else None
+
+
+class JittedFunction(CompiledCall):
+    """What ``jax.jit`` made. What is compiled from it ahead of time is watched, too."""
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Lower the function for these arguments."""
+        outer, own = self._calls.outer, thread()
+        if own in outer:
+            return self.function.lower(*args, **kwargs)
+        outer[own] = self  # it is traced now
+        try:
+            lowered = self.function.lower(*args, **kwargs)
+        finally:
+            del outer[own]
+        self._calls.events.run_contained(AHEAD, self._watch_lowered, lowered)
+        return lowered
+
+    def _watch_lowered(self, lowered: Any) -> None:
+        original = lowered.compile
+
+        @functools.wraps(original)
+        def compile_ahead(*args: Any, **kwargs: Any) -> Any:
+            made = original(*args, **kwargs)
+            watched = run_contained(self._calls, CompiledCall, self._calls, made, self)
+            return made if watched is None else watched
+
+        lowered.compile = compile_ahead
 
 
 def _wait_for(output: Any) -> None:
