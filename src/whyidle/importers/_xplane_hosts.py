@@ -4,7 +4,7 @@ and the waits for input."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -47,8 +47,12 @@ class HostReader:
     device, which they feed; on a CPU they are Python's, as they keep the main thread from its work.
     """
 
-    def __init__(self, plane: Plane, rows: EventRows, *, on_device: bool) -> None:
+    def __init__(
+        self, plane: Plane, rows: EventRows, operations: Mapping[str, str], *, on_device: bool
+    ) -> None:
         self.plane, self.rows, self.on_device = plane, rows, on_device
+        self.operations = operations
+        """operations of compiled programs -> what they are called"""
         self.lines = plane.lines
         self.main = max(plane.lines, key=_weigh_line, default=None)
         """the thread that runs the steps"""
@@ -109,7 +113,7 @@ class HostReader:
                 line.start[events],
                 line.end[events],
                 kind=kind,
-                name=self.rows.names[_frame_name(name)],
+                name=self.rows.names[self.operations.get(name) or _frame_name(name)],
                 thread=thread,
                 corr=links,
             )

@@ -70,6 +70,8 @@ class Plane:
         self._data, self._stat_names = data, dict[int, str]()
         lines: list[Span] = []
         stats: list[Span] = []
+        self.entries: list[Span] = []
+        """where the metadata of its events stands"""
         for number, wire, start, end in read_fields(data, *span):
             if wire != BYTES:
                 continue
@@ -79,6 +81,7 @@ class Plane:
                 lines.append((start, end))
             elif number in (4, 5):
                 self._add_metadata(number, (start, end))
+                self.entries += [(start, end)] if number == 4 else []
             elif number == 6:
                 stats.append((start, end))
         self.lines = [line for line in map(self._decode_line, lines) if len(line.metadata)]

@@ -11,6 +11,7 @@ from whyidle.frameworks.tensorflow.names import VOCABULARY as TENSORFLOW
 from whyidle.importers._byte_stream import ByteStream, Progress
 from whyidle.importers._event_rows import EventRows
 from whyidle.importers._formats import FORMATS
+from whyidle.importers._hlo_places import read_operations
 from whyidle.importers._tfdata_stages import find_slowest_stage
 from whyidle.importers._xplane_devices import (
     add_device_steps,
@@ -49,7 +50,10 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
     host, directions = space.plane("/host:CPU"), dict[int, str]()
     if host is not None:
         on_device = any(device.plane.lines for device in planes)
-        directions = HostReader(host, rows, on_device=on_device).add_all(marked=marked)
+        programs = space.plane("/host:metadata")
+        operations = read_operations(data, programs.entries) if programs else {}
+        reader = HostReader(host, rows, operations, on_device=on_device)
+        directions = reader.add_all(marked=marked)
     add_devices(planes, rows, directions)
     host_events, device_events, base = rows.build()
     if not len(host_events) + len(device_events):

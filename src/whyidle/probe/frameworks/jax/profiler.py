@@ -24,7 +24,7 @@ def make_profiler(jax: Any, calls: CompiledCalls, cuda: bool) -> XPlaneProfiler:
     def open_session() -> Any:
         options = xla.ProfileOptions()
         options.host_tracer_level, options.python_tracer_level = 2, 0
-        options.enable_hlo_proto = False
+        options.enable_hlo_proto = True  # it tells the lines that operations come from
         return xla.ProfilerSession(options)
 
     def make_mark(name: str, number: int) -> Callable[[], Any]:
