@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from whyidle.importers._protobuf import BYTES, VARINT, ProtobufError, read_fields
 from whyidle.model.frames import FOREIGN
+from whyidle.model.protobuf import BYTES, VARINT, ProtobufError, read_fields
 
 Span = tuple[int, int]
 Message = dict[int, list[int | Span]]
