@@ -101,9 +101,9 @@ def test_a_slow_dataset_is_found_fixed_planned_and_patched(package, watching):
     pytest.importorskip(package, reason=f"{package} is not installed")
     folder, command = watching.folder, (sys.executable, "train.py")
     write_job(folder, package, 20_000)
-    words = [*watching.whyidle("fix"), "--budget", "60s", "--plan", "plan.toml", *command]
+    words = [*watching.whyidle("fix"), "--budget", "3m", "--plan", "plan.toml", *command]
     done = subprocess.run(
-        words, cwd=folder, env=watching.env, capture_output=True, text=True, timeout=300,
+        words, cwd=folder, env=watching.env, capture_output=True, text=True, timeout=500,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

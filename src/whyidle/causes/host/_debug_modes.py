@@ -17,10 +17,12 @@ from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.source_lines import frame_place, in_library
-from whyidle.causes.host._modes import MODES, Mode, active_share
+from whyidle.causes.host._modes import MODES, UNCOMPILED, Mode, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import HostFacts
+
+_COMPILING: dict[Mode, tuple[str, ...]] = {UNCOMPILED: ("compile",)}
 
 
 def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
@@ -60,7 +62,8 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
     of work and Python on a CPU, else of the time in which the device waits for the host."""
     work = facts.bucket_share(mode.within or "host")
     if facts.on_cpu and not mode.within:
-        work = facts.share_of(facts.time_of("compute", "python"))
+        # JAX also compiles single operators where it is told to compile nothing
+        work = facts.share_of(facts.time_of("compute", "python", *_COMPILING.get(mode, ())))
     spans = _mode_time(facts, mode)
     least, most = share_bounds(facts, spans) if len(spans) else (0.0, 0.0)
     sampled = (least, facts.share_of(spans), most)

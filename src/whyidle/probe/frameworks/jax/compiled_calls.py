@@ -253,6 +253,10 @@ class CompiledCall:
 class JittedFunction(CompiledCall):
     """What ``jax.jit`` made. What is compiled from it ahead of time is watched, too."""
 
+    def __init__(self, calls: CompiledCalls, function: Any) -> None:
+        super().__init__(calls, function)
+        vars(self).pop("lower", None)  # some versions of JAX keep it among the attributes
+
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Lower the function for these arguments."""
         outer, own = self._calls.outer, thread()
