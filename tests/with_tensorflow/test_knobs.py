@@ -11,6 +11,7 @@ from whyidle.probe import knobs
 from whyidle.probe.knobs.keras import WITH_PARTIAL_CALLS
 
 VERSION = tuple(int(part) for part in keras.__version__.split(".")[:2])
+keras_3 = pytest.mark.skipif(VERSION < (3,), reason="Keras 3 only")
 newer = pytest.mark.skipif(VERSION < WITH_PARTIAL_CALLS, reason="it declines in this Keras")
 
 
@@ -123,3 +124,81 @@ def test_an_interleave_that_is_parallel_already_is_left(turn):
     data.interleave(tf.data.Dataset.from_tensors, num_parallel_calls=2)
     data.map(lambda i: tf.numpy_function(np.abs, [i], tf.int64))
     assert session.applied == {}
+
+
+def test_pipelines_give_up_their_order_unless_the_job_keeps_it(turn):
+    session = turn({"tfdata.deterministic": False})
+    data = tf.data.Dataset.range(9).map(lambda i: i + 1, num_parallel_calls=2)
+    assert sorted(int(one) for one in data) == [*range(1, 10)]
+    assert session.applied == {"tfdata.deterministic": 1}
+    options = tf.data.Options()
+    options.deterministic = True
+    assert [int(one) for one in data.with_options(options)] == [*range(1, 10)]
+    assert session.applied == {"tfdata.deterministic": 1}
+
+
+@keras_3
+def test_layers_compute_in_a_narrow_type_unless_the_job_says_otherwise(turn):
+    edits = {"autocast.dtype": "bfloat16", "autocast.grad_scaler": False}
+    session = turn(edits)
+    net = shapes.model()
+    net.fit(shapes.dataset(), verbose=0, shuffle=False)
+    layer = net.layers[-1]
+    assert (layer.compute_dtype, layer.kernel.dtype) == ("bfloat16", "float32")
+    assert ({*session.applied}, session.declined) == ({*edits}, {})
+    keras.layers.Dense(1, dtype="float32")
+    assert "policy of its own: float32" in session.declined["autocast.dtype"]
+    session.undo_changes()
+    assert keras.config.dtype_policy().name == "float32"
+
+
+@keras_3
+def test_models_are_compiled_by_xla_unless_the_job_says_how(turn):
+    session = turn({"model.compile": True})
+    assert shapes.model().jit_compile is True
+    assert session.applied == {"model.compile": 1}
+    assert shapes.model(jit_compile=False).jit_compile is False
+    assert "says how" in session.declined["model.compile"]
+
+
+@keras_3
+def test_train_on_batch_is_traced_once(turn):
+    def train():
+        net, (x, y) = shapes.model(), shapes.pairs()
+        losses = [float(net.train_on_batch(x[:BATCH], y[:BATCH])) for _ in range(5)]
+        return [*losses, *net.fit(shapes.dataset(), verbose=0, shuffle=False).history["loss"]]
+
+    plain = alone(train)
+    session = turn({"keras.train_on_batch": True})
+    assert alone(train) == pytest.approx(plain, rel=1e-6)
+    if VERSION < WITH_PARTIAL_CALLS:
+        assert session.applied == {"keras.train_on_batch": 5}
+    else:
+        assert "traces train_on_batch once" in session.declined["keras.train_on_batch"]
+
+
+PLACES = {"keras.steps_per_execution": "keras.check_joinable"}
+PLACES["tfdata.interleave_calls"] = "tfdata.limit_calls"
+
+
+@newer
+@pytest.mark.parametrize("knob", PLACES)
+def test_a_fault_of_a_knob_does_not_reach_the_job(turn, knob, monkeypatch, tmp_path):
+    def fail(*args, **kwargs):  # a fault of ours, injected to prove that it is contained
+        raise RuntimeError("injected")
+
+    def train():
+        x, y = shapes.pairs()
+        data = tf.data.Dataset.range(4).interleave(
+            lambda i: tf.data.Dataset.from_tensors((x[:BATCH], y[:BATCH]))
+        )
+        data = data.apply(tf.data.experimental.assert_cardinality(4))
+        return shapes.model().fit(data, verbose=0, shuffle=False).history["loss"]
+
+    monkeypatch.setattr(f"whyidle.probe.knobs.{PLACES[knob]}", fail)
+    plain = alone(train)
+    session = turn({knob: 4})
+    assert alone(train) == plain
+    assert "injected" in session.declined[knob]
+    for told in tmp_path.glob("*.faults"):
+        told.unlink()

@@ -21,6 +21,7 @@ _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
 
 
 _SOURCE = "torch._dynamo"
+_GENERATOR = "iterator: another object of class generator"
 _REDEFINED = "another function defined on the same line"
 
 
@@ -109,6 +110,14 @@ def is_for_values(facts: Facts) -> bool:
     """Return whether most traces were for Python values that changed, not for shapes."""
     reasons = [run.reason for run in _compiles(facts) if run.turn > 1 and run.reason]
     return 2 * sum(": the Python value" in reason for reason in reasons) > len(reasons)
+
+
+def is_batch_by_generator(facts: Facts) -> bool:
+    """Return whether most traces were of Keras' ``train_on_batch``: before Keras 3.9 it gives each
+    batch to a traced function by a generator of its own."""
+    reasons = [run.reason for run in _compiles(facts) if run.turn > 1 and run.reason]
+    known = sum(reason.startswith(_GENERATOR) for reason in reasons)
+    return 2 * known > len(reasons)
 
 
 def first_line(text: str) -> str:

@@ -73,11 +73,25 @@ class SlowStage:
 
     def sets_pace(self, facts: Facts) -> bool:
         """Whether the time of its work explains that a step waits: as many calls at a time as it
-        has, and has threads for, make a batch in about the time of a step."""
+        has, and has threads for, make a batch in about the time of a step. Calls that work need a
+        core each, those in Python the interpreter's lock."""
+        cores = facts.timeline.process.cores
         calls = 1.0 if self.is_serial else max(1.0, self.node.parallelism or 1.0)
-        threads = self.pipeline.options.get("threads") or facts.timeline.process.cores or calls
+        threads = self.pipeline.options.get("threads") or cores or calls
+        if self.waits is False:
+            threads = 1.0 if self.is_python else cores or calls
         calls = min(calls, max(1.0, threads))
         return self.batch_s / calls >= MOSTLY * facts.step_s
+
+    def describe_work(self) -> str:
+        """What its function does, by its operators, in words; empty if not known."""
+        if self.stage is None or not self.stage.operators:
+            return ""
+        kinds = self.stage.operators
+        if self.is_python:
+            return "Python (numpy_function, py_function)"
+        told = [kind for kind in kinds if kind in READS or DECODES.search(kind)]
+        return ", ".join(told[:3])
 
     def place(self, rank: int | None) -> Place | None:
         """The line that makes the stage."""
@@ -195,6 +209,8 @@ def stage_evidence(slow: SlowStage) -> tuple[Evidence, ...]:
         ),
         make_evidence("elements that it handles at a time", calls, None, source=source),
     ]
+    if work := slow.describe_work():
+        evidence.append(make_evidence("its function calls", work, None, source="graph"))
     if slow.waits is not None:
         words = "waits (for storage, a server, a sleep)" if slow.waits else "works"
         evidence.append(make_evidence("meanwhile its code mostly", words, None, source="CPU time"))

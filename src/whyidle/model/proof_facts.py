@@ -111,6 +111,7 @@ class HostFacts(ProofFacts):
     larger: Predicted | None = None  # what a larger batch gains
     traced: bool = False  # whether a traced function of TensorFlow is compiled again
     python_values: bool = False  # whether it is for Python values that change
+    generators: bool = False  # whether it is for generators that Keras makes for each batch
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     redefined: bool = False  # whether the compiled function is made anew in every step
     cached: Predicted | None = None  # what loading it from a folder gains
@@ -164,6 +165,7 @@ class InputFacts(ProofFacts):
     waits: bool = False  # whether a stage of a pipeline mostly waits itself
     parallel: bool = False  # whether it handles several elements at a time already
     interleaved: bool = False  # whether it reads several sources in turn
+    pipeline: str = ""  # what a stage of tf.data does: ``python``, ``operators`` or ``waits``
     library: str = ""  # package whose iterators give the batches
     conversion: str = ""  # ``objects`` or ``rows``: what Hugging Face datasets mostly makes
     converted: Predicted | None = None  # what making arrays of whole batches gains

@@ -218,3 +218,57 @@ def test_a_stage_that_is_faster_than_the_steps_is_not_what_they_wait_for(cause):
     assert judge(cause, job) is not None
     described = {"operators": ("DecodeJpeg",), "iterators": 3} if "un" in cause else {}
     assert judge(cause, train(4, work_ms=40, batch_ms=5, **described)) is None
+
+
+def test_a_parallel_stage_that_works_is_a_heavy_transform_with_what_it_calls():
+    kinds = ("ReadFile", "DecodeJpeg", "RandomUniform")
+    job = train(calls=2, batch_ms=90, operators=kinds, cores=1.8)
+    top = diagnose_job([job]).findings[0]
+    assert (top.cause, top.where[0].line) == ("heavy-cpu-transform", 19)
+    assert "ReadFile, DecodeJpeg" in [each.value for each in top.evidence]
+
+
+def test_python_that_works_is_heavy_however_many_calls_there_are():
+    for calls in (1, 8):
+        proof = judge("heavy-cpu-transform", train(calls=calls, cores=1.2))
+        assert proof.facts.pipeline == "python"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cores": 0.3, "calls": 8},
+        {"cores": 1.8, "calls": 2, "batch_ms": 20},
+        {"cores": 1.2, "calls": 1, "operators": ("DecodeJpeg", "RandomUniform")},
+    ],
+    ids=["it waits", "it is fast enough", "it is serial and may be parallel"],
+)
+def test_what_is_no_heavy_transform(other):
+    assert judge("heavy-cpu-transform", train(**{"operators": ("RandomUniform",)} | other)) is None
+
+
+def waiting(batch_ms=700, calls=16, threads=16, **more):
+    return train(calls=calls, batch_ms=batch_ms, options={"threads": threads}, **more)
+
+
+PAIRS["slow-data-source"] = Pair(sick=waiting, healthy=lambda: waiting(wait_ms=0))
+PAIRS["ordered-results"] = Pair(
+    sick=lambda: waiting(100, 8), healthy=lambda: waiting(100, 8, wait_ms=0)
+)
+
+
+def test_calls_that_wait_as_many_as_are_useful_wait_for_the_source():
+    proof = judge("slow-data-source", waiting())
+    assert proof.predicted.high > proof.predicted.speedup > 1.5
+    assert judge("slow-data-source", waiting(threads=2)) is None
+    assert judge("slow-data-source", waiting(cores=1.5)) is None
+    assert judge("small-data-threadpool", waiting()) is None
+
+
+def test_calls_that_could_make_a_batch_sooner_wait_for_their_order():
+    top = diagnose_job([waiting(100, 8)]).findings[0]
+    assert top.cause == "ordered-results"
+    assert [edit.knob for edit in top.fixes[0].edits] == ["tfdata.deterministic"]
+    ordered = {"threads": 16, "deterministic": 0}
+    for other in (waiting(), waiting(100, 8, threads=4), train(calls=8, options=ordered)):
+        assert judge("ordered-results", other) is None

@@ -9,6 +9,8 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, predict_interruptions
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.sampled_lines import lines_with_share
+from whyidle.analysis.source_lines import in_library
 from whyidle.causes.host._modes import UNCOMPILED, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import HostFacts
@@ -84,6 +86,8 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     low, expected, high = (predict_interruptions(lost, residual) for residual in RESIDUAL)
     if compilation.compiler_facts(facts):
         where = compilation.compiled_functions(facts, again=True)
+        if all(in_library(place) for place in where):
+            where = (*(place for place, _ in lines_with_share(facts, spent)[:1]), *where)
     else:
         place = facts.places.place_of(int(facts.rows_of(Role.COMPILER_CALL)[0]))
         where = (place,) if place else ()
@@ -107,6 +111,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
             cached=cached,
             traced=facts.timeline.framework == "tensorflow",
             python_values=compilation.is_for_values(facts),
+            generators=compilation.is_batch_by_generator(facts),
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading
-from whyidle.analysis.tfdata_pipelines import SlowStage
+from whyidle.analysis.tfdata_pipelines import PYTHON, RANDOM, SlowStage, count_epochs
 from whyidle.model.diagnosis import Place, Predicted
 
 MOST_CALLS = 16
@@ -37,3 +37,18 @@ def pipeline_places(facts: Facts, slow: SlowStage) -> tuple[Place, ...]:
     """Return the line that makes the stage, and the function that it calls."""
     places = (slow.place(facts.rank), slow.code_place(facts.rank))
     return tuple(dict.fromkeys(place for place in places if place is not None))
+
+
+def is_repeated(slow: SlowStage) -> bool:
+    """Whether a stage makes the same of the same elements in the same order, in several epochs."""
+    stages = slow.pipeline.stages
+    if slow.stage is None or count_epochs(slow.pipeline) < 2:
+        return False
+    before = stages[stages.index(slow.stage) :]
+    kinds = [kind for one in before for kind in one.operators]
+    names = {one.name for one in before}
+    return (
+        not any(RANDOM.search(kind) or kind in PYTHON for kind in kinds)
+        and not names & {"Shuffle", "Repeat", "Cache"}
+        and bool(slow.stage.operators)
+    )

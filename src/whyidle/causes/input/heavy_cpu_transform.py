@@ -20,6 +20,7 @@ from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.sample_work import SampleWork, work_inline, work_of_workers
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.undisturbed_steps import undisturbed_share
+from whyidle.causes.input._pipeline_limits import prove_pipeline_work
 from whyidle.causes.input._sample_evidence import (
     describe_samples,
     describe_work,
@@ -71,6 +72,11 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     Where loader workers were recorded: they mostly work, and the wait that remains with as many of
     them as the cores allow counts. Careful is a third of their CPU time less, expected half of it.
 
+    In a pipeline of tf.data, by its own model: one stage has most of the work on a batch, works
+    rather than waits (the CPU time of the process), and is parallel already or runs Python, which
+    one thread at a time can do; as many calls as work at a time need at least half a step for a
+    batch. Careful is a third of the work less, expected half of it.
+
     What looks alike
     ----------------
     Augmentation on the GPU launches kernels and is not counted. Time inside the DataLoader that
@@ -89,6 +95,8 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     Mohan et al., VLDB 2021; Isenko et al., "Where Is My Training Bottleneck?" (PRESTO), SIGMOD
     2022.
     """
+    if (of_pipeline := prove_pipeline_work(facts)) is not None:
+        return of_pipeline
     if facts.workers.wait_kind == "work":
         return _prove_by_workers(facts)
     outside = facts.time_of("preprocess")

@@ -8,14 +8,11 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.tfdata_pipelines import (
-    PYTHON,
-    RANDOM,
-    SlowStage,
     count_epochs,
     find_slow_stage,
 )
 from whyidle.analysis.tfdata_pipelines import stage_evidence as stage
-from whyidle.causes.input._pipeline_evidence import pipeline_places
+from whyidle.causes.input._pipeline_evidence import is_repeated, pipeline_places
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -64,7 +61,7 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
     ATC 2022.
     """
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
-    if slow is None or blocked < LEAST_SHARE or not _is_repeated(slow):
+    if slow is None or blocked < LEAST_SHARE or not is_repeated(slow):
         return None
     if not slow.sets_pace(facts):
         return None
@@ -86,19 +83,4 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
         facts=InputFacts(
             line=f"{PurePath(place.file).name}:{place.line}" if place and place.file else ""
         ),
-    )
-
-
-def _is_repeated(slow: SlowStage) -> bool:
-    """Whether a stage makes the same of the same elements in the same order, in several epochs."""
-    stages = slow.pipeline.stages
-    if slow.stage is None or count_epochs(slow.pipeline) < 2:
-        return False
-    before = stages[stages.index(slow.stage) :]
-    kinds = [kind for one in before for kind in one.operators]
-    names = {one.name for one in before}
-    return (
-        not any(RANDOM.search(kind) or kind in PYTHON for kind in kinds)
-        and not names & {"Shuffle", "Repeat", "Cache"}
-        and bool(slow.stage.operators)
     )

@@ -292,13 +292,28 @@ ADVICE = (
     ),
     advice(
         *("staged-data", "remote-storage-fetch-stall", "small-file-random-io"),
-        "page-cache-thrash",
+        *("page-cache-thrash", "slow-data-source"),
         title="Copy the data to a local disk or to memory",
         doc="Copy the data to a local disk or to memory before training. Only its author knows "
         "which files a job reads and where there is room for them.",
         summary="copy the dataset to a local disk or /dev/shm before training, or keep a fixed "
         "part of it in memory",
         risk="takes disk space and memory; the copy may become out of date",
+    ),
+    advice(
+        *("tensorflow-operators", "heavy-cpu-transform"),
+        title="Write Python of a pipeline in operators of TensorFlow",
+        doc="Operators of a parallel ``map`` need no interpreter lock. Proposed for stages of "
+        "tf.data that run Python; only their author knows what may be computed once or otherwise.",
+        summary=lambda proof: (
+            f"write {proof.get_facts(InputFacts).function or 'the function'} in operators of "
+            "TensorFlow and call it in parallel, on whole batches where it can be "
+            "(batch(...).map(...)), or compute it once into files (TFRecord)"
+            if proof.get_facts(InputFacts).pipeline == "python"
+            else None
+        ),
+        consent="rounding",
+        risk="operators of TensorFlow may round differently",
     ),
     advice(
         *("transforms-in-workers", "heavy-cpu-transform"),

@@ -8,12 +8,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import DeclinedError, KnobSession
+from ._keras_models import runs_on_tensorflow, set_policy
 from .model import Call, wrap_outermost
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
-    """Run the model under autocast with bfloat16. Its results are converted to float32, so that
-    losses accumulate as before. Declines float16, which needs a gradient scaler in the loop."""
+    """Set the policy of Keras' layers, or run the model under autocast with bfloat16. Its results
+    are converted to float32, so that losses accumulate as before. Declines float16 outside of
+    Keras: it needs a gradient scaler in the loop."""
+    if runs_on_tensorflow():
+        set_policy(session, edits)
+        return
     if edits.get("autocast.dtype") != "bfloat16":
         raise DeclinedError("float16 needs a GradScaler in the training loop")
 

@@ -12,7 +12,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, KnobSession, _fused_attention, _module_recomputation
+from . import NO_FORM, DeclinedError, KnobSession, _fused_attention, _module_recomputation
+from ._keras_models import COMPILE as OF_KERAS
+from ._keras_models import compile_models, runs_on_tensorflow
 from ._recomputation import keep_activations
 
 Call = Callable[..., Any]
@@ -25,6 +27,10 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Compile the model, change how the script compiles it, set its memory format, keep its
     activations or compute them again, or switch its attention."""
     edits = dict(edits)
+    if runs_on_tensorflow():
+        session.decline_knobs([knob for knob in edits if knob != OF_KERAS], NO_FORM)
+        compile_models(session, {knob: edits[knob] for knob in edits if knob == OF_KERAS})
+        return
     if form := edits.pop(_fused_attention.KNOB, None):
         _fused_attention.fuse_attention(session, form, wrap_outermost)
     if names := edits.pop(_module_recomputation.KNOB, None):

@@ -11,7 +11,7 @@ import random
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import NO_FORM, KnobSession
@@ -20,6 +20,7 @@ from ._source_line import find_source_line
 PLACE = "tensorflow.python.data.ops"
 CALLS, POOL, CACHE = "tfdata.map_calls", "tfdata.pool", "tfdata.cache"
 SOURCES = "tfdata.interleave_calls"
+ORDER = "tfdata.deterministic"
 THREADED = {CALLS: "map", SOURCES: "interleave"}
 """knobs that call a function of the job in several threads -> the method that takes it"""
 CALLS_NAMED = "num_parallel_calls"
@@ -31,7 +32,9 @@ DEEPEST = 3
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change datasets that the job makes from now on."""
-    session.decline_knobs([knob for knob in edits if knob not in (*THREADED, POOL, CACHE)], NO_FORM)
+    session.decline_knobs(
+        [knob for knob in edits if knob not in (*THREADED, *ENDS, CACHE)], NO_FORM
+    )
 
     def change_maps(module: Any) -> None:
         for knob in THREADED.keys() & edits.keys():
@@ -41,8 +44,8 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
 
     def change_iterators(module: Any) -> None:
         live: list[weakref.ref[Any]] = []
-        if POOL in edits:
-            _larger_pool(session, module.OwnedIterator, edits[POOL])
+        for knob in ENDS.keys() & edits.keys():
+            _change_end(session, module.OwnedIterator, knob, edits[knob])
         if {*THREADED, POOL} & edits.keys():
             _remember_iterators(session, module.OwnedIterator, live)
             atexit.register(close_iterators, live)
@@ -62,6 +65,7 @@ def _parallel_calls(session: KnobSession, kind: Any, knob: str, calls: int) -> N
     How many sources an ``interleave`` cycles through, and so the order, stays as it is."""
     method = THREADED[knob]
     signature = inspect.signature(getattr(kind, method))
+    choose = limit_calls if knob == SOURCES else use_calls
 
     def make(original: Any) -> Any:
         def call_in_parallel(self: Any, *args: Any, **named: Any) -> Any:
@@ -73,7 +77,7 @@ def _parallel_calls(session: KnobSession, kind: Any, knob: str, calls: int) -> N
             given = bound.arguments
             free = given.get("num_parallel_calls") is None and not given.get("synchronous")
             if session.line is not None and free and _is_allowed(given["map_func"]):
-                changed = limit_calls(calls, given) if knob == SOURCES else {CALLS_NAMED: calls}
+                changed = session.run_contained([knob], choose, calls, given) or {}
                 given.update(changed)
                 if changed:
                     session.run_contained([knob], session.record_applied, knob)
@@ -92,6 +96,11 @@ def _parallel_calls(session: KnobSession, kind: Any, knob: str, calls: int) -> N
 
     session.replace_function(kind, method, make)
     session.wait_for([knob], f"the job makes no {method} without a number of parallel calls")
+
+
+def use_calls(calls: int, _: dict[str, Any]) -> dict[str, int]:
+    """Return the arguments of a ``map`` with parallel calls."""
+    return {CALLS_NAMED: calls}
 
 
 def limit_calls(calls: int, given: dict[str, Any]) -> dict[str, int]:
@@ -130,31 +139,52 @@ def _held_values(function: Any, depth: int) -> Iterator[tuple[str, Any]]:
             yield from _held_values(value, depth - 1)
 
 
-def _larger_pool(session: KnobSession, kind: Any, threads: int) -> None:
-    """Give pipelines a pool of their own where the job has not."""
+def _change_end(session: KnobSession, kind: Any, knob: str, value: Any) -> None:
+    """Change pipelines when an iterator begins, where the job has not said otherwise."""
+    change, otherwise = ENDS[knob]
 
     def make(original: Any) -> Any:
         def _create_iterator(self: Any, dataset: Any) -> Any:
-            wider = session.run_contained([POOL], _with_pool, dataset, threads)
-            if wider is not None:
-                session.run_contained([POOL], session.record_applied, POOL)
-            return original(self, dataset if wider is None else wider)
+            changed = session.run_contained([knob], change, dataset, value)
+            if changed is not None:
+                session.run_contained([knob], session.record_applied, knob)
+            return original(self, dataset if changed is None else changed)
 
         return _create_iterator
 
     session.replace_function(kind, "_create_iterator", make)
-    session.wait_for([POOL], "every pipeline of the job has a pool of its own")
+    session.wait_for([knob], otherwise)
 
 
 def _with_pool(dataset: Any, threads: int) -> Any:
     """The dataset with a pool; None if it has one."""
-    from tensorflow.python.data.ops import options as options_lib
-
     if dataset.options().threading.private_threadpool_size is not None:
         return None
-    options = options_lib.Options()
+    options = _new_options()
     options.threading.private_threadpool_size = threads
     return dataset.with_options(options)
+
+
+def _with_order(dataset: Any, deterministic: bool) -> Any:
+    """The dataset with or without the order of its elements; None if the job decides that."""
+    if dataset.options().deterministic is not None:
+        return None
+    options = _new_options()
+    options.deterministic = deterministic
+    return dataset.with_options(options)
+
+
+def _new_options() -> Any:
+    from tensorflow.python.data.ops import options as options_lib
+
+    return options_lib.Options()
+
+
+ENDS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    POOL: (_with_pool, "every pipeline of the job has a pool of its own"),
+    ORDER: (_with_order, "every pipeline of the job says whether it keeps its order"),
+}
+"""knob -> what changes a dataset, and why that was not done"""
 
 
 def _cached_stage(session: KnobSession, kind: Any, line: str) -> None:

@@ -174,7 +174,7 @@ def describe_options(dataset: Any) -> dict[str, Any]:
         "autotune": options.autotune.enabled,
         "deterministic": options.deterministic,
     }
-    return {name: value for name, value in chosen.items() if value is not None}
+    return {name: int(value) for name, value in chosen.items() if value is not None}
 
 
 def describe_nodes(model: Any) -> list[dict[str, Any]]:

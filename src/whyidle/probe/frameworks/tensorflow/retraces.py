@@ -11,6 +11,7 @@ from .training_function import place_of
 
 Signature = dict[str, str]
 """argument -> its shape and type, or its value if it is none of TensorFlow's"""
+NEW_OBJECT = "another object of class"
 MOST_VALUE = 40
 """characters of a value"""
 
@@ -20,15 +21,17 @@ class RetraceRecorder(CompilationLog):
 
     def __init__(self, events: Events) -> None:
         super().__init__(events)
-        self.signatures: dict[tuple[str, int, str], Signature] = {}
+        self.signatures: dict[tuple[str, int, str], tuple[int, Signature]] = {}
+        """place of a function -> its identity and arguments at the last trace"""
 
     def note_trace(self, function: Any, args: Any, kwds: Any, begin: int) -> None:
         """Record a call that traced the function; it ends now."""
         key = place_of(function)
         now = describe_arguments(function, args, kwds)
         before = self.signatures.get(key)
-        self.signatures[key] = now
-        reason = None if before is None else explain_change(before, now)
+        self.signatures[key] = id(function), now
+        same = before is not None and before[0] == id(function)
+        reason = None if before is None else explain_change(before[1], now, same=same)
         self.add_compilation(key, begin, reason)
         self.write_document()
 
@@ -63,9 +66,12 @@ def _describe(name: str, value: Any, into: Signature) -> None:
         into[name] = type(value).__name__
 
 
-def explain_change(before: Signature, now: Signature) -> str:
-    """Return which arguments differ."""
+def explain_change(before: Signature, now: Signature, *, same: bool = False) -> str:
+    """Return which arguments differ; of the ``same`` function, which objects must be new."""
     changed = [name for name in now if before.get(name) != now[name]]
+    objects = [name for name, kind in now.items() if kind.isidentifier()] if same else []
+    if objects and not changed:
+        return f"{objects[0]}: {NEW_OBJECT} {now[objects[0]]}"
     if not changed:
         return "a new tf.function was made of the same code"
     shown = ", ".join(

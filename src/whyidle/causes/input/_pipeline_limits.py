@@ -1,0 +1,92 @@
+"""Pipelines of tf.data that more calls at a time do not make faster: their work needs cores or the
+interpreter's lock, or what they wait for answers no sooner."""
+
+from __future__ import annotations
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.tfdata_pipelines import DECODES, SlowStage, find_slow_stage, stage_evidence
+from whyidle.causes.input._pipeline_evidence import choose_calls, is_repeated, pipeline_places
+from whyidle.model.cause import LEAST_SHARE, Proof
+from whyidle.model.diagnosis import Predicted
+from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import InputFacts
+
+CHEAPER = (1 / 3, 1 / 2)
+"""part of the work that cheaper operations save (careful, expected), as for loaders"""
+LOCAL = (0.5, 0.9)
+"""part of the waiting that a local copy removes (careful, expected)"""
+
+
+def prove_pipeline_work(facts: Facts) -> Proof | None:
+    """Prove that steps wait for a stage that works on as many cores as it can use."""
+    slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
+    if slow is None or not slow.is_map or slow.waits is not False or blocked < LEAST_SHARE:
+        return None
+    if not (slow.is_python or not slow.is_serial) or is_repeated(slow):
+        return None
+    if not slow.sets_pace(facts):
+        return None
+    lock = ", one call at a time: the interpreter's lock" if slow.is_python else ""
+    gains = (min(CHEAPER[0], blocked), min(CHEAPER[1], blocked), blocked)
+    operators = slow.stage.operators if slow.stage else ()
+    return _prove(
+        facts,
+        slow,
+        f"The {slow.describe_call()} of tf.data works {format_duration(slow.batch_s)} on a "
+        f"batch{lock}",
+        from_gains(gains, "P1: cheaper preprocessing"),
+        InputFacts(
+            compute=1.0 if facts.on_cpu else facts.bucket_share("compute"),
+            inside=True,
+            same_again=False,
+            function=slow.stage.function if slow.stage else None,
+            media=any(DECODES.search(kind) for kind in operators),
+            pipeline="python" if slow.is_python else "operators",
+        ),
+    )
+
+
+def prove_pipeline_wait(facts: Facts) -> Proof | None:
+    """Prove that steps wait for a stage whose calls wait, as many at a time as are useful."""
+    slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
+    if slow is None or not slow.is_map or not slow.waits or blocked < LEAST_SHARE:
+        return None
+    pool = slow.pipeline.options.get("threads") or 0
+    if slow.is_serial or pool < choose_calls(facts, slow) or not slow.sets_pace(facts):
+        return None
+    calls = round(slow.node.parallelism or 1)
+    each = slow.batch_s / slow.batch_size
+    gains = (LOCAL[0] * blocked, LOCAL[1] * blocked, blocked)
+    return _prove(
+        facts,
+        slow,
+        f"Calls of {slow.describe_call()} wait {format_duration(each)} each for storage or the "
+        f"network, {calls} at a time",
+        from_gains(gains, "P1: local samples"),
+        InputFacts(workers=calls, waits=True, parallel=True, pipeline="waits"),
+    )
+
+
+def _prove(
+    facts: Facts,
+    slow: SlowStage,
+    headline: str,
+    predicted: Predicted,
+    known: InputFacts,
+) -> Proof:
+    blocked = facts.bucket_share("input")
+    return Proof(
+        headline=headline,
+        low=1.0 - 1.0 / predicted.low,
+        high=blocked,
+        predicted=predicted,
+        evidence=(
+            make_evidence("wait for batches, share of step", blocked, "ratio"),
+            *stage_evidence(slow),
+        ),
+        confidence=0.8,
+        where=pipeline_places(facts, slow),
+        facts=known,
+    )
