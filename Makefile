@@ -74,7 +74,7 @@ test-frameworks-oldest: .venv-jax-0.4.30/installed
 .venv-tensorflow/installed: FRAMEWORK = tensorflow
 .venv-tensorflow-2.15/installed: FRAMEWORK = tensorflow==2.15.* 'numpy<2'
 .venv-tensorflow-2.16/installed: FRAMEWORK = tensorflow==2.16.* keras==3.3.*
-.venv-jax/installed: FRAMEWORK = jax optax flax
+.venv-jax/installed: FRAMEWORK = jax optax flax keras
 .venv-jax-0.4.30/installed: FRAMEWORK = jax==0.4.30 jaxlib==0.4.30 'optax<0.2.4' 'numpy<2.1'
 .venv-%/installed: pyproject.toml
 	$(call environment,.venv-$*)

@@ -84,3 +84,27 @@ def test_without_a_trial_only_what_is_certainly_a_model_does():
         '-model.compile(optimizer="adam", loss="mse")',
         '+model.compile(optimizer="adam", loss="mse", steps_per_execution=20)',
     ]
+
+
+DATASET = """import keras
+class Scans(keras.utils.PyDataset):
+    def __init__(self, files):
+        super().__init__()
+        self.files = files
+data = Scans([])
+"""
+
+
+def test_a_dataset_gets_workers_where_it_calls_its_base():
+    assert added(DATASET, "keras.workers", 8, 1) == [
+        "-super().__init__()",
+        "+super().__init__(workers=8)",
+    ]
+
+
+def test_a_dataset_that_passes_its_arguments_on_gets_them_where_it_is_made():
+    text = DATASET.replace("files):", "files, **more):").replace("_init__()", "_init__(**more)")
+    assert added(text, "keras.workers", 8, 1) == [
+        "-data = Scans([])",
+        "+data = Scans([], workers=8)",
+    ]

@@ -20,19 +20,28 @@ METHODS = {
 """knob -> the method that takes it, and its keyword"""
 OF_MODELS = frozenset({"optimizer", "loss", "metrics"})
 """keywords that only the ``compile`` of a model takes"""
+DATASETS = frozenset(
+    f"{module}.utils.{name}"
+    for module in ("keras", "tensorflow.keras", "tf_keras")
+    for name in ("PyDataset", "Sequence")
+)
+WORKERS = Keyword("workers", 1)
 RETRACING = Keyword("reduce_retracing", False)
 
 
-@source_form(*METHODS, "tf.reduce_retracing")
+@source_form(*METHODS, "keras.workers", "tf.reduce_retracing")
 def tensorflow(text: str, change: KnobChange) -> Rewrite:
     """The maps, interleaves and models at lines that trials changed or the finding names, else all
     that are certainly of tf.data or Keras; every ``compile`` that asks for eager steps; every
-    ``tf.function`` that does not say how it is traced."""
+    ``tf.function`` that does not say how it is traced; every class of datasets of the job's own,
+    where it calls the constructor of Keras' class, or is made with arguments for that."""
     if not ("tensorflow" in text or "keras" in text):
         return Rewrite(text)
     source = source_of(text)
     if change.knob == "tf.reduce_retracing":
         return _reduce_retracing(source, change)
+    if change.knob == "keras.workers":
+        return _set_workers(source, change)
     method, keyword = METHODS[change.knob]
     setter = KeywordSetter(source, keyword, change)
     calls = [
@@ -51,6 +60,20 @@ def tensorflow(text: str, change: KnobChange) -> Rewrite:
         or (not named and (_is_model(call) if of_models else _is_dataset(source, call)))
     ]
     return setter.set_keyword(setter.tried_calls(meant))
+
+
+def _set_workers(source: SourceTree, change: KnobChange) -> Rewrite:
+    setter = KeywordSetter(source, WORKERS, change)
+    calls: list[cst.Call] = []
+    for kind in source.all_nodes(cst.ClassDef):
+        if any(source.qualified_names(base.value) & DATASETS for base in kind.bases):
+            inner = source.nodes_inside(cst.Call, kind)
+            own = [call for call in inner if source.code_of(call.func) == "super().__init__"]
+            passed_on = any(arg.star == "**" for call in own for arg in call.args)
+            everywhere = source.all_nodes(cst.Call)
+            made = [call for call in everywhere if source.code_of(call.func) == kind.name.value]
+            calls += made if passed_on else own
+    return setter.set_keyword(calls)
 
 
 def _is_model(call: cst.Call) -> bool:

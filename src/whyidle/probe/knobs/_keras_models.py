@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ from . import KnobSession
 
 LAYERS = ("keras.src.layers.layer", "Layer")
 TRAINER = ("keras.src.trainers.trainer", "Trainer")
+POLICIES = "keras.src.dtype_policies.dtype_policy"
 POLICY, COMPILE = "autocast.dtype", "model.compile"
 
 
@@ -24,10 +26,9 @@ def set_policy(session: KnobSession, edits: dict[str, Any]) -> None:
     session.wait_for(edits, "the job makes no layers of Keras 3")
 
     def attach(loaded: Any) -> None:
-        import keras
-
-        keras.config.set_dtype_policy(name)
-        session.undo.append(lambda: keras.config.set_dtype_policy("float32"))
+        policies = importlib.import_module(POLICIES)
+        policies.set_dtype_policy(name)
+        session.undo.append(lambda: policies.set_dtype_policy("float32"))
         session.replace_function(loaded.Layer, "__init__", make)
 
     def note_layer(layer: Any) -> None:

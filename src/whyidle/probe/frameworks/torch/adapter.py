@@ -13,6 +13,7 @@ from ...core.frameworks import BACKWARD
 from ...core.listener import Listener
 from ...core.trial_state import TrialState
 from ...wire import ProcessFacts
+from ..keras_hooks import install_backend_hooks, install_optimizer_hook
 from . import (
     accelerator,
     checkpoints,
@@ -69,6 +70,8 @@ class Adapter(adapter.Adapter):
         events.add_listener(DeviceHooks(events))
         rank_look.install_rank_look(events)
         out_of_memory.install_death_notes(events.recorder.folder)
+        install_backend_hooks(events)
+        install_optimizer_hook(events)
         if memory_look.is_requested():
             events.add_listener(memory_look.MemoryLook(events))
         if memory_look.is_requested("model"):
