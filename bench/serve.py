@@ -109,6 +109,7 @@ def measure_browser(token: str) -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
         page = browser.new_page(extra_http_headers={"Authorization": f"Bearer {token}"})
+        page.goto(f"{BASE}/healthz")  # the browser's own start
         for path in ("/runs", "/runs", "/", "/runs?page=20"):
             page.goto(f"{BASE}{path}")
             entry = page.evaluate("performance.getEntriesByType('navigation')[0].toJSON()")
