@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from emulator import fake_nvml
 from emulator.fake_nvml import training
 from whyidle.__main__ import main
@@ -88,3 +90,18 @@ def test_a_watch_tells_what_fires(capsys, tmp_path: Path, monkeypatch):
     out = capsys.readouterr().out
     assert out.count("[FIRING] held GPU 0 on ") == 1
     assert "30 GiB are held" in out
+
+
+@pytest.mark.parametrize("route", ['kind = "pigeon"', 'kind = "webhook"\nurl = "x"'])
+def test_checking_a_file_checks_its_routes(route: str, tmp_path: Path, capsys):
+    path = tmp_path / "alerts.toml"
+    path.write_text(f"[[route]]\n{route}\n")
+    assert main(["alerts", str(path)]) == 2
+    assert "route" in capsys.readouterr().err
+
+
+def test_a_mute_that_matches_nothing_is_told(capsys):
+    assert main(["alerts", "--mute", "idle-hold"]) == 0
+    assert "no shipped rule" in capsys.readouterr().err
+    assert main(["alerts", "--mute", "idle-held"]) == 0
+    assert "no shipped rule" not in capsys.readouterr().err

@@ -143,3 +143,14 @@ def test_lines_of_documents_are_appended(cards, tmp_path: Path, monkeypatch):
     assert len(lines) == 2
     for line in lines:
         CHECK.validate(json.loads(line))
+
+
+def test_a_file_of_documents_that_cannot_be_written(cards, capsys):
+    cards()
+    assert main(["watch", "--json", "none/looks.jsonl", "--interval", "0.2"]) == 1
+    assert "Cannot write none/looks.jsonl" in capsys.readouterr().err
+
+
+def test_alerts_need_more_than_one_look(capsys):
+    assert main(["watch", "--once", "--alerts"]) == 2
+    assert "more than one look" in capsys.readouterr().err

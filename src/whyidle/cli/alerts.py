@@ -67,12 +67,14 @@ def run(args: argparse.Namespace) -> int:
     """Do what was asked for."""
     from whyidle.alerts.prometheus_rules import write_rules
     from whyidle.alerts.rule_file import AlertSettings, read_settings
+    from whyidle.engine.monitoring.alert_routes import check_routes
 
     if args.mute or args.unmute:
         return _change_mutes(args)
     settings = read_settings(args.file) if args.file else AlertSettings()
     if args.test:
         return _test_routes(args, settings)
+    check_routes(settings.route)
     rules = settings.active_rules()
     if args.prometheus:
         _output.write_target(args.prometheus, write_rules(rules, settings.interval_s))
@@ -87,6 +89,7 @@ def _change_mutes(args: argparse.Namespace) -> int:
     import json
 
     from whyidle.alerts.alert_watch import MUTES, read_mutes
+    from whyidle.alerts.rule_file import load_shipped
     from whyidle.store.atomic_write import write_atomic
 
     path = store_of(args).root / MUTES
@@ -101,6 +104,10 @@ def _change_mutes(args: argparse.Namespace) -> int:
     except OSError as error:
         raise OutputError(f"Cannot write {path}.", why=f"{error.strerror or error}.") from error
     _output.print_note(args, f"muted: {', '.join(mutes) or 'nothing'}")
+    shipped = [rule.id for rule in load_shipped()]
+    if args.mute and "/" not in args.mute and args.mute not in shipped:
+        known = ", ".join(shipped)
+        _output.print_note(args, f"{args.mute} is no shipped rule and no key; these are: {known}")
     return 0
 
 

@@ -33,7 +33,7 @@ from whyidle.cli._options import (
     parse_seconds,
     store_of,
 )
-from whyidle.errors import GateError, UsageError
+from whyidle.errors import GateError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from whyidle.alerts.alert_watch import AlertWatch
@@ -252,8 +252,12 @@ def _write_line(args: argparse.Namespace, machine: WatchedMachine) -> None:
         sys.stdout.write(line)
         sys.stdout.flush()
         return
-    with open(args.json, "a", encoding="utf-8") as file:  # noqa: PTH123  # /dev/fd/3 and the like
-        file.write(line)
+    try:
+        with open(args.json, "a", encoding="utf-8") as file:  # noqa: PTH123  # /dev/fd/3 and the like
+            file.write(line)
+    except OSError as error:
+        why = f"{error.strerror or error}."
+        raise OutputError(f"Cannot write {args.json}.", why=why, hint="--json PATH") from error
 
 
 def _check_gate(args: argparse.Namespace, machine: WatchedMachine) -> None:

@@ -24,8 +24,9 @@ from whyidle.importers._pyspy_trace import (
 )
 
 RATE_HZ: Final = 50
-HOLDERS_HZ: Final = 20
-"""of the second look, which is only counted: 160 samples in eight seconds, a share within 4 %"""
+HOLDERS_HZ: Final = 10
+"""of the second look, which is only counted: 80 samples in eight seconds tell a share with a
+standard error of six points at most"""
 SLOW_S: Final = 20.0
 """time after the look in which py-spy must have written what it saw"""
 _STARTED = "Sampling process"

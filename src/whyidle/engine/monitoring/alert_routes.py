@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whyidle import catalog
 from whyidle.engine.monitoring.publisher_queue import RETRY_S, PublisherThread
@@ -12,6 +12,29 @@ from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
     from whyidle.model.alert import Route
+
+
+def check_routes(tables: Iterable[Mapping[str, object]]) -> None:
+    """Check the settings of routes, without delivering anything.
+
+    Raises:
+        WhyidleError: a route does not exist, or does not understand its settings.
+    """
+    for table in tables:
+        load_route(table).open(table).close(None)
+
+
+def load_route(table: Mapping[str, object]) -> Any:
+    """The module of a route.
+
+    Raises:
+        UsageError: there is none.
+    """
+    kind = str(table.get("kind", ""))
+    known = catalog.plugin_names("alerts.routes")
+    if kind not in known:
+        raise UsageError(f"There is no route {kind!r}.", why=f"Known: {', '.join(known)}.")
+    return catalog.plugin_module("alerts.routes", kind)
 
 
 def open_routes(
@@ -34,11 +57,7 @@ def open_route(
     Raises:
         UsageError: its settings are wrong.
     """
-    kind = str(table.get("kind", ""))
-    known = catalog.plugin_names("alerts.routes")
-    if kind not in known:
-        raise UsageError(f"There is no route {kind!r}.", why=f"Known: {', '.join(known)}.")
-    module = catalog.plugin_module("alerts.routes", kind)
+    kind, module = str(table.get("kind", "")), load_route(table)
     route = module.open(table)
     if kind == "stdout" and on_stdout is not None:
         route = on_stdout
