@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,15 +15,6 @@ from service_tools import write_job
 
 SECONDS = "14"
 """two looks, five seconds apart, after the first diagnosis"""
-SQLITE = """
-import mlflow
-def open_tracker():
-    mlflow.set_tracking_uri("sqlite:///mlflow.db")
-    mlflow.start_run(run_name="own")
-def log(opened, step):
-    if step < 5: mlflow.log_metric("loss", step * 0.5, step=step)
-def close_tracker(opened): mlflow.end_run()
-"""
 MLFLOW = """
 import mlflow
 def open_tracker():
@@ -150,22 +139,6 @@ def test_mlflow(tmp_path: Path):
     assert 0.5 < tracked["whyidle/train/input_share"][-1][0] <= 1
     tags = {path.name: path.read_text() for path in (tmp_path / "with").glob("mlruns/*/*/tags/*")}
     assert tags["whyidle.cause"] == "dataloader-no-workers"
-
-
-def test_mlflow_in_a_database(tmp_path: Path):
-    pytest.importorskip("mlflow")
-    pytest.importorskip("sqlalchemy")
-    rows = {}
-    for kind, options in (("with", ["--track"]), ("without", [])):
-        run_job(tmp_path / kind, SQLITE, *options)
-        with closing(sqlite3.connect(tmp_path / kind / "mlflow.db")) as database:
-            rows[kind] = database.execute(
-                "select key, value, step, is_nan from metrics order by key, step, value"
-            ).fetchall()
-    own = [row for row in rows["with"] if not row[0].startswith("whyidle/")]
-    assert len(own) == 5
-    assert own == rows["without"]
-    assert len(rows["with"]) > 5
 
 
 def rows_of_tensorboard(folder: Path) -> dict[str, list[tuple[int, float]]]:
