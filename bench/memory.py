@@ -18,6 +18,9 @@ from pathlib import Path
 import torch
 
 import memory_models as jobs
+from whyidle.analysis.memory_plan import MemoryPlan
+from whyidle.engine.diagnosis.memory_options import OptionList
+from whyidle.model.memory_look import MemoryLook, RecordedPass
 from whyidle.probe.knobs._module_recomputation import recompute_modules
 
 HERE = Path(__file__).parent
@@ -92,32 +95,32 @@ def compare_peaks(names: list[str], changes: tuple[str, ...] = CHANGES) -> None:
     )
 
 
-def true_rate(name: str, batch: int, steps: int = 8) -> float:
-    """Samples per second of a job of this batch: the median of its later steps."""
-    return batch / statistics.median(jobs.train(name, batch, steps)[2][2:])
+def step_seconds(name: str, batch: int, *, change=bool) -> float:
+    """CPU seconds of a step in one thread, the median of three after two."""
+    return statistics.median(jobs.train(name, batch, 5, change=change)[2][2:])
 
 
 def compare_times(names: list[str]) -> None:
     """Print predicted and measured steps at four times the batch, and the proposed batch beside a
-    sweep."""
-    print("model      step at 4 b: predicted, measured, error; proposed batch: of the best rate")
+    sweep, in CPU seconds of one thread, which other programs of the machine hardly change."""
+    torch.set_num_threads(1)
+    print("model      step at 4 b: predicted, measured ms, error; proposed batch (b): rate of best")
     for name in names:
-        with tempfile.TemporaryDirectory() as folder:
-            account = look(name, Path(folder), steps=14)["memory"]
         batch = jobs.BATCHES[name]
-        options = [o for o in account["options"] if o["change"] == "batch"]
-        predicted = next(o["step_s"] for o in options if o["batch"] == 4 * batch)
-        best = account["best_batch"]["batch"]
-        sizes = sorted({best, *(round(batch * 2**power) for power in (-2, -1, 0, 1, 2))})
-        rates = {size: true_rate(name, size) for size in sizes}
-        measured = 4 * batch / rates[4 * batch]
-        share = rates[best] / max(rates.values())
-        error = predicted / measured - 1
-        print(
-            f"{name:10} {predicted * 1e3:8.1f} {measured * 1e3:8.1f} ms {error:+7.1%}   "
-            f"{best:4} ({batch}): {share:.0%}",
-            flush=True,
+        turns = [(size, step_seconds(name, size)) for _ in range(2) for size in (batch, 2 * batch)]
+        recorded = tuple(
+            RecordedPass(size, rows=((0, 1, 1), (1, 1, -1))) for size in (batch, 2 * batch)
         )
+        now = statistics.mean(seconds for size, seconds in turns if size == batch)
+        look = MemoryLook(batch=batch, times=tuple(turns), replays=recorded)
+        plan = MemoryPlan(look, step_s=now)
+        best = OptionList(plan).best_batch.batch
+        sizes = sorted({best, *(round(batch * 2**power) for power in (-1, 0, 1, 2))})
+        rates = {size: size / step_seconds(name, size) for size in sizes}
+        measured, predicted = 4 * batch / rates[4 * batch], plan.step_at(4 * batch)
+        share, error = rates[best] / max(rates.values()), predicted / measured - 1
+        row = f"{name:10} {predicted * 1e3:8.1f} {measured * 1e3:8.1f} {error:+7.1%}"
+        print(f"{row}   {best:4} ({batch}): {share:.0%}", flush=True)
 
 
 if __name__ == "__main__":

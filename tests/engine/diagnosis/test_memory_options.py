@@ -87,6 +87,12 @@ def test_the_proposed_batch_is_the_smallest_near_the_best_rate():
     assert smaller.samples_per_s < 0.95 * rate
 
 
+def test_no_batch_below_the_measured_ones_is_proposed():
+    # twice the batch takes more than twice the time, so that a line falls below zero
+    slowing = look(times=((8, 0.1), (16, 0.3)), free_bytes=10_000 * MB)
+    assert OptionList(MemoryPlan(slowing, step_s=0.1)).best_batch.batch == 8
+
+
 def test_without_times_no_batch_is_proposed():
     _, found = options(times=())
     assert found.best_batch is None

@@ -203,12 +203,13 @@ class OptionList:
 
     @cached_property
     def best_batch(self) -> MemoryOption | None:
-        """The smallest batch whose predicted rate is within 5 % of the best that fits, up to twice
-        the largest measured one."""
+        """The smallest batch whose predicted rate is within 5 % of the best that fits, from the
+        job's own up to twice the largest measured one: below the measured sizes a line tells
+        nothing."""
         plan, now = self.plan, self.plan.look.batch
         if not now or len(plan.pass_times) < 2 or plan.step_s is None:
             return None
-        sizes = sorted({max(round(now * 2 ** (power / 2)), 1) for power in range(-6, 5)})
+        sizes = sorted({max(round(now * 2 ** (power / 2)), 1) for power in range(5)})
         options = [self.at_batch(size) for size in sizes if not plan.is_far(size)]
         fitting = [one for one in options if one.samples_per_s and one.fits is not False]
         best = max((one.samples_per_s or 0.0 for one in fitting), default=0.0)
