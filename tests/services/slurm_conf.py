@@ -1,4 +1,4 @@
-"""A one-node Slurm with four fake GPUs in a folder, as root, without accounting."""
+"""A one-node Slurm with four fake GPUs in a folder, as root; with accounting if asked for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+
+import accounting_conf
 
 CONF = """\
 ClusterName=test
@@ -38,7 +40,9 @@ PartitionName=gpu Nodes={host} Default=YES MaxTime=INFINITE State=UP
 DEVICES = [Path(f"/dev/whyidle-gpu{n}") for n in range(4)]
 
 
-def start_slurm(folder: Path, port: int, slurmd_port: int) -> dict[str, str]:
+def start_slurm(
+    folder: Path, port: int, slurmd_port: int, accounting_port: int | None = None
+) -> dict[str, str]:
     """Start it; returns the environment of its clients. Device files are copies of /dev/null."""
     host = socket.gethostname().partition(".")[0]
     for name in ("state", "spool"):
@@ -50,7 +54,10 @@ def start_slurm(folder: Path, port: int, slurmd_port: int) -> dict[str, str]:
         if not device.exists():
             os.mknod(device, 0o20666, os.makedev(1, 3))
     conf = folder / "slurm.conf"
-    conf.write_text(CONF.format(host=host, folder=folder, port=port, slurmd_port=slurmd_port))
+    text = CONF.format(host=host, folder=folder, port=port, slurmd_port=slurmd_port)
+    if accounting_port is not None:
+        text += accounting_conf.SLURM.format(folder=folder, port=accounting_port)
+    conf.write_text(text)
     line = f"NodeName={host} Name=gpu Type=a100 File=/dev/whyidle-gpu[0-3]\n"
     (folder / "gres.conf").write_text(line)
     environ = {**os.environ, "SLURM_CONF": str(conf)}
@@ -58,6 +65,8 @@ def start_slurm(folder: Path, port: int, slurmd_port: int) -> dict[str, str]:
     munge += [f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log"]
     for command in (["munged", "--force", *munge], ["slurmctld", "-i"], ["slurmd", "-N", host]):
         subprocess.run(command, env=environ, check=True, capture_output=True, timeout=20)
+        if command[0] == "munged" and accounting_port is not None:
+            accounting_conf.start_accounting(folder, accounting_port, environ)
     return environ
 
 
@@ -72,5 +81,6 @@ def stop_slurm(folder: Path) -> None:
         until = time.monotonic() + 5
         while time.monotonic() < until and any(Path(f"/proc/{pid}").exists() for pid in pids):
             time.sleep(0.1)
+    accounting_conf.stop_accounting(folder)
     for device in DEVICES:
         device.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ Sums of each day are kept in --cache, so that a report which was interrupted goe
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
@@ -27,16 +28,24 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_fleet_options(parser)
     parser.add_argument("--by", choices=KEYS, default="user", help="table (default: user)")
     parser.add_argument("--json", metavar="PATH|-", help="write the report, whyidle/fleet/1")
+    parser.add_argument("--html", metavar="PATH", help="write a page with a heat map of the GPUs")
+    parser.add_argument(
+        "--parquet", metavar="DIR", type=Path, help="write tables of jobs, holdings and hours"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Read, divide, and print."""
+    from whyidle.engine.fleet.export import export_tables
     from whyidle.engine.fleet.report import make_report
 
     _output.check_outputs(args)
     with open_fleet(args) as fleet:
         report = make_report(fleet, by=args.by, prices=make_prices(args), now_ms=now_ms())
-        _write_outputs(args, report)
+        if args.parquet:
+            export_tables(fleet, args.parquet)
+            _output.print_note(args, f"wrote {args.parquet}")
+    _write_outputs(args, report)
     return 0
 
 
@@ -45,6 +54,11 @@ def _write_outputs(args: argparse.Namespace, report: FleetReport) -> None:
 
     if args.json:
         _output.write_json(args.json, report)
-    if args.json != STDOUT and not args.quiet:
+    if args.html:
+        from whyidle.exporters._html.fleet import render_page
+
+        _output.write_target(args.html, render_page(report))
+        _output.print_note(args, f"wrote {args.html}")
+    if STDOUT not in (args.json, args.html) and not args.quiet:
         width, colours = _output.output_width(), _output.stream_colours()
         _output.print_text(render_report(report, width=width, colours=colours))

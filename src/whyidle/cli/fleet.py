@@ -1,14 +1,14 @@
 """Say what became of a cluster's allocated GPU-hours: whose they were, what was wasted, and why.
 
-    whyidle fleet report --ledger slurm --meter parquet:history/
-    whyidle fleet report --ledger csv:jobs.csv --meter csv:readings.csv --by partition
-
+    whyidle fleet report --ledger slurm --meter prometheus:http://prom:9090
+    whyidle fleet report --ledger csv:jobs.csv --meter csv:readings.csv --by cause --html fleet.html
+    whyidle fleet jobs --ledger slurm --meter parquet:history/ --user alice
+    whyidle fleet digest --ledger slurm --meter prometheus:http://prom:9090 --mail mail.toml
     whyidle fleet what-if --ledger csv:jobs.csv,nodes.csv --policy backfill+best-fit+share
     whyidle fleet act --policy policy.toml --ledger slurm --meter prometheus:http://prom:9090
 
 A ledger says who held which GPUs, a meter how busy they were. Nothing is changed anywhere, but by
-`act --yes`. Needs
-the extra `fleet`: pip install 'whyidle[fleet]'.
+`act --yes`. Needs the extra `fleet`: pip install 'whyidle[fleet]'.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from importlib import import_module
 
 from whyidle.errors import UsageError
 
-ACTIONS = {"report": "_fleet_report", "what-if": "_fleet_what_if", "act": "_fleet_act"}
+ACTIONS = {
+    "report": "_fleet_report",
+    "jobs": "_fleet_jobs",
+    "digest": "_fleet_digest",
+    "what-if": "_fleet_what_if",
+    "act": "_fleet_act",
+}
 """subcommand -> its module"""
 
 

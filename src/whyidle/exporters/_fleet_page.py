@@ -12,6 +12,7 @@ from whyidle.exporters._text_page import Colours, Page
 from whyidle.model.fleet import (
     FLEET_STATES,
     Account,
+    Capacity,
     CauseRow,
     FleetJobRow,
     FleetReport,
@@ -65,11 +66,14 @@ def describe_money(report: FleetReport) -> str:
     total, currency = report.total, report.prices.currency or ""
     parts = []
     if total.cost is not None and total.wasted_cost is not None:
-        parts.append(f"{total.cost:,.0f} {currency}, of it {total.wasted_cost:,.0f} wasted".strip())
+        amount = f"{total.cost:,.0f} {currency}".strip()
+        parts.append(f"cost {amount}, of it {total.wasted_cost:,.0f} wasted")
     if total.energy_kwh is not None:
         energy = f"{total.energy_kwh:,.1f} kWh"
         cost = total.energy_cost
-        parts.append(f"{energy} ({cost:,.0f} {currency})" if cost is not None else energy)
+        parts.append(
+            f"{energy} ({cost:,.0f} {currency})".replace(" )", ")") if cost is not None else energy
+        )
     return " · ".join(parts)
 
 
@@ -152,6 +156,8 @@ def _write_advice(page: Page, report: FleetReport) -> None:
 def _write_coverage(page: Page, report: FleetReport) -> None:
     coverage = report.coverage
     page.write_blank_line()
+    if text := describe_capacity(report.capacity):
+        page.write_paragraph(text, style="dim")
     text = f"telemetry covers {format_percent(coverage.telemetry)} of the allocated time"
     page.write_paragraph(text, style="dim")
     for what, count in coverage.counts.items():
@@ -166,6 +172,44 @@ def _write_coverage(page: Page, report: FleetReport) -> None:
         page.write_paragraph(note, style="yellow", indent=2)
 
 
+def describe_capacity(capacity: Capacity) -> str:
+    """What jobs asked for and what there is, in a line; empty where neither nodes are known nor a
+    GPU is shared."""
+    if capacity.gpus is None and capacity.asked_devices == capacity.asked_shares:
+        return ""
+    text = f"jobs ask for {capacity.asked_devices:,} GPUs in all"
+    if capacity.asked_devices != capacity.asked_shares:
+        text += f", {capacity.asked_shares:,.1f} by their shares"
+    text += f", {capacity.peak_devices:,} at the peak"
+    return text + (f"; the cluster has {capacity.gpus:,}" if capacity.gpus else "")
+
+
 def format_hours(hours: float) -> str:
     """GPU-hours with about three digits: ``1,234``, ``12.3``, ``0.12``."""
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"
+
+
+def render_jobs(jobs: Sequence[FleetJobRow], *, width: int, colours: Colours | None) -> str:
+    """Render a list of jobs."""
+    page = Page(width, colours)
+    heads = ("job", "user", "state", "GPUs", "GPU-h", "wasted", "busy", "mostly")
+    page.table(heads, [_job_cells(page, job) for job in jobs])
+    if not jobs:
+        page.write_paragraph("no job held a GPU", style="dim")
+    return page.page_text()
+
+
+def _job_cells(page: Page, job: FleetJobRow) -> list[Text]:
+    hours = job.account.gpu_hours
+    most = max(FLEET_STATES, key=lambda state: job.account.gpu_ms[state])
+    gpus = f"{job.gpus}" if job.share == 1 else f"{job.gpus} x {job.share:.2g}"
+    return [
+        page.styled_text(job.job, limit=24),
+        page.styled_text(job.user or "?", limit=12),
+        page.styled_text(job.state),
+        page.styled_text(gpus.rjust(4)),
+        page.styled_text(format_hours(hours["allocated"]).rjust(7)),
+        page.styled_text(format_hours(hours["wasted"]).rjust(7)),
+        page.styled_text(format_percent(job.busy).rjust(4) if job.busy is not None else "   ?"),
+        page.styled_text(most, STYLES[most]),
+    ]

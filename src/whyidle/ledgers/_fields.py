@@ -7,7 +7,7 @@ import re
 from datetime import datetime, timezone
 from typing import Final
 
-from whyidle.model.fleet_rows import JobState
+from whyidle.model.fleet_rows import WHOLE, JobState
 
 _STATES: Final[dict[str, JobState]] = {
     "pending": "pending", "configuring": "pending", "queued": "pending", "requeued": "pending",
@@ -24,8 +24,9 @@ _STATES: Final[dict[str, JobState]] = {
 }  # fmt: skip
 """words of Slurm, Philly, Helios, Acme, Kubernetes and Ray, in lower case"""
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)(?:i?B)?[nc]?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)i?B?[nc]?", re.IGNORECASE)
 _CLOCK: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+_MIG: Final = re.compile(r"(\d)g\.\d+gb(?:\+\S+)?", re.IGNORECASE)
 LATEST_MS: Final = 253_402_300_800_000
 """the year 10000: a later time is an error"""
 
@@ -66,6 +67,12 @@ def format_time(time_ms: int) -> str:
         .astimezone()
         .strftime("%Y-%m-%dT%H:%M:%S")
     )
+
+
+def mig_milli(profile: str | None) -> int:
+    """The share of a card's multiprocessors that a MIG slice has, in sevenths; else a whole one."""
+    matched = _MIG.fullmatch(profile) if profile else None
+    return round(int(matched[1]) * WHOLE / 7) if matched else WHOLE
 
 
 def parse_number(text: str) -> float | None:

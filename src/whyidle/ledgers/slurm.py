@@ -18,9 +18,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from whyidle.errors import InputError
-from whyidle.ledgers._fields import format_time, parse_clock, parse_size, parse_state, parse_time
+from whyidle.ledgers._fields import (
+    format_time,
+    mig_milli,
+    parse_clock,
+    parse_size,
+    parse_state,
+    parse_time,
+)
 from whyidle.ledgers._holdings import add_holdings, read_text
-from whyidle.model.fleet_rows import FleetJob, LedgerRows, NodeRow, Window
+from whyidle.model.fleet_rows import WHOLE, FleetJob, LedgerRows, NodeRow, Window
 from whyidle.model.node_lists import expand_nodes, expand_numbers
 
 FIELDS: Final = (
@@ -32,7 +39,6 @@ PATIENCE_S: Final = 120.0
 _TRES: Final = re.compile(r"gres/gpu(?::([^=,]+))?=(\d+)")
 _MEMORY: Final = re.compile(r"(?:^|,)mem=([^,]+)")
 _IDX: Final = re.compile(r"gpu[^ (,]*\(IDX:([\d,-]+)\)")
-_MIG: Final = re.compile(r"(\d)g\.\d+gb", re.IGNORECASE)
 _SWITCH_ON: Final = (
     "Switch on accounting: run slurmdbd, and set AccountingStorageType=accounting_storage/slurmdbd "
     "and AccountingStorageTRES=gres/gpu in slurm.conf."
@@ -103,11 +109,19 @@ def parse_places(text: str) -> dict[str, dict[str, list[str]]]:
         if job is None:
             continue
         for part in re.split(r"(?=\bNodes=)", block)[1:]:
-            numbers = [str(n) for found in _IDX.findall(part) for n in expand_numbers(found)]
-            for node in expand_nodes(part.partition(" ")[0].removeprefix("Nodes=")):
-                if numbers:
-                    places.setdefault(job[1], {})[node] = numbers
+            for node, numbers in _read_part(part):
+                places.setdefault(job[1], {})[node] = numbers
     return places
+
+
+def _read_part(part: str) -> list[tuple[str, list[str]]]:
+    """The nodes of a ``Nodes=``, with the numbers of the GPUs that the job has on each."""
+    try:
+        numbers = [str(n) for found in _IDX.findall(part) for n in expand_numbers(found)]
+        nodes = expand_nodes(part.partition(" ")[0].removeprefix("Nodes="))
+    except ValueError:
+        return []
+    return [(node, numbers) for node in nodes if numbers]
 
 
 def parse_nodes(text: str) -> list[NodeRow]:
@@ -191,7 +205,7 @@ def _add_job(
     gpus, kind = _count_gpus(tres)
     name, raw = record["JobID"], record.get("JobIDRaw") or record["JobID"]
     attempts[name] = attempts.get(name, 0) + 1
-    profile = kind if kind and _MIG.fullmatch(kind) else None
+    profile = kind if mig_milli(kind) != WHOLE else None
     size, limit = _MEMORY.search(tres), record.get("TimelimitRaw", "")
     cpus = record.get("AllocCPUS", "")
     nodes = [] if record.get("NodeList", "").startswith("None") else expand_nodes(
@@ -210,7 +224,7 @@ def _add_job(
         end_ms=parse_time(record["End"]),
         limit_s=int(limit) * 60 if limit.isdigit() else None,
         gpus=gpus,
-        milli=_milli_of(profile),
+        milli=mig_milli(profile),
         profile=profile,
         gpu_type=None if profile else kind,
         cpus=float(cpus) if cpus.isdigit() else None,
@@ -229,9 +243,3 @@ def _count_gpus(tres: str) -> tuple[int, str | None]:
     plain = [int(count) for kind, count in found if not kind]
     total = plain[0] if plain else sum(int(count) for _, count in found)
     return total, kinds[0] if len(kinds) == 1 else None
-
-
-def _milli_of(profile: str | None) -> int:
-    """A MIG slice's share of the multiprocessors, in sevenths of the card."""
-    matched = _MIG.fullmatch(profile) if profile else None
-    return round(int(matched[1]) * 1000 / 7) if matched else 1000

@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from whyidle.errors import InputError, MissingExtraError
+from whyidle.errors import InputError
 from whyidle.meters._columns import describe_version, list_files, quote_text, select_columns
+from whyidle.meters._tables import import_duckdb
 from whyidle.model.fleet_rows import MeterTable, Progress, Window
 
 ENDINGS: Final = (".parquet",)
@@ -26,12 +27,7 @@ def read(where: str, window: Window, work: Path, progress: Progress) -> MeterTab
 
 def select_file(path: Path) -> str:
     """The query of one file."""
-    try:
-        import duckdb  # noqa: PLC0415  # an extra
-    except ImportError as error:
-        raise MissingExtraError(
-            "duckdb is not installed.", why="It reads tables.", hint="pip install 'whyidle[fleet]'"
-        ) from error
+    duckdb = import_duckdb()
     relation = f"read_parquet({quote_text(path)})"
     try:
         described = duckdb.connect().execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()

@@ -33,9 +33,8 @@ GROUP_KEYS: Final[tuple[GroupKey, ...]] = get_args(GroupKey)
 Confidence = Literal["high", "medium", "low"]
 HELD_BYTES: Final = 500 << 20
 """more memory in use than this is a process of a job; a driver with its contexts uses less"""
-IDLE_BUSY: Final = 0.001
-"""a smaller busy share is none: counters are rounded to a hundredth, and show single kernels of
-monitoring as less than a thousandth"""
+UNUSED_BUSY: Final = 0.01
+"""a GPU whose busiest sample is below this was not used: counters are rounded to a hundredth"""
 
 
 class Prices(Document, frozen=True, kw_only=True):
@@ -44,6 +43,21 @@ class Prices(Document, frozen=True, kw_only=True):
     currency: str | None = None
     gpu_hour: dict[str, float] = msgspec.field(default_factory=dict)
     kilowatt_hour: float | None = None
+
+
+class MailSettings(Document, frozen=True, kw_only=True):
+    """How digests are mailed. ``password`` may be ``$NAME`` of an environment variable; users in
+    ``exempt`` get none."""
+
+    host: str
+    sender: str
+    port: int = 25
+    domain: str | None = None
+    addresses: dict[str, str] = msgspec.field(default_factory=dict)
+    starttls: bool = False
+    user: str = ""
+    password: str = ""
+    exempt: list[str] = msgspec.field(default_factory=list)
 
 
 class Account(Document, frozen=True, kw_only=True):

@@ -86,6 +86,7 @@ class JobCause(msgspec.Struct, frozen=True, kw_only=True):
     and the share of the step in which its device waited."""
 
     job: str
+    host: str | None  # which is the name of the pod, in Kubernetes
     run: str
     cause: str
     title: str

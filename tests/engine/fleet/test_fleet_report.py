@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from fleets import GIB, NOW_MS, job, moment, read, readings, report
+from fleets import GIB, NOW_MS, READING_HEAD, job, moment, read, readings, report
 
 from whyidle.engine.fleet.reading import read_fleet
 from whyidle.engine.fleet.report import make_report
+from whyidle.engine.fleet.tables import COLUMNS, load_table
+from whyidle.engine.fleet.totals import sum_holdings
 from whyidle.model.fleet import FLEET_STATES, Account, FleetReport, Prices
+from whyidle.model.fleet_rows import JobCause
 
 
 def hours(account: Account) -> dict[str, float]:
@@ -189,3 +192,86 @@ def test_sums_are_exact_in_a_random_fleet(tmp_path: Path):
     found = report(tmp_path, jobs, rng.sample(lines, len(lines)))
     check_sums(found)
     assert found.total.gpu_ms["unknown"] > 0
+
+
+def test_causes_of_watched_jobs_divide_their_starved_time(tmp_path: Path):
+    """And their samples without a kernel are starved: they made steps."""
+    jobs = [job("1", "alice", "n1", "0", (0, 2)), job("2", "bob", "n1", "1", (0, 2))]
+    lines = [*readings("n1", "0", (0, 2), 0.0), *readings("n1", "1", (0, 2), 0.5)]
+    fleet = read(tmp_path, jobs, lines)
+    cause = JobCause(
+        job="1", host=None, run="r", cause="dataloader-no-workers", title="No workers", lost=0.5,
+        waiting=0.8, fix="set num_workers to 4",
+    )  # fmt: skip
+    load_table(fleet.connection, "causes", [cause], COLUMNS["causes"])
+    sum_holdings(fleet.connection, fleet.periods_ms)
+    found = make_report(fleet, by="cause", prices=Prices(), now_ms=NOW_MS)
+    check_sums(found)
+    assert hours(of_job(found, "1"))["starved"] == 2.0
+    assert [(row.cause, row.gpu_hours) for row in found.causes] == [
+        ("dataloader-no-workers", pytest.approx(1.25)), (None, pytest.approx(1.75)),
+    ]  # fmt: skip
+    assert next(one for one in found.advice if one.kind == "fix-cause").gpu_hours == 0.625
+
+
+def test_two_meters_that_disagree_are_noticed(tmp_path: Path):
+    fleet = read(tmp_path, [job("1", "alice", "n1", "0", (0, 2))], readings("n1", "0", (0, 2), 0.0))
+    lines = readings("n1", "0", (0, 1), 0.9, period_s=30)
+    (tmp_path / "other.csv").write_text("\n".join([READING_HEAD, *lines]))
+    fleet = read_fleet(
+        fleet.ledgers, [*fleet.meters, f"csv:{tmp_path / 'other.csv'}"], fleet.window,
+        work=tmp_path / "cache", progress=lambda done, total: None, now_ms=NOW_MS,
+    )  # fmt: skip
+    assert fleet.disagreeing_hours == 1
+    check_sums(make_report(fleet, by="user", prices=Prices(), now_ms=NOW_MS))
+
+
+def test_advice_by_what_jobs_used(tmp_path: Path):
+    """One GPU of two used, a slice that suffices, cores that were all used; and a busy job."""
+    head = "job,user,gpus,node,gpu_ids,gpu_type,cpus,state,start,end,limit_s"
+    rows = [
+        f"pair,alice,2,n1,0 1,A100,8,COMPLETED,{moment(0)},{moment(4)},99999",
+        f"small,bob,1,n2,0,A100,8,COMPLETED,{moment(0)},{moment(4)},99999",
+        f"full,eve,1,n3,0,A100,8,COMPLETED,{moment(0)},{moment(4)},99999",
+    ]
+    text = "time,node,gpu,busy,sm,memory_bytes,capacity_bytes\n"
+    for node, gpu, busy, sm, memory in (
+        ("n1", "0", 0.9, 0.9, 70), ("n1", "1", 0.0, 0.0, 1), ("n2", "0", 0.9, 0.1, 6),
+        ("n3", "0", 0.95, 0.95, 70),
+    ):  # fmt: skip
+        text += "".join(
+            f"{moment(n / 60)},{node},{gpu},{busy},{sm},{memory << 30},{80 << 30}\n"
+            for n in range(1, 241)
+        )
+    (tmp_path / "sm.csv").write_text(text)
+    fleet = read(tmp_path, rows, [], head=head)
+    fleet = read_fleet(
+        fleet.ledgers, [f"csv:{tmp_path / 'sm.csv'}"], fleet.window,
+        work=tmp_path / "cache", progress=lambda done, total: None, now_ms=NOW_MS,
+    )  # fmt: skip
+    found = make_report(fleet, by="user", prices=Prices(), now_ms=NOW_MS)
+    advice = {(one.kind, one.subject): one for one in found.advice}
+    assert set(advice) == {("fewer-gpus", "alice"), ("mig-slice", "bob")}
+    assert advice["fewer-gpus", "alice"].gpu_hours == pytest.approx(4.0)
+    assert advice["mig-slice", "bob"].gpu_hours == pytest.approx(4 * 6 / 7)
+    assert "1g.10gb" in advice["mig-slice", "bob"].evidence[0]
+
+
+def test_small_jobs_that_keep_large_ones_out(tmp_path: Path):
+    """Each of two nodes has half of its GPUs free, and a job for a whole node waits."""
+    head = "job,user,gpus,node,state,submit,start,end"
+    rows = [
+        f"a,u,2,n1,COMPLETED,{moment(0)},{moment(0)},{moment(10)}",
+        f"b,u,2,n2,COMPLETED,{moment(0)},{moment(0)},{moment(10)}",
+        f"large,v,4,n1,COMPLETED,{moment(1)},{moment(10)},{moment(12)}",
+    ]
+    (tmp_path / "nodes.csv").write_text("node,gpus\nn1,4\nn2,4\n")
+    fleet = read(tmp_path, rows, [], head=head)
+    fleet = read_fleet(
+        [f"csv:{tmp_path / 'jobs.csv'},{tmp_path / 'nodes.csv'}"], [], fleet.window,
+        work=tmp_path / "cache", progress=lambda done, total: None, now_ms=NOW_MS,
+    )  # fmt: skip
+    found = make_report(fleet, by="user", prices=Prices(), now_ms=NOW_MS)
+    (one,) = found.advice
+    assert (one.kind, one.evidence) == ("co-location", ["large waited 9.0 h for 4 GPUs"])
+    assert (found.capacity.gpus, found.capacity.peak_devices) == (8, 4)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from whyidle.engine.fleet.series import SERIES
 from whyidle.engine.fleet.tables import run_query
-from whyidle.model.fleet import HELD_BYTES, IDLE_BUSY
+from whyidle.model.fleet import HELD_BYTES
 from whyidle.model.fleet_rows import DAY_MS, HOUR_MS, Progress, Window
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ WITH clean AS (
     max(power_w) AS power_w
   FROM readings WHERE time_ms > ? AND time_ms <= ? GROUP BY ALL
 ), judged AS (
-  SELECT *, busy IS NULL OR spread > {CONTRADICTION} AS bad, busy < {IDLE_BUSY} AS idle FROM clean
+  SELECT *, busy IS NULL OR spread > {CONTRADICTION} AS bad, busy = 0 AS idle FROM clean
 )
 SELECT hold, slots.series, meter, hour,
   count(*) AS n,

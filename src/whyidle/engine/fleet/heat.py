@@ -25,7 +25,9 @@ def make_heat(fleet: FleetTables) -> tuple[int, list[HeatRow]]:
         fleet.connection,
         "SELECT count(DISTINCT (node, gpu)), count(*) FILTER (gpu IS NULL) FROM holdings",
     )
-    label = "concat_ws(' ', node, gpu)" if devices <= MOST_ROWS and not named else "node"
+    label = (
+        "concat_ws(' ', node, gpu)" if devices <= MOST_ROWS and not named else "coalesce(node, job)"
+    )
     rows: dict[str, HeatRow] = {}
     origin = f"{first * HOUR_MS}::BIGINT"
     query = _CELLS.format(label=label, step=step_h * HOUR_MS, first_ms=origin, hours=step_h)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whyidle.engine.fleet.reading import FleetTables
 from whyidle.engine.fleet.tables import run_query
-from whyidle.model.fleet import FLEET_STATES, IDLE_BUSY, WASTE, Account, FleetJobRow, Prices
+from whyidle.model.fleet import FLEET_STATES, UNUSED_BUSY, WASTE, Account, FleetJobRow, Prices
 
 if TYPE_CHECKING:
     import duckdb
@@ -48,7 +48,7 @@ WITH devices AS (
   SELECT job, series, max(busy_max) AS busy_max, sum(n) AS n FROM hours
   JOIN holdings USING (hold) GROUP BY ALL
 ), counted AS (
-  SELECT job, count(*) FILTER (busy_max < {IDLE_BUSY}) AS unused FROM devices GROUP BY job
+  SELECT job, count(*) FILTER (busy_max < {UNUSED_BUSY}) AS unused FROM devices GROUP BY job
 )
 SELECT job, sum(busy_sum) / nullif(sum(busy_n), 0) AS busy, max(busy_max) AS busy_peak,
   sum(sm_sum) / nullif(sum(sm_n), 0) AS sm, max(sm_max) AS sm_peak,

@@ -75,6 +75,7 @@ def read_fleet(
         series.take_holdings_from_labels(connection, periods)
     if tables.run_query(connection, "SELECT count(*) FROM jobs") == [(0,)]:
         raise InputError("There is no job in the window.", hint="Ask for more: --since 30d")
+    tables.name_causes(connection)
     window = totals.clip_holdings(connection, window, now)
     if overlaps := totals.count_overlaps(connection):
         rows.counts["whole GPUs that two jobs hold at once"] += overlaps
@@ -171,9 +172,11 @@ def split_name(text: str, folder: str) -> tuple[str, str]:
 
 
 def _merge_rows(rows: LedgerRows, others: LedgerRows) -> None:
-    """Add the rows of another ledger. A job that an earlier ledger has is left out, and its causes
-    are kept."""
-    known = {job.job for job in rows.jobs}
+    """Add the rows of another ledger. A job that an earlier ledger has, by its name or by the name
+    that meters use, is left out, and its causes are kept."""
+    known = {job.job for job in rows.jobs} | {holding.label for holding in rows.holdings}
+    pods = {holding.label.partition("/")[2] for holding in rows.holdings} - {""}
+    known |= {holding.job for holding in others.holdings if holding.node in pods}
     rows.jobs += [job for job in others.jobs if job.job not in known]
     rows.holdings += [holding for holding in others.holdings if holding.job not in known]
     rows.nodes += others.nodes

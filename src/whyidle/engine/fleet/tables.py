@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT: Final = "1500MB"
 """of DuckDB, which spills to disk beyond it; the whole process stays below 2 GB"""
-_COLUMNS: Final[dict[str, dict[str, str]]] = {
+COLUMNS: Final[dict[str, dict[str, str]]] = {
     "jobs": {
         **dict.fromkeys(("job", "ledger", "state", "name", "user", "account"), "VARCHAR"),
         "partition": "VARCHAR",
@@ -36,7 +36,7 @@ _COLUMNS: Final[dict[str, dict[str, str]]] = {
     },
     "nodes": {"node": "VARCHAR", "gpus": "INTEGER", "gpu_type": "VARCHAR", "cpus": "DOUBLE"},
     "causes": {
-        **dict.fromkeys(("job", "run", "cause", "title"), "VARCHAR"),
+        **dict.fromkeys(("job", "host", "run", "cause", "title"), "VARCHAR"),
         **dict.fromkeys(("lost", "waiting"), "DOUBLE"),
         "fix": "VARCHAR",
     },
@@ -88,10 +88,24 @@ def load_rows(connection: duckdb.DuckDBPyConnection, rows: LedgerRows) -> None:
         "jobs": rows.jobs, "holdings": rows.holdings, "nodes": rows.nodes, "causes": rows.causes
     }  # fmt: skip
     for name, part in parts.items():
-        load_table(connection, name, part, _COLUMNS[name])
+        load_table(connection, name, part, COLUMNS[name])
     connection.execute(
         "CREATE OR REPLACE TABLE holdings AS "
         "SELECT row_number() OVER (ORDER BY start_ms, job, node, gpu) AS hold, * FROM holdings"
+    )
+
+
+def name_causes(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give the causes of runs the names of the jobs that they belong to. A run knows its job by the
+    name that meters use, or by its host, which is the name of its pod."""
+    connection.execute(
+        """
+        CREATE OR REPLACE TABLE causes AS
+        WITH named AS (SELECT DISTINCT job, label FROM holdings)
+        SELECT DISTINCT causes.* REPLACE (coalesce(named.job, causes.job) AS job)
+        FROM causes LEFT JOIN named
+          ON named.label = causes.job OR split_part(named.label, '/', 2) = causes.host
+        """
     )
 
 

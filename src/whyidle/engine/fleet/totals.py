@@ -64,7 +64,8 @@ WITH meters AS (
   SELECT hold, hour, meter, sum(n * {period}) AS sampled, sum(known * {period}) AS known
   FROM hours GROUP BY ALL
 ), best AS (
-  SELECT hold, hour, arg_max(meter, (known, sampled, -meter)) AS meter FROM meters GROUP BY ALL
+  SELECT hold, hour, arg_max(meter, (known, sampled, -CAST(meter AS INTEGER))) AS meter
+  FROM meters GROUP BY ALL
 )
 SELECT hours.* FROM hours JOIN best USING (hold, hour, meter)
 """

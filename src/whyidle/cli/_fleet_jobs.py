@@ -1,0 +1,49 @@
+"""List jobs with what became of their GPU-hours, those with the most waste first.
+
+whyidle fleet jobs --ledger slurm --meter prometheus:http://prom:9090 --user alice
+whyidle fleet jobs --ledger slurm --meter parquet:history/ --most 0 --json -
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from whyidle.cli import _output
+from whyidle.cli._fleet_options import add_fleet_options, make_prices, open_fleet
+from whyidle.cli._options import STDOUT
+
+MOST = 50
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_fleet_options(parser)
+    parser.add_argument("--user", metavar="NAME", help="only jobs of this user")
+    parser.add_argument(
+        "--most", metavar="N", type=_parse_most, default=MOST, help=f"0: all (default: {MOST})"
+    )
+    parser.add_argument("--json", metavar="PATH|-", help="write the rows of the jobs as JSON")
+
+
+def _parse_most(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"must be a number, 0 or more, not {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, divide, and list."""
+    from whyidle.engine.fleet.job_rows import list_jobs, make_job_tables
+    from whyidle.exporters._fleet_page import render_jobs
+
+    _output.check_outputs(args)
+    prices = make_prices(args)
+    with open_fleet(args) as fleet:
+        make_job_tables(fleet, prices)
+        jobs = list_jobs(fleet, prices, limit=args.most or None, user=args.user)
+    if args.json:
+        _output.write_json(args.json, jobs)
+    if args.json != STDOUT and not args.quiet:
+        width, colours = _output.output_width(), _output.stream_colours()
+        _output.print_text(render_jobs(jobs, width=width, colours=colours))
+    return 0
