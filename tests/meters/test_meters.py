@@ -33,7 +33,7 @@ SMI = (
 
 def rows(table: MeterTable, work: Path, columns: str) -> list[tuple]:
     connection = tables.connect(work)
-    series.prepare_readings(connection, [table], work)
+    series.prepare_readings(connection, [table], work, ALL)
     return tables.run_query(connection, f"SELECT {columns} FROM readings ORDER BY ALL")
 
 

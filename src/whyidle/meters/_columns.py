@@ -92,7 +92,10 @@ def quote_text(text: object) -> str:
 
 
 def select_columns(
-    columns: Mapping[str, str], relation: str, path: Path, *, typed: bool = False
+    columns: Mapping[str, str],
+    relation: str,
+    path: Path,
+    types: Mapping[str, str] | None = None,
 ) -> str:
     """The query that turns a relation into readings.
 
@@ -100,7 +103,7 @@ def select_columns(
         columns: name of a column in the file -> its expression.
         relation: what it is read from.
         path: the file, which may name its metric and its node.
-        typed: whether its columns have types (Parquet); otherwise they are texts.
+        types: DuckDB's type of each column (of Parquet); None: all are texts.
 
     Raises:
         InputError: no column of time, or of a metric, is known.
@@ -111,7 +114,7 @@ def select_columns(
         if source is None and name.strip().lower() == "value":
             source = recognise_file(path)
         if source is not None and source.field not in found:
-            found[source.field] = _convert(source, expression, typed=typed)
+            found[source.field] = _convert(source, expression, (types or {}).get(name))
     if "time_ms" not in found or not set(METRICS) & set(found):
         known = "time" if "time_ms" not in found else "busy, gpu_util or memory_bytes"
         raise InputError(
@@ -130,20 +133,22 @@ def select_columns(
     return f"SELECT {wanted} FROM {relation}"
 
 
-def _convert(source: _Source, expression: str, *, typed: bool) -> str:
+def _convert(source: _Source, expression: str, kind: str | None) -> str:
     if source.field == "time_ms":
-        return _convert_time(expression)
+        return _convert_time(expression, kind)
     if source.field == "node":  # gpu7.cluster:9400 is gpu7, but an address stays whole
-        host = f"split_part(CAST({expression} AS VARCHAR), ':', 1)"
-        return (
+        name = f"CAST({expression} AS VARCHAR)"
+        host = f"split_part({name}, ':', 1)"
+        return (  # most names are plain, and regular expressions cost more than all else
+            f"CASE WHEN strpos({name}, '.') + strpos({name}, ':') + strpos({name}, ' ') > 0 THEN "
             f"CASE WHEN regexp_full_match({host}, '[0-9.]+') THEN {host} "
-            f"ELSE nullif(split_part(trim({host}), '.', 1), '') END"
+            f"ELSE nullif(split_part(trim({host}), '.', 1), '') END ELSE nullif({name}, '') END"
         )
     if source.field not in METRICS:
         return f"nullif(trim(CAST({expression} AS VARCHAR)), '')"
     number = (
         f"TRY_CAST({expression} AS DOUBLE)"
-        if typed
+        if kind
         else f"TRY_CAST(regexp_extract({expression}, '^\\s*([-+0-9.eE]+)', 1) AS DOUBLE)"
     )
     scaled = number if source.factor == 1 else f"{number} * {source.factor}"
@@ -151,8 +156,12 @@ def _convert(source: _Source, expression: str, *, typed: bool) -> str:
     return f"CASE WHEN abs({number}) < {limit} THEN {scaled} END"
 
 
-def _convert_time(expression: str) -> str:
+def _convert_time(expression: str, kind: str | None) -> str:
     """Numbers are seconds or, from 10^11 on, milliseconds; texts are ISO, local without a zone."""
+    if kind == "BIGINT":
+        return f"CASE WHEN {expression} < 100000000000 THEN 1000 ELSE 1 END * {expression}"
+    if kind is not None and kind.startswith("TIMESTAMP"):
+        return f"epoch_ms({expression})"
     text = f"CAST({expression} AS VARCHAR)"
     number = f"TRY_CAST({text} AS DOUBLE)"
     moment = f"TRY_CAST(replace({text}, '/', '-') AS TIMESTAMPTZ)"

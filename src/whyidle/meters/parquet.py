@@ -35,4 +35,4 @@ def select_file(path: Path) -> str:
         why = str(error).partition("\n")[0].rstrip(".")
         raise InputError(f"Cannot read {path}.", why=f"{why}.") from error
     columns = {row[0]: '"' + row[0].replace('"', '""') + '"' for row in described}
-    return select_columns(columns, relation, path, typed=True)
+    return select_columns(columns, relation, path, {row[0]: str(row[1]) for row in described})

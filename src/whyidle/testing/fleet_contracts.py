@@ -55,7 +55,7 @@ def check_meter(meter: Meter, where: str, window: Window, work: Path) -> MeterTa
     connection = tables.connect(work)
     described = tables.run_query(connection, f"DESCRIBE {table.query}")
     assert {row[0]: row[1] for row in described} == dict(READING_COLUMNS)
-    series.prepare_readings(connection, [table], work)
+    series.prepare_readings(connection, [table], work, window)
     ((count, timed, low, high),) = tables.run_query(
         connection, "SELECT count(*), count(time_ms), min(busy), max(busy) FROM readings"
     )

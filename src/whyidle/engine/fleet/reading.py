@@ -122,7 +122,7 @@ def _prepare_meters(
     if not meters:
         rows.notes.append("No meter was asked: how busy GPUs were is unknown.")
     present = list(meters) or [_EMPTY]
-    series.prepare_readings(connection, present, work)
+    series.prepare_readings(connection, present, work, window)
     rows.counts.update(series.find_series(connection, window))
     for meter in meters:
         rows.counts.update(meter.counts)

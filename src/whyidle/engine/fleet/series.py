@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from whyidle.engine.fleet.tables import run_query
 from whyidle.model.fleet_rows import READING_COLUMNS, MeterTable, Window
@@ -23,10 +23,15 @@ SERIES: Final = "hash(meter, node, gpu, uuid, job, owner)"
 """64 bits: two of a million series are the same with a chance of 10^-8"""
 _PROBED: Final = 64
 """series whose sampling period is measured"""
+_STEPS: Final = 50
+"""periods of them that are read"""
 
 
 def prepare_readings(
-    connection: duckdb.DuckDBPyConnection, meters: Sequence[MeterTable], work: Path
+    connection: duckdb.DuckDBPyConnection,
+    meters: Sequence[MeterTable],
+    work: Path,
+    window: Window,
 ) -> None:
     """Make the view ``readings`` of all meters. Those that are no Parquet are copied once."""
     columns = ", ".join(READING_COLUMNS)
@@ -37,29 +42,42 @@ def prepare_readings(
             key = hashlib.sha256(f"{meter.version}\0{query}".encode()).hexdigest()[:16]
             copy = work / f"meter-{key}.parquet"
             if not copy.exists():
-                _copy_readings(connection, query, copy, meter.counts)
+                meter.counts.update(_copy_readings(connection, query, copy))
+            meter.counts.update(_count_odd(connection, copy, window))
             query = f"SELECT * FROM read_parquet('{copy}')"
         parts.append(f"SELECT CAST({number} AS UTINYINT) AS meter, {columns} FROM ({query})")
     connection.execute(f"CREATE OR REPLACE VIEW readings AS {' UNION ALL '.join(parts)}")
 
 
-def _copy_readings(
-    connection: duckdb.DuckDBPyConnection, query: str, copy: Path, counts: Counter[str]
-) -> None:
+def _count_odd(connection: duckdb.DuckDBPyConnection, copy: Path, window: Window) -> Counter[str]:
+    """Readings without a time, and late or early ones. Not of Parquet that is read in place, which
+    may be the history of years."""
+    ((timeless, outside),) = run_query(
+        connection,
+        "SELECT count(*) FILTER (time_ms IS NULL), count(*) FILTER (time_ms <= ? OR time_ms > ?) "
+        f"FROM read_parquet('{copy}')",
+        window.start_ms, window.end_ms,
+    )  # fmt: skip
+    return +Counter({"readings without a time": timeless, "readings outside the window": outside})
+
+
+def _copy_readings(connection: duckdb.DuckDBPyConnection, query: str, copy: Path) -> Counter[str]:
+    """Copy them, and count what cannot be read."""
     draft = copy.with_suffix(".draft")
     run_query(
         connection, f"COPY (SELECT * FROM ({query}) ORDER BY time_ms) TO '{draft}' (FORMAT parquet)"
     )
     draft.replace(copy)
     tables = run_query(connection, "SELECT 1 FROM duckdb_tables() WHERE table_name='reject_errors'")
-    if tables:
-        found = run_query(connection, "SELECT count(DISTINCT (file_id, line)) FROM reject_errors")
-        counts["readings that cannot be read"] += found[0][0]
+    if not tables:
+        return Counter()
+    found = run_query(connection, "SELECT count(DISTINCT (file_id, line)) FROM reject_errors")
+    return +Counter({"readings that cannot be read": found[0][0]})
 
 
 def find_series(connection: duckdb.DuckDBPyConnection, window: Window) -> Counter[str]:
     """Make the table ``series`` with the readings of the window, and their number and times; return
-    the counts of readings that can be used by nobody."""
+    the count of readings that can be used by nobody."""
     run_query(
         connection,
         f"CREATE OR REPLACE TABLE series AS SELECT {SERIES} AS series, meter, node, gpu, uuid, job,"
@@ -67,18 +85,11 @@ def find_series(connection: duckdb.DuckDBPyConnection, window: Window) -> Counte
         "FROM readings WHERE time_ms > ? AND time_ms <= ? GROUP BY ALL",
         window.start_ms, window.end_ms,
     )  # fmt: skip
-    ((timeless, outside, nameless),) = run_query(
+    ((nameless,),) = run_query(
         connection,
-        "SELECT count(*) FILTER (time_ms IS NULL), "
-        "count(*) FILTER (time_ms <= ? OR time_ms > ?), "
-        "count(*) FILTER (node IS NULL AND job IS NULL AND uuid IS NULL) FROM readings",
-        window.start_ms, window.end_ms,
-    )  # fmt: skip
-    counts = Counter[str]()
-    counts["readings without a time"] = timeless
-    counts["readings outside the window"] = outside
-    counts["readings without node, job or UUID"] = nameless
-    return +counts
+        "SELECT sum(readings) FROM series WHERE node IS NULL AND job IS NULL AND uuid IS NULL",
+    )
+    return +Counter({"readings without node, job or UUID": int(nameless or 0)})
 
 
 def measure_periods(connection: duckdb.DuckDBPyConnection, meters: int) -> list[int]:
@@ -88,26 +99,28 @@ def measure_periods(connection: duckdb.DuckDBPyConnection, meters: int) -> list[
 
 
 def _measure_period(connection: duckdb.DuckDBPyConnection, meter: int) -> int:
-    # one hour of the busiest series is enough, and cheap where there are 10^8 readings
-    rows: list[Any] = run_query(
+    ((low, step),) = run_query(
         connection,
         f"""
-        WITH chosen AS (
-          SELECT series, first_ms FROM series WHERE meter = {meter}
-          ORDER BY readings DESC, series LIMIT {_PROBED}
-        ), span AS (
-          SELECT min(first_ms) AS low, min(first_ms) + 86400000 AS high FROM chosen
-        ), moments AS (
+        SELECT min(first_ms), max((last_ms - first_ms) / greatest(readings - 1, 1)) FROM (
+          SELECT * FROM series WHERE meter = {meter} ORDER BY readings DESC, series LIMIT {_PROBED})
+        """,
+    )
+    if not step:
+        return 60_000
+    ((median,),) = run_query(  # with literal bounds, so that a scan of 10^8 rows is a short one
+        connection,
+        f"""
+        WITH moments AS (
           SELECT DISTINCT {SERIES} AS series, time_ms FROM readings
-          WHERE meter = {meter} AND time_ms BETWEEN (SELECT low FROM span)
-            AND (SELECT high FROM span) AND {SERIES} IN (SELECT series FROM chosen)
+          WHERE meter = {meter} AND time_ms BETWEEN {low} AND {low + _STEPS * max(1, round(step))}
         )
         SELECT median(step) FROM (
           SELECT time_ms - lag(time_ms) OVER (PARTITION BY series ORDER BY time_ms) AS step
           FROM moments)
         """,
     )
-    return max(1, round(rows[0][0])) if rows[0][0] is not None else 60_000
+    return max(1, round(median)) if median is not None else max(1, round(step))
 
 
 def take_holdings_from_labels(
