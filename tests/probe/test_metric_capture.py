@@ -23,6 +23,7 @@ writer = SummaryWriter()
 assert writer.add_scalar("val/loss", 0.5, 3) == "own result"
 writer.add_scalar(tag="val/loss", scalar_value="0.25", global_step=4)
 writer.add_scalar("other", 9.0, 4)
+writer.add_scalars("val", {"loss": 0.125, "acc": 1}, 6)
 writer.add_scalar("val/loss", "no number")
 import whyidle
 whyidle.report({"val/loss": 1}, step=5)
@@ -46,6 +47,7 @@ def test_values_of_the_wanted_name_are_noted(tmp_path: Path):
     assert run_job(tmp_path, WHYIDLE_METRIC_NAME="val/loss") == [
         {"by": "tensorboard", "name": "val/loss", "value": 0.5, "step": 3},
         {"by": "tensorboard", "name": "val/loss", "value": 0.25, "step": 4},
+        {"by": "tensorboard", "name": "val/loss", "value": 0.125, "step": 6},
         {"by": "report", "name": "val/loss", "value": 1.0, "step": 5},
         {"by": "report", "name": "other", "value": 2.0, "step": None},
     ]

@@ -14,7 +14,7 @@ from whyidle.exporters._next_steps import NextStep, next_commands
 from whyidle.exporters._text_page import MARGIN, Colours, Page
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.number_text import format_duration
-from whyidle.model.search import Search, SearchTrial, Value, improvement_rate
+from whyidle.model.search import SOURCES, Search, SearchTrial, Value, improvement_rate
 
 ROWS: Final = 12
 """trials that are shown, the best first"""
@@ -75,9 +75,12 @@ def summarize_search(search: Search) -> str:
 
 
 def metric_label(search: Search) -> str:
-    """The metric without its placeholders."""
-    text = search.setup.metric.replace("{step}", "").replace("{}", "")
-    return " ".join(text.split()).strip(" :=") or "metric"
+    """The metric without its placeholders, or without the prefix of its source."""
+    text = search.setup.metric
+    if "{}" not in text:
+        source, _, name = text.partition(":")
+        return name if source in SOURCES and name else text
+    return " ".join(text.replace("{step}", "").replace("{}", "").split()).strip(" :=") or "metric"
 
 
 def count_endings(search: Search) -> str:

@@ -33,6 +33,8 @@ def read(metric: str, tmp_path: Path, *parts: bytes, reported: str = "") -> list
 def test_lines_that_arrive_in_parts(tmp_path: Path):
     parts = (b"val_lo", b"ss: 0.5\nval_loss:", b" 1e-2\nval_loss: 3")
     assert read("val_loss: {}", tmp_path, *parts) == [(1, 0.5), (2, 0.01), (3, 3.0)]
+    (tmp_path / "out").unlink()
+    assert read("val_loss:{}", tmp_path, *parts) == [(1, 0.5), (2, 0.01), (3, 3.0)]
 
 
 def test_the_step_may_be_named(tmp_path: Path):

@@ -16,17 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from whyidle.errors import UsageError
-from whyidle.model.search import Direction, Report
+from whyidle.model.search import SOURCES, Direction, Report
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_VALUE = rf"(?P<value>{NUMBER}|[-+]?(?:nan|inf(?:inity)?))"
+_VALUE = rf"\s*(?P<value>{NUMBER}|[-+]?(?:nan|inf(?:inity)?))"
 _STEP = r"(?P<step>\d+)"
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _PIECE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)")
 _LONGEST = 1 << 16
 """bytes of an unfinished line that are kept"""
-REPORTERS = ("report", "tensorboard", "mlflow", "wandb")
-SOURCES = ("json", *REPORTERS)
 _STEPS = ("step", "epoch", "global_step", "iteration")
 """keys of a JSON line that hold its step"""
 _HIGHER = re.compile(

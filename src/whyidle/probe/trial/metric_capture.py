@@ -54,6 +54,7 @@ HOOKS = (
     Hook("tensorboard", "torch.utils.tensorboard.writer", "SummaryWriter", "add_scalar", _scalar),
     Hook("tensorboard", "torch.utils.tensorboard.writer", "SummaryWriter", "add_scalars", _scalars),
     Hook("tensorboard", "tensorboardX.writer", "SummaryWriter", "add_scalar", _scalar),
+    Hook("tensorboard", "tensorboardX.writer", "SummaryWriter", "add_scalars", _scalars),
     Hook("mlflow", "mlflow.tracking.client", "MlflowClient", "log_metric", _mlflow_metric),
     Hook("mlflow", "mlflow.tracking.client", "MlflowClient", "log_batch", _mlflow_batch),
     Hook("wandb", "wandb.sdk.wandb_run", "Run", "log", _wandb_log),
@@ -61,8 +62,15 @@ HOOKS = (
 
 
 def list_waits(path: str, wanted: str) -> list[tuple[str, Callable[[Any], None]]]:
-    """Modules, and what to call with each once it is imported."""
-    return [(h.module, functools.partial(_hook_method, path, wanted, h)) for h in HOOKS]
+    """Modules, and what to call with each once it is imported. Each module stands here once: two
+    that wait for the same one would ask each other for it without end."""
+
+    def hook_module(name: str, module: Any) -> None:
+        for hook in HOOKS:
+            if hook.module == name:
+                _hook_method(path, wanted, hook, module)
+
+    return [(n, functools.partial(hook_module, n)) for n in dict.fromkeys(h.module for h in HOOKS)]
 
 
 def _hook_method(path: str, wanted: str, hook: Hook, module: Any) -> None:
