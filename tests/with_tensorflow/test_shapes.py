@@ -1,5 +1,7 @@
 """Every shape of training is seen step by step, with the same losses as unwatched."""
 
+import gc
+
 import pytest
 import shapes
 import tensorflow as tf
@@ -72,3 +74,9 @@ def test_checkpoints_of_the_job_s_own_loop_are_recorded(watched, tmp_path):
         tf.train.Checkpoint(number=tf.Variable(1.0)), str(tmp_path), max_to_keep=1
     ).save()
     assert count_spans(watched, wire.CHECKPOINT) == 1
+
+
+def test_no_iterator_outlives_the_fit_that_made_it(watched):
+    alone(shapes.fit)
+    gc.collect()
+    assert not [one for one in gc.get_objects() if type(one).__name__ == "OwnedIterator"]

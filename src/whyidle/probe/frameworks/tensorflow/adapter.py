@@ -41,7 +41,7 @@ class Adapter(adapter.Adapter):
         found = self._found
         install_dataset_hooks(events)
         self._calls = install_step_hooks(events, found)
-        install_keras_hooks(events, found, self._calls.waits.pipelines)
+        install_keras_hooks(events, found, self._calls.waits)
         self._facts = FactsReader(events, found)
         events.add_listener(self._facts)
 

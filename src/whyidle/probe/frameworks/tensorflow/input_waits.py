@@ -12,6 +12,7 @@ and nothing is recorded.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -30,6 +31,8 @@ MOST_GAPS = 100
 """times between requests that tf.data keeps"""
 KEPT = 2
 """readings of the model without a call in between, after which an iterator is let go"""
+PATIENCE_S = 1.0
+"""the longest wait for the sampler's thread, whose look at the models takes milliseconds"""
 Call = tuple[int, int]
 
 
@@ -54,6 +57,7 @@ class InputWaits(Listener):
     def __init__(self, events: Events, pipelines: Pipelines) -> None:
         self.events, self.pipelines = events, pipelines
         self.readings: list[Reading] = []
+        self.resolving = threading.Lock()
         self.kinds: dict[type, bool] = {}
         """class of a first argument -> whether it is an iterator"""
         self.gap_ns: float | None = None
@@ -82,22 +86,29 @@ class InputWaits(Listener):
 
     def on_chore(self) -> None:
         """Find the waits of the calls since the last time."""
-        self.pipelines.read_current()
-        while self.readings:
-            reading = self.readings[0]
-            self._resolve(reading, last=len(self.readings) > 1)
-            if len(self.readings) == 1:
-                break
-            self.readings.pop(0)
+        with self.resolving:
+            self.pipelines.read_current()
+            while self.readings:
+                reading = self.readings[0]
+                self._resolve(reading, last=len(self.readings) > 1)
+                if len(self.readings) == 1:
+                    break
+                self.readings.pop(0)
 
-    def on_process_end(self) -> None:
-        """Find the rest, and keep no iterator alive."""
-        for reading in self.readings:
-            self._resolve(reading, last=True)
-        self.readings.clear()
-        self.pipelines.current = None
+    def release_iterators(self) -> None:
+        """Find the rest, and keep no iterator alive: one that runs Python in another thread when
+        the interpreter ends would keep the process from ending."""
+        if not self.resolving.acquire(timeout=PATIENCE_S):
+            return
+        try:
+            for reading in self.readings:
+                self._resolve(reading, last=True)
+            self.readings.clear()
+            self.pipelines.current = None
+        finally:
+            self.resolving.release()
 
-    stop_listening = on_process_end
+    on_process_end = stop_listening = release_iterators
 
     def _resolve(self, reading: Reading, *, last: bool) -> None:
         calls = [reading.calls.popleft() for _ in range(len(reading.calls))]

@@ -12,6 +12,7 @@ from ...core.events import Events
 from ...core.wrapped_functions import Wrap
 from ..keras_hooks import after_import, install_model_hooks, record_evaluations
 from .batch_callbacks import find_batch_callbacks
+from .input_waits import InputWaits
 from .pipelines import Pipelines
 from .step_hooks import wrap_optimizer
 from .training_function import TrainingFunctions
@@ -30,14 +31,16 @@ TRAINERS = (
 PY_DATASET = ("keras.src.trainers.data_adapters.py_dataset_adapter", "PyDatasetAdapter")
 
 
-def install_keras_hooks(events: Events, found: TrainingFunctions, pipelines: Pipelines) -> None:
+def install_keras_hooks(events: Events, found: TrainingFunctions, waits: InputWaits) -> None:
     """Install the hooks of each module of Keras, now or once it is imported."""
     for module, name, method in OPTIMIZERS:
         after_import(events, module, name, partial(_attach_optimizer, events, found, name, method))
+    remember = _remember_model(events, found, waits)
     for module, name in TRAINERS:
-        after_import(events, module, name, partial(_attach_trainer, events, found, module, name))
+        attach = partial(_attach_trainer, events, remember, module, name)
+        after_import(events, module, name, attach)
     install_model_hooks(events)
-    after_import(events, *PY_DATASET, partial(_note_datasets, events, pipelines))
+    after_import(events, *PY_DATASET, partial(_note_datasets, events, waits.pipelines))
 
 
 def _attach_optimizer(
@@ -48,16 +51,13 @@ def _attach_optimizer(
         wrap_optimizer(events, kind, method, found)
 
 
-def _attach_trainer(
-    events: Events, found: TrainingFunctions, module: str, name: str, loaded: Any
-) -> None:
+def _attach_trainer(events: Events, remember: Wrap, module: str, name: str, loaded: Any) -> None:
     record_evaluations(events, module, name, loaded)
-    remember = _remember_model(events, found)
     events.patch_function(f"{module} fit", getattr(loaded, name), "fit", remember)
 
 
-def _remember_model(events: Events, found: TrainingFunctions) -> Wrap:
-    """Note the model that is fitted, and its callbacks."""
+def _remember_model(events: Events, found: TrainingFunctions, waits: InputWaits) -> Wrap:
+    """Note the model that is fitted, and its callbacks; let go of its iterators at the end."""
 
     def note_callbacks(args: Any, kwds: Any) -> None:
         found.batch_callbacks = find_batch_callbacks(args, kwds)
@@ -66,7 +66,10 @@ def _remember_model(events: Events, found: TrainingFunctions) -> Wrap:
         def fit(self: Any, *args: Any, **kwds: Any) -> Any:
             found.model = weakref.ref(self)
             events.run_contained("callbacks of fit", note_callbacks, args, kwds)
-            return original(self, *args, **kwds)
+            try:
+                return original(self, *args, **kwds)
+            finally:
+                events.run_contained("iterators of fit", waits.release_iterators)
 
         return fit
 
