@@ -11,6 +11,7 @@ _RUNTIME: Final = (HostKind.RUNTIME,)
 _MARK: Final = (HostKind.ANNOTATION,)
 RULES: Final = (
     Rule(Role.PROFILER_STEP, r"#step_num=(?P<label>\d*)$", _MARK),
+    Rule(Role.FRAMEWORK_MARK, r"^ThunkExecutor::Execute$", (HostKind.OP,)),
     Rule(Role.LOADER, r"^(IteratorGetNext|infeed)$", _MARK),
     Rule(Role.BATCH_REQUEST, r"^IteratorGetNext$", _MARK),
     Rule(
