@@ -58,12 +58,11 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
 def _trace_batches_once(session: KnobSession, loaded: Any) -> None:
     """Before 3.9 Keras 3 passes a new generator to the traced function of ``train_on_batch``, which
     traces it anew. What this function calls for the batch is traced itself, and once."""
-    version = tuple(int(part) for part in sys.modules["keras"].__version__.split(".")[:2])
-    if version >= WITH_PARTIAL_CALLS:
-        session.decline_knobs([ON_BATCH], "this version of Keras traces train_on_batch once")
-        return
 
     def find_untraced(model: Any) -> Any:
+        if keras_version() >= WITH_PARTIAL_CALLS:
+            session.decline_knobs([ON_BATCH], "this version of Keras traces train_on_batch once")
+            return None
         model.make_train_function()
         untraced = getattr(model.train_function, "python_function", None)
         if untraced is not None:
@@ -84,6 +83,11 @@ def _trace_batches_once(session: KnobSession, loaded: Any) -> None:
         return train_on_batch
 
     session.replace_function(loaded.TensorFlowTrainer, "train_on_batch", make)
+
+
+def keras_version() -> tuple[int, ...]:
+    """Return the first two parts of Keras' version. It is not known while Keras is imported."""
+    return tuple(int(part) for part in sys.modules["keras"].__version__.split(".")[:2])
 
 
 def _join_steps(session: KnobSession, steps: int, loaded: Any) -> None:
@@ -138,8 +142,7 @@ def check_joinable(model: Any, steps: int, args: tuple[Any, ...], named: dict[st
     Raises:
         DeclinedError: they cannot.
     """
-    version = tuple(int(part) for part in sys.modules["keras"].__version__.split(".")[:2])
-    if version < WITH_PARTIAL_CALLS:
+    if keras_version() < WITH_PARTIAL_CALLS:
         raise DeclinedError("before Keras 3.9 an epoch cannot end within a call")
     if model.run_eagerly:
         raise DeclinedError("the model runs eagerly")
