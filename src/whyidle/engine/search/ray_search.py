@@ -33,9 +33,11 @@ QUIET = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "15",
     "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_worker_niceness": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
 }
-"""no statistics, the command's own folder, and an early end where Ray's head is lost"""
+"""no statistics, the command's own folder, an early end where Ray's head is lost, and in a Ray that
+is started here trials of normal priority, where Ray's default is that of background work"""
 OWN = ("RAY_", "CUDA_VISIBLE", "HIP_VISIBLE", "ROCR_VISIBLE")
 """beginnings of variables that Ray sets for a worker"""
 LAST_S = 5.0
@@ -127,6 +129,8 @@ def run_in_worker(order: dict[str, Any]) -> None:
 
     asked: RayOrder = order["order"]
     os.environ.update({k: v for k, v in asked.environment.items() if not k.startswith(OWN)})
+    # Ray uses a worker again only if the trial before has ended in it by then; its default is 2 s
+    os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = f"{3 * asked.terms.grace_s + LAST_S:.0f}"
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     process = TrialProcess(asked.command, asked.folder, asked.terms)
     ending: str | None = None

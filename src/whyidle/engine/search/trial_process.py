@@ -51,6 +51,7 @@ class TrialProcess:
         self._terms = terms
         self._reader = MetricReader(terms.metric, folder / OUTPUT, folder / REPORTED)
         self._begun = time.monotonic()
+        self._ended: float | None = None
         self._status: int | None = None
         self.timed_out = False
         launcher = [sys.executable, "-IS", str(LAUNCHER), str(os.getpid()), f"{terms.grace_s}"]
@@ -76,8 +77,8 @@ class TrialProcess:
 
     @property
     def seconds(self) -> float:
-        """Seconds since its start."""
-        return time.monotonic() - self._begun
+        """Seconds since its start, until its end was seen."""
+        return (self._ended or time.monotonic()) - self._begun
 
     def read_reports(self) -> list[Report]:
         """The values of the metric since the last call."""
@@ -86,7 +87,7 @@ class TrialProcess:
     def poll_status(self) -> int | None:
         """The exit status as a shell reports it; None while it runs."""
         if self._status is None and self._child.poll() is not None:
-            self._status = self._child.returncode
+            self._status, self._ended = self._child.returncode, time.monotonic()
             self._reader.finish_files()
         limit = self._terms.most_s
         if self._status is None and limit is not None and self.seconds > limit:
