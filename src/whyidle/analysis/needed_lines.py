@@ -85,6 +85,11 @@ class _Program:
         self.functions: list[tuple[str, ast.AST]] = [("<module>", tree)]
         self.functions += [(n.name, n) for n in ast.walk(tree) if isinstance(n, FUNCTION)]
         self.calls = {name: [*calls_in(node)] for name, node in self.functions}
+        self.called = {name: frozenset(map(called_name, own)) for name, own in self.calls.items()}
+        self.trains = {
+            name: name in RETURNS_LOSS or any(map(is_training_call, own))
+            for name, own in self.calls.items()
+        }
         self.known = {name for name, _ in self.functions}
         self.changing = {name for name, node in self.functions if changes_state(node)}
         self.training: set[str] = set()
@@ -103,7 +108,12 @@ class _Program:
         self.known = self.known.union(*(program.known for program in shared))
         others = (program.changing - {"<module>"} for program in shared)
         self.changing = self.changing.union(*others)
-        self.training = _find_training(calls)
+        called: dict[str, frozenset[str]] = {}
+        trains: dict[str, bool] = {}
+        for program in (*shared, self):
+            called |= program.called
+            trains |= program.trains
+        self.training = _find_training(called, trains)
         self.effects = {n: one for program in (*shared, self) for n, one in program.effects.items()}
         self._all_calls = calls
 
@@ -234,15 +244,11 @@ def _reach_effects(
     )
 
 
-def _find_training(calls: Mapping[str, list[ast.Call]]) -> set[str]:
+def _find_training(called: Mapping[str, frozenset[str]], trains: Mapping[str, bool]) -> set[str]:
     """Names of functions that train, themselves or by a function that they call."""
-    found = {n for n in calls if n in RETURNS_LOSS or any(map(is_training_call, calls[n]))}
+    found = {name for name, own in trains.items() if own}
     while True:
-        callers = {
-            name
-            for name in calls.keys() - found
-            if any(called_name(call) in found for call in calls[name])
-        }
+        callers = {name for name in called.keys() - found if not called[name].isdisjoint(found)}
         if not callers:
             return found
         found |= callers
