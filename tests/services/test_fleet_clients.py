@@ -1,0 +1,168 @@
+"""lightkube against a server with the answers of Kubernetes' API, and mails to aiosmtpd."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from service_tools import free_port
+
+from whyidle.__main__ import main
+from whyidle.errors import InputError
+from whyidle.ledgers import kubernetes
+from whyidle.model.fleet_rows import Window
+from whyidle.testing.fleet_contracts import check_ledger
+
+ALL = Window(0, 4_000_000_000_000)
+
+
+def pod(name: str, resource: str, count: str, phase: str = "Running") -> dict:
+    return {
+        "metadata": {
+            "name": name, "namespace": "team", "uid": name,
+            "creationTimestamp": "2026-11-26T01:00:00Z",
+        },
+        "spec": {
+            "nodeName": "gpu-node-1",
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {"limits": {resource: count, "cpu": "2", "memory": "8Gi"}},
+                }
+            ],
+        },
+        "status": {"phase": phase, "startTime": "2026-11-26T01:00:05Z"},
+    }  # fmt: skip
+
+
+NODES = {
+    "kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "193"},
+    "items": [
+        {
+            "metadata": {
+                "name": "gpu-node-1",
+                "labels": {
+                    "nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "1",
+                    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+                },
+            },
+            "spec": {}, "status": {"capacity": {"cpu": "64"}},
+        }
+    ],
+}  # fmt: skip
+PODS = {
+    "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "193"},
+    "items": [
+        pod("whole", "nvidia.com/gpu", "2"), pod("mig", "nvidia.com/mig-1g.10gb", "1"),
+        pod("shared", "nvidia.com/gpu.shared", "1"), pod("waits", "nvidia.com/gpu", "1", "Pending"),
+        pod("cpu", "example.com/fpga", "1"),
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An API server that answers reads and refuses the rest, as the read-only role does."""
+    pytest.importorskip("lightkube")
+    asked: list[tuple[str, str]] = []
+    refused = {"code": 0}
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            path = self.path.partition("?")[0]
+            asked.append((self.command, path))
+            body = {"/api/v1/nodes": NODES, "/api/v1/pods": PODS}.get(path)
+            code = refused["code"] or (200 if self.command == "GET" and body else 403)
+            if code != 200:
+                body = {"kind": "Status", "status": "Failure", "message": "no", "code": code}
+            content = json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = _answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [
+            {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_address[1]}"}}
+        ],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }  # fmt: skip
+    (tmp_path / "kube.json").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kube.json"))
+    yield asked, refused
+    server.shutdown()
+    server.server_close()
+
+
+def test_pods_with_whole_shared_and_mig_gpus(cluster):
+    asked, refused = cluster
+    rows = check_ledger(kubernetes, "", ALL)
+    held = {job.name: (job.gpus, job.milli, job.profile, job.state) for job in rows.jobs}
+    assert held == {
+        "whole": (2, 1000, None, "running"), "mig": (1, 143, "1g.10gb", "running"),
+        "shared": (1, 500, None, "running"), "waits": (1, 1000, None, "pending"),
+    }  # fmt: skip
+    assert {h.label: h.shared for h in rows.holdings} == {
+        "team/whole": False, "team/mig": False, "team/shared": True,
+    }  # fmt: skip
+    assert (rows.nodes[0].gpus, rows.nodes[0].cpus) == (8, 64.0)
+    assert {method for method, _ in asked} == {"GET"}
+    assert {path for _, path in asked} == {"/api/v1/nodes", "/api/v1/pods"}
+    for code in (401, 403):
+        refused["code"] = code
+        with pytest.raises(InputError, match="get, list and watch"):
+            kubernetes.read("", ALL)
+
+
+def test_one_mail_a_user_and_none_to_the_exempt(tmp_path: Path, capsys):
+    pytest.importorskip("aiosmtpd")
+    from aiosmtpd.controller import Controller  # noqa: PLC0415
+
+    got: list[tuple[list[str], bytes]] = []
+
+    class Keep:
+        async def handle_DATA(self, server, session, envelope):  # noqa: N802
+            got.append((envelope.rcpt_tos, envelope.content))
+            return "250 OK"
+
+    (tmp_path / "jobs.csv").write_text(
+        "job,user,gpus,node,start,end\n"
+        + "".join(
+            f"{n},{user},1,n{n},2026-11-20T00:00:00Z,2026-11-20T02:00:00Z\n"
+            for n, user in enumerate(["alice", "bob", "alice", "root"])
+        )
+    )
+    controller = Controller(Keep(), hostname="127.0.0.1", port=free_port())
+    controller.start()
+    port = controller.port
+    (tmp_path / "mail.toml").write_text(
+        f'host = "127.0.0.1"\nport = {port}\nsender = "gpus@example.org"\n'
+        'domain = "example.org"\nexempt = ["root"]\n'
+    )
+    try:
+        status = main(
+            [
+                *("fleet", "digest", "--ledger", f"csv:{tmp_path / 'jobs.csv'}", "--since", "all"),
+                *("--cache", str(tmp_path / "cache"), "--mail", str(tmp_path / "mail.toml")),
+            ]
+        )
+    finally:
+        controller.stop()
+    assert status == 0, capsys.readouterr().err
+    assert sorted(to for tos, _ in got for to in tos) == ["alice@example.org", "bob@example.org"]
+    page = next(content for tos, content in got if tos == ["alice@example.org"]).decode()
+    assert "alice: 4.00 GPU-hours in 2 jobs" in page
+    assert "bob" not in page
