@@ -1,15 +1,17 @@
 """Tasks and actors of a Ray cluster that hold GPUs (``ray:http://HEAD:8265``), by its state API.
 
 An actor holds its GPUs from the end of its creation until it is dead. Ray says when tasks ended,
-and not when actors did: of a dead actor the end of its job is taken.
+and not when actors did: of a dead actor the end of its job is taken. A cluster with tokens is asked
+with that of ``$RAY_AUTH_TOKEN``.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import msgspec
 
@@ -21,6 +23,8 @@ from whyidle.model.fleet_rows import WHOLE, FleetJob, LedgerRows, NodeRow, Windo
 MOST: Final = 10_000
 """rows that the state API gives at most"""
 PATIENCE_S: Final = 30
+TOKEN: Final = "RAY_AUTH_TOKEN"
+"""Ray's own variable"""
 DEFAULT: Final = "http://127.0.0.1:8265"
 
 
@@ -40,7 +44,9 @@ def read(where: str, window: Window) -> LedgerRows:  # noqa: ARG001  # Ray knows
         if task.get("type") == "ACTOR_CREATION_TASK":
             creations[task.get("actor_id")] = task
         else:
-            _add_work(rows, task, str(task.get("task_id")), hosts, jobs)
+            retry = task.get("attempt_number") or 0
+            name = f"{task.get('task_id')}~{retry + 1}" if retry else str(task.get("task_id"))
+            _add_work(rows, task, name, hosts, jobs)
     for actor in _ask(head, "actors"):
         created = creations.get(actor.get("actor_id"), {})
         job = jobs.get(actor.get("job_id"), {})
@@ -50,7 +56,7 @@ def read(where: str, window: Window) -> LedgerRows:  # noqa: ARG001  # Ray knows
             "name": actor.get("class_name"),
             "state": "FINISHED" if dead else "RUNNING",
             "start_time_ms": created.get("end_time_ms") or created.get("start_time_ms"),
-            "end_time_ms": job.get("end_time") if dead else None,
+            "end_time_ms": (job.get("end_time") or None) if dead else None,
         }
         _add_work(rows, work, str(actor.get("actor_id")), hosts, jobs)
     return rows
@@ -63,9 +69,14 @@ def _ask(head: str, what: str) -> list[dict[str, Any]]:
         InputError: it does not answer in the known form.
     """
     path = "/api/jobs/" if what == "jobs" else f"/api/v0/{what}?detail=1&limit={MOST}"
+    token = os.environ.get(TOKEN)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urlopen(head + path, timeout=PATIENCE_S) as answer:
+        with urlopen(Request(head + path, headers=headers), timeout=PATIENCE_S) as answer:
             document = msgspec.json.decode(answer.read())
+    except HTTPError as error:
+        hint = f"Set ${TOKEN}." if error.code in (401, 403) else ""
+        raise InputError(f"{head} refuses.", why=f"HTTP status {error.code}.", hint=hint) from error
     except (URLError, OSError, ValueError) as error:
         why: object = error.reason if isinstance(error, URLError) else error
         raise InputError(

@@ -109,7 +109,8 @@ def find_idle_jobs(fleet: FleetTables) -> list[Advice]:
         fleet,
         f"busy_peak < {UNUSED_BUSY}",
         "allocated",
-        "format('{} held {} GPUs for {:.1f} h', job, gpus, allocated / 3.6e6 / gpus)",
+        "format('{} held {} for {:.1f} h', job, "
+        "if(gpus = 1, '1 GPU', gpus || ' GPUs'), allocated / 3.6e6 / gpus)",
     )
     return [
         _advise(
