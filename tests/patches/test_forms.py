@@ -80,10 +80,19 @@ model.compile("adam", "mse", run_eagerly=True)
 def step(x):
     return model(x)
 """
+SCANS = """import keras
+class Scans(keras.utils.PyDataset):
+    def __init__(self, files):
+        super().__init__()
+        self.files = files
+"""
 SAMPLES: dict[str, tuple[object, str]] = {
     "keras.run_eagerly": (False, KERAS),
     "tf.reduce_retracing": (True, KERAS),
     "tfdata.map_calls": (16, KERAS),
+    "tfdata.interleave_calls": (4, KERAS.replace(".map(", ".interleave(")),
+    "keras.steps_per_execution": (8, 'import keras\nmodel.compile("adam", loss="mse")\n'),
+    "keras.workers": (4, SCANS),
     "loader.workers": (4, TRAINING),
     "loader.pin_memory": (True, TRAINING),
     "loader.persistent_workers": (True, TRAINING),
@@ -115,8 +124,12 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "model.attention": ("sdpa", HUGGING_FACE),
     "loader.batch_size_times": (4, SHUFFLED),
 }
-UNWRITTEN = ("autocast.grad_scaler", "optimizer.scale_learning_rate")
-"""knobs whose form never writes anything of its own, or only beside another's"""
+UNWRITTEN = (
+    *("autocast.grad_scaler", "optimizer.scale_learning_rate"),
+    *("tfdata.pool", "tfdata.deterministic"),
+)
+"""knobs whose form never writes anything of its own, or only beside another's, or only at the line
+of a finding (``test_tfdata_options.py``)"""
 FORMS = catalog.load_source_forms()
 
 
@@ -187,6 +200,7 @@ def test_whatever_stands_around_it_the_change_is_the_same(knob, noise):
     lines = text.split("\n")
     for at, line in noise:
         place = 1 + at % (len(lines) - 1)
+        place += lines[place - 1].startswith("@")  # nothing stands below a decorator but its def
         following = next(filter(str.strip, lines[place:]), "")
         indent = following[: len(following) - len(following.lstrip())]
         lines.insert(place, indent + line if line.strip() else line)

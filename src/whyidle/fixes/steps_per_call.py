@@ -17,7 +17,7 @@ def steps_per_call(proof: Proof) -> Proposal | None:
     if steps is None or steps < 2:
         return None
     return Proposal(
-        edits=(Edit(knob="keras.steps_per_execution", value=steps, was=1),),
+        edits=(Edit(knob="keras.steps_per_execution", value=round(steps), was=1),),
         risk="the progress bar and callbacks for batches see one batch per call; a step that fails "
         "is reported at the end of its call",
     )

@@ -62,7 +62,18 @@ def make_profiler(cuda: bool, draft: str) -> XPlaneProfiler:
     def is_profiled() -> bool:
         return profiler_v2._profiler is not None
 
-    return XPlaneProfiler(open_session, make_mark, wait, is_profiled, cuda=cuda)
+    return XPlaneProfiler(
+        open_session, make_mark, wait, is_profiled, cuda=cuda, unavailable=_why_unwanted()
+    )
+
+
+def _why_unwanted() -> str | None:
+    """Return why this job is not profiled: TensorFlow's profiler writes some lines to the job's
+    standard error, so unless they are off it is used only where the user asks for it."""
+    silent = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") >= "2"
+    if silent or os.environ.get("WHYIDLE_PROFILE") == "look":
+        return None
+    return "TensorFlow's profiler writes to standard error; --profile look records all the same"
 
 
 def watch_profilers(events: Events, forbid: Callable[[str], None]) -> None:
