@@ -20,6 +20,7 @@ def test_python_interface():
     assert whyidle.__all__ == [
         "Comparison",
         "Diagnosis",
+        "RunTable",
         "Watch",
         "__version__",
         "compare",
@@ -60,7 +61,7 @@ def test_verbs_and_options():
     }
     more = {"--perfetto", "--no-store", "--fail-on", "--ranks"}
     assert options("explain") == common | outputs | more
-    assert options("report") == common | outputs | {"--fail-on"}
+    assert options("report") == common | outputs | {"--fail-on", "--checklist"}
     small = common | {"--json", "--quiet", "-q"}
     assert options("compare") == small | {
         *("--store", "--all", "-a", "--max-regression", "--baseline", "--html", "--markdown"),
@@ -76,13 +77,14 @@ def test_verbs_and_options():
     }
     assert options("watch") == common | {
         *("--once", "--json", "--interval", "--user", "--only", "--fail-on"),
-        *("--prometheus", "--textfile", "--otlp", "--alerts", "--store"),
+        *("--prometheus", "--textfile", "--otlp", "--alerts", "--store", "--dcgm-names"),
     }
 
 
 def test_document_keys():
     keys = ["schema", "run", "device", "steps", "attribution", "utilization", "verdict"]
     keys += ["findings", "abstentions", "trials", "coverage", "detail", "recording"]
+    keys += ["memory", "architecture"]
     assert list(diagnosis.Diagnosis.__struct_fields__) == keys
     assert diagnosis.SCHEMA == "whyidle/diagnosis/1"
     assert diagnosis.Attribution.__struct_fields__ == (

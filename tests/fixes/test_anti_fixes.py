@@ -96,6 +96,7 @@ VARIANTS = [
             {"library": "datasets", "conversion": "objects", "converted": PREDICTED},
             {"library": "grain", "conversion": "rows", "converted": PREDICTED},
             {"kinds": {"combine": 1.0}},
+            {"pipeline": "python"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
         ),
     )

@@ -103,7 +103,7 @@ def test_a_storm_of_short_processes_leaves_nothing(watching):
     done = watching.run(sys.executable, "-c", code)
     assert done.stdout == "{0}\n{0}\n"
     left = {path.name for path in watching.recording().iterdir()}
-    assert left <= {"ended.json", "telemetry.jsonl"}  # nothing of any of those processes
+    assert left <= {"asked", "ended.json", "telemetry.jsonl"}  # nothing of any of those processes
 
 
 def test_no_folder_to_write_costs_the_evidence_only(watching):

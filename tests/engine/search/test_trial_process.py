@@ -14,10 +14,10 @@ pytestmark = pytest.mark.real_processes("it is about processes")
 
 STUBBORN = """
 import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("saved", flush=True), sys.exit(0)))
 code = "import signal, time; signal.signal(15, signal.SIG_IGN)\\n"
 code += "print('ready', flush=True); time.sleep(99)"
 child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-signal.signal(signal.SIGTERM, lambda *_: (print("saved", flush=True), sys.exit(0)))
 print(child.pid, flush=True)
 time.sleep(99)
 """
