@@ -70,13 +70,20 @@ def test_a_fault_in_a_hook_does_not_reach_the_job(place, shape, watched, faults,
 
 
 def test_checkpoints_of_the_job_s_own_loop_are_recorded(watched, tmp_path):
-    tf.train.CheckpointManager(
-        tf.train.Checkpoint(number=tf.Variable(1.0)), str(tmp_path), max_to_keep=1
-    ).save()
+    saved = tf.train.Checkpoint(number=tf.Variable(1.0))
+    tf.train.CheckpointManager(saved, str(tmp_path), max_to_keep=1).save()
     assert count_spans(watched, wire.CHECKPOINT) == 1
+    saved.save(str(tmp_path / "own"))
+    saved.write(str(tmp_path / "other"))
+    assert count_spans(watched, wire.CHECKPOINT) == 3
 
 
 def test_no_iterator_outlives_the_fit_that_made_it(watched):
+    known = {id(one) for one in living_iterators()}  # of other tests
     alone(shapes.fit)
+    assert {id(one) for one in living_iterators()} <= known
+
+
+def living_iterators():
     gc.collect()
-    assert not [one for one in gc.get_objects() if type(one).__name__ == "OwnedIterator"]
+    return [one for one in gc.get_objects() if type(one).__name__ == "OwnedIterator"]

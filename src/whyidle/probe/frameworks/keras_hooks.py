@@ -27,6 +27,7 @@ SAVERS = (
     ("keras.src.engine.training", "Model"),
     ("tf_keras.src.engine.training", "Model"),
     ("tensorflow.python.checkpoint.checkpoint", "Checkpoint"),
+    ("tensorflow.python.checkpoint.checkpoint_management", "CheckpointManager"),
 )
 """module and class of what saves itself"""
 CALLBACKS = (
@@ -40,7 +41,8 @@ LEAST_NS = 50_000
 """calls of callbacks that take less are not recorded: Keras' own take some ten microseconds"""
 SAVES = {
     "Model": ("keras.Model", ("save", "save_weights", "export")),
-    "Checkpoint": ("tf.train.Checkpoint", ("write",)),  # which its save calls
+    "Checkpoint": ("tf.train.Checkpoint", ("write", "save")),  # none calls another one
+    "CheckpointManager": ("tf.train.CheckpointManager", ("save",)),
 }
 """class: its public name, and its methods that write files"""
 
