@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,10 +55,17 @@ def answer_of(pods: int) -> bytes:
 
 
 @pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[SimpleNamespace]:
+def root() -> Iterator[Path]:
+    """A folder with a short name: that of a socket has at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="kubelet") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def kubelet(root: Path) -> Iterator[SimpleNamespace]:
     """A server whose answer a test may change; it stands where the kubelet's socket is."""
     grpc = pytest.importorskip("grpc")
-    served = SimpleNamespace(root=tmp_path, answer=answer_of(2), fails=False)
+    served = SimpleNamespace(root=root, answer=answer_of(2), fails=False)
 
     def list_pods(request: bytes, context) -> bytes:
         assert request == b""
@@ -67,7 +75,7 @@ def kubelet(tmp_path: Path) -> Iterator[SimpleNamespace]:
 
     handler = grpc.unary_unary_rpc_method_handler(list_pods)
     service = grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": handler})
-    socket = tmp_path / _kubelet.SOCKET
+    socket = root / _kubelet.SOCKET
     socket.parent.mkdir(parents=True)
     with ThreadPoolExecutor(2) as pool:
         server = grpc.server(pool, handlers=[service])
