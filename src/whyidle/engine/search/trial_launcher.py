@@ -100,9 +100,11 @@ def _children() -> list[int]:
 
 
 def _signal_group(pid: int, number: int) -> None:
+    """Send a signal once: a second one would kill a program that is leaving after the first."""
     for send in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, number)
+            return
 
 
 if __name__ == "__main__":
