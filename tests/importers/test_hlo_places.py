@@ -4,7 +4,7 @@ from profiles import nested, number
 
 from whyidle.importers._hlo_places import read_operations
 
-FILES = ("/work/train.py", "/env/lib/python3.11/site-packages/optax/update.py")
+FILES = ("/home/ann/train.py", "/env/lib/python3.11/site-packages/optax/update.py")
 INDEX = (
     b"".join(nested(1, name) for name in FILES)
     + b"".join(nested(3, number(1, file) + number(3, line)) for file, line in [(1, 9), (2, 40)])

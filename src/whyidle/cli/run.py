@@ -87,8 +87,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="look at one thing closely, which costs the time of some steps: memory (who holds "
-        "it, and what another batch, precision or recomputation would need) or model (where its "
-        "time goes, and what other layers would bring); results stay the same; repeatable",
+        "it, and what another batch, precision or recomputation would need), model (where its "
+        "time goes, and what other layers would bring) or ranks (when gradients are ready, for "
+        "whyidle scale); results stay the same; repeatable",
     )
     group.add_argument(
         "--plan",

@@ -13,7 +13,6 @@ nearly linear scaling would need. Each rank keeps its batch. What is not known i
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,14 +143,15 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
     Raises:
         InputError: the command could not be stored or has failed before it was measured.
     """
+    from whyidle.engine.rank_scaling import LOOK
+
     store = store_of(args)
     known = {entry.id for entry in store.list_runs()}
     parser = argparse.ArgumentParser(allow_abbrev=False)
     run_verb.prepare(parser)
-    options = ["--quiet", "--stop-after", str(args.steps), "--store", str(store.root), "--"]
-    os.environ["WHYIDLE_LOOK"] = "ranks"
+    options = ["--quiet", "--stop-after", str(args.steps), "--store", str(store.root)]
     _output.print_note(args, f"runs the command for {args.steps} steps")
-    status = run_verb.run(parser.parse_args([*options, *command]))
+    status = run_verb.run(parser.parse_args([*options, "--look", LOOK, "--", *command]))
     new = [entry for entry in store.list_runs() if entry.id not in known]
     if not new:
         raise InputError(

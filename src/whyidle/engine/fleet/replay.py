@@ -143,19 +143,18 @@ class _Replay:
             self.blocked_since = -1.0
 
     def _try_start(self, one: Waiting) -> bool:
+        if not self.policy.gang and one.demand.parts > 1:
+            self._hold_part(one)
+            return self._begin_complete(one)
         slots = self.cluster.place(one.demand, self.policy.placement)
         if slots is None:
-            if not self.policy.gang:
-                self._hold_part(one)
-            return bool(one.slots) and self._begin_complete(one)
+            return False
         one.slots += slots
         self._begin(one)
         return True
 
     def _hold_part(self, one: Waiting) -> None:
         """Without gang scheduling a job keeps each of its nodes as soon as it is free."""
-        if one.demand.parts < 2:
-            return
         single = Demand(one.demand.devices, 1, one.demand.room, one.demand.cpus, one.demand.types)
         while len(one.slots) < one.demand.parts:
             slots = self.cluster.place(single, self.policy.placement)

@@ -16,7 +16,7 @@ from whyidle.engine.recording.signal_relay import relay_signals
 from whyidle.errors import UsageError
 
 BOOT = Path(__file__).parents[2] / "probe" / "boot"
-LOOKS = ("memory", "model")
+LOOKS = ("memory", "model", "ranks")
 """what ``--look`` takes: measurements inside the job that cost some steps"""
 
 

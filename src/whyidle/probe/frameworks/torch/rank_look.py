@@ -22,6 +22,7 @@ from ...core.listener import Listener
 from ...core.recorder import clock_ns
 from . import accelerator
 from .device_clock import find_clock
+from .memory_look import is_requested
 
 DOCUMENT = "ranks.json"
 FIRST, STEPS = 5, 64
@@ -148,7 +149,7 @@ class RankLook(Listener):
 
 def install_rank_look(events: Events) -> None:
     """Measure the steps and the link of this process, if its user asked for it."""
-    if "ranks" not in os.environ.get("WHYIDLE_LOOK", "").split(","):
+    if not is_requested("ranks"):
         return
     from torch.nn.parallel import DistributedDataParallel
 
