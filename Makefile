@@ -76,10 +76,13 @@ test-frameworks-oldest: .venv-jax-0.4.30/installed
 .venv-tensorflow-2.15/installed: FRAMEWORK = tensorflow==2.15.* 'numpy<2'
 .venv-tensorflow-2.16/installed: FRAMEWORK = tensorflow==2.16.* keras==3.3.*
 .venv-jax/installed: FRAMEWORK = jax optax flax keras
+.venv-jax/installed: MORE = $(TORCH)
 .venv-jax-0.4.30/installed: FRAMEWORK = jax==0.4.30 jaxlib==0.4.30 'optax<0.2.4' 'numpy<2.1'
 .venv-%/installed: pyproject.toml
 	$(call environment,.venv-$*)
 	@.venv-$*/bin/python $(pip) -e . 'pytest>=8' $(FRAMEWORK)
+	@test -z "$(MORE)" || .venv-$*/bin/python $(pip) "$(MORE)" 2>/dev/null || \
+	  echo "no $(MORE) in your package index: Keras on PyTorch is skipped"
 	@touch $@
 
 clinic: $(VENV)/installed  ## a few sick and healthy jobs with known truth, against the recorded floor

@@ -6,6 +6,7 @@ import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.frameworks.jax import names as jax_names
+from whyidle.frameworks.tensorflow import names as tensorflow_names
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
@@ -135,3 +136,19 @@ def test_a_role_that_leaves_something_open_is_told_by_the_name():
 def test_a_vocabulary_goes_to_another_process_and_back():
     VOCABULARY.plays(Role.OPTIMIZER, "x")
     assert pickle.loads(pickle.dumps(VOCABULARY)) == VOCABULARY
+
+
+@pytest.mark.parametrize(
+    ("frame", "computes"),
+    [
+        ("eager/execute.py(53): quick_execute", True),
+        ("ops/gen_math_ops.py(477): add_v2", True),
+        ("ops/gen_dataset_ops.py(3478): make_iterator", True),
+        ("ops/gen_dataset_ops.py(3200): iterator_get_next", False),
+        ("ops/gen_io_ops.py(560): read_file", False),
+        ("distribute/mirrored_run.py(226): _call_for_each_replica", False),
+    ],
+)
+def test_where_threads_of_tensorflow_compute(frame, computes):
+    path = f"site-packages/tensorflow/python/{frame}"
+    assert tensorflow_names.VOCABULARY.plays(Role.COMPUTE_FRAME, path) == computes

@@ -20,3 +20,16 @@ for i in range(30):
     w, state, loss = train_step(w, state, x)
 print(float(loss))
 """
+BREAK = """
+import sys
+import {package}
+module, _, path = "{fault}".partition(":")
+owner = sys.modules["_whyidle_probe." + module]
+*kinds, name = path.split(".")
+for kind in kinds:
+    owner = getattr(owner, kind)
+def fail(*args, **kwargs):
+    raise ValueError("injected")
+setattr(owner, name, fail)  # a fault of ours: the job must not see it
+"""
+"""makes a function of the probe fail: its module, and its name there"""

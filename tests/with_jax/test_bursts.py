@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from jax_jobs import TRAIN
+from jax_jobs import BREAK, TRAIN
 
 from whyidle.engine.diagnosis.burst_evidence import read_bursts
 from whyidle.model.roles import Role
@@ -34,12 +34,7 @@ for i in range(300):
             pass
 """
 FAULTS = ("start", "mark", "stop", "save", "estimate_events", "busy")
-BREAK = """
-owner = sys.modules["_whyidle_probe.core.xplane_profiler"].XPlaneProfiler
-def fail(*args, **kwargs):
-    raise ValueError("injected")
-owner.{fault} = fail  # a fault of ours: the job must not see it
-"""
+OWNER = "core.xplane_profiler:XPlaneProfiler."
 
 
 def told_of(job):
@@ -73,6 +68,7 @@ def test_no_burst_where_the_job_profiles_itself(run_job):
 def test_a_fault_of_the_profiler_never_reaches_the_job(run_job, fault):
     short = LOOP.replace("500", "350")
     alone = run_job(TRAIN + "import time" + short, watched=False)
-    job = run_bursts(run_job, BREAK.format(fault=fault) + short)
+    broken = BREAK.format(package="jax", fault=OWNER + fault)
+    job = run_bursts(run_job, broken + short)
     assert job.out == alone.out
     assert "injected" in job.faults

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from jax_jobs import LOOP, TRAIN
+from jax_jobs import BREAK, LOOP, TRAIN
 
 from whyidle.model.roles import Role
 
@@ -63,26 +63,17 @@ print("all")
 """
 CACHE = "jax.compilation_cache"
 FAULTS = (
-    "compiled_calls.JittedFunction._watch_lowered",
-    "compiled_calls.CompiledCalls.ask_device",
-    "compiled_calls.CompiledCalls.end_step",
-    "compiled_calls.CompiledCalls.end_other",
-    "compiled_calls.CompiledCalls.watch",
-    "compiled_calls.CompiledCalls.mark_gradient",
-    "compilation.Compilations._note_stage",
-    "compilation.Compilations._record_call",
-    "compilation.Compilations.note_reason",
-    "reads.Reads._record_wait",
+    "compiled_calls:JittedFunction._watch_lowered",
+    "compiled_calls:CompiledCalls.ask_device",
+    "compiled_calls:CompiledCalls.end_step",
+    "compiled_calls:CompiledCalls.end_other",
+    "compiled_calls:CompiledCalls.watch",
+    "compiled_calls:CompiledCalls.mark_gradient",
+    "compilation:Compilations._note_stage",
+    "compilation:Compilations._record_call",
+    "compilation:Compilations.note_reason",
+    "reads:Reads._record_wait",
 )
-BREAK = """
-import sys
-import jax
-module, kind, method = "{fault}".split(".")
-owner = getattr(sys.modules["_whyidle_probe.frameworks.jax." + module], kind)
-def fail(*args, **kwargs):
-    raise ValueError("injected")
-setattr(owner, method, fail)  # a fault of ours: the job must not see it
-"""
 LENGTHS = """
 train_step.lower(w, state, x)
 for i in range(6):
@@ -193,6 +184,39 @@ def test_steps_without_compilation_do_not_run_beside_the_host(run_job):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_hook_never_reaches_the_job(run_job, fault):
     alone = run_job(TRAIN + LENGTHS + LOOP, watched=False)
-    job = run_job(BREAK.format(fault=fault) + TRAIN + LENGTHS + LOOP)
+    broken = BREAK.format(package="jax", fault=f"frameworks.jax.{fault}")
+    job = run_job(broken + TRAIN + LENGTHS + LOOP)
+    assert job.out == alone.out
+    assert "injected" in job.faults
+
+
+OWN_CACHE = """
+import tempfile
+jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
+jax.config.update("jax_debug_nans", True)
+with jax.debug_nans(True):
+    pass
+"""
+KNOBS = "knobs:KnobSession."
+
+
+@pytest.mark.parametrize(
+    ("fault", "script"),
+    [
+        ("core.span_hooks:mark_place", TRAIN + SAVES),
+        ("core.events:Events.add_span", TRAIN + SAVES),
+        ("core.events:Events.other_stepped", TRAIN.replace("@jax.jit", "") + LOOP),
+        (KNOBS + "release_knob", TRAIN + OWN_CACHE + LOOP),
+        (KNOBS + "record_applied", TRAIN + OWN_CACHE + LOOP),
+    ],
+)
+def test_a_fault_where_a_job_saves_or_sets_switches_never_reaches_it(
+    run_job, tmp_path, fault, script
+):
+    plan = tmp_path / "plan.json"
+    edits = {CACHE: str(tmp_path / "ours"), "jax.debug_nans": False} if KNOBS in fault else {}
+    plan.write_text(json.dumps({"edits": edits, "was": {}}))
+    alone = run_job(script, watched=False)
+    job = run_job(BREAK.format(package="jax", fault=fault) + script, WHYIDLE_PLAN=str(plan))
     assert job.out == alone.out
     assert "injected" in job.faults

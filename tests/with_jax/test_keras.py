@@ -1,19 +1,19 @@
-"""Keras on JAX: its fit, callbacks and evaluation. Steps and waits are those of JAX."""
-
-import importlib.util
-import os
+"""Keras on JAX and on PyTorch: its fit, callbacks and evaluation."""
 
 import pytest
+from jax_jobs import BREAK
 
 from whyidle.model.roles import Role
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("keras") is None and "WHYIDLE_JAX_PYTHON" not in os.environ,
-    reason="Keras is not installed",
-)
+BACKEND = """
+import importlib.util, os, sys
+os.environ["KERAS_BACKEND"] = "{backend}"
+if not all(map(importlib.util.find_spec, ("keras", "{backend}"))):
+    print("missing")
+    sys.exit()
+"""
 JOB = """
-import os, time
-os.environ["KERAS_BACKEND"] = "jax"
+import time
 import keras
 import numpy as np
 
@@ -30,10 +30,43 @@ print(model.fit(x, x[:, :1], batch_size=8, epochs=2, **more).history["loss"])
 """
 
 
+@pytest.fixture(scope="module")
+def printed():
+    """What the job prints alone on a backend, once it is known."""
+    return {}
+
+
+def run_keras(run_job, backend, script, **options):
+    job = run_job(BACKEND.format(backend=backend) + script, **options)
+    if job.out == "missing\n":
+        pytest.skip(f"Keras or {backend} is not installed")
+    return job
+
+
 @pytest.mark.real_processes("it starts a process")
-def test_a_fit_is_told_step_by_step(run_job):
-    job = run_job(JOB)
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_a_fit_is_told_step_by_step(run_job, backend):
+    job = run_keras(run_job, backend, JOB)
     assert not job.faults
     assert len(job.names(Role.OPTIMIZER)) == pytest.approx(40, abs=2)
     assert len(job.names(Role.EVALUATION)) >= 2
     assert len(job.names(Role.CALLBACK)) >= 40
+
+
+FAULTS = {
+    "jax attaching": ("jax", "core.hook_registry:HookRegistry.patch_function"),
+    "jax evaluation": ("jax", "core.span_hooks:mark_place"),
+    "jax callback": ("jax", "core.events:Events.add_span"),
+    "torch attaching": ("torch", "frameworks.keras_hooks:_wrap_apply"),
+    "torch step": ("torch", "core.events:Events.other_stepped"),
+    "torch callback": ("torch", "core.events:Events.add_span"),
+}
+
+
+@pytest.mark.parametrize(("backend", "fault"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_of_a_hook_never_reaches_a_fit(run_job, printed, backend, fault):
+    if backend not in printed:
+        printed[backend] = run_keras(run_job, backend, JOB, watched=False).out
+    job = run_keras(run_job, backend, BREAK.format(package=backend, fault=fault) + JOB)
+    assert job.out == printed[backend]
+    assert "injected" in job.faults

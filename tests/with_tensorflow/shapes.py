@@ -91,6 +91,20 @@ def fit_generator():
     return fit(made.apply(tf.data.experimental.assert_cardinality(STEPS)))
 
 
+def fit_dataset_of_keras():
+    x, y = pairs()
+
+    class Batches(getattr(keras.utils, "PyDataset", keras.utils.Sequence)):
+        def __len__(self):
+            return STEPS
+
+        def __getitem__(self, number):
+            rows = slice(number * BATCH, (number + 1) * BATCH)
+            return x[rows], y[rows]
+
+    return fit(Batches())
+
+
 def train_on_batch():
     net, losses = model(), []
     for _ in range(EPOCHS):
@@ -179,6 +193,7 @@ SHAPES = {
     fit_eagerly: 20,
     fit_several_at_once: 20,
     fit_generator: 20,
+    fit_dataset_of_keras: 20,
     train_on_batch: 20,
     custom_loop: 20,
     custom_loop_with_optimizer: 20,

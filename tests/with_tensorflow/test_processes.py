@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,14 @@ from whyidle.engine.recording.recording_diagnosis import diagnose_recording
 from whyidle.importers import xplane
 from whyidle.model.roles import Role
 
+VERSION = tuple(int(part) for part in version("tensorflow").split(".")[:2])
+WITH_MODEL = (2, 18)
+"""the first version that tells what tf.data measures of its stages"""
 BOOT = Path(whyidle.__file__).parent / "probe" / "boot"
 
 
-def run_job(folder, text, edits=None):
-    """Run a job with the probe in it; return what it printed."""
+def run_job(folder, text, edits=None, fault=""):
+    """Run a job with the probe in it, with no fault but ``fault``; return what it printed."""
     job = folder / "job.py"
     job.write_text(text)
     env = {**os.environ, "PYTHONPATH": str(BOOT), "WHYIDLE_RUN": str(folder)}
@@ -29,7 +33,8 @@ def run_job(folder, text, edits=None):
         [sys.executable, job], env=env, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert not list(folder.glob("*.faults")), [p.read_text() for p in folder.glob("*.faults")]
+    told = "".join(path.read_text() for path in folder.glob("*.faults"))
+    assert fault in told if fault else not told, told
     return done.stdout
 
 
@@ -64,7 +69,12 @@ for number, x in enumerate(data):
 def test_a_loop_of_the_job_s_own_is_told_which_stage_is_slow(tmp_path):
     run_job(tmp_path, LOOP.replace("STEPS", "110"))
     found = diagnose_recording(tmp_path)
-    assert (found.run.framework, found.verdict.bound) == ("tensorflow", "input")
+    assert found.run.framework == "tensorflow"
+    assert found.attribution.input > 0.5
+    if VERSION < WITH_MODEL:  # the line of the loop is all that is known
+        assert (found.findings, "job.py:19" in found.verdict.headline) == ((), True)
+        return
+    assert found.verdict.bound == "input"
     assert found.findings[0].cause == "serial-map"
     assert found.findings[0].where[0].line == 9
 
@@ -115,3 +125,30 @@ def test_three_steps_are_recorded_with_every_operator(tmp_path, monkeypatch):
     assert len(found.rows_of(Role.PROFILER_STEP)) == 3
     assert len(found.rows_of(Role.LOADER)) >= 3
     assert not list(tmp_path.glob("*~"))
+
+
+BREAK = """
+import sys
+import tensorflow
+
+def fail(*args, **kwargs):
+    raise ValueError("injected")
+
+# a fault of ours: the job must not see it
+sys.modules["_whyidle_probe.frameworks.tensorflow.profiler"].Session.{fault} = fail
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What the loop prints unwatched."""
+    job = tmp_path_factory.mktemp("alone") / "job.py"
+    job.write_text(LOOP.replace("STEPS", "70"))
+    return subprocess.check_output([sys.executable, job], text=True, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("fault", ["__init__", "stop"])
+def test_a_fault_of_the_profiler_never_reaches_the_job(tmp_path, monkeypatch, printed, fault):
+    monkeypatch.setenv("WHYIDLE_PROFILE", "look")
+    text = BREAK.format(fault=fault) + LOOP.replace("STEPS", "70")
+    assert run_job(tmp_path, text, fault="injected") == printed

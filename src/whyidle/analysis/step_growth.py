@@ -11,6 +11,7 @@ from whyidle.analysis.arrays import F64
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.step_by_line import StepLine
+from whyidle.analysis.undisturbed_steps import growth_by_others
 from whyidle.model.purposes import TRAINING
 
 PARTS: Final = 6
@@ -48,8 +49,8 @@ class StepGrowth:
 
 
 def find_growth(facts: Facts) -> StepGrowth | None:
-    """Return how steps grow, if later parts of the run are slower than earlier ones, and one line
-    has most of the growth."""
+    """Return how steps grow, if later parts of the run are slower than earlier ones, one line has
+    most of the growth, and other programs that took the cores do not explain most of it."""
     start, end = facts.steps.start[facts.steps_in_scope], facts.steps.end[facts.steps_in_scope]
     if len(start) < LEAST_STEPS or not facts.lines:
         return None
@@ -69,6 +70,8 @@ def find_growth(facts: Facts) -> StepGrowth | None:
     if falls and facts.lines[grown].purpose in TRAINING:
         return None
     if part < MOSTLY or _ratio(own_late, own_early) < FASTER * rest:
+        return None
+    if growth_by_others(facts, middle) >= MOSTLY * (late - early):
         return None
     return StepGrowth(
         first_s=float(medians[0]),

@@ -33,6 +33,10 @@ class TelemetryWindow:
         """Length of the window."""
         return (self.high_ns - self.low_ns) / 1e9
 
+    def part(self, low_ns: int, high_ns: int) -> TelemetryWindow:
+        """Return the same over another window."""
+        return TelemetryWindow(self.telemetry, low_ns, high_ns, self._process)
+
     def values_read(self, signal: str, subject: str = "") -> F64:
         """Return the values read in the window; between two reads, the one before it."""
         series = self._series_of(signal, subject)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -31,14 +31,47 @@ def undisturbed_share(facts: StepScope, spans: Intervals) -> float:
 def cores_of_others(telemetry: TelemetryWindow) -> tuple[float, float] | None:
     """Return the cores that other programs used, and those of the machine; None if unknown or not a
     burden."""
+    used = _read_cores(telemetry)
+    if used is None:
+        return None
+    busy, cores = used.job + used.others, used.job + used.others + used.idle
+    full = busy >= FULL * cores and used.others >= FELT * cores
+    return (used.others, cores) if full else None
+
+
+def growth_by_others(facts: StepScope, middle: int) -> float:
+    """Return the seconds by which the steps from number ``middle`` on may be longer than those
+    before because other programs had the cores: no more than these took more of the cores in a
+    step, and no more than what the job itself did not compute in addition. Zero where a core is to
+    spare, or nothing was read."""
+    start, end = facts.steps.start[facts.steps_in_scope], facts.steps.end[facts.steps_in_scope]
+    base, telemetry, length = facts.timeline.base_ns, facts.telemetry, (end - start) / 1e9
+    if telemetry is None:
+        return 0.0
+    before = _read_cores(telemetry.part(base + int(start[0]), base + int(end[middle - 1])))
+    after = _read_cores(telemetry.part(base + int(start[middle]), base + int(end[-1])))
+    if before is None or after is None or after.idle >= 1.0:
+        return 0.0
+    early, late = float(length[:middle].mean()), float(length[middle:].mean())
+    taken = (after.others - before.others) * late
+    computed = after.job * late - before.job * early
+    return max(0.0, min(taken, late - early - computed))
+
+
+class _UsedCores(NamedTuple):
+    """How many cores were used, by whom."""
+
+    job: float
+    others: float
+    idle: float
+
+
+def _read_cores(telemetry: TelemetryWindow) -> _UsedCores | None:
     busy = telemetry.summed_rate(
         "machine_cpu_user_s", "machine_cpu_system_s", "machine_cpu_stolen_s"
     )
     idle = telemetry.counter_rate("machine_cpu_idle_s")
-    job_cores = telemetry.summed_rate("job_cpu_user_s", "job_cpu_system_s")
-    if busy is None or idle is None or job_cores is None:
-        return None
-    cores, others = busy + idle, busy - job_cores
-    if cores <= 0.0:  # the window is shorter than a tick of the kernel
-        return None
-    return (others, cores) if busy >= FULL * cores and others >= FELT * cores else None
+    job = telemetry.summed_rate("job_cpu_user_s", "job_cpu_system_s")
+    if busy is None or idle is None or job is None or busy + idle <= 0.0:
+        return None  # unknown, or the window is shorter than a tick of the kernel
+    return _UsedCores(job, busy - job, idle)

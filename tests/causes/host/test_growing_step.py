@@ -1,8 +1,14 @@
 """Steps that take longer as the run goes on."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from whyidle import catalog
+from whyidle.model.roles import Role
+from whyidle.model.telemetry import Series, Telemetry
+from whyidle.testing import contracts
 from whyidle.testing.cured_twins import judge
 from whyidle.testing.pairs import Pair
 from whyidle.testing.recorded_job import RecordedJob
@@ -97,6 +103,43 @@ def test_steps_that_only_vary_do_not_grow():
         job.step(f"{S}torch/optim/sgd.py(9): step;/job/train.py(5): <module>", 10 * MS)
         job.work("/job/train.py(6): <module>", (30, 60, 20, 70, 10, 65)[step // 20] * MS)
     assert judge(CAUSE, job) is None
+
+
+def with_cores(job, cores, late):
+    """The job on a machine whose other programs have none of the cores in the first half, and
+    ``late`` = (the job's, the others') in the second."""
+    timeline = job.timeline()
+    ends = timeline.host.end[timeline.host.end > 0]
+    times = timeline.base_ns + np.linspace(0, int(ends.max()), 101).astype(np.int64)
+    # half of the steps take less than half of the time
+    middle = int(np.searchsorted(times, timeline.base_ns + step_starts(timeline)[60]))
+
+    def series(first, second):
+        rate = np.where(np.arange(100) < middle, first, second)
+        return Series(times, np.append(0.0, np.cumsum(rate * np.diff(times) / 1e9)))
+
+    own, others = late
+    read = {
+        "job_cpu_user_s": series(1.0, own),
+        "machine_cpu_user_s": series(1.0, own + others),
+        "machine_cpu_idle_s": series(cores - 1.0, cores - own - others),
+    }
+    return replace(timeline, telemetry=Telemetry(read, {}))
+
+
+def step_starts(timeline):
+    return np.sort(timeline.host.start[timeline.rows_of(Role.OPTIMIZER)])
+
+
+@pytest.mark.parametrize(
+    ("cores", "late", "found"),
+    [(2.0, (0.4, 1.6), False), (2.0, (1.0, 1.0), True), (8.0, (0.4, 1.6), True)],
+    ids=["cores are taken", "the job computes more", "cores are to spare"],
+)
+def test_other_programs_that_take_the_cores_explain_growth(cores, late, found):
+    declared = catalog.load_causes()[CAUSE]
+    timeline = with_cores(train(last=1.0), cores, late)
+    assert (contracts.run_cause(declared, [timeline]) is not None) == found
 
 
 PAIRS = {

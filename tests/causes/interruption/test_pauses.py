@@ -507,3 +507,21 @@ def test_what_few_saves_leave_behind_counts_as_much_as_it_takes():
     measured = Facts(saving()).step_s / Facts(saving(saves=False)).step_s
     assert proof.removal.speedup == pytest.approx(measured, rel=0.03)
     assert proof.removal.low < measured < proof.removal.high
+
+
+OPERATORS = "/env/lib/python3.11/site-packages/tensorflow/python/eager/execute.py(53)"
+
+
+@pytest.mark.parametrize(
+    ("asleep_in", "blocked"),
+    [(f"{OPERATORS}: quick_execute;{LOOP}", False), (f"/job/notes.py(3): send;{LOOP}", True)],
+)
+def test_a_thread_that_waits_for_tensorflow_s_operators_is_not_held_up(asleep_in, blocked):
+    """A saved model that is called without a trace runs on threads of TensorFlow."""
+    guest = RecordedJob(framework="tensorflow", operator_threads=2)
+    for _ in range(40):
+        guest.wait(asleep_in, ms(20))
+        guest.backward(LOOP, ms(20))
+        guest.step(LOOP, ms(10), "Adam")
+    assert (Facts(guest.timeline()).bucket_share("blocked") > 0.2) == blocked
+    assert (judge("blocking-logging-upload", guest) is not None) == blocked

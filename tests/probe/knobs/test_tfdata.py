@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
+from whyidle.probe import knobs
 from whyidle.probe.knobs import tfdata
 
 FACTOR, TABLE = 3, {"a": 1}
@@ -67,9 +68,18 @@ class Iterator:
     _iterator_resource = _components = "open"
 
 
-def test_iterators_that_are_still_alive_are_released():
-    kept, gone = Iterator(), Iterator()
-    live = [weakref.ref(kept), weakref.ref(gone)]
+class Stubborn:
+    """An iterator of another version, whose resource cannot be let go."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_iterators_that_are_still_alive_are_released(tmp_path):
+    stubborn, kept, gone = Stubborn(), Iterator(), Iterator()
+    live = [weakref.ref(one) for one in (stubborn, kept, gone)]
     del gone
-    tfdata.close_iterators(live)
+    session = knobs.KnobSession(str(tmp_path), {})
+    tfdata.close_iterators(session, live)
     assert (kept._iterator_resource, kept._components) == (None, None)
+    (told,) = tmp_path.glob("*.faults")
+    assert "Stubborn" in told.read_text()

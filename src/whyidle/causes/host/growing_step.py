@@ -49,7 +49,9 @@ def growing_step(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Longer sequences, or a machine that slows down, make forward and backward pass grow alike.
+    Longer sequences, or a machine that slows down, make forward and backward pass grow alike. Other
+    programs that take the cores: by the kernel's count they use more of them than in the first half
+    of the run, while the job itself computes no more for a step and no core is to spare.
     ``memory-leak-growth`` is memory that grows while the steps do not.
 
     What to do

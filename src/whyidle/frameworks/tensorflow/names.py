@@ -14,6 +14,9 @@ _PYTHON: Final = (HostKind.PYTHON,)
 RULES: Final = (
     Rule(Role.FRAMEWORK_CODE, rf"{INSTALLED}(tensorflow|keras|tf_keras)/"),
     Rule(Role.OPERATOR_FRAME, r"tensorflow/python/eager/execute\.py\(\d+\): quick_execute"),
+    # who asks for an operator sleeps while TensorFlow's own threads run it
+    Rule(Role.COMPUTE_FRAME, r"tensorflow/python/eager/execute\.py\(\d+\): quick_execute"),
+    Rule(Role.COMPUTE_FRAME, r"python/ops/gen_(?!io_)\w+\.py\(\d+\): (?!iterator_get_next)"),
     Rule(
         Role.LOGGING, r"tensorflow/python/ops/summary_ops_v2\.py|keras/.*/tensorboard\.py", _PYTHON
     ),

@@ -55,7 +55,7 @@ def _set_flags(session: KnobSession, flags: dict[str, tuple[str, Any]]) -> None:
                 return original(name, value, *args, **named)
             knob, kept = flags[name]
             if value != kept:
-                session.record_applied(knob)
+                session.run_contained([knob], session.record_applied, knob)
             return None
 
         return update
@@ -74,7 +74,8 @@ def _keep_code(session: KnobSession, jax: Any, folder: str) -> None:
     def yield_to_job(original: Callable[..., Any]) -> Callable[..., Any]:
         def update(name: str, value: Any, *args: Any, **named: Any) -> Any:
             if name == FOLDER and value:
-                session.release_knob(CACHE, f"the job keeps compiled code in {value}")
+                why = f"the job keeps compiled code in {value}"
+                session.run_contained([CACHE], session.release_knob, CACHE, why)
             return original(name, value, *args, **named)
 
         return update
@@ -88,7 +89,7 @@ def _keep_code(session: KnobSession, jax: Any, folder: str) -> None:
 def _ignore_context(session: KnobSession, knob: str) -> Callable[..., Any]:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def stay_off(*args: Any, **named: Any) -> Any:
-            session.record_applied(knob)
+            session.run_contained([knob], session.record_applied, knob)
             return contextlib.nullcontext()
 
         return stay_off

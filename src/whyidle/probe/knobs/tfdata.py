@@ -48,7 +48,7 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
             _change_end(session, module.OwnedIterator, knob, edits[knob])
         if {*THREADED, POOL} & edits.keys():
             _remember_iterators(session, module.OwnedIterator, live)
-            atexit.register(close_iterators, live)
+            atexit.register(session.run_contained, edits, close_iterators, session, live)
 
     session.after_import(edits, f"{PLACE}.dataset_ops", "DatasetV2", change_maps)
     session.after_import(edits, f"{PLACE}.iterator_ops", "OwnedIterator", change_iterators)
@@ -209,21 +209,29 @@ def _cached_stage(session: KnobSession, kind: Any, line: str) -> None:
 
 
 def _remember_iterators(session: KnobSession, kind: Any, live: list[weakref.ref[Any]]) -> None:
+    def remember(iterator: Any) -> None:
+        live[:] = [one for one in live if one() is not None]
+        live.append(weakref.ref(iterator))
+
     def make(original: Any) -> Any:
         def init(self: Any, *args: Any, **named: Any) -> None:
             original(self, *args, **named)
-            live[:] = [one for one in live if one() is not None]
-            live.append(weakref.ref(self))
+            session.run_contained((), remember, self)
 
         return init
 
     session.replace_function(kind, "__init__", make)
 
 
-def close_iterators(live: list[weakref.ref[Any]]) -> None:
+def close_iterators(session: KnobSession, live: list[weakref.ref[Any]]) -> None:
     """Release the iterators that are still alive at the end: a process whose pipeline runs Python
     in other threads would wait for these threads forever, and they for the interpreter."""
     for one in live:
         iterator = one()
         if iterator is not None:
-            iterator._iterator_resource = iterator._components = None
+            session.run_contained((), release_iterator, iterator)
+
+
+def release_iterator(iterator: Any) -> None:
+    """Let go of what an iterator holds."""
+    iterator._iterator_resource = iterator._components = None

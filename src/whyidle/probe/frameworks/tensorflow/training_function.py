@@ -100,9 +100,10 @@ class TrainingFunctions:
 def steps_per_call(model: Any) -> int:
     """Return how many steps a call of ``fit``'s function takes."""
     steps = getattr(model, "steps_per_execution", None)
-    if steps is None and getattr(model, "_steps_per_execution", None) is not None:  # Keras 2
+    variable: Any = getattr(model, "_steps_per_execution", None)
+    if hasattr(variable, "read_value"):  # Keras 2
         from tensorflow import init_scope
 
         with init_scope():
-            steps = model._steps_per_execution.numpy()
-    return max(1, int(steps or 1))
+            steps = variable.read_value()
+    return max(1, int(1 if steps is None else steps))
