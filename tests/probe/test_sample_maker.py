@@ -37,10 +37,10 @@ def test_the_prefix_is_what_two_processes_make_alike(tmp_path: Path):
     path = tmp_path / "numbers_set.py"
     path.write_text(DATASET)
     spec = f"{path}:make"
-    survey = survey_dataset(sys.executable, spec, [])
+    survey = survey_dataset(sys.executable, spec, "map", [])
     assert survey.prefix == 1
     assert [name.split()[1] for name in survey.rest] == ["shake", "halve"]
-    made = Preparation(sys.executable, spec, survey, tmp_path / "out", 2_000)
+    made = Preparation(sys.executable, spec, "map", survey, folder=tmp_path / "out", shard=2_000)
     made.open_folder()
     made.write_shards(1, lambda done, total: None)
     made.finish_data()

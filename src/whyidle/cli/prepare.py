@@ -1,4 +1,4 @@
-"""Make the deterministic part of a dataset once, and read it from memory-mapped files after.
+"""Make the deterministic part of a dataset once, and read it from few large files after.
 
 SPEC names what makes the dataset: train.py:make_train_set (a function without arguments, or the
 dataset itself) or package.module:name. Samples are made twice in fresh processes; what differs,
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from whyidle.cli._options import add_quiet, add_store, store_of
 from whyidle.errors import UsageError, WhyidleError
 
+FORMS = ("map", "tar", "arrow", "hdf5", "tfrecord")
+
 if TYPE_CHECKING:
     from whyidle.engine.preparation.survey import Survey
 
@@ -29,6 +31,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="SPEC", nargs="?")
     parser.add_argument(
         "--out", metavar="DIR", type=Path, default=Path("prepared"), help="default: prepared"
+    )
+    parser.add_argument(
+        "--form",
+        choices=FORMS,
+        default="map",
+        help="map: memory-mapped arrays (default); tar: WebDataset; arrow: Hugging Face datasets; "
+        "hdf5: h5py; tfrecord: tf.data",
     )
     parser.add_argument(
         "--source",
@@ -63,11 +72,13 @@ def run(args: argparse.Namespace) -> int:
     if not args.shard > 0 or (args.workers is not None and args.workers < 1):
         raise UsageError("--shard and --workers must be above 0.")
     survey = survey_dataset(
-        args.python, args.spec, [str(Path(source).absolute()) for source in args.source]
+        args.python, args.spec, args.form, [str(Path(p).absolute()) for p in args.source]
     )
     _print_survey(args, survey)
     folder = args.out.absolute()
-    made = Preparation(args.python, args.spec, survey, folder, round(args.shard * 1e6))
+    made = Preparation(
+        args.python, args.spec, args.form, survey, folder=folder, shard=round(args.shard * 1e6)
+    )
     if args.dry_run:
         made.check_room()
         return 0
@@ -140,3 +151,6 @@ def _print_result(args: argparse.Namespace, survey: Survey, faster: float) -> No
         f"  + from {package}.reader import PreparedDataset\n"
         f'  + dataset = PreparedDataset("{args.out}"{online})\n'
     )
+    if survey.native:
+        native = survey.native.format(folder=args.out, package=package)
+        print(f"  Other libraries read the files, too: {native}\n")

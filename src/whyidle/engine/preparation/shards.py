@@ -23,22 +23,28 @@ from whyidle.store.atomic_write import write_atomic
 
 MANIFEST, PROGRESS = "manifest.json", "progress.jsonl"
 READER = {
-    PROBE / "preparation" / "prepared_dataset.py": "reader.py",
-    PROBE / "knobs" / "_sample_codec.py": "sample_codec.py",
+    "knobs/_sample_codec.py": "sample_codec.py",
+    "preparation/prepared_dataset.py": "reader.py",
+    "preparation/sample_rows.py": "sample_rows.py",
+    "preparation/forms/__init__.py": "forms/__init__.py",
+    "preparation/forms/{form}.py": "forms/{form}.py",
 }
-"""files that read the data without whyidle, and their names beside it"""
+"""files of the probe that read the data without whyidle, and their names beside it"""
 
 
 class Preparation:
     """One prepared dataset, new or resumed. Lines of ``progress.jsonl`` are the setup and the
     shards that are complete; ``manifest.json`` exists only when all are."""
 
-    def __init__(self, python: str, spec: str, survey: Survey, folder: Path, shard: int) -> None:
-        self._python, self._spec, self._survey, self.folder = python, spec, survey, folder
+    def __init__(
+        self, python: str, spec: str, form: str, survey: Survey, *, folder: Path, shard: int
+    ) -> None:
+        self._python, self._survey, self.folder = python, survey, folder
+        self._order = {"spec": spec, "form": form}
         self._count = max(round(shard / max(*survey.sizes, 1)), 1)
         self._path = folder / PROGRESS
         self._setup = {
-            "spec": spec,
+            **self._order,
             "code": survey.code,
             "samples": survey.samples,
             "prefix": survey.prefix,
@@ -55,7 +61,8 @@ class Preparation:
             OutputError: it cannot.
         """
         done = sum(shard["bytes"] for shard in self.shards.values())
-        needed = self._survey.size.high + 8 * self._survey.samples - done
+        shards = sum(1 for _ in self._list_ranges())
+        needed = self._survey.size.high + shards * self._survey.empty - done
         self._check_bytes(needed, "Nothing was written" if not done else "What is written stays")
 
     def _check_bytes(self, needed: float, state: str) -> None:
@@ -121,9 +128,9 @@ class Preparation:
         """
         waiting = [item for item in self._list_ranges() if item[0] not in self.shards]
         waiting.reverse()
-        order = {"mode": "write", "spec": self._spec, "prefix": self._survey.prefix}
+        order = {**self._order, "mode": "write", "prefix": self._survey.prefix}
         makers = [MakerProcess(self._python, order) for _ in range(min(workers, len(waiting)))]
-        most = float(max(self._survey.sizes)) + 8.0
+        most = float(max(self._survey.sizes))
         busy: dict[MakerProcess, int] = {}
         try:
             with self._path.open("ab") as ledger, DefaultSelector() as selector:
@@ -151,8 +158,10 @@ class Preparation:
                 draft.unlink()
 
     def _list_ranges(self) -> Iterator[tuple[str, int, int]]:
-        for number, begin in enumerate(range(0, self._survey.samples, self._count)):
-            yield f"{number:05}.shard", begin, min(begin + self._count, self._survey.samples)
+        survey = self._survey
+        for number, begin in enumerate(range(0, survey.samples, self._count)):
+            name = f"{number:05}{survey.suffix}"
+            yield name, begin, min(begin + self._count, survey.samples)
 
     def finish_data(self) -> float:
         """Check the sources and samples, and complete the folder; returns how many times faster a
@@ -172,7 +181,7 @@ class Preparation:
         manifest = {**self._setup, "imports": survey.imports, "shards": shards}
         draft = self.folder / f"{MANIFEST}~"
         draft.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        order = {"mode": "check", "spec": self._spec, "indices": survey.indices}
+        order = {**self._order, "mode": "check", "indices": survey.indices}
         try:
             found = ask_once(self._python, {**order, "folder": str(self.folder)})
             if found["digests"] != survey.digests or not found["same_length"]:
@@ -181,9 +190,11 @@ class Preparation:
                     why="The dataset depends on the order or the process in which it is read.",
                     hint="It cannot be prepared as it is.",
                 )
+            (self.folder / "forms").mkdir(exist_ok=True)
             for source, name in READER.items():
-                text = source.read_text("utf-8").replace("..knobs._sample_codec", ".sample_codec")
-                (self.folder / name).write_text(text, encoding="utf-8")
+                text = (PROBE / source.format(**self._order)).read_text("utf-8")
+                text = text.replace(".knobs._sample_codec", "sample_codec")
+                (self.folder / name.format(**self._order)).write_text(text, encoding="utf-8")
             draft.replace(self.folder / MANIFEST)
         finally:
             draft.unlink(missing_ok=True)

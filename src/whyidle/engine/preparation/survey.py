@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 import psutil
 
-from whyidle.errors import InputError, OutputError
+from whyidle.errors import InputError, MissingExtraError, OutputError
 
 PROBE = Path(__file__).parents[2] / "probe"
+EXTRAS = {"tfrecord": "tensorflow"}
+"""extras of forms, where they do not have the form's name"""
 SURVEYED = 64
 """samples that are made twice, and from which size and time are foretold: one that differs in a
 twentieth of all is met with 96 %"""
 READ_RATIO = (0.8, 2.0)
-"""ends of the time to read a sample, beside those to decode it from memory again and for the first
-time: caches are between the two, and the first touch of each page of a file costs more"""
+"""ends of the time to read a sample, beside those to read it from a small file again and for the
+first time: caches are between the two, and the first touch of each page of a file costs more"""
 MANY = 20
 """opened files from which their common folder is the source, not each of them"""
 _BOOT = """
@@ -51,9 +53,12 @@ class Forecast:
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What is to be written: samples with the first ``prefix`` of the ``transforms``, which are
-    deterministic. ``gain`` is of the time of one sample."""
+    deterministic. ``gain`` is of the time of one sample; ``native`` says how other libraries read
+    the files."""
 
     samples: int
+    suffix: str
+    native: str
     prefix: int
     transforms: list[str]
     code: str
@@ -61,6 +66,7 @@ class Survey:
     indices: list[int]
     digests: list[str]
     sizes: list[int]
+    empty: int  # bytes of a shard beside its samples
     size: Forecast
     gain: Forecast
     whole_s: float
@@ -82,6 +88,7 @@ class MakerProcess:
     """A process of the user's Python that makes samples."""
 
     def __init__(self, python: str, order: dict[str, Any]) -> None:
+        self._python, self._form = python, order["form"]
         read, write = os.pipe()
         words = [python, "-c", _BOOT, json.dumps({**order, "reply": write}), str(PROBE)]
         self._child = subprocess.Popen(
@@ -104,6 +111,12 @@ class MakerProcess:
         line = self.replies.readline()
         found: dict[str, Any] = json.loads(line) if line else {"error": "its process died"}
         if "error" in found:
+            if found.get("kind") == "package":
+                raise MissingExtraError(
+                    f"The form {self._form} requires a package in {self._python}.",
+                    why=f"{found['error']}.",
+                    hint=f'pip install "whyidle[{EXTRAS.get(self._form, self._form)}]"',
+                )
             if found.get("kind") == "disk":
                 hint = "Free space, then call it again: complete shards stay."
                 raise OutputError("The disk is full.", why=f"{found['error']}.", hint=hint)
@@ -127,13 +140,13 @@ def ask_once(python: str, order: dict[str, Any]) -> dict[str, Any]:
         maker.end()
 
 
-def survey_dataset(python: str, spec: str, sources: Sequence[str]) -> Survey:
+def survey_dataset(python: str, spec: str, form: str, sources: Sequence[str]) -> Survey:
     """Make samples in two fresh processes, with other seeds and in reverse order.
 
     Raises:
         InputError: samples differ even without transforms, or cannot be made.
     """
-    order = {"mode": "survey", "spec": spec, "count": SURVEYED}
+    order = {"mode": "survey", "spec": spec, "form": form, "count": SURVEYED}
     makers = [
         MakerProcess(python, {**order, "seed": seed, "direction": direction})
         for seed, direction in ((1, 1), (2, -1))
@@ -154,7 +167,8 @@ def survey_dataset(python: str, spec: str, sources: Sequence[str]) -> Survey:
             why=f"{spec} differs{bare}.",
             hint="Move what is random out of the dataset, into a transform that stays online.",
         )
-    count, size = one["samples"], _mean(kept["sizes"])
+    count = one["samples"]
+    size = _mean([kept["ratio"] * size for size in kept["sizes"]])
     whole_s = usual_seconds(one["prefixes"][0]["made_s"])
     read_s, rest_s = usual_seconds(kept["read_s"]), usual_seconds(kept["rest_s"])
     again_s, rest = usual_seconds(kept["again_s"]), _mean(kept["rest_s"])
@@ -162,13 +176,16 @@ def survey_dataset(python: str, spec: str, sources: Sequence[str]) -> Survey:
     high = whole_s / (min(max(rest.low, 0.0), rest_s) + READ_RATIO[0] * again_s)
     return Survey(
         samples=count,
+        suffix=one["suffix"],
+        native=one["native"],
         prefix=kept["prefix"],
         transforms=one["transforms"],
         code=one["code"],
         imports=one["imports"],
         indices=one["indices"],
         digests=kept["digests"],
-        sizes=kept["sizes"],
+        sizes=[round(kept["ratio"] * size) for size in kept["sizes"]],
+        empty=kept["empty"],
         size=Forecast(size.value * count, size.low * count, size.high * count),
         gain=Forecast(whole_s / (rest_s + read_s), low, high),
         whole_s=whole_s,

@@ -27,24 +27,25 @@ def encode_sample(value: Any) -> bytes:
     Raises:
         UnknownError: it holds a value of an unsupported type.
     """
-    return marshal.dumps(_encode_plain(value), VERSION)
+    return marshal.dumps(encode_plain(value), VERSION)
 
 
 def decode_sample(data: Any) -> Any:
     """Decode a sample; the result shares no memory with ``data``."""
-    return _decode_value(marshal.loads(data))
+    return decode_plain(marshal.loads(data))
 
 
-def _encode_plain(value: Any) -> Any:
+def encode_plain(value: Any) -> Any:
+    """A sample as nested lists of plain values, each with the tag of its type."""
     kind = type(value)
     if kind in PLAIN:
         return value
     if kind in (list, tuple):
-        return ["l" if kind is list else "u", *map(_encode_plain, value)]
+        return ["l" if kind is list else "u", *map(encode_plain, value)]
     if kind is dict:
         if not all(type(key) in PLAIN for key in value):
             raise UnknownError("a dict by other keys than text and numbers")
-        return ["d", *(part for key in value for part in (key, _encode_plain(value[key])))]
+        return ["d", *(part for key in value for part in (key, encode_plain(value[key])))]
     result = _encode_tensor(value) or _encode_array(value) or _encode_image(value)
     if result is None:
         raise UnknownError(f"a {kind.__module__}.{kind.__qualname__}")
@@ -86,10 +87,11 @@ def _encode_image(value: Any) -> list[Any] | None:
         return None
     if value.mode not in ("1", "L", "RGB", "RGBA", "I", "F", "CMYK", "YCbCr", "HSV", "LAB"):
         raise UnknownError(f"an image of mode {value.mode}")
-    return ["p", value.mode, value.size, value.tobytes(), _encode_plain(value.info)]
+    return ["p", value.mode, value.size, value.tobytes(), encode_plain(value.info)]
 
 
-def _decode_value(value: Any) -> Any:
+def decode_plain(value: Any) -> Any:
+    """The sample of nested lists."""
     if type(value) is not list:
         return value
     kind, *rest = value
@@ -97,7 +99,7 @@ def _decode_value(value: Any) -> Any:
 
 
 def _read_dict(rest: list[Any]) -> Any:
-    return {rest[i]: _decode_value(rest[i + 1]) for i in range(0, len(rest), 2)}
+    return {rest[i]: decode_plain(rest[i + 1]) for i in range(0, len(rest), 2)}
 
 
 def _read_tensor(rest: list[Any]) -> Any:
@@ -125,13 +127,13 @@ def _read_array(order: str, rest: list[Any]) -> Any:
 def _read_image(rest: list[Any]) -> Any:
     mode, size, data, info = rest
     made = sys.modules["PIL.Image"].frombytes(mode, tuple(size), data)
-    made.info = _decode_value(info)
+    made.info = decode_plain(info)
     return made
 
 
 READ: dict[str, Callable[[list[Any]], Any]] = {
-    "l": lambda rest: [_decode_value(item) for item in rest],
-    "u": lambda rest: tuple(_decode_value(item) for item in rest),
+    "l": lambda rest: [decode_plain(item) for item in rest],
+    "u": lambda rest: tuple(decode_plain(item) for item in rest),
     "d": _read_dict,
     "t": _read_tensor,
     "c": lambda rest: _read_array("C", rest),

@@ -1,21 +1,20 @@
-"""Reads a dataset that ``whyidle prepare`` has written: samples by index, memory-mapped.
+"""Reads a dataset that ``whyidle prepare`` has written: samples by index.
 
-Needs nothing but the packages that the samples are made of. Safe in loader workers: files are
-mapped on first use in each process, and never written.
+Needs nothing but the packages of the samples and of the form. Safe in loader workers: files are
+opened on first use in each process, and never written.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import mmap
 import os
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
-from ..knobs._sample_codec import decode_sample
+from .forms import load_form
 
 MANIFEST = "manifest.json"
 
@@ -38,9 +37,12 @@ class PreparedDataset:
             manifest = json.load(file)
         for name in manifest["imports"]:
             importlib.import_module(name)
+        self._form = manifest.get("form", "map")
+        load_form(self._form)
         self._names = [shard["name"] for shard in manifest["shards"]]
         self._ends = list(accumulate(shard["samples"] for shard in manifest["shards"]))
-        self._opened: dict[int, tuple[memoryview, memoryview]] = {}
+        self._opened: dict[int, Any] = {}
+        self._process = os.getpid()
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -50,22 +52,21 @@ class PreparedDataset:
         if not 0 <= position < len(self):
             raise IndexError(index)
         shard = bisect_right(self._ends, position)
-        data, offsets = self._opened.get(shard) or self._open_shard(shard)
-        at = position - (self._ends[shard - 1] if shard else 0)
-        sample = decode_sample(data[offsets[at] : offsets[at + 1]])
+        begin = self._ends[shard - 1] if shard else 0
+        sample = self._open_shard(shard, self._ends[shard] - begin)[position - begin]
         if self.transform is None:
             return sample
         if type(sample) is tuple:
             return (self.transform(sample[0]), *sample[1:])
         return self.transform(sample)
 
-    def _open_shard(self, shard: int) -> tuple[memoryview, memoryview]:
-        with open(os.path.join(self.folder, self._names[shard]), "rb") as file:
-            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        count = self._ends[shard] - (self._ends[shard - 1] if shard else 0)
-        offsets = data[len(data) - 8 * (count + 1) :].cast("Q")
-        self._opened[shard] = data, offsets
-        return data, offsets
+    def _open_shard(self, shard: int, count: int) -> Any:
+        if self._process != os.getpid():  # libraries may not share open files with a forked process
+            self._opened, self._process = {}, os.getpid()
+        if shard not in self._opened:
+            path = os.path.join(self.folder, self._names[shard])
+            self._opened[shard] = load_form(self._form).Reader(path, count)
+        return self._opened[shard]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": {}}  # a spawned worker maps the files itself
+        return {**self.__dict__, "_opened": {}}  # a spawned worker opens the files itself

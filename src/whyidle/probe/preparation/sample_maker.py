@@ -12,37 +12,51 @@ import importlib.util
 import json
 import os
 import random
+import re
 import sys
+import tempfile
 import time
-from array import array
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from ..knobs._sample_codec import UnknownError, decode_sample, encode_sample
+from .forms import load_form
 
 DATA = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib")
 CODE = (".py", ".pyc", ".so", ".pth", ".pyi")
+WRITTEN = 16 << 20
+"""bytes of surveyed samples that are written to a temporary file of the form"""
+FULL = re.compile(r"No space left|errno = 28|RESOURCE_EXHAUSTED")
+"""how libraries say that the disk is full"""
 
 
 def main(order: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
     """Carry out an order."""
+    try:
+        form = load_form(order["form"])
+    except ImportError as error:
+        return reply({"error": str(error), "kind": "package"})
     opened: dict[str, None] = {}
     _note_opened_files(opened)
     dataset = _load_dataset(order["spec"])
     chain = _find_chain(dataset)
     steps = list(chain.transforms) if chain is not None else []
     if order["mode"] == "survey":
-        reply(_survey_samples(order, dataset, chain, steps) | {"files": list(opened)})
+        reply(_survey_samples(order, dataset, chain, steps, form) | {"files": list(opened)})
     elif order["mode"] == "check":
         reply(_check_samples(order, dataset))
     else:
         _keep_prefix(chain, steps, order["prefix"])
         _seed_generators(0)
         for line in sys.stdin:
-            reply(_write_shard(dataset, **json.loads(line)))
+            reply(_write_shard(dataset, form, **json.loads(line)))
+    return None
 
 
-def _survey_samples(order: dict[str, Any], dataset: Any, chain: Any, steps: list[Any]) -> Any:
+def _survey_samples(
+    order: dict[str, Any], dataset: Any, chain: Any, steps: list[Any], form: Any
+) -> dict[str, Any]:
     """Make some samples with all transforms, then with one less, and so on."""
     _seed_generators(order["seed"])
     size = len(dataset)
@@ -53,12 +67,17 @@ def _survey_samples(order: dict[str, Any], dataset: Any, chain: Any, steps: list
         _keep_prefix(chain, steps, prefix)
         made = {i: _make_sample(dataset, i, steps[prefix:]) for i in indices[:: order["direction"]]}
         rows = [made[index] for index in indices]
-        names = ("digests", "made_s", "read_s", "again_s", "rest_s", "sizes")
+        names = ("digests", "made_s", "rest_s")
         columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
-        prefixes.append({"prefix": prefix, **columns})
+        encoded = [row[3] for row in rows]
+        sizes = [len(data) for data in encoded]
+        measured = _measure_form(form, encoded)
+        prefixes.append({"prefix": prefix, "sizes": sizes, **columns, **measured})
     return {
         "samples": size,
         "indices": indices,
+        "suffix": form.SUFFIX,
+        "native": form.NATIVE,
         "transforms": [repr(step) for step in steps],
         "code": _hash_code(order["spec"], steps),
         "prefixes": prefixes,
@@ -66,53 +85,64 @@ def _survey_samples(order: dict[str, Any], dataset: Any, chain: Any, steps: list
     }
 
 
-def _make_sample(
-    dataset: Any, index: int, rest: list[Any]
-) -> tuple[str, float, float, float, float, int]:
-    """Digest, time to make it, to decode it, to decode it again, for the rest of the transforms;
-    size."""
+def _make_sample(dataset: Any, index: int, rest: list[Any]) -> tuple[str, float, float, bytes]:
+    """Digest, time to make it, time for the rest of the transforms, the encoded sample."""
     begin = time.perf_counter()
     sample = dataset[index]
     made = time.perf_counter()
     data = encode_sample(sample)
-    ready = time.perf_counter()
-    decoded = decode_sample(memoryview(data))
-    read = time.perf_counter()
-    decode_sample(memoryview(data))
-    again = time.perf_counter()
+    decoded = decode_sample(data)
     value = decoded[0] if type(decoded) is tuple else decoded
+    ready = time.perf_counter()
     for step in rest:
         value = step(value)
     end = time.perf_counter()
-    digest = hashlib.sha256(data).hexdigest()
-    return digest, made - begin, read - ready, again - read, end - again, len(data)
+    return hashlib.sha256(data).hexdigest(), made - begin, end - ready, data
 
 
-def _write_shard(dataset: Any, begin: int, end: int, path: str) -> dict[str, Any]:
+def _measure_form(form: Any, encoded: list[bytes]) -> dict[str, Any]:
+    """Write samples once and twice to a temporary file: bytes of a shard without samples, bytes in
+    it for each byte of a sample, and times to read each sample at random, and again."""
+    ends = accumulate(map(len, encoded))
+    kept = [data for data, end in zip(encoded, ends, strict=True) if end <= WRITTEN] or encoded[:1]
+    samples = [decode_sample(data) for data in kept]
+    read_s: list[float] = []
+    again_s: list[float] = []
+    sizes = []
+    with tempfile.TemporaryDirectory(prefix="whyidle-") as folder:
+        path = os.path.join(folder, f"00000{form.SUFFIX}")
+        for many in (samples * 2, samples):
+            form.write_samples(path, many)
+            sizes.append(os.path.getsize(path))
+        reader = form.Reader(path, len(samples))
+        for times in (read_s, again_s):
+            for index in random.Random(0).sample(range(len(samples)), len(samples)):
+                begin = time.perf_counter()
+                reader[index]
+                times.append(time.perf_counter() - begin)
+    both, once = sizes
+    ratio = (both - once) / max(sum(map(len, kept)), 1)
+    return {"read_s": read_s, "again_s": again_s, "ratio": ratio, "empty": max(2 * once - both, 0)}
+
+
+def _write_shard(dataset: Any, form: Any, begin: int, end: int, path: str) -> dict[str, Any]:
     """Write samples aside, to the disk, then rename."""
-    offsets, digest, position = array("Q", [0]), hashlib.sha256(), 0
+    draft, digest = f"{path}~", hashlib.sha256()
     try:
-        with open(f"{path}~", "wb") as file:
-            for index in range(begin, end):
-                data = encode_sample(dataset[index])
-                file.write(data)
-                digest.update(data)
-                position += len(data)
-                offsets.append(position)
-            rest = b"\0" * (-position % 8) + offsets.tobytes()
-            file.write(rest)
-            digest.update(rest)
-            file.flush()
+        form.write_samples(draft, (dataset[index] for index in range(begin, end)))
+        with open(draft, "rb+") as file:
             os.fsync(file.fileno())
-        os.replace(f"{path}~", path)
+            while block := file.read(1 << 20):
+                digest.update(block)
+        os.replace(draft, path)
     except BaseException:
-        if os.path.exists(f"{path}~"):
-            os.unlink(f"{path}~")
+        if os.path.exists(draft):
+            os.unlink(draft)
         raise
     return {
         "name": os.path.basename(path),
         "samples": end - begin,
-        "bytes": position + len(rest),
+        "bytes": os.path.getsize(path),
         "sha256": digest.hexdigest(),
     }
 
@@ -213,5 +243,5 @@ def run_order() -> None:
             print(json.dumps({"error": f"a sample holds {error}"}), file=channel)
         except Exception as error:  # whatever the user's dataset raises is told, not shown
             text = f"{type(error).__name__}: {error}"
-            kind = "disk" if isinstance(error, OSError) and error.errno == 28 else ""
+            kind = "disk" if FULL.search(text) else ""
             print(json.dumps({"error": text, "kind": kind}), file=channel)

@@ -1,0 +1,71 @@
+"""Tar files as WebDataset reads them: ``KEY.FIELD.npy`` and the like for each part of a sample."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import struct
+import tarfile
+from collections.abc import Iterable
+from typing import Any
+
+from ..sample_rows import Array, Field, join_row, split_sample
+
+SUFFIX, PACKAGE = ".tar", ""
+NATIVE = 'webdataset.WebDataset(sorted(glob.glob("{folder}/*.tar"))).decode()'
+NPY = b"\x93NUMPY\x01\x00"
+
+
+def write_samples(path: str, samples: Iterable[Any]) -> None:
+    """Write a shard."""
+    shard = os.path.basename(path).partition(".")[0]
+    with tarfile.open(path, "w") as file:
+        for number, sample in enumerate(samples):
+            for name, value in split_sample(sample).items():
+                ending, data = _encode_field(value)
+                member = tarfile.TarInfo(f"{shard}-{number:06}.{name}.{ending}")
+                member.size = len(data)
+                file.addfile(member, io.BytesIO(data))
+
+
+def _encode_field(value: Field) -> tuple[str, bytes]:
+    """How WebDataset names a part, and its bytes."""
+    if isinstance(value, int):
+        return "cls", str(value).encode()
+    if isinstance(value, str):
+        return "txt", value.encode()
+    if isinstance(value, bytes):
+        return "bin", value
+    if isinstance(value, float):
+        value = Array("<f8", (), struct.pack("<d", value))
+    dtype, shape, data = value
+    head = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape!r}, }}"
+    head += " " * (-(len(NPY) + 2 + len(head) + 1) % 64) + "\n"
+    return "npy", NPY + struct.pack("<H", len(head)) + head.encode() + data
+
+
+class Reader:
+    """Reads a shard."""
+
+    def __init__(self, path: str, count: int) -> None:
+        self._parts: list[dict[str, tuple[int, int, bool]]] = [{} for _ in range(count)]
+        with tarfile.open(path) as tar:
+            file: Any = tar.fileobj
+            for member in tar:
+                key, _, rest = member.name.partition(".")
+                name, _, ending = rest.rpartition(".")
+                begin, end = member.offset_data, member.offset_data + member.size
+                if ending == "npy":
+                    file.seek(begin + len(NPY))
+                    (head,) = struct.unpack("<H", file.read(2))
+                    begin += len(NPY) + 2 + head
+                self._parts[int(key.rpartition("-")[2])][name] = begin, end, ending == "cls"
+        with open(path, "rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __getitem__(self, index: int) -> Any:
+        return join_row(lambda name: self._read_field(*self._parts[index][name]))
+
+    def _read_field(self, begin: int, end: int, whole: bool) -> int | bytes:
+        return int(self._data[begin:end]) if whole else self._data[begin:end]

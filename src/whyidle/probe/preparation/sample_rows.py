@@ -1,0 +1,187 @@
+"""Splits samples into named parts that other libraries can read, and joins them again.
+
+A row holds numbers, text, bytes and arrays by name, and under ``layout`` the rest: types, shapes,
+and which part stands where. ``(image, 3)`` is a row of ``0``, ``1`` and ``layout``.
+"""
+
+from __future__ import annotations
+
+import marshal
+import re
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ..knobs._sample_codec import VERSION, UnknownError, decode_plain, encode_plain
+
+LAYOUT = "layout"
+CODES = {"int": "i", "uint": "u", "float": "f"}
+KINDS = {int: "i", float: "f", str: "s", bytes: "b"}
+
+
+class Array(NamedTuple):
+    """Numbers in C order; ``dtype`` as NumPy writes it, such as ``<f4``."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+Field = int | float | str | bytes | Array
+
+
+def split_sample(value: Any) -> dict[str, Field]:
+    """The row of a sample.
+
+    Raises:
+        UnknownError: it holds a value of an unsupported type.
+    """
+    row: dict[str, Field] = {LAYOUT: b""}
+    row[LAYOUT] = marshal.dumps(_split_part(encode_plain(value), "", row), VERSION)
+    return row
+
+
+def join_row(read: Callable[[str], Any]) -> Any:
+    """The sample of a row. ``read`` gives a part by its name: as it was written, or its bytes."""
+    return decode_plain(_join_part(marshal.loads(read(LAYOUT)), read))
+
+
+def _split_part(part: Any, name: str, row: dict[str, Field]) -> Any:
+    if type(part) is not list:
+        kept = type(part) not in KINDS or not _is_portable(part)
+        return part if kept else ["v", KINDS[type(part)], _add_field(row, name, part)]
+    tag, *rest = part
+    if tag in ("l", "u"):
+        if (numbers := _pack_numbers(rest)) is not None:
+            return ["n", tag, numbers.dtype, _add_field(row, name, numbers)]
+        return [tag, *(_split_part(rest[i], _join(name, i), row) for i in range(len(rest)))]
+    if tag == "d":
+        pairs = zip(rest[::2], rest[1::2], strict=True)
+        return [tag, *(x for k, v in pairs for x in (k, _split_part(v, _join(name, k), row)))]
+    at = 4 if tag == "t" else 3
+    return [*part[:at], _add_field(row, name, _as_array(part, part[at])), *part[at + 1 :]]
+
+
+def _join_part(part: Any, read: Callable[[str], Any]) -> Any:
+    if type(part) is not list:
+        return part
+    tag, *rest = part
+    if tag == "v":
+        return _restore_value(rest[0], read(rest[1]))
+    if tag == "n":
+        return [rest[0], *memoryview(read(rest[2])).cast("q" if rest[1] == "<i8" else "d")]
+    if tag in ("l", "u", "d"):
+        return [tag, *(_join_part(each, read) for each in rest)]
+    at = 4 if tag == "t" else 3
+    return [*part[:at], read(part[at]), *part[at + 1 :]]
+
+
+def _join(name: str, key: object) -> str:
+    return f"{name}.{key}" if name else str(key)
+
+
+def _add_field(row: dict[str, Field], name: str, value: Field) -> str:
+    """Add a part under a name that is free, and that files and groups may have."""
+    name = re.sub(r"[/\0]|\.(ends|shape|type)$", "_", name).strip(".") or "sample"
+    while name in row:
+        name += "_"
+    row[name] = value
+    return name
+
+
+def _is_portable(value: Any) -> bool:
+    """Whether every form can hold it: numbers of 64 bits, and text that is UTF-8."""
+    try:
+        if isinstance(value, int):
+            array("q", [value])
+        elif isinstance(value, str):
+            value.encode()
+    except (OverflowError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def _pack_numbers(values: Sequence[Any]) -> Array | None:
+    kinds = {type(value) for value in values}
+    try:
+        if kinds == {int}:
+            return Array("<i8", (len(values),), array("q", values).tobytes())
+        if kinds == {float}:
+            return Array("<f8", (len(values),), array("d", values).tobytes())
+    except OverflowError:
+        return None
+    return None
+
+
+def _as_array(part: list[Any], data: bytes) -> Field:
+    """Encoded data as an array that other libraries know, else as bytes."""
+    tag, kind, shape = part[:3]
+    if tag == "p":
+        bands = len(data) // max(shape[0] * shape[1], 1)
+        known = kind in ("L", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB")
+        size = (shape[1], shape[0], *((bands,) if bands > 1 else ()))
+        return Array("|u1", size, data) if known else data
+    if tag == "t":
+        found = re.fullmatch(r"(u?int|float)(\d+)", kind)
+        bits = int(found[2]) if found else {"bool": 8, "bfloat16": 16}.get(kind, 0)
+        kind = f"{'<' if bits > 8 else '|'}{CODES[found[1]] if found else 'u'}{bits // 8}"
+    kind = "|u1" if kind == "|b1" else kind
+    native = tag != "f" and re.fullmatch(r"\|[iu]1|<[iu][248]|<f[248]", kind)
+    return Array(kind, tuple(shape), data) if native else data
+
+
+def _restore_value(kind: str, value: Any) -> Any:
+    if not isinstance(value, bytes) or kind == "b":
+        return value
+    if kind == "s":
+        return value.decode()
+    return struct.unpack("<q" if kind == "i" else "<d", value)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One part of all samples of a shard, one after another. ``kind`` is ``i`` or ``f`` (numbers),
+    ``s`` (text), ``b`` (bytes) or ``a`` (arrays); ``shape`` is that of each, None where it differs;
+    ``ends`` begins with 0 and counts numbers of the type ``dtype``."""
+
+    kind: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    data: bytes
+    ends: array[int]
+
+
+def make_columns(rows: Sequence[dict[str, Field]]) -> dict[str, Column]:
+    """Columns of rows; a sample that lacks a part has an empty one.
+
+    Raises:
+        UnknownError: a part has another type in another sample.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _make_column(name, [row.get(name) for row in rows]) for name in names}
+
+
+def _make_column(name: str, values: list[Field | None]) -> Column:
+    kinds = {(KINDS.get(type(v), "a"), getattr(v, "dtype", "")) for v in values if v is not None}
+    if len(kinds) > 1:
+        raise UnknownError(f"parts {name!r} of different types, which only the form map can hold")
+    kind, dtype = kinds.pop()
+    shapes: set[Any] = {getattr(value, "shape", None) for value in values}
+    if kind in ("i", "f"):
+        dtype, shapes = f"<{kind}8", {()}
+    data = [_field_bytes(value, kind) for value in values]
+    dtype = dtype or "|u1"
+    size = int(dtype[2:])
+    ends = array("q", [0, *accumulate(len(part) // size for part in data)])
+    return Column(kind, dtype, shapes.pop() if len(shapes) == 1 else None, b"".join(data), ends)
+
+
+def _field_bytes(value: Any, kind: str) -> bytes:
+    if kind in ("i", "f"):
+        return struct.pack("<q" if kind == "i" else "<d", value or 0)
+    if isinstance(value, Array):
+        return value.data
+    return value.encode() if isinstance(value, str) else value or b""
