@@ -29,6 +29,7 @@ WRITTEN = 16 << 20
 """bytes of surveyed samples that are written to a temporary file of the form"""
 FULL = re.compile(r"No space left|errno = 28|RESOURCE_EXHAUSTED")
 """how libraries say that the disk is full"""
+_ADDRESS = re.compile(r"<(?:function )?(?:[\w.<>]*\.)?(\w+)( object)? at 0x\w+>")
 
 
 def main(order: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
@@ -78,7 +79,7 @@ def _survey_samples(
         "indices": indices,
         "suffix": form.SUFFIX,
         "native": form.NATIVE,
-        "transforms": [repr(step) for step in steps],
+        "transforms": _name_steps(steps),
         "code": _hash_code(order["spec"], steps),
         "prefixes": prefixes,
         "imports": [name for name in ("numpy", "PIL.Image") if name in sys.modules],
@@ -216,7 +217,14 @@ def _hash_code(spec: str, steps: list[Any]) -> str:
     if file:
         with open(file, "rb") as code:
             text = code.read()
-    return hashlib.sha256(text + repr([repr(step) for step in steps]).encode()).hexdigest()
+    return hashlib.sha256(text + repr(_name_steps(steps)).encode()).hexdigest()
+
+
+def _name_steps(steps: list[Any]) -> list[str]:
+    """Transforms as they are written; what shows its address only is named."""
+    return [
+        _ADDRESS.sub(lambda found: found[1] + "()" * bool(found[2]), repr(step)) for step in steps
+    ]
 
 
 def _note_opened_files(opened: dict[str, None]) -> None:
