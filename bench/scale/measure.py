@@ -1,12 +1,13 @@
 """Predicts four ranks from two on the emulated device, and then runs four.
 
-    python bench/scale/measure.py [--settings N]
+    python bench/scale/measure.py [--only NUMBER ...] [--keep FOLDER]
 
 The device sleeps instead of computing, so that four ranks do not share two cores; their hosts do,
-and the error says that too. Needs a PyTorch with collectives; about half a minute a setting.
+and the error says that too. Needs a PyTorch with collectives; about 40 s a setting.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -47,14 +48,17 @@ def measure(ranks, bandwidth, sigma, store):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--settings", type=int, default=len(SETTINGS))
-    chosen = SETTINGS[: parser.parse_args().settings]
+    parser.add_argument("--only", type=int, nargs="+", default=range(len(SETTINGS)))
+    parser.add_argument("--keep", type=Path, help="keep the recordings in this folder")
+    args = parser.parse_args()
     os.environ.update(add_emulator(os.environ), OMP_NUM_THREADS="1")
     errors = []
     print("| network, MB/s | spread | predicted, ms | interval | measured, ms | error |")
     print("|--:|--:|--:|--:|--:|--:|")
-    for bandwidth, sigma in chosen:
-        with tempfile.TemporaryDirectory() as folder:
+    for number in args.only:
+        bandwidth, sigma = SETTINGS[number]
+        kept = args.keep / str(number) if args.keep else None
+        with contextlib.nullcontext(kept) if kept else tempfile.TemporaryDirectory() as folder:
             two = measure(2, bandwidth, sigma, Path(folder))
             point = predict_scaling(two, "two", Question([4], per_node=4)).points[0]
             four = measure(4, bandwidth, sigma, Path(folder))

@@ -66,3 +66,19 @@ def test_a_model_without_name_or_with_another_hook_is_left(rest):
     found = rewrite(f"{HEAD}{rest}\n", "ddp.comm_hook", "bf16_compress")
     assert not found.done
     assert len(found.why) == 1
+
+
+def test_a_low_rank_hook_brings_its_state():
+    text = f"{HEAD}m = DDP(m)\n"
+    new = rewrite(text, "ddp.comm_hook", "powersgd").text
+    assert "import powerSGD_hook\n" in new
+    assert "m.register_comm_hook(powerSGD_hook.PowerSGDState(None, matrix_appr" in new
+    assert new.endswith(", powerSGD_hook.powerSGD_hook)\n")
+
+
+def test_sharded_modules_keep_their_parameters():
+    text = "from torch.distributed.fsdp import fully_shard\nfully_shard(m, mesh=mesh)\n"
+    assert added(text, "fsdp.reshard_after_forward", False) == [
+        "-fully_shard(m, mesh=mesh)",
+        "+fully_shard(m, mesh=mesh, reshard_after_forward=False)",
+    ]

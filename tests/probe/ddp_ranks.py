@@ -14,12 +14,15 @@ import small_jobs as jobs
 import torch
 import torch.distributed as dist
 import torch.nn.utils.clip_grad
+from torch.distributed import fsdp
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from whyidle.probe import knobs
 
 CLIPPING = {"": None, " clipped": torch.nn.utils, " clipped there": torch.nn.utils.clip_grad}
+WARM = 10
+"""steps before an exchange of another kind"""
 EPOCH = 7
 """micro-batches: two steps of three, and one of what is left"""
 
@@ -85,7 +88,49 @@ def hooks(rank, folder):
     return [*found, (None, session.applied, session.declined)]
 
 
+def learning(edits, wrap, rank, folder, scaled=False):
+    """Losses, the sum of the parameters at the end, and what was done with the knobs."""
+    session = turned(edits, folder)
+    torch.manual_seed(0)
+    model = wrap(torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(3)]))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+    made, losses = torch.Generator().manual_seed(rank), []
+    for _ in range(WARM + 4):
+        x = torch.randn(4, 16, generator=made)
+        loss = (model(x) - x.flip(1)).pow(2).mean()
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    session.undo_changes()
+    whole = [getattr(p, "full_tensor", lambda p=p: p)() for p in model.parameters()]
+    total = float(sum(p.detach().double().sum() for p in whole))
+    return losses, total, session.applied, session.declined
+
+
+def sharded(model):
+    for layer in model:
+        fsdp.fully_shard(layer)
+    return fsdp.fully_shard(model)
+
+
+LEARNING = {
+    "every step": ({}, DistributedDataParallel),
+    "static": ({"ddp.static_graph": True}, DistributedDataParallel),
+    "fp16": ({"ddp.comm_hook": "fp16_compress"}, DistributedDataParallel),
+    "low rank": ({"ddp.comm_hook": "powersgd"}, DistributedDataParallel),
+    "local": ({"ddp.local_steps": 2}, DistributedDataParallel),
+    "sharded": ({}, sharded),
+    "kept": ({"fsdp.reshard_after_forward": False}, sharded),
+    "ahead": ({"fsdp.prefetch": 2}, sharded),
+}
 WORK = {
+    **{name: lambda *where, case=case: learning(*case, *where) for name, case in LEARNING.items()},
+    "local, scaled": lambda *where: learning(
+        {"ddp.local_steps": 2}, DistributedDataParallel, *where, scaled=True
+    ),
     **{
         name + how: lambda *where, edits=edits, clip=clip: accumulating(edits, clip, *where)
         for name, edits in (("plain", {}), ("no sync", {"ddp.no_sync": 3}))

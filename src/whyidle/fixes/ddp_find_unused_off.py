@@ -15,7 +15,7 @@ def ddp_find_unused_off(proof: Proof) -> Proposal | None:
     the job with an error that names the option. More than two ranks add in another order, because
     the buckets are rebuilt after the first step."""
     facts = proof.get_facts(DistributedFacts)
-    if not facts.walks:
+    if not facts.walks or facts.same_unused:
         return None
     return Proposal(
         edits=(Edit(knob="ddp.find_unused_parameters", value=False, was=True),),

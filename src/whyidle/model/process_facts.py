@@ -86,6 +86,8 @@ class ExchangeFacts:
     """How DistributedDataParallel exchanges gradients, by its own log; times are ns."""
 
     unused_parameter_size: int | None = None  # bytes
+    unused_readings: int = 0  # how often that was read
+    unused_varies: bool = False  # whether it was not always the same
     gradient_as_bucket_view: int | None = None  # 0 or 1
     num_parameter_tensors: int = 0
     total_parameter_size_bytes: float = 0.0

@@ -68,6 +68,7 @@ class DistributedFacts(ProofFacts):
     walks: bool = False  # whether unused parameters are searched for
     copies: bool = False  # whether gradients are copied out of their buckets
     all_used: bool = False  # whether all parameters were used
+    same_unused: bool = False  # whether some never were, as often as that was read
     predicted_walks: Predicted | None = None
     predicted_copies: Predicted | None = None
     calls: float = 0.0  # collectives per step
@@ -76,7 +77,11 @@ class DistributedFacts(ProofFacts):
     kinds: Mapping[str, float] = field(default_factory=dict)  # kind of collective -> exposed time
     hidden: bool = False  # whether a good part of the exchange is hidden behind compute
     on_cpu: bool = False
+    nodes: int = 1
     compressed: Predicted | None = None  # what half of the bytes gain
+    low_rank: Predicted | None = None  # what thin matrices in place of gradients gain
+    quarter: Predicted | None = None  # what a quarter of the exchanges gains
+    gathered_once: Predicted | None = None  # what one of two gathers gains
     fewer: Predicted | None = None  # what half of the exchanges, or of the bubbles, gain
     backend: str = ""
 
@@ -84,6 +89,11 @@ class DistributedFacts(ProofFacts):
     def kind(self) -> str:
         """The kind of collective that costs most."""
         return max(self.kinds, key=lambda name: self.kinds[name], default="")
+
+    def kind_share(self, *kinds: str) -> float:
+        """The share of some kinds of collectives in the cost of all."""
+        total = sum(self.kinds.values())
+        return sum(self.kinds.get(kind, 0.0) for kind in kinds) / total if total else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,4 +147,13 @@ def test_a_search_that_finds_something_is_needed():
     assert judge_all(CAUSE, [watched(walk=500, told=told)]) is None
 
 
+def test_it_is_needed_once_where_it_always_finds_the_same():
+    told = {**TOLD, "unused_parameter_size": 64, "unused_readings": 2, "unused_varies": False}
+    plan = proposed(judge_all(CAUSE, [watched(walk=500, told=told)]))
+    assert set(plan) == {"ddp-static-graph"}
+    assert plan["ddp-static-graph"].automatic
+    varies = {**told, "unused_varies": True}
+    assert judge_all(CAUSE, [watched(walk=500, told=varies)]) is None
+
+
 PAIRS = {CAUSE: Pair(sick=lambda: job(copies=80), healthy=job)}

@@ -1,5 +1,7 @@
 """Communication that holds up work is found; hidden, harmless or waiting for others is not it."""
 
+from dataclasses import replace
+
 import pytest
 
 from whyidle import catalog
@@ -114,6 +116,48 @@ def test_large_collectives_can_be_compressed():
     plan = treat("gradient-compression-bf16", proof)
     twin = twin_speedup(ddp(4_000), ddp(2_000))
     assert plan.predicted.low <= twin <= plan.predicted.high * 1.02
+
+
+def test_ranks_on_cpus_compress_to_float16_and_all_may_send_less_or_less_often():
+    proof = judge(CAUSE, ddp(4_000))
+    assert treat("gradient-compression-fp16", proof) is None
+    on_cpu = replace(proof, facts=replace(proof.facts, on_cpu=True))
+    assert treat("gradient-compression-fp16", on_cpu).predicted == proof.facts.compressed
+    assert treat("gradient-compression-bf16", on_cpu) is None
+    low_rank, seldom = treat("gradient-low-rank", proof), treat("local-steps", proof)
+    most = twin_speedup(ddp(4_000), ddp(0.001))
+    for plan in (low_rank, seldom):
+        assert proof.facts.compressed.speedup < plan.predicted.speedup <= most * 1.02
+    assert treat("gradient-low-rank", judge(CAUSE, gathering())) is None
+    assert treat("local-steps", judge(CAUSE, gathering())) is None
+
+
+def gathering(times: int = 2) -> Builder:
+    """Two passes of sharded layers: parameters are gathered, and gradients scattered."""
+    job = Builder(rank=0, world_size=2)
+    for _ in range(6):
+        with job.step():
+            for number in range(2):
+                if number < times:
+                    job.collective(us(800), call="_allgather_base", elements=10_000_000)
+                    job.join()
+                job.op("aten::mm", kernels=[(GEMM, us(2_000))])
+            job.collective(us(800), call="_reduce_scatter_base", elements=10_000_000)
+            job.join()
+            job.optimizer([("multi_tensor_apply_kernel", us(50))])
+    return job
+
+
+def test_parameters_are_gathered_once_or_ahead():
+    proof = judge(CAUSE, gathering())
+    plan = treat("fsdp-keep-gathered", proof)
+    assert covers(replace(proof, predicted=plan.predicted), twin_speedup(gathering(), gathering(1)))
+    assert treat("fsdp-prefetch", proof) is not None
+    assert treat("fsdp-prefetch", replace(proof, facts=replace(proof.facts, on_cpu=True))) is None
+    assert treat("fsdp-keep-gathered", judge(CAUSE, ddp(4_000))) is None
+    assert treat("shard-within-nodes", proof) is None
+    several = replace(proof, facts=replace(proof.facts, nodes=2))
+    assert "within a node" in treat("shard-within-nodes", several).summary
 
 
 def test_exchanges_of_embeddings_are_pipelined_not_compressed():

@@ -48,8 +48,8 @@ def test_hooks(ranks):
 
 
 def test_hooks_that_are_not_known(turn):
-    session = turn({"ddp.comm_hook": "powerSGD"})
-    assert session.declined == {"ddp.comm_hook": "only bf16_compress is supported"}
+    session = turn({"ddp.comm_hook": "quantized"})
+    assert "only bf16_compress, fp16_compress, powersgd" in session.declined["ddp.comm_hook"]
     assert not session.undo
 
 
@@ -57,3 +57,44 @@ def test_the_scripts_own_mistake_is_told_as_ever(turn):
     turn({"ddp.bucket_cap_mb": 1})
     with pytest.raises(TypeError, match="modul"):
         DistributedDataParallel(modul=torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "applied"),
+    [
+        ("static", {"ddp.static_graph": 1}),
+        ("sharded", {}),
+        ("kept", {"fsdp.reshard_after_forward": 4}),
+        ("ahead", {"fsdp.prefetch": 2}),
+    ],
+)
+def test_what_only_moves_an_exchange_changes_no_number(ranks, name, applied):
+    for plain, found in zip(ranks["every step"], ranks[name], strict=True):
+        assert found == [*plain[:2], applied, {}]
+
+
+def test_half_of_the_bytes_are_nearly_the_same_numbers(ranks):
+    (plain, _), (found, other) = ranks["every step"], ranks["fp16"]
+    assert found[0] != plain[0]
+    assert found[0] == pytest.approx(plain[0], rel=0.01)
+    assert found[1] == other[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "applied"), [("low rank", {"ddp.comm_hook": 1}), ("local", {"ddp.local_steps": 4})]
+)
+def test_what_changes_learning_begins_after_some_steps_and_ranks_end_alike(ranks, name, applied):
+    (plain, _), (found, other) = ranks["every step"], ranks[name]
+    began = ddp_ranks.WARM + 1
+    assert found[0][:began] == plain[0][:began]
+    assert found[0][began:] != plain[0][began:]
+    assert found[0] == pytest.approx(plain[0], rel=0.2)
+    assert found[1] == other[1]
+    assert found[2:] == [applied, {}]
+
+
+def test_ranks_that_could_skip_a_step_alone_do_not_part(ranks):
+    for plain, found in zip(ranks["every step"], ranks["local, scaled"], strict=True):
+        assert found[1] == pytest.approx(plain[1])
+        assert "a rank could skip a step alone" in found[3]["ddp.local_steps"]
+        assert not found[2]

@@ -20,6 +20,9 @@ from whyidle.model.roles import Role
 
 LEAST_SHARE = 0.005
 """least share of the step that counts"""
+LEAST_READINGS = 2
+"""of DistributedDataParallel's log, 64 steps apart, before its parameters are taken to be unused in
+every step"""
 QUICK = 0.1
 """quantile of the exchanges that stands for one without waiting: besides the search and the notes
 that the probe measures, a search cost 0.3 to 1.5 ms per step in jobs of two ranks on two cores with
@@ -73,6 +76,8 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     ----------------
     ``mul_out`` (scaling a gradient into its bucket) remains with any settings and does not count.
     Parameters whose use differs from step to step need the search: ``static_graph`` would raise.
+    Where the log shows unused parameters, they count as always the same if every reading has as
+    many bytes of them.
 
     What to do
     ----------
@@ -89,7 +94,9 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     walked, copied = facts.share_of(walk & idle), facts.share_of(copy & idle)
     marked = _marking_s(facts) / facts.step_s if facts.on_cpu and walked else 0.0
     lost = min(facts.share_of((walk | copy) & idle) + marked, 1.0)
-    if lost < LEAST_SHARE or _ddp_settings(facts).unused_parameter_size:
+    settings = _ddp_settings(facts)
+    constant = settings.unused_readings >= LEAST_READINGS and not settings.unused_varies
+    if lost < LEAST_SHARE or (settings.unused_parameter_size and not constant):
         return None
     roles = (Role.GRADIENT_COPY, Role.GRADIENT_SEARCH, Role.GRADIENT_SCALE)
     copies, searches, scaled = (len(facts.rows_of(role)) for role in roles)
@@ -118,7 +125,8 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
         facts=DistributedFacts(
             walks=bool(searches),
             copies=bool(copies),
-            all_used=_ddp_settings(facts).unused_parameter_size == 0,
+            all_used=settings.unused_parameter_size == 0,
+            same_unused=bool(settings.unused_parameter_size) and constant,
             predicted_walks=searching.predict_removal(),
             predicted_copies=copying.predict_removal(),
         ),

@@ -80,6 +80,7 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     needed = float(np.mean([needed_share(facts) for facts in job.ranks]))
     low, hidden = (share * needed for share in seen.overlap_gain)
     half, high = seen.compression_gain(2.0) * needed, seen.transfer * needed
+    gathered = high * seen.kinds.get("all_gather", 0.0) / max(sum(seen.kinds.values()), 1e-12)
     expected = max(hidden, half * FROM_FEWER_BYTES) if seen.is_waiting_known else hidden
     return Proof(
         headline=_make_headline(seen, high),
@@ -97,8 +98,16 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
             kinds=seen.kinds,
             hidden=seen.hidden_ratio >= LITTLE_HIDDEN,
             on_cpu=job.lead_rank.on_cpu,
+            nodes=len({facts.timeline.hostname for facts in job.ranks}),
             compressed=predict_removal(
                 0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES
+            ),
+            low_rank=predict_removal(0.0, high, "P7 with few bytes", high * FROM_FEWER_BYTES),
+            quarter=predict_removal(
+                0.0, high, "P7 with a quarter of the exchanges", high * 0.75 * FROM_FEWER_EXCHANGES
+            ),
+            gathered_once=predict_removal(
+                0.0, gathered, "P7 without the second of two gathers", gathered / 2.0
             ),
             fewer=_predict_fewer_exchanges(job, half, needed),
         ),

@@ -76,6 +76,16 @@ def _overlap_experts(proof: Proof) -> str | None:
     return OVERLAPPED[kind] if kind in EXPERTS else None
 
 
+def _shard_within(proof: Proof) -> str | None:
+    facts = proof.get_facts(DistributedFacts)
+    if facts.nodes < 2 or facts.kind_share("all_gather", "reduce_scatter") < 0.5:
+        return None
+    return (
+        "shard parameters within a node and replicate them between nodes: a mesh of two dimensions "
+        "(nodes, ranks of a node) for fully_shard, HYBRID_SHARD for FullyShardedDataParallel"
+    )
+
+
 def _repair_transport(proof: Proof) -> str:
     if proof.get_facts(DistributedFacts).backend == "gloo":
         return "use the NCCL backend for GPU tensors"
@@ -93,12 +103,6 @@ def _fill_bubbles(proof: Proof) -> str:
     return (
         f"move layers away from the stage of rank {facts.rank}, which the others wait for; {text}"
     )
-
-
-def _search_once(proof: Proof) -> str | None:
-    facts = proof.get_facts(DistributedFacts)
-    unknown = facts.walks and not facts.all_used
-    return "if the same parameters are unused in every step: {edits}" if unknown else None
 
 
 def _accumulate(proof: Proof) -> str | None:
@@ -153,6 +157,15 @@ ADVICE = (
         risk="two micro-batches take more memory, and smaller ones use the device less well",
     ),
     advice(
+        *("shard-within-nodes", "exposed-gradient-comm"),
+        title="Shard parameters within a node only",
+        doc="Gather and scatter over the fast links of a node, and send only averaged gradients "
+        "between nodes. Proposed where sharded ranks of several nodes were recorded.",
+        summary=_shard_within,
+        consent="rounding",
+        risk="each node holds all parameters and optimizer states",
+    ),
+    advice(
         *("more-micro-batches", "pipeline-bubbles"),
         title="Fill the bubbles of the pipeline",
         doc="Twice as many micro-batches turn a bubble share b into b / (2 - b). An interleaved "
@@ -169,18 +182,6 @@ ADVICE = (
         doc="Use NCCL for GPU tensors, over the fastest link of the hardware.",
         summary=_repair_transport,
         risk="a forced path that is broken hangs: try it on a small job first",
-    ),
-    advice(
-        *("ddp-static-graph", "ddp-config-overhead"),
-        title="Search for unused parameters once instead of in every step",
-        doc="Search for unused parameters in the first step only, where the recording does not "
-        "show whether the search finds any. A model whose used parameters change from step to step "
-        "fails with an error, or learns from gradients that were not exchanged.",
-        summary=_search_once,
-        predicted=lambda proof: proof.get_facts(DistributedFacts).predicted_walks,
-        edits=(Edit(knob="ddp.static_graph", value=True, was=False),),
-        consent="rounding",
-        risk="fails if the used parameters change from step to step",
     ),
     advice(
         *("fewer-exchanges", "exposed-gradient-comm"),

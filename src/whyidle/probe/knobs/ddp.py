@@ -10,26 +10,33 @@ from . import KnobSession
 
 ARGUMENTS = ("bucket_cap_mb", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
 HOOK = "ddp.comm_hook"
+WARM_UP = 10
+"""steps with the usual exchange before one that changes what is learned: DistributedDataParallel
+forms its buckets anew after the first"""
+POWER_RANK = 2
+"""of the matrices that stand for a gradient: PyTorch advises 1 to 4"""
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change the wrapper's arguments, register its hook, and exchange gradients in the last
-    backward pass of each step only."""
+    backward pass of each step, or parameters every few steps, only."""
     from torch.nn.parallel import DistributedDataParallel as Wrapper
 
     settings = {knob.partition(".")[2]: value for knob, value in edits.items()}
     named = {name: value for name, value in settings.items() if name in ARGUMENTS}
     if named:
         session.wrap_constructor(Wrapper, lambda original: _wrap_init(session, named, original))
-    if settings.get("comm_hook") == "bf16_compress":
+    if (hook := settings.get("comm_hook")) in HOOKS:
         session.replace_function(
-            Wrapper, "forward", lambda original: _wrap_hook_registration(session, original)
+            Wrapper, "forward", lambda original: _wrap_hook_registration(session, hook, original)
         )
     elif HOOK in edits:
-        session.decline_knobs([HOOK], "only bf16_compress is supported")
+        session.decline_knobs([HOOK], f"only {', '.join(HOOKS)} are supported")
     if "no_sync" in settings:
         Accumulation(session, int(settings["no_sync"])).apply_to(Wrapper)
+    if "local_steps" in settings:
+        LocalSteps(session, int(settings["local_steps"])).apply_to(Wrapper)
 
 
 def _wrap_init(
@@ -50,22 +57,41 @@ def _wrap_init(
     return init
 
 
+def _compress(name: str) -> tuple[Any, Any]:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    return None, getattr(default_hooks, f"{name}_hook")
+
+
+def _low_rank(_: str) -> tuple[Any, Any]:
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+
+    state = power.PowerSGDState(
+        process_group=None,
+        matrix_approximation_rank=POWER_RANK,
+        start_powerSGD_iter=WARM_UP,
+    )
+    return state, power.powerSGD_hook
+
+
+HOOKS = {"bf16_compress": _compress, "fp16_compress": _compress, "powersgd": _low_rank}
+"""value -> makes the state and the function that ``register_comm_hook`` takes"""
+
+
 def _wrap_hook_registration(
-    session: KnobSession, original: Callable[..., Any]
+    session: KnobSession, hook: str, original: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Register the hook at the first forward pass: the script may register its own before, and
     there can be only one."""
     seen: set[int] = set()
 
     def register(self: Any) -> None:
-        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
         if getattr(self, "_comm_hooks", None):
             session.decline_knobs([HOOK], "the script has registered a hook of its own")
             return
         try:
-            self.register_comm_hook(None, default_hooks.bf16_compress_hook)
-        except (TypeError, RuntimeError) as error:  # not with this backend
+            self.register_comm_hook(*HOOKS[hook](hook))
+        except (ImportError, TypeError, RuntimeError) as error:  # no NumPy, or not this backend
             session.decline_knobs([HOOK], f"PyTorch refuses: {error}")
         else:
             session.record_applied(HOOK)
@@ -136,6 +162,69 @@ class Accumulation:
         return use
 
 
+class LocalSteps:
+    """Ranks step by their own gradients and average their parameters every few steps, after some
+    steps with the usual exchange (local SGD). Withdrawn where steps can be skipped by one rank
+    alone, as a gradient scaler does: ranks would not meet."""
+
+    knob = "ddp.local_steps"
+
+    def __init__(self, session: KnobSession, period: int) -> None:
+        self.session, self.period = session, period
+        self.steps = 0
+        self.alone, self.due = False, False
+        self.models: dict[int, Any] = {}
+        """wrappers whose ranks have parted"""
+
+    def apply_to(self, wrapper: Any) -> None:
+        """Count the steps of the job, and leave out the exchanges of this class."""
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
+        self.session.replace_function(scaler, "scale", self._wrap_scale)
+        self.session.replace_function(wrapper, "forward", self._wrap_forward)
+        self.session.after_steps(self._count_step)
+        after = register_optimizer_step_post_hook(lambda *_: self._average_models())
+        self.session.undo.append(after.remove)
+
+    def _wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def scale(scaler: Any, outputs: Any) -> Any:
+            if scaler.is_enabled() and not self.alone:
+                self.steps = -1
+                self.session.decline_knobs(
+                    [self.knob], "gradients are scaled: a rank could skip a step alone"
+                )
+            return original(scaler, outputs)
+
+        return scale
+
+    def _count_step(self, _: int) -> None:
+        if self.steps >= 0:
+            self.steps += 1
+            self.alone = self.steps >= WARM_UP
+            self.due = self.alone and (self.steps - WARM_UP) % self.period == 0
+
+    def _average_models(self) -> None:
+        """Faults are raised, as the other ranks would wait."""
+        while self.due and self.models:
+            _average_parameters(self.models.popitem()[1])
+        self.due = False
+
+    def _wrap_forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        import torch
+
+        def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if not (self.alone and model.training and torch.is_grad_enabled()):
+                return original(model, *args, **kwargs)
+            self.models[id(model)] = model
+            self.session.record_applied(self.knob)
+            with model.no_sync():
+                return original(model, *args, **kwargs)
+
+        return forward
+
+
 def _gradient_readers() -> Iterator[tuple[Any, str]]:
     """The functions that read gradients before the optimizer does."""
     import torch
@@ -150,20 +239,32 @@ def _gradient_readers() -> Iterator[tuple[Any, str]]:
 
 
 def _average_gradients(wrapper: Any) -> None:
-    """Average gradients as the exchange would have, in one call per dtype and device. All ranks
-    come here in the same step, since all run the same passes."""
+    """Average gradients as the exchange would have. All ranks come here in the same step, since all
+    run the same passes."""
+    held = [p for p in wrapper.module.parameters() if p.requires_grad]
+    _average(wrapper, held, [p.grad for p in held])
+
+
+def _average_parameters(wrapper: Any) -> None:
+    held = [p for p in wrapper.module.parameters() if p.requires_grad]
+    _average(wrapper, held, [p.data for p in held])
+
+
+def _average(wrapper: Any, held: list[Any], values: list[Any]) -> None:
+    """Average the values of parameters in one call per dtype and device; None counts as zeros."""
     import torch
     import torch.distributed as dist
 
     with torch.no_grad():
-        held = [p for p in wrapper.module.parameters() if p.requires_grad]
-        for kind in sorted({(str(p.dtype), str(p.device)) for p in held}):
-            alike = [p for p in held if (str(p.dtype), str(p.device)) == kind]
+        kinds = [(str(p.dtype), str(p.device)) for p in held]
+        for kind in sorted(set(kinds)):
+            alike = [(p, own) for p, own, of in zip(held, values, kinds, strict=True) if of == kind]
             flat = torch.cat(
-                [(p.new_zeros(p.shape) if p.grad is None else p.grad).reshape(-1) for p in alike]
+                [(p.new_zeros(p.shape) if own is None else own).reshape(-1) for p, own in alike]
             )
             dist.all_reduce(flat, group=wrapper.process_group)
             flat /= dist.get_world_size(wrapper.process_group)
-            for p, part in zip(alike, torch.split(flat, [p.numel() for p in alike]), strict=True):
-                if p.grad is not None:
-                    p.grad.copy_(part.view_as(p))
+            parts = torch.split(flat, [p.numel() for p, _ in alike])
+            for (p, own), part in zip(alike, parts, strict=True):
+                if own is not None:
+                    own.copy_(part.view_as(p))

@@ -55,6 +55,8 @@ class GradientExchange:
         self.made = ""
         """the stack that wrapped the last model"""
         self.mark_ns: float | None = None
+        self.unused: list[int] = []
+        """bytes of parameters without a gradient, at each reading of the log"""
         self._queue, self._queue_of = -1, 0
         os.register_at_fork(after_in_child=self._reset_after_fork)
 
@@ -152,6 +154,9 @@ class GradientExchange:
             if self.mark_ns is None:
                 self.mark_ns = _mark_ns()
             settings["mark_ns"] = self.mark_ns
+            self.unused.append(int(settings.get("unused_parameter_size", 0)))
+            settings["unused_readings"] = len(self.unused)
+            settings["unused_varies"] = len(set(self.unused)) > 1
         return {**settings, "made": self.made}
 
 

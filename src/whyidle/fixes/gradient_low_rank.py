@@ -1,0 +1,26 @@
+"""Exchange low-rank approximations of gradients."""
+
+from __future__ import annotations
+
+from whyidle.fixes._exchange_size import is_bound_by_bytes
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import DistributedFacts
+
+
+@fix("exposed-gradient-comm", consent="convergence")
+def gradient_low_rank(proof: Proof) -> Proposal | None:
+    """Approximate each matrix of gradients by two thin ones and add what that leaves out to the
+    next step's (PowerSGD; Vogels et al., NeurIPS 2019). The first ten steps are exchanged whole.
+    Declines where collectives are bound by latency or do not carry gradients."""
+    facts = proof.get_facts(DistributedFacts)
+    if not is_bound_by_bytes(facts, "all_reduce"):
+        return None
+    return Proposal(
+        edits=(Edit(knob="ddp.comm_hook", value="powersgd"),),
+        predicted=facts.low_rank,
+        risk="learns from approximate gradients: compare the loss over a whole training. PyTorch "
+        "advises whole gradients for the first tenth of it. Takes the memory of the gradients once "
+        "more; what was left out is lost at a restart unless the hook's state is saved",
+    )
