@@ -20,10 +20,15 @@ from collections.abc import Collection
 from typing import Any
 
 
-def install(framework: str, given: Collection[int] | None = None) -> None:
+def install(
+    framework: str, given: Collection[int] | None = None, folder: str | None = None
+) -> None:
     """Start recording this process: called after the import of each framework, once. ``given`` are
-    the cores that the process could use when it started."""
-    folder = os.environ.get("WHYIDLE_RUN")
+    the cores that the process could use when it started. With a ``folder`` the process is joined
+    while it runs, from a thread of the probe: whatever the environment says, no fix is applied and
+    the framework's profiler is left alone."""
+    late = folder is not None
+    folder = folder or os.environ.get("WHYIDLE_RUN")
     if not folder or os.environ.get("WHYIDLE_DISABLE") == "1":
         return
     from .core import cpu_cores
@@ -31,7 +36,7 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
 
     cpu_cores.remember_given_cores(given)
 
-    if os.environ.get("WHYIDLE_PLAN") and not _sessions:
+    if os.environ.get("WHYIDLE_PLAN") and not _sessions and not late:
         from . import knobs
 
         knobs.install(folder)  # before the hooks, which must see the changed job
@@ -40,9 +45,9 @@ def install(framework: str, given: Collection[int] | None = None) -> None:
         session = _sessions[0]
         session.add_framework(adapter)
     else:
-        session = Session(folder, adapter)
+        session = Session(folder, adapter, late=late)
         _sessions.append(session)
-    if os.environ.get("WHYIDLE_TRIAL"):
+    if os.environ.get("WHYIDLE_TRIAL") and not late:
         adapter.install_trial(session.events, session.is_burst_awaited)
 
 

@@ -157,9 +157,9 @@ def _refusal(pid: int) -> InputError:
     return refuse_access(pid, owner)
 
 
-def refuse_access(pid: int, owner: str | None = None) -> InputError:
+def refuse_access(pid: int, owner: str | None = None, command: str = "") -> InputError:
     """The error of a process that may not be read, with the command that grants the right."""
-    command = f"whyidle attach {pid}"
+    command = command or f"whyidle attach {pid}"
     if owner is not None and owner != pwd.getpwuid(os.geteuid()).pw_name:
         return InputError(
             f"Process {pid} may not be read.",

@@ -33,6 +33,12 @@ class ModuleWaiter:
             self.wake(None)
         return spec
 
+    def stop_waiting(self) -> None:
+        """Stop. ``sys.meta_path`` becomes a new list, as a thread that imports now goes through the
+        old one and must miss no finder."""
+        if self in sys.meta_path:
+            sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
+
     def _wrap_loader(self, loader: Any) -> None:
         original = loader.exec_module
 
@@ -52,15 +58,11 @@ def call_after_import(name: str, attribute: str, work: Callable[[Any], None]) ->
         work(module)
         return lambda: None
 
-    def stop_waiting() -> None:
-        if waiter in sys.meta_path:
-            sys.meta_path.remove(waiter)
-
     def wake(module: Any) -> None:
-        stop_waiting()
+        waiter.stop_waiting()
         if hasattr(module, attribute):
             work(module)
 
     waiter = ModuleWaiter(name, wake)
     sys.meta_path.insert(0, waiter)
-    return stop_waiting
+    return waiter.stop_waiting

@@ -23,6 +23,9 @@ class Listener:
     def on_batch_ready(self, begin: int) -> None:
         """The batch requested at ``begin`` (ns) is ready."""
 
+    def on_iterator(self, iterator: Any) -> None:
+        """A batch was taken from this iterator."""
+
     def on_batches_end(self) -> None:
         """A batch was requested and the iterator is exhausted."""
 

@@ -275,6 +275,11 @@ class _ThreadClock:
                 self._file = os.open(f"/proc/self/task/{native}/schedstat", os.O_RDONLY)
                 self._state = os.open(f"/proc/self/task/{native}/stat", os.O_RDONLY)
 
+    def __del__(self) -> None:
+        for file in (self._file, self._state):  # no thread reads them any more
+            if file is not None:
+                os.close(file)
+
     def read_clock(self) -> tuple[int, int]:
         """Return ns on a CPU or waiting for one (-1: unknown), and ns of it waiting for one."""
         if self._file is None:
@@ -283,7 +288,6 @@ class _ThreadClock:
             ran, waited = os.pread(self._file, 80, 0).split()[:2]
             return int(ran) + int(waited), int(waited)
         except (OSError, ValueError):
-            self._file = None
             return -1, 0
 
     def is_awake(self) -> bool:
@@ -294,7 +298,6 @@ class _ThreadClock:
         try:
             return os.pread(self._state, 80, 0).rpartition(b")")[2][1:2] == b"R"
         except OSError:
-            self._state = None
             return False
 
 

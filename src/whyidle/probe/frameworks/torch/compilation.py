@@ -127,13 +127,11 @@ def install_compile_hooks(events: Events) -> None:
         return
 
     def wake(module: Any) -> None:
-        if waiter in sys.meta_path:
-            sys.meta_path.remove(waiter)
+        waiter.stop_waiting()
         events.run_contained("compile", _attach_hooks, events, module)
 
     def undo() -> None:
-        if waiter in sys.meta_path:
-            sys.meta_path.remove(waiter)
+        waiter.stop_waiting()
         events.note_tracing()
 
     waiter = ModuleWaiter(MODULE, wake)

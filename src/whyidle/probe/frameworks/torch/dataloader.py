@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import functools
 import os
-import resource
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ... import wire
 from ...core.events import Events
@@ -27,13 +27,13 @@ from ...wire import BATCH, ROW, TAKE
 from . import batch_checksum, embedding_ids, padding
 from .batch_content import count_samples, describe_batch, describe_sample
 from .loader_facts import describe_loader, describe_worker, has_too_many_workers, process_limits
+from .process_counters import Counts, ProcessCounters
+from .running_loop import RunningLoaders
 
 FULL_FIRST, FULL_EVERY = 8, 32
 MOST_ITERATORS = 500
 
-Counts = tuple[int, int, int, int, int]
-Mark = tuple[int, int, Counts]
-NOTHING: Counts = (0, 0, 0, 0, 0)
+Mark = tuple[int, int, ProcessCounters, Counts]
 
 
 class LoaderRecorder:
@@ -56,7 +56,7 @@ class LoaderRecorder:
         self.light = 0
         """number of following batches that are not measured"""
         self.collated = self.pickled = self.unpickled = self.opened = 0
-        self.files: tuple[int, int] = (-1, -1)
+        self.counters: ProcessCounters | None = None
         self.content: dict[str, Any] = {}
         """of the largest batch, among measured batches of the training process and the first
         batches from workers"""
@@ -65,6 +65,7 @@ class LoaderRecorder:
         self.settings: list[dict[str, Any]] = []
         self.made: list[tuple[int, int, int]] = []
         self.iterators = 0
+        self.numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._resume_measuring()
 
     # -- batches ----------------------------------------------------------------------------
@@ -75,8 +76,9 @@ class LoaderRecorder:
             return None
         if not self.known:
             self._describe_worker()
-        counts = self._read_counters()
-        return clock_ns(), time.thread_time_ns(), counts
+        counters = self.counters = self.counters or ProcessCounters()
+        counts = counters.read_counters()
+        return clock_ns(), time.thread_time_ns(), counters, counts
 
     def _pause_measuring(self) -> None:
         """Remove the wrapper for some steps, in which no batch is measured."""
@@ -98,9 +100,12 @@ class LoaderRecorder:
             self.light = 0 if self.fetched < FULL_FIRST else FULL_EVERY - 1
             if self.light and not self.padding.tries:
                 self._pause_measuring()
-        begin, cpu, before = mark
+        begin, cpu, counters, before = mark
         samples = len(index) if isinstance(index, (list, tuple)) else count_samples(data)
-        end = self._record_batch(begin, cpu, before, samples)
+        cpu, end = time.thread_time_ns() - cpu, clock_ns()
+        after = counters.read_counters()
+        spent = tuple(b - a for a, b in zip(before, after, strict=True))
+        self._record_batch((begin, end, cpu), spent, samples)
         if data is not None and end - begin > batch_checksum.LEAST_NS:
             checksum = batch_checksum.checksum_sample(index, data)
             if checksum is not None:
@@ -123,42 +128,25 @@ class LoaderRecorder:
             self._extend_document(name, {"sample": self.content["sample"]})
 
     def _extend_document(self, name: str, content: dict[str, Any]) -> None:
-        document = self.recorder.documents.get(name, {})
-        self.recorder.documents[name] = {**document, **content}
+        self.recorder.documents[name] = {**self.recorder.documents.get(name, {}), **content}
 
-    def _record_batch(self, begin: int, cpu: int, before: Counts, samples: int) -> int:
-        """Record a batch with all its counters; returns its end."""
-        cpu, end = time.thread_time_ns() - cpu, clock_ns()
-        after = tuple(b - a for a, b in zip(before, self._read_counters(), strict=True))
-        process, delay, chars, read, faults = after
+    def _record_batch(
+        self, times: tuple[int, int, int], spent: tuple[int, ...], samples: int
+    ) -> None:
+        """Record a batch with all its counters."""
+        process, delay, chars, read, faults = spent
         pickled, self.pickled = self.pickled, 0
         collated, self.collated = self.collated, 0
         opened, self.opened = self.opened, 0
-        times = (begin, end, cpu, process, delay, collated, pickled, chars, read)
-        row = (*times, max(faults, 0), opened, samples, self.worker)
+        figures = (*times, process, delay, collated, pickled, chars, read)
+        row = (*figures, max(faults, 0), opened, samples, self.worker)
         self.recorder.add_row("batches", BATCH, row)
-        return end
-
-    def _read_counters(self) -> Counts:
-        """Read the process's CPU ns, the thread's wait for a core ns, characters read, bytes read
-        from storage, and page faults that read."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        process = int((usage.ru_utime + usage.ru_stime) * 1e9)
-        chars = read = delay = 0
-        io, schedule = self.files
-        if io >= 0:
-            fields = os.pread(io, 256, 0).split()
-            chars, read = int(fields[1]), int(fields[9])
-        if schedule >= 0:
-            delay = int(os.pread(schedule, 96, 0).split()[1])
-        return process, delay, chars, read, usage.ru_majflt
 
     def _describe_worker(self) -> None:
         """Describe this process before its first batch, if it is a worker."""
         self.known = True
         from torch.utils.data import get_worker_info
 
-        self.files = (_open_counter("/proc/self/io"), _open_counter("/proc/thread-self/schedstat"))
         info = get_worker_info()
         if info is None:
             return
@@ -181,11 +169,15 @@ class LoaderRecorder:
 
     # -- iterators --------------------------------------------------------------------------
 
+    def is_known(self, iterator: Any) -> bool:
+        """Whether the creation of an iterator was recorded."""
+        return iterator in self.numbers
+
     def note_iterator(self, iterator: Any, loader: Any, begin: int) -> None:
         """Record the creation of an iterator and the settings of its loader."""
         end = clock_ns()
         self.iterators += 1
-        iterator._whyidle = self.iterators
+        self.numbers[iterator] = self.iterators
         name = f"{sys.modules[type(loader).__module__].__file__}(1): __iter__"
         self.events.add_span(wire.LOADER_START, name, ANNOTATION, begin)
         settings = describe_loader(loader)
@@ -206,8 +198,8 @@ class LoaderRecorder:
     def note_taken(self, iterator: Any, begin: int, ready: int, data: Any) -> None:
         """Record that a batch was taken from the workers; describe the first ones."""
         unpickled, self.unpickled = self.unpickled, 0
-        number = getattr(iterator, "_whyidle", 0)
-        self.recorder.add_row("takes", TAKE, (begin, clock_ns(), unpickled, ready, number))
+        row = (begin, clock_ns(), unpickled, ready, self.numbers.get(iterator, 0))
+        self.recorder.add_row("takes", TAKE, row)
         if self.counted < FULL_FIRST:
             self.counted += 1
             self._describe_batch(data)
@@ -222,6 +214,7 @@ def install_loader_hooks(events: Events) -> None:
     events.add_listener(embedding_ids.EmbeddingIds(events, loader.padding))
     _wrap_fetch(events, loader, (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher))
     _wrap_made(events, loader, dataloader._BaseDataLoaderIter, dataloader.DataLoader)
+    events.add_listener(RunningLoaders(loader.is_known, loader.note_iterator))
     _wrap_taken(events, loader, dataloader._MultiProcessingDataLoaderIter)
 
 
@@ -238,6 +231,7 @@ def _wrap_fetch(events: Events, loader: LoaderRecorder, kinds: tuple[Any, ...]) 
     def undo() -> None:
         loader.switch = lambda _: None
         switch(False)
+        loader.counters = None
 
     events.undo["fetch"], loader.switch = undo, switch
     switch(True)
@@ -334,8 +328,7 @@ def _wrap_taken(events: Events, loader: LoaderRecorder, kind: Any) -> None:
             return original(self)
         begin, ready, data = clock_ns(), -1, None
         try:
-            ready = _count_ready(self)
-            loader.unpickled = 0
+            ready, loader.unpickled = _count_ready(self), 0
         except Exception as error:  # contained
             events.report_failure("taken", error)
         try:
@@ -391,10 +384,3 @@ def _time_unpickling(loader: LoaderRecorder) -> Callable[[], None]:
             loader.unpickled += time.thread_time_ns() - begin
 
     return set_attribute(ForkingPickler, "loads", staticmethod(call_timed))
-
-
-def _open_counter(path: str) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1

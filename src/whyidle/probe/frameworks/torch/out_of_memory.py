@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -33,13 +34,14 @@ SIGNS = ("out of memory", "can't allocate memory")
 LARGEST = 5
 
 
-def install_death_notes(folder: str) -> None:
-    """Describe an error of memory at the end of the process."""
+def install_death_notes(folder: str) -> Callable[[], None]:
+    """Describe an error of memory at the end of the process. Returns a function that cancels."""
 
     def describe() -> None:
         fault_containment.run_contained(folder, "out of memory", lambda: _write_notes(folder))
 
     atexit.register(describe)
+    return lambda: atexit.unregister(describe)
 
 
 def is_out_of_memory(error: object) -> bool:

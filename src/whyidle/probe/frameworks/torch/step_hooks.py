@@ -20,6 +20,7 @@ from ...core.events import Events
 from ...core.frameworks import BACKWARD
 from ...core.recorder import OP
 from ...core.wrapped_functions import set_attribute
+from .running_loop import RunningSteps
 
 clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
 
@@ -65,6 +66,7 @@ def _next_batch(events: Events, kind: Any) -> None:
             try:
                 events.batch_taken(type(self), begin)
                 events.notify("on_batch_ready", begin)
+                events.notify("on_iterator", self)
                 if exception()[0] is StopIteration:
                     events.notify("on_batches_end")
                 events.update_careful()
@@ -112,11 +114,6 @@ def _wrap_backward(events: Events, autograd: Any) -> None:
 
 def _hook_optimizer(events: Events) -> None:
     """Install PyTorch's own hooks around every optimizer's step."""
-    from torch.optim.optimizer import (
-        register_optimizer_step_post_hook,
-        register_optimizer_step_pre_hook,
-    )
-
     begun, outer = 0, list[int]()
     """when the current step began; ``outer``: steps that contain it, or that raised, both rare"""
 
@@ -144,11 +141,29 @@ def _hook_optimizer(events: Events) -> None:
         except Exception as error:  # contained
             events.report_failure("optimizer", error)
 
-    first = register_optimizer_step_pre_hook(before_step)
-    last = register_optimizer_step_post_hook(after_step)
+    _register_hooks(events, before_step, after_step)
 
-    def undo() -> None:
-        first.remove()
-        last.remove()
 
-    events.undo["optimizer"] = undo
+def _register_hooks(events: Events, before_step: Any, after_step: Any) -> None:
+    from torch.optim.optimizer import (
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
+    )
+
+    hooks: list[Any] = []
+
+    def register() -> None:
+        hooks.append(register_optimizer_step_pre_hook(before_step))
+        hooks.append(register_optimizer_step_post_hook(after_step))
+
+    def remove() -> None:
+        while hooks:
+            hooks.pop().remove()
+
+    if events.late:
+        running = RunningSteps(events, register, remove)
+        events.add_listener(running)
+        events.undo["optimizer"] = running.leave
+    else:
+        register()
+        events.undo["optimizer"] = remove
