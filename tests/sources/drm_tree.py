@@ -23,6 +23,7 @@ AMD_FILES = {
 INTEL_FILES = {
     "vendor": "0x8086",
     "tile0/gt0/freq0/cur_freq": "1550",
+    "tile0/physical_vram_size_bytes": str(12 << 30),
     "hwmon/hwmon4/energy1_input": "123456789",
     "hwmon/hwmon4/power1_max": "300000000",
     "current_link_width": "8",
@@ -53,8 +54,40 @@ def add_holder(root: Path, pid: int, size: int) -> None:
     (kfd / f"proc/{pid}/vram_51110").write_text(f"{size}\n")
 
 
+XE_CLIENT = """\
+pos:    0
+flags:  0100002
+drm-driver:     xe
+drm-client-id:  {client}
+drm-pdev:       {pci}
+drm-total-system:       0
+drm-resident-system:    512 KiB
+drm-total-vram0:        24000 KiB
+drm-shared-vram0:       16 MiB
+drm-resident-vram0:     {resident} KiB
+drm-cycles-bcs: 999
+drm-total-cycles-bcs:   {total}
+drm-cycles-ccs: {cycles}
+drm-total-cycles-ccs:   {total}
+drm-engine-capacity-ccs:        4
+"""
+"""as in the kernel's Documentation/gpu/xe/xe-drm-usage-stats.rst"""
+
+
+def add_client(root: Path, pid: int, text: str, file: str = "9") -> None:
+    """A process that has a card open: ``text`` is what the kernel shows of the open file."""
+    for folder in ("fd", "fdinfo"):
+        (root / f"proc/{pid}" / folder).mkdir(parents=True, exist_ok=True)
+    link = root / f"proc/{pid}/fd/{file}"
+    link.unlink(missing_ok=True)
+    link.symlink_to("/dev/dri/renderD129")
+    (root / f"proc/{pid}/fdinfo/{file}").write_text(text)
+
+
 def make_machine(root: Path) -> None:
     add_card(root, 0, "0000:c1:00.0", AMD_FILES)
     add_card(root, 1, "0000:d1:00.0", INTEL_FILES)
     add_card(root, 2, "0000:00:02.0", {"vendor": "0x8086"})  # integrated graphics
     add_holder(root, 4711, 30 << 30)
+    client = {"pci": "0000:d1:00.0", "client": 3, "resident": 2048}
+    add_client(root, 4712, XE_CLIENT.format(cycles=100, total=1000, **client))
