@@ -92,6 +92,15 @@ def test_rows_are_selected_by_user_and_gpu():
     assert [one.gpu for one in select_rows(both, None, ["GPU-0001"]).gpus] == ["gpu1"]
     with pytest.raises(UsageError, match="gpu0, gpu1, gpu2"):
         select_rows(both, None, ["7"])
+    assert not select_rows(both, "root", None).jobs
+    assert not select_rows(both, "me", None).jobs
+
+
+@pytest.mark.parametrize("name", ["nobody-of-that-name", "4294967294000", "-1", ""])
+def test_an_unknown_user_is_an_error(name: str):
+    with pytest.raises(UsageError, match="There is no user") as caught:
+        select_rows(machine([gpu(0)], [job(["GPU-0000"])]), name, None)
+    assert caught.value.hint == "Users with jobs: alice"
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 160, 240])

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
+import pwd
 import sys
 import time
 from contextlib import ExitStack, closing, suppress
@@ -207,7 +208,7 @@ def select_rows(
     """The GPUs and jobs that were asked for.
 
     Raises:
-        UsageError: ``only`` names a GPU that does not exist.
+        UsageError: ``only`` names a GPU that does not exist, or ``user`` nobody.
     """
     import msgspec
 
@@ -223,9 +224,23 @@ def select_rows(
     if user is not None:
         name = getpass.getuser() if user == "me" else user
         jobs = [job for job in jobs if job.user == name]
+        if not jobs:
+            _check_user(name, machine)
         keys = {job.key for job in jobs}
         gpus = [gpu for gpu in gpus if keys & set(gpu.jobs)]
     return msgspec.structs.replace(machine, gpus=gpus, jobs=jobs)
+
+
+def _check_user(name: str, machine: WatchedMachine) -> None:
+    try:
+        pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+    except (KeyError, OverflowError):
+        owners = sorted({job.user for job in machine.jobs if job.user is not None})
+        raise UsageError(
+            f"There is no user {name!r}.",
+            why="This machine has no such account, and no job here is theirs.",
+            hint=f"Users with jobs: {', '.join(owners)}" if owners else "",
+        ) from None
 
 
 def _is_named(gpu: str, uuid: str | None, name: str) -> bool:
