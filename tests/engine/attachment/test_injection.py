@@ -90,8 +90,8 @@ def started(*words: str) -> Iterator[subprocess.Popen[str]]:
             running.kill()
 
 
-def load_injected() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("injected", BOOT / "injected.py")
+def load_file() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("running_process", BOOT / "running_process.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -128,13 +128,13 @@ def test_a_look_that_was_given_up_is_not_begun_and_its_folder_removed(tmp_path: 
     folder = tmp_path / "look"
     folder.mkdir()
     (folder / "entry.py").touch()
-    load_injected().record_process(str(folder / "alive"), str(folder / "injected.json"), 1.0)
+    load_file().record_process(str(folder / "alive"), str(folder / "injected.json"), 1.0)
     assert not folder.exists()
 
 
 def test_nothing_begins_once_whoever_asked_has_died(tmp_path: Path):
     (tmp_path / "alive").touch()  # and nobody has locked it
-    load_injected().record_process(str(tmp_path / "alive"), str(tmp_path / "injected.json"), 1.0)
+    load_file().record_process(str(tmp_path / "alive"), str(tmp_path / "injected.json"), 1.0)
     assert not (tmp_path / "injected.json").exists()
 
 
@@ -145,7 +145,7 @@ def test_a_process_that_is_switched_off_is_not_recorded(
     with (tmp_path / "alive").open("wb") as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)
         told = tmp_path / "injected.json"
-        load_injected().record_process(str(tmp_path / "alive"), str(told), 1.0)
+        load_file().record_process(str(tmp_path / "alive"), str(told), 1.0)
     assert json.loads(told.read_text())["why"] == "Its environment says WHYIDLE_DISABLE=1."
 
 

@@ -110,11 +110,11 @@ def look_from_inside(
         try:
             diagnosis = diagnose_recording(folder, str(target.pid))
         except InputError as error:
-            raise InputError(error.what, why=error.why, hint=_outside(target)) from error
+            raise InputError(error.what, why=error.why, hint=_advise(target)) from error
     return _word_look(diagnosis, target, length_s, left=left)
 
 
-def _outside(target: TargetProcess) -> str:
+def _advise(target: TargetProcess) -> str:
     return f"Look from outside instead: whyidle attach {target.pid}"
 
 
@@ -124,7 +124,7 @@ def _check_target(target: TargetProcess) -> None:
         raise InputError(
             f"Process {pid} has nothing to record from inside.",
             why="It has loaded neither PyTorch nor TensorFlow nor JAX.",
-            hint=f"Name the process that trains. {_outside(target)}",
+            hint=f"Name the process that trains. {_advise(target)}",
         )
     with suppress(OSError):
         spaces = {Path(f"/proc/{one}/ns/mnt").readlink() for one in (pid, os.getpid())}
@@ -154,7 +154,7 @@ def _look_folder(target: TargetProcess) -> Iterator[Path]:
 def _write_entry(target: TargetProcess, folder: Path, seconds: float) -> Path:
     entry = folder / ENTRY
     places = {name: str(folder / file) for name, file in (("alive", ALIVE), ("state", STATE))}
-    text = _TEXT.format(file=str(BOOT / "injected.py"), seconds=float(seconds), **places)
+    text = _TEXT.format(file=str(BOOT / "running_process.py"), seconds=float(seconds), **places)
     entry.write_text(text, encoding="utf-8")
     if os.geteuid() == 0:  # the job of a user must be able to write here
         owner = Path(f"/proc/{target.pid}").stat()
@@ -188,7 +188,7 @@ def execute_remotely(target: TargetProcess, entry: Path) -> None:
             return
     entry.unlink()
     if refusal is not None:
-        raise InputError(f"Process {pid} cannot be entered.", why=refusal, hint=_outside(target))
+        raise InputError(f"Process {pid} cannot be entered.", why=refusal, hint=_advise(target))
     raise _explain_refusal(target, done.stdout.strip(), done.stderr)
 
 
@@ -206,7 +206,7 @@ def _explain_refusal(target: TargetProcess, version: str, output: str) -> InputE
     error = next(iter(reversed(output.strip().splitlines())), "")
     if "PermissionError" in error or "Operation not permitted" in error:
         return refuse_access(target.pid, command=f"whyidle attach {target.pid} --inject")
-    what, outside = f"Process {target.pid} cannot be entered.", _outside(target)
+    what, outside = f"Process {target.pid} cannot be entered.", _advise(target)
     if "AttributeError" in error:
         return InputError(
             what, why=f"Its Python is {version}; 3.14 is the first that can be.", hint=outside
@@ -223,7 +223,7 @@ def _await_entry(target: TargetProcess, folder: Path) -> None:
     told = _await_state(target, folder, ("recording", "refused", "left"), ENTERED_S)
     if told is not None and told.get("state") != "refused":
         return
-    pid, outside = target.pid, _outside(target)
+    pid, outside = target.pid, _advise(target)
     if told is not None:
         raise InputError(f"Process {pid} was not entered.", why=str(told["why"]), hint=outside)
     if has_ended(pid):
