@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 import memory_models as jobs
-from whyidle.analysis.memory_plan import MemoryPlan
-from whyidle.engine.diagnosis.memory_options import OptionList
-from whyidle.model.memory_look import MemoryLook, RecordedPass
 from whyidle.probe.knobs._module_recomputation import recompute_modules
 
 HERE = Path(__file__).parent
@@ -95,32 +95,59 @@ def compare_peaks(names: list[str], changes: tuple[str, ...] = CHANGES) -> None:
     )
 
 
-def step_seconds(name: str, batch: int, *, change=bool) -> float:
-    """CPU seconds of a step in one thread, the median of three after two."""
-    return statistics.median(jobs.train(name, batch, 5, change=change)[2][2:])
+def step_seconds(name: str, batch: int, steps: int = 6, names: Sequence[str] = ()) -> float:
+    """Seconds of a step in a fresh process, the shortest after two, modules recomputed by name."""
+    begin, end = os.pipe()
+    if not (child := os.fork()):
+        change = recompute(list(names)) if names else bool
+        times = jobs.train(name, batch, steps, change=change)[2]
+        os.write(end, str(min(times[2:])).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(end)
+    with os.fdopen(begin) as text:
+        return float(text.read())
+
+
+def measure_steps(name: str, batches: Sequence[int], names: Sequence[str] = ()) -> dict[int, float]:
+    """Steps of several batches, in two turns, the shorter ones."""
+    turns = [{size: step_seconds(name, size, names=names) for size in batches} for _ in range(2)]
+    return {size: min(turn[size] for turn in turns) for size in batches}
 
 
 def compare_times(names: list[str]) -> None:
-    """Print predicted and measured steps at four times the batch, and the proposed batch beside a
-    sweep, in CPU seconds of one thread, which other programs of the machine hardly change."""
-    torch.set_num_threads(1)
-    print("model      step at 4 b: predicted, measured ms, error; proposed batch (b): rate of best")
+    """Print steps at four and eight times the batch and with modules recomputed, predicted and
+    measured, each relative to the step at the job's batch, since the look runs in another process,
+    and the proposed batch beside a sweep. In one thread, each measured job in a fresh process."""
+    print(
+        "model      step of now, ms; predicted, measured, error at 4 b, 8 b; recomputed; proposed"
+    )
     for name in names:
         batch = jobs.BATCHES[name]
-        turns = [(size, step_seconds(name, size)) for _ in range(2) for size in (batch, 2 * batch)]
-        recorded = tuple(
-            RecordedPass(size, rows=((0, 1, 1), (1, 1, -1))) for size in (batch, 2 * batch)
-        )
-        now = statistics.mean(seconds for size, seconds in turns if size == batch)
-        look = MemoryLook(batch=batch, times=tuple(turns), replays=recorded)
-        plan = MemoryPlan(look, step_s=now)
-        best = OptionList(plan).best_batch.batch
-        sizes = sorted({best, *(round(batch * 2**power) for power in (-1, 0, 1, 2))})
-        rates = {size: size / step_seconds(name, size) for size in sizes}
-        measured, predicted = 4 * batch / rates[4 * batch], plan.step_at(4 * batch)
-        share, error = rates[best] / max(rates.values()), predicted / measured - 1
-        row = f"{name:10} {predicted * 1e3:8.1f} {measured * 1e3:8.1f} {error:+7.1%}"
-        print(f"{row}   {best:4} ({batch}): {share:.0%}", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.perf_counter()
+            document = look(name, Path(folder), steps=30)
+            taken = time.perf_counter() - begin
+        account = document["memory"]
+        steps = {o["batch"]: o["step_s"] for o in account["options"] if o["change"] == "batch"}
+        sizes = sorted({round(batch * 2 ** (half / 2)) for half in range(-2, 7)})
+        true = measure_steps(name, sizes)
+        now = steps[batch]
+        steps[8 * batch] = 3 * steps[4 * batch] - 2 * steps[2 * batch]  # along the same line
+        best = account["best_batch"]["batch"]
+        rates = {size: size / seconds for size, seconds in true.items()}
+        cells = [f"{name:10} {now * 1e3:7.1f} {true[batch] * 1e3:7.1f}"]
+        rows = [(f"{times} b", steps[times * batch], true[times * batch]) for times in (2, 4, 8)]
+        for option in account["options"]:
+            if option["change"] == "recomputation":
+                again = measure_steps(name, [batch], option["modules"])
+                rows.append((f"{len(option['modules'])} again", option["step_s"], again[batch]))
+        for what, predicted, measured in rows:
+            ratio, truth = predicted / now, measured / true[batch]
+            cells.append(f"{what} {ratio:.2f} {truth:.2f} {ratio / truth - 1:+.1%}")
+        share = rates[best] / max(rates.values())
+        cells.append(f"{best} of {max(rates, key=rates.get)}: {share:.0%}; run {taken:.0f} s")
+        print("; ".join(cells), flush=True)
 
 
 if __name__ == "__main__":

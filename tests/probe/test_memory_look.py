@@ -166,6 +166,19 @@ def test_what_a_pass_changes_is_put_back():
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
+def test_the_tape_computes_in_the_precision_of_the_job():
+    net, tape = nn.Linear(4, 2), StepTape(torch)
+    tape.start()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = net(torch.randn(3, 4))
+        loss = out.square().mean()
+    loss.backward()
+    tape.stop()
+    tape.keep_needed()
+    assert tape.autocast is torch.bfloat16
+    assert torch.equal(tape.compute(tape.leaves)[tape.loss], loss)
+
+
 def test_the_tape_keeps_what_the_loss_needs_and_computes_it_again():
     net, tape = nn.Linear(4, 2), StepTape(torch)
     x = torch.randn(3, 4)

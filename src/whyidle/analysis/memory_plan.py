@@ -2,8 +2,8 @@
 
 A step's peak is what lives through it (parameters, buffers, optimizer state, other tensors), the
 batch, and the highest stretch of the pass (``allocation_stretches``) or the update. The time of a
-pass is affine in the batch (P6), by the two sizes that were timed in turn; the rest of the step
-stays.
+pass is affine in the batch (P6) between the sizes that were timed, and beyond the largest along the
+last two; the rest of the step stays.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from statistics import median
+from itertools import accumulate, pairwise
 from typing import Final, Literal
 
 import numpy as np
@@ -140,26 +139,39 @@ class MemoryPlan:
 
     @cached_property
     def pass_times(self) -> dict[int, float]:
-        """Batch -> median seconds of a forward and backward pass."""
-        return _medians(self.look.times)
+        """Batch -> seconds of a forward and backward pass without page faults: the shortest, since
+        all that disturbs a pass makes it longer."""
+        rows = self.look.times
+        return {size: min(s for own, s in rows if own == size) for size in sorted(dict(rows))}
 
     def pass_at(self, batch: float) -> float | None:
-        """Seconds of a pass at a batch, by the two largest sizes."""
-        known = sorted(self.pass_times.items())[-2:]
-        if int(batch) == batch and int(batch) in self.pass_times:
-            return self.pass_times[int(batch)]
-        if len(known) < 2:
+        """Seconds of a pass at a batch: by the line through the timed sizes on both sides of it, or
+        through the nearest two, and with page faults in proportion to those of the job's own steps:
+        what they bring is given back in each step. (A C library that keeps it has none.)"""
+        known, own = list(self.pass_times.items()), self.look.batch
+        if not own or not known or (len(known) == 1 and batch != own):
             return None
-        (low, a), (high, b) = known
-        return max(a + (b - a) * (batch - low) / (high - low), 0.0) or None
+        lines = list(pairwise(known)) or [(known[0], known[0])]
+        (low, a), (high, b) = next((line for line in lines if line[1][0] >= batch), lines[-1])
+        slope = (b - a) / max(high - low, 1)
+        faults = self.look.step_fault_s / self.passes * batch / own
+        return max(a + slope * (batch - low) + faults, 0.0) or None
+
+    @property
+    def rest_s(self) -> float | None:
+        """Seconds of a step outside of its passes. The job's steps were timed after the look, whose
+        memory they find, so with the page faults of its last passes."""
+        own = self.pass_times.get(self.look.batch or 0)
+        if own is None or self.step_s is None:
+            return None
+        return max(self.step_s - (own + self.look.settled_fault_s) * self.passes, 0.0)
 
     def step_at(self, batch: float, chosen: Collection[int] = ()) -> float | None:
         """Seconds of the step at a batch: the passes change, the rest stays."""
-        now, then = self.pass_at(self.look.batch or 0), self.pass_at(batch)
-        if now is None or then is None or self.step_s is None:
+        then, rest = self.pass_at(batch), self.rest_s
+        if then is None or rest is None:
             return None
-        again = self.forward_share(chosen) * then
-        return max(self.step_s - now * self.passes, 0.0) + (then + again) * self.passes
+        return rest + (1.0 + self.forward_share(chosen)) * then * self.passes
 
     def forward_share(self, chosen: Collection[int]) -> float:
         """The forward pass of modules, as a share of a whole pass."""
@@ -228,11 +240,6 @@ class MemoryPlan:
             fits = (self.peak_at(middle, chosen) or 0.0) <= usable
             low, high = (middle, high) if fits else (low, middle)
         return low
-
-
-def _medians(times: Collection[tuple[int, float]]) -> dict[int, float]:
-    sizes = {size for size, _ in times}
-    return {size: median(s for own, s in times if own == size) for size in sorted(sizes)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,10 @@ class MemoryLook:
     modules: tuple[tuple[str, str], ...] = ()  # name and class
     replays: tuple[RecordedPass, ...] = ()
     optimizer_rows: tuple[tuple[int, int, int], ...] = ()  # of one step of the optimizer
-    times: tuple[tuple[int, float], ...] = ()  # batch size and seconds of a pass
+    times: tuple[tuple[int, float], ...] = ()  # batch size, seconds of a pass without page faults
+    step_fault_s: float = 0.0  # of the page faults of a step before the look
+    settled_fault_s: float = 0.0  # of those of a pass after all others
+    left_out: tuple[str, ...] = ()  # for which the look had no time
     module_times: tuple[float, ...] = ()  # s, of the forward pass in each module
     narrow_times: tuple[tuple[int, float], ...] = ()  # the same in bfloat16
     part_size: int | None = None  # samples of each part of the batch

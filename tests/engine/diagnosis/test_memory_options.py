@@ -29,7 +29,8 @@ def look(**changes):
         "free_bytes": 60 * MB, "kept_gradients": False,
         "modules": (("Net", "Net"), ("a", "Linear"), ("b", "Linear")),
         "replays": (recorded(8), recorded(16)),
-        "times": ((8, 0.3), (16, 0.5), (8, 0.3), (16, 0.5)), "module_times": (0.1, 0.02, 0.06),
+        "times": ((8, 0.3), (16, 0.5), (8, 0.31), (16, 0.52)),
+        "module_times": (0.1, 0.02, 0.06),
         "part_size": 2, "products": ((2.0, 1.0), (1.0, 2.0)) * 2,
     }  # fmt: skip
     return MemoryLook(**(values | changes))
@@ -47,6 +48,22 @@ def test_peak_and_step_of_another_batch():
     assert listed["batch of 32"].samples_per_s == pytest.approx(32.0)
     assert listed["batch of 16"].fits
     assert not listed["batch of 32"].far
+
+
+def test_page_faults_are_those_of_the_job_and_not_those_of_the_look():
+    # 10 ms a step before the look, 2 ms a pass after it
+    listed, _ = options(step_fault_s=0.01, settled_fault_s=0.002)
+    assert listed["batch of 8 (now)"].step_s == pytest.approx(0.398 + 0.01)
+    assert listed["batch of 16"].step_s == pytest.approx(0.398 + 0.2 + 0.02)
+    assert listed["batch of 32"].step_s == pytest.approx(0.398 + 0.6 + 0.04)
+
+
+def test_a_third_size_decides_what_lies_beyond_the_second():
+    third = {"times": ((8, 0.3), (16, 0.5), (32, 1.0))}
+    listed, found = options(**third)
+    assert listed["batch of 16"].step_s == pytest.approx(0.6)
+    assert found.at_batch(24).step_s == pytest.approx(0.4 + 0.45)
+    assert found.at_batch(64).step_s == pytest.approx(0.4 + 1.7)
 
 
 def test_what_does_not_fit_is_said():
@@ -100,7 +117,7 @@ def test_without_times_no_batch_is_proposed():
 
 def test_with_one_size_nothing_is_said_of_others():
     listed, _ = options(replays=(recorded(8),))
-    assert not any(option.change == "batch" for option in listed.values())
+    assert [o.batch for o in listed.values() if o.change == "batch"] == [8]
 
 
 def made_products(phi, seed, parts=8, size=4, dimensions=400):

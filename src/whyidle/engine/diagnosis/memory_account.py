@@ -28,7 +28,7 @@ def build_account(facts: Facts) -> MemoryAccount | None:
     if look is None:
         return None
     steps = facts.steps.seconds
-    step_s = float(steps.mean()) if facts.steps.found_by and len(steps) else None
+    step_s = float(np.median(steps)) if facts.steps.found_by and len(steps) else None
     plan = MemoryPlan(look, step_s, backward_passes(facts) or 1)
     phases = plan.phases(look.batch) if look.batch else None
     phase = _highest_phase(phases) if phases else None
@@ -161,6 +161,8 @@ def _list_unknown(
         unknown.append(f"the step was not computed again: {look.state}")
     elif phases is None:
         unknown.append(f"this PyTorch reports no allocations of the device {look.device!r}")
+    if look.left_out:
+        unknown.append(f"the look's time was over before: {', '.join(look.left_out)}")
     if look.reserved is None:
         unknown.append("fragmentation: the allocator of this device tells no reserved memory")
     return unknown

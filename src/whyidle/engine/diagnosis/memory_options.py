@@ -12,7 +12,7 @@ from typing import Final
 from whyidle.analysis.memory_plan import MemoryPlan, estimate_noise
 from whyidle.model.memory import MemoryOption, NoiseRow
 
-FACTORS: Final = (0.5, 2, 4)
+FACTORS: Final = (0.5, 1, 2, 4)
 """batches that are listed, in multiples of the job's"""
 MOST_COST: Final = 0.1
 """share of a pass that the first choice of recomputed modules may take"""
@@ -47,8 +47,8 @@ class OptionList:
         return [option for option in found if option is not None and option.peak is not None]
 
     def at_batch(self, batch: int) -> MemoryOption:
-        """Another micro-batch."""
-        summary = f"batch of {batch}"
+        """A micro-batch."""
+        summary = f"batch of {batch}" + (" (now)" if batch == self.plan.look.batch else "")
         return self._option("batch", summary, batch, self.plan.peak_at(batch))
 
     @cached_property
@@ -107,22 +107,20 @@ class OptionList:
             return None
         peak = plan.peak_at(batch, autocast="bfloat16")
         narrow = [seconds for size, seconds in look.narrow_times if size == batch]
-        now, step_s = plan.pass_at(batch), None
-        if narrow and now is not None and plan.step_s is not None:
-            step_s = max(plan.step_s + (narrow[0] - now) * plan.passes, 0.0) or None
-        if step_s is None:
+        if not narrow or plan.rest_s is None:
             return None
+        step_s = plan.rest_s + narrow[0] * plan.passes
         return self._option("precision", "bfloat16 autocast", batch, peak, step_s)
 
     def _accumulation(self, batch: int) -> MemoryOption | None:
         half, plan = batch // 2, self.plan
         if batch % 2 or self.why_no_accumulation():
             return None
-        single, double, whole = plan.pass_at(half), plan.pass_at(batch), plan.peak_at(half)
-        if single is None or double is None or whole is None or plan.step_s is None:
+        single, whole, rest = plan.pass_at(half), plan.peak_at(half), plan.rest_s
+        if single is None or whole is None or rest is None:
             return None
         kept = 0 if plan.look.kept_gradients else plan.look.gradients or 0
-        step_s = plan.step_s + (2 * single - double) * plan.passes
+        step_s = rest + 2 * single * plan.passes
         summary = f"{half} samples at a time, gradients accumulated"
         return self._option("accumulation", summary, batch, whole + kept, step_s)
 
@@ -186,7 +184,8 @@ class OptionList:
         """Time to the same loss relative to now, with its interval (McCandlish et al. 2018)."""
         plan, noise = self.plan, self.noise
         now, step_s = plan.look.batch or 0, plan.step_at(batch)
-        if noise is None or step_s is None or not plan.step_s:
+        now_s = plan.step_at(now)
+        if noise is None or step_s is None or now_s is None:
             return None
         samples = (batch * plan.passes, now * plan.passes)
 
@@ -196,7 +195,7 @@ class OptionList:
                 steps = (1 + scale / samples[0]) / (1 + scale / samples[1])
             else:  # beyond all bounds: each sample is worth the same
                 steps = samples[1] / samples[0]
-            return step_s / (plan.step_s or step_s) * steps
+            return step_s / now_s * steps
 
         ends = sorted((relative(noise.low), relative(noise.high)))
         return relative(noise.samples), ends[0], ends[1]

@@ -23,6 +23,8 @@ then in place differed by up to 16 % of the step"""
 TITLES: Final = {
     "channels_last": "channels_last memory format for the whole model",
     "bfloat16": "bfloat16 autocast for the whole model",
+    "bfloat16_layers": "bfloat16 in the layers",
+    "attention": "scaled_dot_product_attention instead of scores, softmax and product",
     "separable": "depthwise and pointwise convolutions instead of",
     "grouped": "convolutions in 8 groups instead of",
     "layer": "one call over all time steps instead of the loop over",
@@ -41,7 +43,7 @@ def build_architecture(facts: Facts) -> Architecture | None:
     if look is None:
         return None
     steps = facts.steps.seconds
-    step_s = float(steps.mean()) if facts.steps.found_by and len(steps) else None
+    step_s = float(np.median(steps)) if facts.steps.found_by and len(steps) else None
     return describe_look(look, step_s, backward_passes(facts) or 1)
 
 
@@ -50,7 +52,7 @@ def describe_look(look: ModelLook, step_s: float | None, passes: int) -> Archite
 
     Args:
         look: what was recorded.
-        step_s: the mean steady step, s.
+        step_s: the median steady step, s.
         passes: backward passes of a step.
     """
     pass_s = float(np.median(look.passes)) if look.passes else None

@@ -121,9 +121,7 @@ def _render_options(account: MemoryAccount) -> Markup | None:
     if not account.options or not account.peak:
         return None
     top = max([account.peak, *(o.peak or 0 for o in account.options if not o.far)])
-    own = [format_bytes(account.peak), "", "", f"batch of {account.batch}"]
-    rows: list[tuple[str, int | None, list[str]]] = [("now", account.peak, own)]
-    rows += [(o.change, o.peak, option_cells(o)) for o in account.options]
+    rows = [(o.change, o.peak, option_cells(o)) for o in account.options]
     cells = [
         tag(
             "tr",

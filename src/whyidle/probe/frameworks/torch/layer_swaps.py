@@ -8,8 +8,10 @@ objects before and after it. New layers have weights of their own: they show tim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
+
+from .fused_attention import AttentionFuser
 
 GROUPS = 8
 """of grouped convolutions, as in ResNeXt's smaller variants"""
@@ -17,24 +19,33 @@ GROUPS = 8
 
 class Swap(NamedTuple):
     """One change: ``kind`` names it, ``modules`` are replaced, ``keeps`` says whether results are
-    the same apart from rounding. ``apply`` makes the change while it is open."""
+    the same apart from rounding. ``apply`` makes the change while it is open. ``plain`` is open in
+    the passes without it, where the change costs something by itself. ``is_used`` tells after a
+    pass whether it changed anything."""
 
     kind: str
     modules: list[str]
     keeps: bool
     apply: Callable[[], AbstractContextManager[None]]
+    plain: Callable[[], AbstractContextManager[None]] = nullcontext
+    is_used: Callable[[], bool] = lambda: True
 
 
-def find_swaps(torch: Any, modules: list[Any], names: dict[int, str], device: Any) -> list[Swap]:
-    """List the swaps of a model: free switches first, then layers of equal kind together."""
+def find_swaps(
+    torch: Any, modules: list[Any], names: dict[int, str], device: Any, *, narrow: bool = False
+) -> list[Swap]:
+    """List the swaps of a model: free switches first, then layers of equal kind together.
+    ``narrow``: it computes under autocast already."""
     swaps = []
     convolutions = [m for m in modules if isinstance(m, torch.nn.Conv2d)]
     if convolutions and any(not _is_channels_last(torch, m.weight) for m in convolutions):
         apply_change = lambda: _channels_last(torch, modules)  # noqa: E731
         swaps.append(Swap("channels_last", [], True, apply_change))
-    if not torch.is_autocast_enabled(device.type):
-        narrow = lambda: torch.autocast(device.type, dtype=torch.bfloat16)  # noqa: E731
-        swaps.append(Swap("bfloat16", [], False, narrow))
+    if not narrow:
+        apply_change = lambda: torch.autocast(device.type, dtype=torch.bfloat16)  # noqa: E731
+        swaps.append(Swap("bfloat16", [], False, apply_change))
+        swaps += _narrow_layers(torch, modules, names, device)
+    swaps.append(_fused_attention(torch))
     for alike in _group_convolutions(convolutions):
         for kind, make in (("separable", _make_separable), ("grouped", _make_groups)):
             replaced = [(module, layer) for module in alike if (layer := make(torch, module))]
@@ -42,6 +53,39 @@ def find_swaps(torch: Any, modules: list[Any], names: dict[int, str], device: An
                 apply_change = _replace_layers(modules, replaced)
                 swaps.append(Swap(kind, [names[id(m)] for m, _ in replaced], False, apply_change))
     return swaps
+
+
+def _fused_attention(torch: Any) -> Swap:
+    from torch.overrides import BaseTorchFunctionMode
+
+    fuser, idle = AttentionFuser(torch), BaseTorchFunctionMode()
+    return Swap("attention", [], True, fuser.fuse, lambda: idle, lambda: fuser.used > 0)
+
+
+def _narrow_layers(
+    torch: Any, modules: list[Any], names: dict[int, str], device: Any
+) -> list[Swap]:
+    """bfloat16 in the layers of one class alone, where the model has several with matrix products;
+    the results go on in single precision."""
+
+    class Narrow(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, *args: Any) -> Any:
+            with torch.autocast(device.type, dtype=torch.bfloat16):
+                return self.inner(*args).float()
+
+    kinds = (torch.nn.Linear, torch.nn.Conv2d)
+    groups = [[m for m in modules if type(m) is kind] for kind in kinds]
+    if not all(groups):
+        return []
+    return [
+        Swap("bfloat16_layers", [names[id(m)] for m in alike], False,
+             _replace_layers(modules, [(m, Narrow(m)) for m in alike]))
+        for alike in groups
+    ]  # fmt: skip
 
 
 def _group_convolutions(convolutions: list[Any]) -> list[list[Any]]:

@@ -9,6 +9,7 @@ it.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from typing import Any
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.recorder import clock_ns
-from .repeated_pass import MemoryProfiler, RepeatedPass, device_of, read_allocations
+from .allocation_profiler import MemoryProfiler, read_allocations
+from .repeated_pass import RepeatedPass, count_faults, device_of
 from .step_tape import NotReplayableError, StepTape
 
 LOOK = "memory"
@@ -43,7 +45,10 @@ class MemoryLook(Listener):
         self.tape: StepTape | None = None
         self.found: dict[str, Any] = {"state": "the job ended before its third step"}
         self.undo: list[Callable[[], Any]] = []
-        self.optimizer_rows: list[list[int]] = []
+        self.update: tuple[MemoryProfiler, Any] | None = None
+        """what the optimizer allocates in one step; read after the look, since that takes memory"""
+        self.faults: list[int] = []
+        """page faults of the process after each step"""
         self.kept_gradients: bool | None = None
         """whether gradients of the step before were there when the model was called"""
         self.publish()
@@ -71,6 +76,7 @@ class MemoryLook(Listener):
         if optimizer is None or id(optimizer) != self.events.lead or not self.wants_steps:
             return
         self.seen += 1
+        self.faults.append(count_faults())
         torch: Any = sys.modules["torch"]
         if self.seen < FIRST or torch.autograd._profiler_enabled():
             return
@@ -89,6 +95,7 @@ class MemoryLook(Listener):
                 look.found["state"] = str(reason)
             except RuntimeError as error:  # of the framework, out of memory among them
                 look.found["state"] = f"the step could not be computed again ({error})"[:400]
+            look.found["optimizer_rows"] = self._read_update(optimizer)
             self.found = {**look.found, "windows": [(begin, clock_ns())]}
         except NotReplayableError as reason:
             self.found = {**self.found, "state": str(reason)}
@@ -100,8 +107,9 @@ class MemoryLook(Listener):
         """The measurements, with what the recorded step showed."""
         assert self.tape is not None
         look = RepeatedPass(torch, self.tape, optimizer, self.events.recorder.file_path("draft"))
-        look.found["optimizer_rows"] = self.optimizer_rows
         look.found["kept_gradients"] = self.kept_gradients
+        faults = min(b - a for a, b in itertools.pairwise(self.faults))
+        look.found["step_fault_s"] = faults * look.fault_s
         return look
 
     def _begin(self, torch: Any, optimizer: Any) -> None:
@@ -111,14 +119,13 @@ class MemoryLook(Listener):
             parameters = (p for group in optimizer.param_groups for p in group["params"])
             self.kept_gradients = any(p.grad is not None for p in parameters)
 
-        self.tape = StepTape(torch, note_gradients)
+        self.tape = StepTape(torch, note_gradients, device_of(optimizer).type)
         self.tape.start()
         self._record_update(torch, optimizer)
 
     def _record_update(self, torch: Any, optimizer: Any) -> None:
         """Record what the next step of the optimizer allocates."""
         profiler = MemoryProfiler(torch, cuda=False)
-        path = self.events.recorder.file_path("draft")
 
         def start_profiler(*_: Any) -> None:
             if not torch.autograd._profiler_enabled():
@@ -126,7 +133,7 @@ class MemoryLook(Listener):
 
         def stop_profiler(*_: Any) -> None:
             if profiler.running:
-                self.optimizer_rows = read_allocations(profiler, path, device_of(optimizer))["rows"]
+                self.update = profiler, profiler.stop()
 
         def contain(work: Callable[..., None]) -> Callable[..., None]:
             return lambda *_: self.events.run_contained(self.listener, work)
@@ -135,3 +142,10 @@ class MemoryLook(Listener):
             optimizer.register_step_pre_hook(contain(start_profiler)).remove,
             optimizer.register_step_post_hook(contain(stop_profiler)).remove,
         ]
+
+    def _read_update(self, optimizer: Any) -> list[list[int]]:
+        if self.update is None:
+            return []
+        path = self.events.recorder.file_path("draft")
+        rows: list[list[int]] = read_allocations(*self.update, path, device_of(optimizer))["rows"]
+        return rows

@@ -22,6 +22,8 @@ from .step_tape import find_tensors
 ROUNDS = 7
 """timed passes with and without a swap, in turn"""
 MOST_SWAPS = 12
+FITS_NOT = (RuntimeError, ValueError, TypeError, AttributeError)
+"""what a swap raises that does not fit a model"""
 LEAST_SHARE = 0.03
 """of the forward pass, below which other layers are not tried in place of some"""
 CELLS = ("LSTMCell", "GRUCell", "RNNCell")
@@ -67,6 +69,7 @@ class ModelPass(RepeatedPass):
         leaves = self._leaves_at(0, size)
         with restore_job(torch, self.modules):
             self.found["passes"] = [self._time_pass(leaves) for _ in range(3)][1:]
+            self.pace = max(self.found["passes"]) / size
             self.found["calls"] = self._observe_calls(leaves)
             self.found |= self._measure_device()
             self.found["cells"] = self._time_cells()
@@ -101,8 +104,7 @@ class ModelPass(RepeatedPass):
     def _measure_device(self) -> dict[str, Any]:
         """FLOPs per second of a matrix product, and bytes per second of a copy."""
         torch, kind = self.torch, {"device": self.device, "dtype": self.parameters[0].dtype}
-        if torch.is_autocast_enabled(self.device.type):
-            kind["dtype"] = torch.get_autocast_dtype(self.device.type)
+        kind["dtype"] = self.tape.autocast or kind["dtype"]
         a, b = torch.ones(SIZE, SIZE, **kind), torch.ones(SIZE, SIZE, **kind)
         source = torch.ones(COPIED // 4, device=self.device)
         target = torch.empty_like(source)
@@ -110,26 +112,21 @@ class ModelPass(RepeatedPass):
         copy = min(self._time_work(lambda: target.copy_(source)) for _ in range(3))
         return {"peak_flops": 2.0 * SIZE**3 / product, "peak_bytes": 2.0 * COPIED / copy}
 
-    def _time_work(self, work: Callable[[], Any]) -> float:
-        self._wait()
-        begin = time.perf_counter()
-        work()
-        self._wait()
-        return time.perf_counter() - begin
-
     # -- swaps --------------------------------------------------------------------------------
 
     def _time_swaps(self, leaves: dict[int, Any]) -> list[dict[str, Any]]:
         shares = {self.found["modules"][row[0]][0]: row[2] for row in self.found["calls"]}
         whole = sum(shares.values()) or 1.0
         found = []
-        for swap in find_swaps(self.torch, self.modules, self.names, self.device):
+        narrow = self.tape.autocast is not None
+        for swap in find_swaps(self.torch, self.modules, self.names, self.device, narrow=narrow):
             weight = sum(shares.get(name, 0.0) for name in swap.modules) / whole
             if swap.modules and weight < LEAST_SHARE:
                 continue
             found.append((1.0 if not swap.modules else weight, swap))
         found.sort(key=lambda each: -each[0])
-        return [self._time_swap(swap, leaves) for _, swap in found[:MOST_SWAPS]]
+        rows = [(swap, self._time_swap(swap, leaves)) for _, swap in found[:MOST_SWAPS]]
+        return [row for swap, row in rows if swap.is_used()]
 
     def _time_swap(self, swap: Any, leaves: dict[int, Any]) -> dict[str, Any]:
         """Passes with and without a swap, in turn, s."""
@@ -137,16 +134,24 @@ class ModelPass(RepeatedPass):
         known = self.parameters
         try:
             for turn in range(ROUNDS):
-                if self._is_late():
+                if not self._has_time(2 * self.found["batch"]):
                     break
-                plain = self._time_pass(leaves)
+                with swap.plain():
+                    plain = self._time_pass(leaves)
                 with swap.apply():
                     self.parameters = self._current_parameters()
                     changed = self._time_pass(leaves)
                 self.parameters = known
+                if not swap.is_used():
+                    break
                 if turn:  # the first one chooses kernels and gets memory
                     row["pairs"].append([plain, changed])
-        except (RuntimeError, ValueError, TypeError) as error:  # the swap does not fit this model
+        except (
+            RuntimeError,
+            ValueError,
+            TypeError,
+            AttributeError,
+        ) as error:  # the swap does not fit this model
             row["failed"] = f"{type(error).__name__}: {error}"[:200]
         finally:
             self.parameters = known
@@ -160,11 +165,11 @@ class ModelPass(RepeatedPass):
     def _time_cells(self) -> list[dict[str, Any]]:
         """Cells that are called in a loop, against the layer that runs over all time steps: both
         alone, with the cell's own weights and input, forward and backward, in turn."""
-        calls = {row[0]: row[1] for row in self.found["calls"]}
+        calls, size = {row[0]: row[1] for row in self.found["calls"]}, self.found["batch"]
         rows = []
         for number, module in enumerate(self.modules):
             kind, steps = type(module).__name__, calls.get(number, 0)
-            if kind not in CELLS or steps < LEAST_CALLS or self._is_late():
+            if kind not in CELLS or steps < LEAST_CALLS or not self._has_time(size * ROUNDS):
                 continue
             rows.append({"module": self.names[id(module)], "kind": kind, "steps": steps,
                          "pairs": self._time_cell(module, kind, steps)})  # fmt: skip

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
+import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from . import accelerator
-from .activation_owners import FORWARD, UNPACK, watch_modules
-from .profiler import TorchProfiler
+from .activation_owners import watch_modules
+from .allocation_profiler import MemoryProfiler, read_allocations
 from .replay_state import check_modules, restore_job
 from .step_tape import NotReplayableError, StepTape, find_tensors
 
-ROUNDS = 3
-"""timed passes of each size, in turn"""
+ROUNDS = 4
+"""timed passes of each size"""
 MOST_S = 60.0
-"""time after which no further pass begins, s"""
-MOST_ROWS = 400_000
-"""allocations of a pass above which it is not evaluated"""
+"""time that no pass may be expected to outlast, s"""
+WORTH = 1.05
+"""times the samples per second that a doubled batch must bring before it is doubled again"""
 ROOM = 0.8
 """share of the free memory that a pass may need by our estimate"""
+FRESH = 1 << 26
+"""bytes of memory whose first use is timed; the C library always asks the system for so many"""
 PARTS = (8, 4)
 """parts of a batch whose gradients are compared; more parts need more samples"""
-
-
-class MemoryProfiler(TorchProfiler):
-    """PyTorch's profiler, for allocations."""
-
-    def _profiler_config(self) -> tuple[Any, set[Any]]:
-        from torch._C._profiler import _ExperimentalConfig
-
-        autograd = self._torch.autograd
-        own = (False, True, False, False, False)  # shapes, memory, stacks, FLOPs, modules
-        config = autograd.ProfilerConfig(autograd.ProfilerState.KINETO, *own, _ExperimentalConfig())
-        return config, {autograd.ProfilerActivity.CPU}
 
 
 class RepeatedPass:
@@ -47,7 +37,12 @@ class RepeatedPass:
         self.torch, self.tape, self.optimizer, self.draft = torch, tape, optimizer, draft
         self.device = device_of(optimizer)
         self.until = time.monotonic() + MOST_S
+        self.pace = self.profiled_pace = 0.0
+        """seconds a sample of a pass, and of one whose allocations are recorded"""
         self.found: dict[str, Any] = {"state": "measured", "device": self.device.type}
+        self.fault_s = 0.0
+        if self.device.type == "cpu":
+            self.fault_s = min(self._time_fault() for _ in range(3))
         self.profiler = MemoryProfiler(torch, cuda=False)
         self.modules: list[Any] = []
         self.names: dict[int, str] = {}
@@ -69,16 +64,22 @@ class RepeatedPass:
         self._count_transient()
         size = self._batch_size()
         self.found |= {"batch": size, "modules": self._describe_modules()}
-        if torch.is_autocast_enabled(self.device.type):
-            self.found["autocast"] = str(torch.get_autocast_dtype(self.device.type))
+        if tape.autocast is not None:
+            self.found["autocast"] = str(tape.autocast)
         with restore_job(torch, self.modules):
-            self._record_sizes(size)
-            self._time_sizes()
-            self._record_precision(size)
+            self._record_sizes(self._time_sizes(size))
+            self._record_precision()
             self._compare_parts(size)
+            self._count_settled(size)
 
-    def _is_late(self) -> bool:
-        return time.monotonic() > self.until
+    def _has_time(self, samples: float, profiled: int = 0, what: str = "") -> bool:
+        """Whether there is time for passes of so many samples in all, and for recording so many;
+        if not, ``what`` is noted as left out."""
+        needed = samples * self.pace + profiled * self.profiled_pace
+        enough = time.monotonic() + needed < self.until
+        if what and not enough:
+            self.found.setdefault("left_out", []).append(what)
+        return enough
 
     # -- what is there ------------------------------------------------------------------------
 
@@ -183,16 +184,75 @@ class RepeatedPass:
         )
         return list(gradients)
 
-    def _record_sizes(self, size: int) -> None:
-        """Record passes at the batch's own size and at twice that, or half where that would not
-        fit."""
-        recorded = self.found["replays"] = [self._record_pass(size)]
-        rows = recorded[0]["rows"]
-        peak = _peak_of(rows)
-        fits = peak * 2 < ROOM * self._free_bytes()
-        other = 2 * size if fits else size // 2
-        if other:
-            recorded.append(self._record_pass(other))
+    def _time_sizes(self, size: int) -> list[int]:
+        """Time passes at the batch's own size, at twice that (half, where that would not fit), and
+        at four times that where doubling brings something: in turn, so that a drift of the
+        machine's speed changes none against the other. Returns the first two sizes."""
+        leaves, begin = self._leaves_at(0, size), time.monotonic()
+        with watch_modules(self.torch, self.modules) as watch:
+            self._pass(leaves)
+        self.pace = self.profiled_pace = (time.monotonic() - begin) / size
+        kept = {address: held for address, held, _ in watch.kept}
+        needed = 2 * sum(kept.values()) + self.found["parameters"]  # and as much for temporaries
+        other = 2 * size if self._has_room(2 * needed) else size // 2
+        sizes = [size, other] if other else [size]
+        best = self._time_turns(sizes)
+        if other > size and 2 * best[size] > WORTH * best[other] and self._has_room(4 * needed):
+            self._time_turns([size, 2 * other])
+        if self._has_time(size):
+            self.found["module_times"] = self._time_modules(leaves)
+        return sizes
+
+    def _time_turns(self, sizes: list[int]) -> dict[int, float]:
+        """Time passes of these sizes in turn; the first of each gets memory and is left out.
+        Returns the shortest."""
+        leaves = {size: self._leaves_at(0, size) for size in sizes}
+        best = dict.fromkeys(sizes, float("inf"))
+        for turn in range(ROUNDS):
+            if not self._has_time(sum(sizes), what="" if turn > 1 else f"time of {sizes[-1]}"):
+                break
+            for size in sizes:
+                seconds = self._time_pass(leaves[size])
+                self.pace = seconds / size
+                if turn:
+                    best[size] = min(best[size], seconds)
+                    self.found.setdefault("times", []).append((size, seconds))
+        return best
+
+    def _record_sizes(self, sizes: list[int]) -> None:
+        """Record passes of these sizes, the job's own first."""
+        own, *others = sizes
+        self.found["replays"] = [self._record_pass(own)]
+        if others and self._has_time(0, others[0], f"the memory of {others[0]} samples"):
+            self.found["replays"].append(self._record_pass(others[0]))
+
+    def _count_settled(self, size: int) -> None:
+        """Time the page faults that passes have from now on."""
+        if self._has_time(2 * size):
+            leaves = self._leaves_at(0, size)
+            self._pass(leaves)
+            before = count_faults()
+            self._pass(leaves)
+            self.found["settled_fault_s"] = (count_faults() - before) * self.fault_s
+
+    def _time_fault(self) -> float:
+        """Seconds of a page fault, by the first and the second time that memory is written."""
+        fresh, before = self.torch.empty(FRESH // 4), count_faults()
+        first, second = (self._time_work(lambda: fresh.fill_(0)) for _ in range(2))
+        return max(first - second, 0.0) / max(count_faults() - before, 1)
+
+    def _time_work(self, work: Callable[[], Any]) -> float:
+        """Seconds of work without its page faults. Whether the C library asks the system for memory
+        in each pass, or keeps what an earlier one had, hangs on the order of all passes before."""
+        self._wait()
+        before, begin = count_faults(), time.perf_counter()
+        work()
+        self._wait()
+        seconds = time.perf_counter() - begin
+        return max(seconds - (count_faults() - before) * self.fault_s, 0.1 * seconds)
+
+    def _has_room(self, needed: float) -> bool:
+        return needed < ROOM * self._free_bytes()
 
     def _free_bytes(self) -> int:
         module = accelerator.device_module(self.torch, self.device.type)
@@ -202,7 +262,7 @@ class RepeatedPass:
         return free + int(module.memory_reserved()) - int(module.memory_allocated())
 
     def _record_pass(self, size: int, dtype: Any = None) -> dict[str, Any]:
-        leaves = self._leaves_at(0, size)
+        leaves, begin = self._leaves_at(0, size), time.monotonic()
         with watch_modules(self.torch, self.modules) as watch, self._autocast(dtype):
             self.profiler.start("whyidle::replay")
             try:
@@ -210,10 +270,13 @@ class RepeatedPass:
             except BaseException:
                 self.profiler.stop()
                 raise
-            recorded = read_allocations(self.profiler, self.draft, self.device)
+            recorded = read_allocations(
+                self.profiler, self.profiler.stop(), self.draft, self.device
+            )
             del gradients
         recorded |= {"batch": size, "saved": watch.kept, "outputs": watch.outputs}
         recorded["autocast"] = None if dtype is None else str(dtype).rpartition(".")[2]
+        self.profiled_pace = (time.monotonic() - begin) / size
         return recorded
 
     @contextmanager
@@ -225,30 +288,12 @@ class RepeatedPass:
                 yield
 
     def _time_pass(self, leaves: dict[int, Any]) -> float:
-        self._wait()
-        begin = time.perf_counter()
-        gradients = self._pass(leaves)
-        self._wait()
-        del gradients
-        return time.perf_counter() - begin
+        return self._time_work(lambda: self._pass(leaves) and None)
 
     def _wait(self) -> None:
         module = accelerator.device_module(self.torch, self.device.type)
         if self.device.type != "cpu" and hasattr(module, "synchronize"):
             module.synchronize()
-
-    def _time_sizes(self) -> None:
-        """Time passes of the recorded sizes, in turn, so that a drift of the machine's speed
-        changes none against the other."""
-        times = self.found["times"] = []
-        sizes = [recorded["batch"] for recorded in self.found["replays"]]
-        leaves = {size: self._leaves_at(0, size) for size in sizes}
-        for _ in range(ROUNDS):
-            for size in sizes:
-                if not self._is_late():
-                    times.append((size, self._time_pass(leaves[size])))  # noqa: PERF401
-        if not self._is_late():
-            self.found["module_times"] = self._time_modules(leaves[sizes[0]])
 
     def _time_modules(self, leaves: dict[int, Any]) -> list[float]:
         """Seconds of the forward pass in each module, those inside it included."""
@@ -277,27 +322,26 @@ class RepeatedPass:
                 hook.remove()
         return seconds
 
-    def _record_precision(self, size: int) -> None:
+    def _record_precision(self) -> None:
         """Record and time passes in bfloat16, where the job computes in single precision."""
         torch = self.torch
         single = all(p.dtype is torch.float32 for p in self.parameters)
-        if torch.is_autocast_enabled(self.device.type) or not single:
+        if self.tape.autocast is not None or not single:
             return
-        for recorded in list(self.found["replays"]):
-            if not self._is_late():
-                self.found["replays"].append(self._record_pass(recorded["batch"], torch.bfloat16))
         narrow = self.found["narrow_times"] = []
-        for recorded in self.found["replays"][2:]:
-            if not self._is_late():
-                leaves = self._leaves_at(0, recorded["batch"])
+        for size in [recorded["batch"] for recorded in self.found["replays"]]:
+            if not self._has_time(size, size, f"bfloat16 at {size} samples"):
+                return
+            self.found["replays"].append(self._record_pass(size, torch.bfloat16))
+            if self._has_time(0, size):  # slow where a CPU emulates it
                 with self._autocast(torch.bfloat16):
-                    narrow.append((recorded["batch"], self._time_pass(leaves)))
+                    narrow.append((size, self._time_pass(self._leaves_at(0, size))))
 
     def _compare_parts(self, size: int) -> None:
         """Products of the gradients of any two equal parts of the batch."""
         parts = next((n for n in PARTS if size % n == 0), 0)
         needed = (parts + 1) * sum(p.untyped_storage().nbytes() for p in self.parameters)
-        if not parts or needed > ROOM * self._free_bytes() or self._is_late():
+        if not parts or needed > ROOM * self._free_bytes() or not self._has_time(3 * size):
             return
         each, kept = size // parts, list[Any]()
         for part in range(parts):
@@ -307,6 +351,11 @@ class RepeatedPass:
         self.found["part_size"] = each
         self.found["products"] = [[_multiply(one, two) for two in kept] for one in kept]
         self.found["whole_products"] = [_multiply(whole, one) for one in (*kept, whole)]
+
+
+def count_faults() -> int:
+    """Page faults of this process that needed no disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _multiply(one: list[Any], two: list[Any]) -> float:
@@ -322,47 +371,3 @@ def _free_host_bytes() -> int:
     from ...knobs._free_memory import free_bytes
 
     return free_bytes()
-
-
-def _peak_of(rows: list[list[int]]) -> int:
-    level = peak = 0
-    for _, _, size in rows:
-        level += size
-        peak = max(peak, level)
-    return peak
-
-
-def read_allocations(profiler: MemoryProfiler, path: str, device: Any) -> dict[str, Any]:
-    """Stop the profiler, and return allocations as (time ns, address, bytes) and marks as (begin
-    ns, end ns, kind, module)."""
-    result = profiler.stop()
-    try:
-        profiler.save(result, path)
-        with open(path, "rb") as file:
-            events = json.load(file)["traceEvents"]
-    finally:
-        with suppress(OSError):
-            os.unlink(path)
-    kind = 0 if device.type == "cpu" else 1
-    rows, marks = [], []
-    for event in events:
-        name = event.get("name", "")
-        if name == "[memory]" and (event["args"]["Device Type"] == 0) == (kind == 0):
-            own = event["args"]
-            rows.append([round(event["ts"] * 1000), own["Addr"], own["Bytes"]])
-        elif name.startswith((FORWARD, UNPACK)) and "dur" in event:
-            begin = round(event["ts"] * 1000)
-            number = int(name.rpartition(" ")[2])
-            end = begin + round(event["dur"] * 1000)
-            marks.append([begin, end, int(name.startswith(UNPACK)), number])
-    if len(rows) > MOST_ROWS:
-        raise NotReplayableError(f"a step makes more than {MOST_ROWS:,} allocations")
-    start = min([row[0] for row in rows] + [mark[0] for mark in marks], default=0)
-    return {
-        "rows": [[t - start, address, size] for t, address, size in sorted(rows, key=_time_of)],
-        "marks": sorted([b - start, e - start, kind, number] for b, e, kind, number in marks),
-    }
-
-
-def _time_of(row: list[int]) -> int:
-    return row[0]

@@ -12,6 +12,7 @@ import copy
 import dataclasses
 import weakref
 from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 DEEPEST = 6
@@ -31,19 +32,23 @@ class Slot(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An outermost call: its arguments with slots, and the numbers of its resulting tensors."""
+    """An outermost call: its arguments with slots, the numbers of its resulting tensors, and the
+    type of the autocast block that it was made in."""
 
     function: Callable[..., Any]
     args: Any
     kwargs: Any
     results: tuple[int, ...]
+    autocast: Any = None
 
 
 class StepTape:
     """The tape of one step. ``start`` and ``stop`` run at step boundaries, on one thread."""
 
-    def __init__(self, torch: Any, begun: Callable[[], None] = lambda: None) -> None:
-        self.torch, self.begun = torch, begun
+    def __init__(
+        self, torch: Any, begun: Callable[[], None] = lambda: None, device: str = "cpu"
+    ) -> None:
+        self.torch, self.begun, self.device = torch, begun, device
         """``begun`` is called before the first call of a model"""
         self.calls: list[Call] = []
         self.leaves: dict[int, Any] = {}
@@ -141,7 +146,12 @@ class StepTape:
         args, kwargs = self._encode(args), self._encode(kwargs)
         results = tuple(self._number_result(tensor) for tensor in find_tensors(result))
         if results:
-            self.calls.append(Call(function, args, kwargs, results))
+            self.calls.append(Call(function, args, kwargs, results, self._read_autocast()))
+
+    def _read_autocast(self) -> Any:
+        if self.torch.is_autocast_enabled(self.device):
+            return self.torch.get_autocast_dtype(self.device)
+        return None
 
     def _encode(self, value: Any) -> Any:
         return map_tensors(value, lambda tensor: Slot(self._number_of(tensor)))
@@ -192,6 +202,11 @@ class StepTape:
         kinds = (call.function for call in self.calls)
         return list(dict.fromkeys(f for f in kinds if isinstance(f, self.torch.nn.Module)))
 
+    @property
+    def autocast(self) -> Any:
+        """The type of the autocast block that kept calls were made in; None without one."""
+        return next((call.autocast for call in self.calls if call.autocast is not None), None)
+
     def living_results(self) -> dict[int, Any]:
         """The results of kept calls that the job still refers to, by their number."""
         made = {number for call in self.calls for number in call.results}
@@ -217,7 +232,11 @@ class StepTape:
         values = dict(leaves)
         for turn, call in enumerate(self.calls):
             args, kwargs = _decode(call.args, values), _decode(call.kwargs, values)
-            results = list(find_tensors(call.function(*args, **kwargs)))
+            narrow = nullcontext()
+            if call.autocast is not None:
+                narrow = self.torch.autocast(self.device, dtype=call.autocast)
+            with narrow:
+                results = list(find_tensors(call.function(*args, **kwargs)))
             values.update(zip(call.results, results, strict=True))
             del args, kwargs, results
             for number in [n for n in values if last.get(n, turn) <= turn and n not in lasting]:
