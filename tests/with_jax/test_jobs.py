@@ -63,16 +63,16 @@ print("all")
 """
 CACHE = "jax.compilation_cache"
 FAULTS = (
-    "compiled_calls:JittedFunction._watch_lowered",
-    "compiled_calls:CompiledCalls.ask_device",
-    "compiled_calls:CompiledCalls.end_step",
-    "compiled_calls:CompiledCalls.end_other",
-    "compiled_calls:CompiledCalls.watch",
-    "compiled_calls:CompiledCalls.mark_gradient",
-    "compilation:Compilations._note_stage",
-    "compilation:Compilations._record_call",
-    "compilation:Compilations.note_reason",
-    "reads:Reads._record_wait",
+    "frameworks.jax.compiled_calls:JittedFunction._watch_lowered",
+    "frameworks.jax.compiled_calls:CompiledCalls.ask_device",
+    "frameworks.jax.compiled_calls:CompiledCalls.end_step",
+    "frameworks.jax.compiled_calls:CompiledCalls.end_other",
+    "frameworks.jax.compiled_calls:CompiledCalls.watch",
+    "frameworks.jax.compiled_calls:CompiledCalls.mark_gradient",
+    "frameworks.jax.compilation:Compilations._note_stage",
+    "frameworks.jax.compilation:Compilations._record_call",
+    "frameworks.jax.compilation:Compilations.note_reason",
+    "frameworks.jax.reads:Reads._record_wait",
 )
 LENGTHS = """
 train_step.lower(w, state, x)
@@ -184,7 +184,7 @@ def test_steps_without_compilation_do_not_run_beside_the_host(run_job):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_hook_never_reaches_the_job(run_job, fault):
     alone = run_job(TRAIN + LENGTHS + LOOP, watched=False)
-    broken = BREAK.format(package="jax", fault=f"frameworks.jax.{fault}")
+    broken = BREAK.format(package="jax", fault=fault)
     job = run_job(broken + TRAIN + LENGTHS + LOOP)
     assert job.out == alone.out
     assert "injected" in job.faults

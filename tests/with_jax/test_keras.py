@@ -53,6 +53,30 @@ def test_a_fit_is_told_step_by_step(run_job, backend):
     assert len(job.names(Role.CALLBACK)) >= 40
 
 
+DATASET = """
+class Rows(keras.utils.PyDataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, number):
+        time.sleep(0.002)
+        return x[:8], x[:8, :1]
+
+print(model.fit(Rows(workers=WORKERS), epochs=2, callbacks=[Slow()], verbose=0).history["loss"])
+"""
+
+
+@pytest.mark.real_processes("it starts a process")
+@pytest.mark.parametrize("workers", [1, 3])
+def test_batches_of_a_dataset_and_reads_for_callbacks_are_recorded(run_job, workers):
+    script = JOB.partition("more = ")[0] + DATASET.replace("WORKERS", str(workers))
+    job = run_keras(run_job, "jax", script)
+    assert not job.faults
+    assert len(job.names(Role.BATCH_REQUEST)) == pytest.approx(40, abs=4)
+    assert "pythonify_logs" in job.names(Role.SYNC)
+    assert job.timeline.process.py_dataset.workers == workers
+
+
 FAULTS = {
     "jax attaching": ("jax", "core.hook_registry:HookRegistry.patch_function"),
     "jax evaluation": ("jax", "core.span_hooks:mark_place"),

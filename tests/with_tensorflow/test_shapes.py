@@ -10,6 +10,7 @@ from shapes import alone
 from whyidle.probe import wire
 from whyidle.probe.core import span_hooks
 from whyidle.probe.core.events import Events
+from whyidle.probe.frameworks import keras_datasets
 from whyidle.probe.frameworks import keras_hooks as hooks_of_keras
 from whyidle.probe.frameworks.tensorflow import (
     input_waits,
@@ -69,7 +70,7 @@ RARER = {
     "the callbacks of a fit": (keras_hooks, "find_batch_callbacks", shapes.fit),
     "a callback that takes long": (Events, "add_span", shapes.fit),
     "an evaluation": (span_hooks, "mark_place", shapes.fit_and_validate),
-    "a dataset of Keras": (pipelines.Pipelines, "note_dataset", shapes.fit_dataset_of_keras),
+    "a dataset of Keras": (keras_datasets.PyDatasets, "note_dataset", shapes.fit_dataset_of_keras),
     "a backward pass": (Events, "backward_ended", shapes.eager_loop),
     "an optimizer's step": (Events, "other_stepped", shapes.eager_loop_with_optimizer),
     "a batch of a loop": (Events, "batch_taken", shapes.custom_loop),
@@ -120,3 +121,18 @@ def test_no_iterator_outlives_the_fit_that_made_it(watched):
 def living_iterators():
     gc.collect()
     return [one for one in gc.get_objects() if type(one).__name__ == "OwnedIterator"]
+
+
+@pytest.mark.skipif(not hasattr(shapes.keras.utils, "PyDataset"), reason="Keras 2")
+def test_waits_for_a_dataset_with_workers_are_recorded(watched, faults):
+    class Rows(shapes.keras.utils.PyDataset):
+        def __len__(self):
+            return shapes.STEPS
+
+        def __getitem__(self, number):
+            return tuple(rows[: shapes.BATCH] for rows in shapes.pairs())
+
+    alone(lambda: shapes.fit(Rows(workers=2)))
+    assert faults() == []
+    assert count_spans(watched, wire.BATCH_FROM_ITERATOR) == shapes.STEPS * shapes.EPOCHS
+    assert watched.events.live_facts["py_dataset"]()["workers"] == 2

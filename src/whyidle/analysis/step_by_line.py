@@ -25,6 +25,7 @@ from whyidle.analysis.source_lines import source_line
 from whyidle.analysis.step_scope import StepScope
 from whyidle.analysis.traced_stacks import traced_stacks
 from whyidle.model.diagnosis import Place
+from whyidle.model.frames import own_files
 from whyidle.model.purposes import NEVER_NEEDED, REPORTS, Purpose
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
@@ -159,7 +160,7 @@ def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Li
             called[i] = purpose
     lines: Lines = {}
     shown = []
-    read = _StackReader(timeline, facts.rank)
+    read = _StackReader(timeline, facts.rank, np.unique(host.detail[rows]).tolist())
     for row, time, around in zip(rows.tolist(), inside.tolist(), called, strict=True):
         stack = timeline.details[host.detail[row]].stack
         line = read.line_of(stack, around) if stack else StepLine(None, around or Purpose.OTHER)
@@ -173,10 +174,15 @@ def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Li
 class _StackReader:
     """Reads what stacks show, each once."""
 
-    def __init__(self, timeline: Timeline, rank: int | None) -> None:
+    def __init__(
+        self, timeline: Timeline, rank: int | None, details: list[int] | None = None
+    ) -> None:
         self._frames = FrameReader(timeline.vocabulary, rank)
         self._sources = timeline.sources
-        self._judged = judge_sources(timeline.sources)
+        if details is not None:  # not files that only ran at the start, such as imports
+            files = own_files(timeline.details[detail].stack for detail in details)
+            self._sources = {name: timeline.sources.get(name, "") for name in files}
+        self._judged = judge_sources(self._sources)
         self._loops = {name: find_loops(text) for name, text in self._sources.items()}
         self._known: dict[str, StepLine] = {}
 

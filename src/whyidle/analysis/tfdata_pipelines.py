@@ -127,14 +127,14 @@ def describe_stage(stage: Stage | None) -> str:
 def training_pipeline(facts: Facts) -> Pipeline | None:
     """The pipeline with most batches."""
     known = [one for one in facts.timeline.process.pipelines if one.nodes]
-    return max(known, key=lambda one: one.nodes[0].elements * max(one.iterators, 1), default=None)
+    return max(known, key=_taken_from, default=None)
 
 
 def find_slow_stage(facts: Facts) -> SlowStage | None:
     """Return the stage with most of the work on a batch; None where no stage has most of it."""
     pipeline = training_pipeline(facts)
     batches = count_batches(pipeline.nodes) if pipeline else []
-    if pipeline is None or not any(batches) or generator_stage(pipeline) is not None:
+    if pipeline is None or not any(batches) or find_generator([pipeline]) is not None:
         return None  # tf.data does not count the time of a generator
     work = [
         node.ns / made / 1e9 if made else 0.0
@@ -173,9 +173,16 @@ def count_epochs(pipeline: Pipeline) -> int:
     return max(pipeline.iterators, *told) if told else 0
 
 
-def generator_stage(pipeline: Pipeline) -> Stage | None:
-    """The stage that runs a Python generator, if there is one."""
-    return next((one for one in pipeline.stages if one.function == GENERATOR), None)
+def find_generator(pipelines: Sequence[Pipeline]) -> Stage | None:
+    """Return the stage that runs a Python generator in the pipeline that most epochs took batches
+    from, if there is one."""
+    most = max(pipelines, key=_taken_from, default=Pipeline())
+    return next((one for one in most.stages if one.function == GENERATOR), None)
+
+
+def _taken_from(pipeline: Pipeline) -> int:
+    """Batches that were taken from a pipeline; without a model, epochs."""
+    return (pipeline.nodes[0].elements if pipeline.nodes else 1) * max(pipeline.iterators, 1)
 
 
 def stage_of(pipeline: Pipeline, node: Node) -> Stage | None:

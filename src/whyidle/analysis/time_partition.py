@@ -276,11 +276,25 @@ def _on_cpu(
             host, Role.COMPILE, Role.GC, Role.LOADER, Role.COLLECTIVE_WAIT, Role.PREPROCESS
         ),
         ("python", union_of(events.start[search], events.end[search])),
+        ("unseen", _undivided_calls(timeline)),
         ("compute", work),
         ("collective", union_of(events.start[flying], events.end[flying])),
         *_claims_of(host, Role.PRODUCER, Role.BLOCKED, Role.LOCKED),
         ("python", frames | between),
     ]
+
+
+def _undivided_calls(timeline: Timeline) -> Intervals:
+    """Calls of a watched job that take their batch and compute, where no record tells the one from
+    the other: a thread that is seen to sleep there neither reports nor certainly computes."""
+    events = timeline.host
+    if timeline.source.format != "probe":
+        return EMPTY
+    rows = timeline.rows_of(Role.OPTIMIZER)
+    rows = rows[events.kind[rows] == HostKind.ANNOTATION]
+    ops = np.flatnonzero((events.kind == HostKind.OP) & (events.detail < 0))
+    recorded = union_of(events.start[ops], events.end[ops])
+    return union_of(events.start[rows], events.end[rows]) - recorded
 
 
 def _beside_host(

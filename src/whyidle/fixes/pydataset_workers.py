@@ -12,8 +12,8 @@ from whyidle.model.proof_facts import InputFacts
 def pydataset_workers(proof: Proof) -> Proposal | None:
     """Give a PyDataset of Keras threads that make batches ahead, in the same order. Advice for a
     plain generator, which only one thread can run."""
-    workers = proof.get_facts(InputFacts).workers
-    if workers is None:
+    facts = proof.get_facts(InputFacts)
+    if facts.workers is None:
         return Proposal(
             summary="give batches by their number instead of by a generator, so that several can "
             "be made at a time (keras.utils.PyDataset with workers), or do the work in a parallel "
@@ -22,7 +22,7 @@ def pydataset_workers(proof: Proof) -> Proposal | None:
             automatic=False,
         )
     return Proposal(
-        edits=(Edit(knob="keras.workers", value=workers, was=1),),
+        edits=(Edit(knob="keras.workers", value=facts.workers, was=facts.was),),
         risk="__getitem__ must be safe in threads; where it computes in Python, "
         "use_multiprocessing=True makes processes of them",
     )

@@ -45,5 +45,11 @@ class Pipeline:
     options: Mapping[str, int] = field(default_factory=dict)  # that the job has set
     batches: int | None = None  # of an epoch
     iterators: int = 0  # epochs begun
-    dataset: str | None = None  # a PyDataset of the job that makes the batches, by its class
-    making: str | None = None  # where that makes a batch
+
+
+@dataclass(frozen=True, slots=True)
+class PyDataset:
+    """A dataset of Keras that makes whole batches by their numbers."""
+
+    making: str | None = None  # where it makes a batch, ``file(line): function``
+    workers: int = 1  # threads or processes that make batches

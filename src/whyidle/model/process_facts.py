@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from whyidle.model.memory_look import MemoryLook
 from whyidle.model.model_look import ModelLook
-from whyidle.model.pipeline_facts import Pipeline
+from whyidle.model.pipeline_facts import Pipeline, PyDataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +225,7 @@ class ProcessFacts:
     memory_look: MemoryLook | None = None  # with ``--look memory``
     model_look: ModelLook | None = None  # with ``--look model``
     pipelines: tuple[Pipeline, ...] = ()
+    py_dataset: PyDataset | None = None  # of Keras, that the job trains on
     cpu: tuple[tuple[int, int], ...] = ()  # when (ns), CPU time of the process until then (ns)
     died_of: str | None = None  # exception that ended it
     enough: str | None = None  # why the recording stopped

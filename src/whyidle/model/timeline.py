@@ -234,7 +234,7 @@ class Timeline:
                 for kind in kinds or HostKind:
                     for i in self._names_by_kind(HostKind(kind)):
                         if i >= len(recorded) or recorded[i] is None:
-                            played[kind, i] = bool(pattern.search(self.names[i]))
+                            played[kind, i] |= bool(pattern.search(self.names[i]))
             mask = played[self.host.kind, self.host.name] if played.any() else ()
             self._found[role] = np.flatnonzero(mask)
         return self._found[role]

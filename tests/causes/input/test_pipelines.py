@@ -9,9 +9,13 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.tfdata_pipelines import find_slow_stage
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.engine.wording import summarize_edits, word_fixes
+from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
+from whyidle.testing.builder import ms
 from whyidle.testing.pairs import Pair
+from whyidle.testing.recorded_job import RecordedJob
 
+MAKING = "/job/train.py(5): __getitem__"
 PAIRS = {
     "serial-map": Pair(sick=train, healthy=lambda: train(wait_ms=0)),
     "small-data-threadpool": Pair(
@@ -102,11 +106,31 @@ def generator(cores=0.3, wait_ms=40, **pipeline):
 PAIRS["single-batch-generator"] = Pair(sick=generator, healthy=lambda: generator(wait_ms=1))
 
 
-def test_a_pydataset_gets_threads_and_a_generator_does_not():
-    made = {"dataset": "Scans", "making": "/job/train.py(5): __getitem__"}
-    found = diagnose_job([generator(**made)]).findings[0]
+def fit_dataset(wait_ms=40, workers=1):
+    """Keras on JAX, fitted on a PyDataset."""
+    job = RecordedJob(framework="jax", compiled=True, cores=2.0)
+    job.facts["py_dataset"] = {"making": MAKING, "workers": workers}
+    for _ in range(30):
+        with job.call("batch_from_iterator\tkeras.utils.PyDataset"):
+            job.wait(f"{MAKING};{pipeline_job.LOOP}", ms(wait_ms))
+        work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
+        with job.call("optimizer\tjit(train_step)"), work:
+            job.work(pipeline_job.LOOP, ms(1))
+        with job.call("scalar_read\tpythonify_logs", HostKind.RUNTIME):
+            job.wait(pipeline_job.LOOP, ms(9))
+        with job.call("device_idle\tdevice_idle"):
+            pass
+    job.facts["cpu"] = [[0, 0], [100, 30]]
+    return job.timeline()
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_pydataset_gets_threads_and_a_generator_does_not(workers):
+    found = diagnose_job([fit_dataset(workers=workers)]).findings[0]
     assert (found.cause, found.where[0].line) == ("single-batch-generator", 5)
-    assert [edit.knob for edit in found.fixes[0].edits] == ["keras.workers"]
+    (edit,) = found.fixes[0].edits
+    assert (edit.knob, edit.was, edit.value) == ("keras.workers", workers, 8)
+    assert judge("single-batch-generator", fit_dataset(wait_ms=1)) is None
     plain = diagnose_job([generator()]).findings[0]
     assert [(fix.edits, fix.automatic) for fix in plain.fixes] == [([], False)]
 
@@ -272,3 +296,15 @@ def test_calls_that_could_make_a_batch_sooner_wait_for_their_order():
     ordered = {"threads": 16, "deterministic": 0}
     for other in (waiting(), waiting(100, 8, threads=4), train(calls=8, options=ordered)):
         assert judge("ordered-results", other) is None
+
+
+def test_of_a_call_that_takes_its_batch_unseen_nothing_is_said():
+    """TensorFlow before 2.18 has no model of its pipelines; the thread sleeps while others work."""
+    job = RecordedJob(framework="tensorflow", cores=2.0)
+    for _ in range(40):
+        with job.call("optimizer\tModel.fit"):
+            job.wait(pipeline_job.LOOP, ms(20))
+        job.python("/job/train.py(31): <module>", ms(1))
+    found = diagnose_job([job.timeline()])
+    assert found.findings == []
+    assert found.attribution.unknown > 0.8

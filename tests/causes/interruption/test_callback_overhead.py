@@ -40,6 +40,20 @@ def test_it_is_an_interruption_at_its_line_whatever_the_thread_does_there():
         assert found.attribution.interruption > 0.3
 
 
+def test_time_in_which_the_device_works_for_its_numbers_is_no_callback_s():
+    job = RecordedJob(framework="jax", compiled=True)
+    for _ in range(40):
+        work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
+        with job.call("optimizer\tjit(train_step)"), work:
+            job.work(LOOP, ms(1))
+        with job.call("callback\tCallbackList.on_train_batch_end"):
+            with job.call("scalar_read\tpythonify_logs", HostKind.RUNTIME):
+                job.wait(WRITE, ms(9))
+            with job.call("device_idle\tdevice_idle"):
+                pass
+    assert judge(job.timeline()) is None
+
+
 def test_the_job_without_it_lies_within_the_prediction():
     predicted = judge(train()).predicted
     ratio = Facts(train()).step_s / Facts(train(0)).step_s

@@ -33,7 +33,11 @@ def reads_of_steps(facts: Facts) -> Proof | None:
     cores = facts.timeline.process.cores or 1.0
     shared = device + own / max(cores, 1.0) if facts.on_cpu else device
     careful, hopeful = (max(0.0, 1.0 - max(own, busy)) for busy in (shared, device))
-    gains = (careful, (careful + hopeful) / 2, hopeful)
+    expected = (careful + hopeful) / 2
+    taken = _cores_of_device(facts, own, device) if facts.on_cpu else None
+    if taken:  # beside the host, the device works with the cores that are left to it
+        expected = 1.0 - max(own, device + own * (1.0 - min(1.0, max(0.0, cores - 1.0) / taken)))
+    gains = (careful, min(max(careful, expected), hopeful), hopeful)
     if gains[1] < LEAST_SHARE:
         return None
     found = (facts.places.place_of(int(row)) for row in rows[: 10 * MOST_PLACES])
@@ -56,6 +60,16 @@ def reads_of_steps(facts: Facts) -> Proof | None:
         bucket=max(buckets, key=lambda bucket: facts.bucket_share(str(bucket))),
         facts=HostFacts(scalar=True, every=100),
     )  # fmt: skip
+
+
+def _cores_of_device(facts: Facts, own: float, device: float) -> float | None:
+    """Cores that the device keeps busy while it works, where the CPU is the device: the CPU time of
+    the process without that of its host, which is one core's; None if not known."""
+    reads = facts.timeline.process.cpu
+    if len(reads) < 2 or reads[-1][0] <= reads[0][0] or not device:
+        return None
+    used = (reads[-1][1] - reads[0][1]) / (reads[-1][0] - reads[0][0])
+    return max(1.0, (used - own) / device)
 
 
 def has_compiled_steps(facts: Facts) -> bool:

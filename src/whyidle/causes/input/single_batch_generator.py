@@ -1,15 +1,17 @@
-"""A Python generator makes each batch on one thread of tf.data."""
+"""Python makes each batch for tf.data or Keras, on too few threads."""
 
 from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading
+from whyidle.analysis.intervals import union_of
 from whyidle.analysis.source_lines import frame_place
-from whyidle.analysis.tfdata_pipelines import generator_stage, pipeline_waits, training_pipeline
+from whyidle.analysis.tfdata_pipelines import find_generator, pipeline_waits
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
+from whyidle.model.roles import Role
 
 STARVED = 0.1
 """least share of the step that waits. tf.data does not count the time of a generator; while steps
@@ -21,25 +23,27 @@ MOST_WORKERS = 8
 @cause(
     "A generator makes one batch after the other",
     bucket="input",
-    needs=("device_time", "steps", "tfdata_model"),
-    watched=("device_marks", "steps", "tfdata_model"),
+    needs=("device_time", "steps", "loader_marks"),
+    watched=("device_marks", "steps", "loader_marks"),
 )
 def single_batch_generator(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     ``tf.data.Dataset.from_generator``, a generator given to ``fit``, or a ``PyDataset`` of Keras
-    with one worker: one thread runs the job's Python for each batch.
+    on TensorFlow or JAX: one thread, or the dataset's workers, run the job's Python for each batch.
 
     Why it costs
     ------------
-    However many cores there are, one batch is made at a time, and the step waits for it.
+    However many cores there are, no more batches are made at a time, and the step waits for them.
 
     How it is detected
     ------------------
-    The pipeline of the training begins with a generator, and steps wait for at least a tenth of
-    their time; so a batch takes as long as a step. Where the code mostly waits, by the CPU time of
-    the process, several threads wait at a time; where it works in Python, the interpreter lock lets
-    one thread work, and careful nothing is gained.
+    The pipeline of the training begins with a generator, or Keras on JAX is fitted on a PyDataset,
+    and steps wait for at least a tenth of their time; so a batch takes each of the threads as long
+    as that many steps. Where the code mostly waits, by the CPU time of the process, more threads
+    wait at a time; where it works in Python, the interpreter lock lets one thread work, and careful
+    nothing is gained. Keras empties the queue of a PyDataset at the end of an epoch, which takes a
+    tenth of a second however many workers there are: that is input, but none of these waits.
 
     What looks alike
     ----------------
@@ -54,21 +58,27 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     ----------
     Keras, "keras.utils.PyDataset"; TensorFlow, "tf.data: from_generator".
     """
-    pipeline, blocked = training_pipeline(facts), facts.bucket_share("input")
-    stage = generator_stage(pipeline) if pipeline else None
-    if pipeline is None or stage is None or blocked < STARVED:
-        return None
-    waits = pipeline_waits(facts)
-    workers = MOST_WORKERS if waits else max(2, int(facts.timeline.process.cores or 2))
-    gains = hidden_loading(
-        blocked, 1.0, (0.0, 0.0), facts.busy_ratio or 0.0, workers=(1, workers), given=workers
+    process, host, rows = (
+        facts.timeline.process,
+        facts.timeline.host,
+        facts.rows_of(Role.BATCH_REQUEST),
     )
+    requests = union_of(host.start[rows], host.end[rows])
+    blocked = facts.share_of(requests & facts.time_of("loader"))
+    stage, dataset = find_generator(process.pipelines), process.py_dataset
+    if blocked < STARVED or (stage is None and (dataset is None or process.pipelines)):
+        return None
+    waits, now = pipeline_waits(facts), max(1, dataset.workers if dataset else 1)
+    workers = max(2 * now, MOST_WORKERS if waits else int(process.cores or 2))
+    busy = facts.busy_ratio or 0.0
+    gains = hidden_loading(blocked, now, (0.0, 0.0), busy, workers=(now, workers), given=workers)
     low = gains[1] / 2 if waits else 0.0
-    lines = [text for text in (pipeline.making, stage.line) if text]
-    places = [place for text in lines if (place := frame_place(text, facts.rank))]
+    lines = (dataset.making if dataset else None, stage.line if stage else None)
+    places = [place for text in lines if text and (place := frame_place(text, facts.rank))]
     words = "waits (for storage, a server, a sleep)" if waits else "works"
+    who = "One thread makes" if now == 1 else f"{now} workers make"
     return Proof(
-        headline=f"One thread makes the batches in Python: {format_duration(facts.step_s)} each",
+        headline=f"{who} the batches in Python: {format_duration(now * facts.step_s)} each",
         low=low,
         high=blocked,
         predicted=from_gains((low, gains[1], gains[2]), f"P1: {workers} batches at a time"),
@@ -78,5 +88,5 @@ def single_batch_generator(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=tuple(places),
-        facts=InputFacts(workers=workers if pipeline.dataset else None, waits=bool(waits)),
+        facts=InputFacts(workers=workers if dataset else None, was=now, waits=bool(waits)),
     )

@@ -35,7 +35,8 @@ def callback_overhead(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     A watched process records the calls of the list of callbacks that take more than 50 us; stack
-    samples show the lines. Checkpoints and evaluations inside do not count. The gain is this time
+    samples show the lines. Checkpoints and evaluations inside do not count, nor does time in which
+    the device works while a callback waits for its numbers. The gain is this time
     without the tenth that stays when callbacks work at every tenth batch.
 
     What looks alike
@@ -52,8 +53,7 @@ def callback_overhead(facts: Facts) -> Proof | None:
     Keras, "Callback API"; tensorflow/tensorflow#37876; keras-team/keras#19953.
     """
     host, rows = facts.timeline.host, facts.rows_of(Role.CALLBACK)
-    windows = union_of(host.start[rows], host.end[rows]) & facts.scope
-    windows = windows - facts.time_of("checkpoint", "evaluation")
+    windows = union_of(host.start[rows], host.end[rows]) & facts.time_of("callback")
     lost, calls = facts.share_of(windows), len(rows) / facts.step_count
     if lost < LEAST_SHARE:
         return None

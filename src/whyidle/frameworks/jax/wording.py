@@ -16,6 +16,7 @@ BY_HAND: Final[dict[str, str]] = {
     ),
     "jax.debug_nans": 'jax.config.update("jax_debug_nans", {value})',
     "jax.disable_jit": 'jax.config.update("jax_disable_jit", {value})',
+    "keras.workers": "the PyDataset with super().__init__(workers={value})",
     "jax.x64": 'jax.config.update("jax_enable_x64", {value}) before the first array',
     "loader.num_workers": "grain or tf.data with {value} workers for reading and decoding",
     "loader.prefetch_factor": "flax.jax_utils.prefetch_to_device(batches, size={value})",
@@ -39,5 +40,5 @@ APPLIED: Final[dict[str, str]] = dict.fromkeys(
         "jax.x64",
     ),
     "jax",
-)
+) | {"keras.workers": "keras"}
 """knobs that are set in a running process -> the module in ``probe/knobs`` that sets them"""

@@ -34,7 +34,7 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
         [knob for knob in edits if knob not in (WORKERS, EAGER, STEPS, ON_BATCH)], NO_FORM
     )
     if WORKERS in edits:
-        session.wait_for([WORKERS], "the job fits no PyDataset with a single worker")
+        session.wait_for([WORKERS], "the job fits no PyDataset with fewer threads")
         session.after_import(
             [WORKERS],
             ADAPTER,
@@ -167,7 +167,7 @@ def _more_workers(session: KnobSession, workers: int, loaded: Any) -> None:
     """Give datasets threads that make batches ahead; the order of batches stays the same."""
 
     def raise_workers(dataset: Any) -> None:
-        if dataset.workers <= 1 and not dataset.use_multiprocessing:
+        if dataset.workers < workers and not dataset.use_multiprocessing:
             dataset.workers = workers
             session.record_applied(WORKERS)
 

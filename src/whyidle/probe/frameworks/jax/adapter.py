@@ -14,6 +14,7 @@ from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.own_files import FOLDER
 from ...core.trial_state import TrialState
 from ...wire import ProcessFacts
+from ..keras_datasets import PyDatasets
 from ..keras_hooks import install_backend_hooks
 from . import compilation, compiled_calls, gradients, profiler, reads, saves, wording
 from .process_facts import FactsReader
@@ -42,6 +43,7 @@ class Adapter(adapter.Adapter):
         events.run_contained("compilation", compilation.install_compile_hooks, events, jax, calls)
         events.run_contained("saves", saves.install_save_hooks, events)
         events.run_contained("keras", install_backend_hooks, events)
+        events.run_contained("keras", lambda: PyDatasets(events, waited=True))
         self._facts = FactsReader(events, calls)
         events.add_listener(self._facts)
 

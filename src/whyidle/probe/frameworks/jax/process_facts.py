@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.process_facts import describe_identity, describe_training_thread, note_memory
+from ...core.recorder import clock_ns
 from ...wire import ProcessFacts
 from .compiled_calls import CompiledCalls
 from .gradients import UncompiledStep
@@ -84,6 +86,9 @@ class FactsReader(Listener):
         self.seen.update(["looks", *(flag for flag in FLAGS if getattr(jax.config, flag, False))])
         facts["switches"] = {**facts["switches"], "seen": dict(self.seen)}
         facts.update(self.calls.facts)
+        for name, ask in self.events.live_facts.items():
+            cast("dict[str, Any]", facts)[name] = ask()
+        facts["cpu"] = [*facts.get("cpu", [])[:1], [clock_ns(), time.process_time_ns()]]
         if self.calls.pages is not None and steps > self.calls.pages[0]:
             before, known = self.calls.pages
             taken = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - known

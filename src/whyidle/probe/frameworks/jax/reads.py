@@ -12,12 +12,15 @@ from ...core.events import Events
 from ...core.recorder import RUNTIME, clock_ns
 from ...core.span_hooks import mark_place
 from ...core.wrapped_functions import set_attribute
+from ..keras_hooks import after_import
 from .compiled_calls import CompiledCalls
 
 HOOK = "reads"
 WAITED_NS = 20_000
 """shortest read that counts as waiting"""
 VALUE, WAIT = "ArrayImpl._value", "jax.block_until_ready"
+LOGS = ("keras.src.utils.python_utils", "pythonify_logs")
+"""Keras reads the numbers of a step for its callbacks; on a CPU past ``ArrayImpl._value``"""
 
 
 class Reads:
@@ -74,4 +77,10 @@ def install_read_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
         if hasattr(owner, name):
             original = getattr(owner, name)
             undoes.append(set_attribute(owner, name, reads.watch(original, WAIT)))
+
+    def watch_logs(loaded: Any) -> None:
+        watch = functools.partial(reads.watch, label=LOGS[1])
+        events.patch_function(LOGS[1], loaded, LOGS[1], watch)
+
+    after_import(events, *LOGS, watch_logs)
     events.undo[HOOK] = lambda: [undo() for undo in undoes]

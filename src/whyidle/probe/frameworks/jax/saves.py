@@ -15,6 +15,7 @@ HOOK = "saves"
 FUNCTIONS = (
     ("numpy", "savez", ""),
     ("numpy", "savez_compressed", ""),
+    ("pickle", "dump", ""),
     ("flax.serialization", "to_bytes", ""),
     ("orbax.checkpoint._src.checkpointers.checkpointer", "Checkpointer", "save"),
     ("orbax.checkpoint.checkpoint_manager", "CheckpointManager", "save"),

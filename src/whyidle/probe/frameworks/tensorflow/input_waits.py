@@ -6,8 +6,9 @@ what the consumer did. A call requests its batch when it begins, so
     wait of a call = begin of the next call - its begin - the time until the next request.
 
 The model is read on the sampler's thread about once a second. Its operation came with TensorFlow
-2.18, and there is no model where the job has switched tf.data's tuning off: waits are unknown then,
-and nothing is recorded.
+2.18, and there is no model where the job, or Keras for a PyDataset with several workers, has
+switched tf.data's tuning off. The times at which a PyDataset gave its batches tell the waits then;
+otherwise they are unknown, and nothing is recorded.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ... import wire
 from ...core.events import Events
 from ...core.listener import Listener
 from ...core.recorder import ANNOTATION, OP, OPTIMIZER
+from ..keras_datasets import Delivery, PyDatasets
 from .pipelines import Pipelines
 from .wording import INPUT
 
@@ -47,6 +49,10 @@ class Reading:
         self.quiet = 0
         self.taken = 0
         """batches"""
+        self.joined = False
+        """whether several steps are one call, so that nobody knows where each began"""
+        self.delivery: Delivery | None = None
+        """the batches of a PyDataset"""
 
 
 class InputWaits(Listener):
@@ -56,6 +62,7 @@ class InputWaits(Listener):
 
     def __init__(self, events: Events, pipelines: Pipelines) -> None:
         self.events, self.pipelines = events, pipelines
+        self.datasets = PyDatasets(events, waited=False)
         self.readings: list[Reading] = []
         self.resolving = threading.Lock()
         self.kinds: dict[type, bool] = {}
@@ -118,7 +125,13 @@ class InputWaits(Listener):
                 reading.iterator = None
             return
         reading.quiet = 0
+        if not reading.begun:
+            reading.delivery = self.datasets.find_delivery(calls[0])
         model = self.pipelines.read_model(reading.iterator)
+        if model is None and reading.delivery is not None and not reading.joined:
+            self.record_waits(reading.delivery.find_waits(calls, reading.begun), calls)
+            reading.begun += len(calls)
+            return
         gaps = [] if model is None else [gap * 1000 for gap in model.gap_times]
         elements = 0 if model is None else self.pipelines.count_elements(model)
         if not last:

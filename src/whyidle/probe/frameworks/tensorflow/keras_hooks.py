@@ -13,7 +13,6 @@ from ...core.wrapped_functions import Wrap
 from ..keras_hooks import after_import, install_model_hooks, record_evaluations
 from .batch_callbacks import find_batch_callbacks
 from .input_waits import InputWaits
-from .pipelines import Pipelines
 from .step_hooks import wrap_optimizer
 from .training_function import TrainingFunctions
 
@@ -28,7 +27,6 @@ TRAINERS = (
     ("keras.src.engine.training", "Model"),
     ("tf_keras.src.engine.training", "Model"),
 )
-PY_DATASET = ("keras.src.trainers.data_adapters.py_dataset_adapter", "PyDatasetAdapter")
 
 
 def install_keras_hooks(events: Events, found: TrainingFunctions, waits: InputWaits) -> None:
@@ -40,7 +38,6 @@ def install_keras_hooks(events: Events, found: TrainingFunctions, waits: InputWa
         attach = partial(_attach_trainer, events, remember, module, name)
         after_import(events, module, name, attach)
     install_model_hooks(events)
-    after_import(events, *PY_DATASET, partial(_note_datasets, events, waits.pipelines))
 
 
 def _attach_optimizer(
@@ -74,16 +71,3 @@ def _remember_model(events: Events, found: TrainingFunctions, waits: InputWaits)
         return fit
 
     return wrap
-
-
-def _note_datasets(events: Events, pipelines: Pipelines, loaded: Any) -> None:
-    """Note the PyDatasets that the job trains on."""
-
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        def init(self: Any, x: Any, *args: Any, **kwds: Any) -> None:
-            events.run_contained("PyDataset", pipelines.note_dataset, x)
-            original(self, x, *args, **kwds)
-
-        return init
-
-    events.patch_function("PyDataset", loaded.PyDatasetAdapter, "__init__", wrap)

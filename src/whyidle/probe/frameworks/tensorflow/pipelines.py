@@ -15,7 +15,6 @@ from typing import Any
 from ...core.events import Events
 from ...core.own_files import FOLDER
 from ...core.wrapped_functions import set_attribute
-from .training_function import FIT
 
 LINE = "_whyidle_line"
 """attribute of a dataset: the line of the job that made it"""
@@ -38,8 +37,6 @@ class Pipelines:
         """what a pipeline is made of -> its number"""
         self.current: Any = None
         """the iterator that a loop of the job's own takes batches from, until its model is read"""
-        self.produced_by: dict[str, Any] = {}
-        """the PyDataset that the job fits last"""
         self.modelless = "IteratorGetModelProto" not in _raw_operators()
         """whether this version of TensorFlow tells no model"""
 
@@ -57,8 +54,6 @@ class Pipelines:
             made["stages"] = [describe_stage(one) for one in parts]
             made["options"] = describe_options(dataset)
             made["batches"] = _static_length(dataset)
-            if consumer == FIT:
-                made |= self.produced_by
             self.described = [*self.described, made]
         iterator._whyidle_pipeline = -1 if number is None else number
         if number is not None:
@@ -68,14 +63,6 @@ class Pipelines:
         """Return how many batches an iterator gives; None if that is not known."""
         number = getattr(iterator, "_whyidle_pipeline", -1)
         return self.described[number]["batches"] if number >= 0 else None
-
-    def note_dataset(self, dataset: Any) -> None:
-        """Note the PyDataset of Keras that batches are about to be taken from."""
-        code = getattr(type(dataset).__getitem__, "__code__", None)
-        self.produced_by = {
-            "dataset": type(dataset).__name__,
-            "making": code and f"{code.co_filename}({code.co_firstlineno}): {code.co_name}",
-        }
 
     def _update(self, number: int, **facts: Any) -> None:
         made = {**self.described[number], **facts}

@@ -99,6 +99,7 @@ class TracedCalls:
             step.kind = ANNOTATION
             reading.calls.append((begin, end))
             reading.taken += 1
+            reading.joined = reading.joined or bool(self.ended)
         if id(step) == events.lead and at_home:
             events.add((events.named, begin, end))
         else:
