@@ -33,9 +33,9 @@ watch:
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/run.html"
 
 fix:
-	@echo; echo "Fixing a job with a slow disk: isolated trials for two to three minutes."
+	@echo; echo "Fixing a job with a slow disk: isolated trials for two minutes."
 	@rm -rf $(DEMO)/far && mkdir $(DEMO)/far && cp examples/far/train.py $(DEMO)/far
-	cd $(DEMO)/far && ../bin/whyidle fix --budget 3m --html fixed.html ../bin/python train.py
+	cd $(DEMO)/far && ../bin/whyidle fix --budget 2m --html fixed.html ../bin/python train.py
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/fixed.html"
 
 test: check  ## everything: lint, types, tests; failed tests are retried alone, see CONTRIBUTING.md
@@ -58,8 +58,9 @@ test-services: $(SERVICES)/installed  ## real servers, schedulers and trackers, 
 	  $(SERVICES)/bin/python -m pytest -p no:kmock --second-try -m services --last-failed \
 	  --last-failed-no-failures none; }
 
-test-live: $(VENV)/installed  ## real jobs whose times are judged; needs an idle machine
+test-live: $(VENV)/installed .venv-trainers/installed  ## real jobs whose times are judged; needs an idle machine
 	$(pytest) -m live
+	.venv-trainers/bin/python -m pytest -m live tests/live/test_trainers.py
 
 test-frameworks: .venv-tensorflow/installed .venv-jax/installed  ## the probe inside the newest TensorFlow, Keras and JAX
 	.venv-tensorflow/bin/python -m pytest --frameworks -m tensorflow tests/with_tensorflow
@@ -78,6 +79,7 @@ test-frameworks-oldest: .venv-jax-0.4.30/installed
 .venv-jax/installed: FRAMEWORK = jax optax flax keras
 .venv-jax/installed: MORE = $(TORCH)
 .venv-jax-0.4.30/installed: FRAMEWORK = jax==0.4.30 jaxlib==0.4.30 'optax<0.2.4' 'numpy<2.1'
+.venv-trainers/installed: FRAMEWORK = $(TORCH) lightning transformers accelerate
 .venv-%/installed: pyproject.toml
 	$(call environment,.venv-$*)
 	@.venv-$*/bin/python $(pip) -e . 'pytest>=8' $(FRAMEWORK)

@@ -93,15 +93,15 @@ net = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
 net.compile("sgd", "mse")
 """
 WIDE = """
-STEPS, ROWS = 20, 256
+STEPS, ROWS = 10, 64
 x = np.random.rand(STEPS * ROWS, 512).astype("float32")
 data = tf.data.Dataset.from_tensor_slices((x, x.sum(1))).batch(ROWS)
-layers = [keras.layers.Dense(1024, activation="relu") for _ in range(3)]
+layers = [keras.layers.Dense(1024, activation="relu") for _ in range(2)]
 net = keras.Sequential([keras.layers.Input((512,)), *layers, keras.layers.Dense(1)])
-net.compile("sgd", "mse")
+net.compile(keras.optimizers.SGD(1e-4), "mse")
 """
 POINTWISE = """
-STEPS, ROWS = 20, 256
+STEPS, ROWS = 10, 64
 
 class Waves(keras.layers.Layer):
     def call(self, x):

@@ -9,6 +9,7 @@ import pytest
 from whyidle.store.plan_file import read_plan
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.live
 
 DATA = """
 import time, torch
@@ -107,11 +108,11 @@ def test_a_slow_dataset_is_found_fixed_planned_and_patched(package, watching):
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "loader.workers" in {edit.knob for edit in read_plan(folder / "plan.toml").edits}
+    assert "loader.workers" in read_plan(folder / "plan.toml").settings
     assert JOBS[package][2] in (folder / "fix.patch").read_text()
     write_job(folder, package, 160)
     alone = watching.alone(*command)
     assert alone.returncode == 0, alone.stderr
-    planned = watching.run(*command, options=("--plan", "plan.toml"))
+    planned = watching.alone(*watching.words(*command, options=("--plan", "plan.toml")))
     assert planned.returncode == 0, planned.stderr
     assert alone.stdout.strip().splitlines()[-1] in planned.stdout

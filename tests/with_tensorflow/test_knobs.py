@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 import shapes
 import tensorflow as tf
-from shapes import BATCH, STEPS, alone
+from shapes import BATCH, STEPS, VERSION, alone
 
 from whyidle.probe import knobs
 from whyidle.probe.knobs.keras import WITH_PARTIAL_CALLS
 
-VERSION = tuple(int(part) for part in keras.__version__.split(".")[:2])
 keras_3 = pytest.mark.skipif(VERSION < (3,), reason="Keras 3 only")
 newer = pytest.mark.skipif(VERSION < WITH_PARTIAL_CALLS, reason="it declines in this Keras")
 

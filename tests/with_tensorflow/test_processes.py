@@ -72,7 +72,7 @@ def test_a_loop_of_the_job_s_own_is_told_which_stage_is_slow(tmp_path):
     assert found.run.framework == "tensorflow"
     assert found.attribution.input > 0.5
     if VERSION < WITH_MODEL:  # the line of the loop is all that is known
-        assert (found.findings, "job.py:19" in found.verdict.headline) == ((), True)
+        assert (found.findings, "job.py:19" in found.verdict.headline) == ([], True)
         return
     assert found.verdict.bound == "input"
     assert found.findings[0].cause == "serial-map"

@@ -71,6 +71,7 @@ def _first_value(feature: Any) -> Any:
 def read_records(folder: str | None = None) -> Any:
     """A ``tf.data.Dataset`` of the named parts of each sample. Shapes that are the same in the
     first records are expected in all."""
+    import numpy as np
     import tensorflow as tf
 
     folder = folder or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -88,7 +89,8 @@ def read_records(folder: str | None = None) -> Any:
             seen = {tuple(each[name].int64_list.value) for each in first}
             part = name.removesuffix(".shape")
             shapes[part] = seen.pop() if len(seen) == 1 else None
-            types[part] = tf.as_dtype(first[0][f"{part}.type"].bytes_list.value[0].decode())
+            named = first[0][f"{part}.type"].bytes_list.value[0].decode()
+            types[part] = tf.as_dtype(np.dtype(named))  # before 2.18 it knows few names
 
     def parse_record(record: Any) -> dict[str, Any]:
         found = tf.io.parse_single_example(record, spec)
