@@ -301,7 +301,8 @@ def _beside_host(
     timeline: Timeline, steps: StepWindows, host: HostActivity, window: Intervals
 ) -> Claims:
     """Claims if whole steps run beside the thread that calls them: what the host does meanwhile
-    costs nothing, and only recorded operators are work."""
+    costs nothing, and only recorded operators are work. An evaluation reads its results: those
+    waits are its own."""
     events = timeline.host
     recorded = events.detail < 0
     ops = np.flatnonzero((events.kind == HostKind.OP) & recorded)
@@ -312,10 +313,12 @@ def _beside_host(
     frames = union_of(events.start[sampled], events.end[sampled])
     between = _short_stretches(Gaps(window.start, window.end, window.start), work | frames)
     reasons = (Role.COMPILE, Role.GC, Role.LOADER, Role.PREPROCESS, Role.PRODUCER, Role.BLOCKED)
+    pauses = _interruption_claims(timeline, host, steps)
     return [
         *_claims_of(host, Role.COMPILE),
+        *(claim for claim in pauses if claim[0] == "evaluation"),
         ("compute", work),
-        *_interruption_claims(timeline, host, steps),
+        *pauses,
         *_claims_of(host, *reasons, Role.LOCKED),
         ("python", frames | between),
     ]

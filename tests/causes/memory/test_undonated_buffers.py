@@ -1,4 +1,4 @@
-"""Parameters that a compiled step copies."""
+"""Parameters that a compiled step writes to new memory."""
 
 import pytest
 
@@ -41,9 +41,8 @@ def test_steps_that_copy_nothing_of_weight_are_left_alone(facts):
     assert judge(CAUSE, train(**facts)) is None
 
 
-def test_memory_that_the_allocator_kept_costs_little():
-    kept, taken = judge(CAUSE, train(step_ms=120, fresh=50.0 * MB)), judge(CAUSE, train())
-    assert kept.predicted.high < taken.predicted.high
+def test_memory_that_the_allocator_kept_is_no_cause():
+    assert judge(CAUSE, train(step_ms=120, fresh=50.0 * MB)) is None
 
 
 def test_a_gpu_is_not_judged():

@@ -10,15 +10,16 @@ from whyidle.model.number_text import format_bytes
 
 FRESH_BYTES_PER_S = 2.5e9
 """taking memory from the system anew: a page fault of 4 KiB with its clearing takes 1 to 2 us"""
-WARM_BYTES_PER_S = 25e9
-"""writing to memory that the process holds already"""
+ANEW = 0.5
+"""least part of the outputs that must come from the system anew: an allocator maps large arrays for
+every step or keeps their memory, and fewer page faults are those of temporary arrays"""
 OWN = (0.0, 0.5, 1.0)
 """part of the memory that is taken anew that is the outputs' (low, expected, high cost): the rest
 are temporary arrays of the step"""
 
 
 @cause(
-    "Parameters are copied instead of updated in place",
+    "Parameters are written to new memory instead of updated in place",
     bucket="compute",
     needs=("device_time", "own_settings", "steady_steps"),
 )
@@ -30,18 +31,18 @@ def undonated_buffers(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    Every step takes memory for a second copy of the model and its optimizer's state, writes to it
-    and gives the first one back. Memory that goes back to the system must be cleared again, page by
-    page, when it returns.
+    Every step takes memory for a second copy of the model and its optimizer's state and gives the
+    first one back. Memory that goes back to the system must be cleared again, page by page, when it
+    returns. Memory that the allocator keeps costs next to nothing.
 
     How it is detected
     ------------------
     After a watched job's third step, arguments that were not deleted are matched with outputs of
-    the same shape and type. Writing to them costs their bytes at 25 GB/s. The process's page faults
-    per step tell how much memory comes from the system anew (2.5 GB/s): none, half or all of it is
-    that of the outputs. On a 6 x 2048 network with Adam, 302 MB, donating took steps from 274 to
-    156 ms; on 12 x 1024, 151 MB that the allocator kept, from 83 to 77 ms; on 6 x 512 nothing could
-    be measured (JAX 0.10, CPU).
+    the same shape and type. The process's page faults per step tell how much memory comes from the
+    system anew (2.5 GB/s): none, half or all of it is that of the outputs. On a 6 x 2048 network
+    with Adam, 302 MB, donating took steps from 274 to 156 ms; on 12 x 1024, 151 MB that the
+    allocator kept, from 83 to 77 ms; with 107 MB, of which 8 MB came anew, and on 6 x 512 nothing
+    was gained (JAX 0.10, CPU). Outputs of which less than half comes anew are not judged.
 
     What looks alike
     ----------------
@@ -60,15 +61,15 @@ def undonated_buffers(facts: Facts) -> Proof | None:
     """
     process = facts.timeline.process
     copied, fresh = process.copied_bytes, process.fresh_bytes
-    if not facts.on_cpu or not copied or fresh is None:
+    if not facts.on_cpu or not copied or fresh is None or fresh < ANEW * copied:
         return None
-    writing, taking = copied / WARM_BYTES_PER_S, min(copied, fresh) / FRESH_BYTES_PER_S
+    taking = min(copied, fresh) / FRESH_BYTES_PER_S
     compute = facts.bucket_share("compute")
-    gains = [min((writing + own * taking) / facts.step_s, compute) for own in OWN]
+    gains = [min(own * taking / facts.step_s, compute) for own in OWN]
     if gains[1] < LEAST_SHARE:
         return None
     return Proof(
-        headline=f"The step copies {format_bytes(copied)} of parameters and optimizer state "
+        headline=f"The step takes {format_bytes(copied)} for new parameters and optimizer state "
         "instead of updating them in place",
         low=gains[0],
         high=gains[2],

@@ -1,4 +1,4 @@
-"""Checkpoints of jobs whose compiled steps run beside the thread that calls them."""
+"""Pauses of jobs whose compiled steps run beside the thread that calls them."""
 
 import pytest
 
@@ -53,3 +53,23 @@ def test_a_save_that_waits_for_many_steps_is_no_loop_of_its_own():
                 job.python(READ, 40 * MS)
     assert Facts(job.timeline()).bucket_share("interruption") == pytest.approx(0.2, abs=0.05)
     assert judge("sync-checkpoint", job) is not None
+
+
+def test_what_an_evaluation_waits_for_is_its_own():
+    evaluate = "/job/train.py(20): evaluate;/job/train.py(12): <module>"
+    values = f"/usr/lib/python3.11/site-packages/jax/_src/array.py(640): _value;{evaluate}"
+    job = RecordedJob(framework="jax", version="0.10", compiled=True, cores=4.0)
+    for _ in range(12):
+        for _ in range(8):
+            with job.call("optimizer\tjit(step)"):
+                job.work(STEP, 1 * MS)
+            with job.call("scalar_read\tArrayImpl._value", HostKind.RUNTIME):
+                job.wait(READ, 9 * MS)
+        for _ in range(16):
+            job.python(f"/job/train.py(25): ask;{evaluate}", 1 * MS)
+            with job.call("scalar_read\tArrayImpl._value", HostKind.RUNTIME):
+                job.wait(values, 4 * MS)
+    assert Facts(job.timeline()).bucket_share("interruption") == pytest.approx(0.5, abs=0.05)
+    proof = judge("heavy-evaluation", job)
+    assert proof is not None
+    assert proof.where[0].function == "evaluate"
