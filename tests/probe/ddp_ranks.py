@@ -88,21 +88,19 @@ def hooks(rank, folder):
     return [*found, (None, session.applied, session.declined)]
 
 
-def learning(edits, wrap, rank, folder, scaled=False):
+def learning(edits, wrap, rank, folder):
     """Losses, the sum of the parameters at the end, and what was done with the knobs."""
     session = turned(edits, folder)
     torch.manual_seed(0)
     model = wrap(torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(3)]))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cpu", enabled=scaled)
     made, losses = torch.Generator().manual_seed(rank), []
     for _ in range(WARM + 4):
         x = torch.randn(4, 16, generator=made)
         loss = (model(x) - x.flip(1)).pow(2).mean()
         optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+        loss.backward()
+        optimizer.step()
         losses.append(loss.item())
     session.undo_changes()
     whole = [getattr(p, "full_tensor", lambda p=p: p)() for p in model.parameters()]
@@ -121,16 +119,11 @@ LEARNING = {
     "static": ({"ddp.static_graph": True}, DistributedDataParallel),
     "fp16": ({"ddp.comm_hook": "fp16_compress"}, DistributedDataParallel),
     "low rank": ({"ddp.comm_hook": "powersgd"}, DistributedDataParallel),
-    "local": ({"ddp.local_steps": 2}, DistributedDataParallel),
     "sharded": ({}, sharded),
     "kept": ({"fsdp.reshard_after_forward": False}, sharded),
-    "ahead": ({"fsdp.prefetch": 2}, sharded),
 }
 WORK = {
     **{name: lambda *where, case=case: learning(*case, *where) for name, case in LEARNING.items()},
-    "local, scaled": lambda *where: learning(
-        {"ddp.local_steps": 2}, DistributedDataParallel, *where, scaled=True
-    ),
     **{
         name + how: lambda *where, edits=edits, clip=clip: accumulating(edits, clip, *where)
         for name, edits in (("plain", {}), ("no sync", {"ddp.no_sync": 3}))

@@ -134,7 +134,7 @@ def simulate_step(steps: OwnSteps, sizes: F64, link: Link | None, ranks: int) ->
         ready, drawn = steps.ready[rows].max(axis=1), steps.own[rows]
         own.append(drawn.mean(axis=1))
         slowest.append(drawn.max(axis=1))
-        ends.append(np.maximum(slowest[-1], _exchange_end(ready, sizes, link, ranks)))
+        ends.append(np.maximum(slowest[-1], exchange_end(ready, _lengths(sizes, link, ranks))))
     step = np.concatenate(ends)
     return SimulatedStep(
         float(step.mean()),
@@ -155,12 +155,17 @@ def _draw_rows(steps: OwnSteps, ranks: int, draws: int, rng: np.random.Generator
     return np.where(shares, common, alone) + rank * count
 
 
-def _exchange_end(ready: F64, sizes: F64, link: Link | None, ranks: int) -> F64:
-    free = np.zeros(len(ready))
+def _lengths(sizes: F64, link: Link | None, ranks: int) -> F64:
     if link is None or ranks < 2:
-        return free
-    for index, size in enumerate(sizes):
-        length = link.latency_s + size * _volume(ranks) / link.bytes_per_s
+        return np.zeros(0)
+    return link.latency_s + sizes * _volume(ranks) / link.bytes_per_s
+
+
+def exchange_end(ready: F64, lengths: F64) -> F64:
+    """Return when the last exchange of each step ends, s. ``ready`` has shape (steps, buckets),
+    ``lengths`` are those of the exchanges, one after the other on the link."""
+    free = np.zeros(len(ready))
+    for index, length in enumerate(lengths):
         free = np.maximum(ready[:, index], free) + length
     return free
 

@@ -2,8 +2,8 @@
 
 PATH is a trace of PyTorch's profiler (.json, .json.gz), a profile of TensorFlow or JAX
 (.xplane.pb), an export of Nsight Systems (.sqlite), a memory snapshot (.pickle), a dump of NCCL's
-flight recorder, a zip or a folder of recordings (one per rank), a diagnosis written with --json, or
-the folder of a stored run.
+flight recorder, its log (NCCL_DEBUG=INFO), a zip or a folder of recordings (one per rank), a
+diagnosis written with --json, or the folder of a stored run.
 """
 
 from __future__ import annotations

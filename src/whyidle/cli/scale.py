@@ -122,8 +122,7 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if bool(command) == bool(args.stored):
         raise UsageError(
-            "Name either a command or --run RUN.",
-            hint="whyidle scale --to 2,4,8 python train.py",
+            "Name either a command or --run RUN.", hint="whyidle scale --to 2,4,8 python train.py"
         )
     _output.check_outputs(args)
     entry = store_of(args).find_run(args.stored) if args.stored else _run_command(args, command)

@@ -19,14 +19,8 @@ from whyidle.engine.diagnosis.job_starts import jobs_of
 from whyidle.engine.recording.recording_diagnosis import read_recording
 from whyidle.errors import InputError
 from whyidle.model.diagnosis import Interval
-from whyidle.model.rank_scaling import (
-    Bottleneck,
-    Link,
-    Needed,
-    RankScaling,
-    ScalePoint,
-    WhatIf,
-)
+from whyidle.model.rank_scaling import Bottleneck, Link, Needed, RankScaling, ScalePoint
+from whyidle.model.rank_tables import WhatIf
 
 LOOK: Final = "ranks"
 """the look that records what is needed here"""

@@ -1,5 +1,5 @@
-"""Diagnoses of recordings without a course of time: memory snapshots, and dumps of NCCL's flight
-recorder. Shares of time are unknown, so nothing is predicted."""
+"""Diagnoses of recordings without a course of time: memory snapshots, dumps of NCCL's flight
+recorder, and NCCL's log. Shares of time are unknown, so nothing is predicted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from whyidle import catalog
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.stuck_collectives import Stuck, find_stuck
 from whyidle.errors import InputError
+from whyidle.importers._nccl_log import describe_transports, find_slow_transports
 from whyidle.importers._state_files import find_state_files, read_state
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import (
@@ -32,7 +33,7 @@ from whyidle.model.diagnosis import (
     Verdict,
 )
 from whyidle.model.number_text import format_digits
-from whyidle.model.state_records import DeviceMemory, FlightRecord, MemorySnapshot
+from whyidle.model.state_records import DeviceMemory, FlightRecord, MemorySnapshot, TransportLog
 from whyidle.version import __version__
 
 FRAGMENTED = 0.2
@@ -56,7 +57,7 @@ def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
     Raises:
         InputError: they cannot be read.
     """
-    read: list[MemorySnapshot | FlightRecord] = []
+    read: list[MemorySnapshot | FlightRecord | TransportLog] = []
     errors: list[InputError] = []
     for path in find_state_files(paths):
         try:
@@ -73,7 +74,25 @@ def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
     records = [state for state in read if isinstance(state, FlightRecord)]
     if records:
         return _diagnose_records(records, notes)
+    if logs := [state for state in read if isinstance(state, TransportLog)]:
+        return _diagnose_transports(logs, notes)
     return _diagnose_snapshots([one for one in read if isinstance(one, MemorySnapshot)], notes)
+
+
+def _diagnose_transports(logs: list[TransportLog], notes: list[str]) -> Diagnosis:
+    """Several logs are of the processes of one job: each slow path is told once."""
+    findings = [
+        _make_finding(
+            _Claim("nccl-transport-fallback", "warning", what),
+            [], [], _propose("repair-transport", advice),
+        )
+        for what, advice in dict.fromkeys(one for log in logs for one in find_slow_transports(log))
+    ]  # fmt: skip
+    notes += dict.fromkeys(map(describe_transports, logs))
+    headline = findings[0].headline if findings else notes[-1]
+    verdict = Verdict(state="inconclusive", headline=headline, bound=None)
+    ranks = max(log.ranks for log in logs)
+    return _make_document([log.path for log in logs], verdict, findings, notes, ranks=ranks)
 
 
 def _diagnose_snapshots(snapshots: list[MemorySnapshot], notes: list[str]) -> Diagnosis:

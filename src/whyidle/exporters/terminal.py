@@ -182,4 +182,6 @@ def _ranks(diagnosis: Diagnosis) -> str:
         worst = max(late, key=lambda row: row.lateness_s or 0.0)
         late_by = words.format_seconds(worst.lateness_s)
         text += f" · rank {worst.rank} arrives last at collectives, by {late_by}"
+    for row in diagnosis.detail.what_if:
+        text += f" · {row.name} {words.format_seconds(row.step_s)} a step"
     return text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from whyidle.fixes._exchange_size import is_gathering
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
+
+LEAST = 0.3
+"""least share of gathering in the cost of collectives: with as many bytes in each, two gathers and
+one reduce-scatter are two thirds"""
 
 
 @fix("exposed-gradient-comm", consent="none")
@@ -14,7 +17,7 @@ def fsdp_keep_gathered(proof: Proof) -> Proposal | None:
     """Keep the parameters that FSDP gathered for the forward pass until the backward pass has used
     them, as ZeRO stage 2 does. Declines where gathering is a small part of the exchange."""
     facts = proof.get_facts(DistributedFacts)
-    if not is_gathering(facts):
+    if facts.kind_share("all_gather") < LEAST:
         return None
     return Proposal(
         edits=(Edit(knob="fsdp.reshard_after_forward", value=False),),

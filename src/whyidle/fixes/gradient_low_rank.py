@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from whyidle.fixes._exchange_size import is_bound_by_bytes
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
@@ -15,7 +14,7 @@ def gradient_low_rank(proof: Proof) -> Proposal | None:
     next step's (PowerSGD; Vogels et al., NeurIPS 2019). The first ten steps are exchanged whole.
     Declines where collectives are bound by latency or do not carry gradients."""
     facts = proof.get_facts(DistributedFacts)
-    if not is_bound_by_bytes(facts, "all_reduce"):
+    if not facts.is_large or facts.kind_share("all_reduce") < 0.5:
         return None
     return Proposal(
         edits=(Edit(knob="ddp.comm_hook", value="powersgd"),),

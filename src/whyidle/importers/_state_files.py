@@ -1,5 +1,5 @@
-"""Finds and reads files that record a state: memory snapshots, and dumps of NCCL's flight recorder.
-They are pickles, whose content tells which they are, or JSON."""
+"""Finds and reads files that record a state: memory snapshots, dumps of NCCL's flight recorder, and
+NCCL's log. They are pickles, whose content tells which they are, JSON, or text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ import msgspec
 
 from whyidle.errors import BrokenTraceError, InputError
 from whyidle.importers._byte_stream import ByteStream
-from whyidle.importers._file_identification import head_of
+from whyidle.importers._file_identification import HEAD_BYTES, head_of
 from whyidle.importers._flight_recorder import read_record
 from whyidle.importers._memory_snapshot import read_snapshot
+from whyidle.importers._nccl_log import (
+    MARK,
+    read_transports,
+)
 from whyidle.importers._safe_pickle import FAULTS as PICKLE_FAULTS
 from whyidle.importers._safe_pickle import read_plain_pickle
-from whyidle.model.state_records import FlightRecord, MemorySnapshot
+from whyidle.model.state_records import FlightRecord, MemorySnapshot, TransportLog
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _JSON = re.compile(rb'\s*\{.*"(?:pg_config|comm_lib_version|nccl_version)"', re.DOTALL)
@@ -43,10 +47,14 @@ def _may_be_state(path: Path) -> bool:
         head = head_of(path)
     except InputError:
         return False
-    return bool(_PICKLE.match(head) or _JSON.match(head))
+    return bool(_PICKLE.match(head) or _JSON.match(head) or _is_log(head))
 
 
-def read_state(path: Path) -> MemorySnapshot | FlightRecord | None:
+def _is_log(head: bytes) -> bool:
+    return not head.lstrip().startswith(b"{") and MARK.search(head) is not None
+
+
+def read_state(path: Path) -> MemorySnapshot | FlightRecord | TransportLog | None:
     """Read one file; None if it is plain data of another kind.
 
     Raises:
@@ -58,6 +66,8 @@ def read_state(path: Path) -> MemorySnapshot | FlightRecord | None:
         data = stream.read(_MOST_BYTES)
     finally:
         stream.close()
+    if _is_log(data[:HEAD_BYTES]):
+        return read_transports(path, data.decode(errors="replace"))
     document = _decode(path, data)
     if not isinstance(document, dict):
         return None

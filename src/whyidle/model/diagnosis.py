@@ -16,7 +16,7 @@ from whyidle.model.knobs import KNOBS
 from whyidle.model.memory import MemoryAccount
 from whyidle.model.pipeline_tables import PipelineRow
 from whyidle.model.rank_tables import Attribution as Attribution  # noqa: PLC0414  # a part of it
-from whyidle.model.rank_tables import RankGroupRow, RankRow
+from whyidle.model.rank_tables import RankGroupRow, RankRow, WhatIf
 from whyidle.model.recording import Recording
 from whyidle.model.redaction import redact_command, redact_text
 from whyidle.model.step_timeline import Picture
@@ -338,6 +338,7 @@ class DetailTables(Document, frozen=True, kw_only=True):
     picture: Picture | None
     ranks: list[RankRow]
     rank_groups: list[RankGroupRow] = []
+    what_if: list[WhatIf] = []  # of several ranks
     step_times_s: list[float] = []
     steady: list[bool] = []  # whether each of ``step_times_s`` is a steady step
     fixed: FixedJob | None = None

@@ -80,7 +80,6 @@ class DistributedFacts(ProofFacts):
     nodes: int = 1
     compressed: Predicted | None = None  # what half of the bytes gain
     low_rank: Predicted | None = None  # what thin matrices in place of gradients gain
-    quarter: Predicted | None = None  # what a quarter of the exchanges gains
     gathered_once: Predicted | None = None  # what one of two gathers gains
     fewer: Predicted | None = None  # what half of the exchanges, or of the bubbles, gain
     backend: str = ""
@@ -94,6 +93,12 @@ class DistributedFacts(ProofFacts):
         """The share of some kinds of collectives in the cost of all."""
         total = sum(self.kinds.values())
         return sum(self.kinds.get(kind, 0.0) for kind in kinds) / total if total else 0.0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether collectives are bound by bytes, of a megabyte or 200 us at least, not latency."""
+        size = self.mean_bytes
+        return size >= 1 << 20 if size is not None else (self.median_s or 0.0) >= 200e-6
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from whyidle.model.diagnosis import Document, Interval
+from whyidle.model.rank_tables import WhatIf
 
 SCHEMA: Final = "whyidle/scale/1"
 
@@ -64,13 +65,6 @@ class ScalePoint(Document, frozen=True, kw_only=True):
     needed: Needed | None
     measured_s: float | None = None
     why: str | None = None
-
-
-class WhatIf(Document, frozen=True, kw_only=True):
-    """The step as it was measured, with one thing changed."""
-
-    name: str
-    step_s: float
 
 
 class RankScaling(Document, frozen=True, kw_only=True):

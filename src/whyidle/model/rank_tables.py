@@ -37,6 +37,13 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     steps: list[Attribution]
 
 
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The step as it was measured, with one thing changed."""
+
+    name: str
+    step_s: float
+
+
 class RankGroupRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The ranks with one value of a name: a node, a pipeline stage, an index. Means over its ranks;
     ``lateness_s`` is that of its latest rank, ``path_ratio`` the sum.

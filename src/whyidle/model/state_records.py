@@ -3,6 +3,7 @@ which collective each rank of a job is."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whyidle.model.diagnosis import Place
@@ -75,3 +76,17 @@ class FlightRecord:
     path: str
     rank: int | None
     groups: tuple[GroupHistory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLog:
+    """What NCCL logged of its transports: the pairs of ranks that each connects ``within`` and
+    ``between`` nodes, the variables that NCCL obeyed, and which of the known phrases it said."""
+
+    path: str
+    version: str
+    ranks: int
+    within: Mapping[str, int]
+    between: Mapping[str, int]
+    settings: Mapping[str, str]
+    said: frozenset[str]

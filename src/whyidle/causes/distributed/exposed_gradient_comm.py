@@ -103,9 +103,6 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
                 0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES
             ),
             low_rank=predict_removal(0.0, high, "P7 with few bytes", high * FROM_FEWER_BYTES),
-            quarter=predict_removal(
-                0.0, high, "P7 with a quarter of the exchanges", high * 0.75 * FROM_FEWER_EXCHANGES
-            ),
             gathered_once=predict_removal(
                 0.0, gathered, "P7 without the second of two gathers", gathered / 2.0
             ),

@@ -54,7 +54,8 @@ def nccl_transport_fallback(job: Job) -> Proof | None:
 
     What to do
     ----------
-    Read NCCL's log (``NCCL_DEBUG=INFO``) for "NET/Socket" and "P2P disabled"; unset
+    Run once with ``NCCL_DEBUG=INFO`` and explain the output: ``whyidle explain OUTPUT`` tells which
+    transport connects whom, and why a slower one does. Unset
     ``NCCL_P2P_DISABLE``, ``NCCL_SHM_DISABLE``, ``NCCL_IB_DISABLE``; give containers
     ``--ipc=host``; choose the right ``NCCL_SOCKET_IFNAME``; use the nccl backend for GPU tensors.
 

@@ -8,6 +8,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.job import Job
 from whyidle.analysis.model_flops_utilization import flops_ratio
 from whyidle.analysis.operator_times import OperatorTime
+from whyidle.analysis.rank_what_if import find_what_ifs
 from whyidle.analysis.source_lines import frame_place, source_line
 from whyidle.analysis.tfdata_pipelines import (
     MAPS,
@@ -19,12 +20,7 @@ from whyidle.analysis.tfdata_pipelines import (
 from whyidle.engine.diagnosis.rank_assignment import rank_groups, rank_rows
 from whyidle.engine.diagnosis.step_timeline import draw_step
 from whyidle.model.buckets import REASONS
-from whyidle.model.diagnosis import (
-    DetailTables,
-    KernelRow,
-    LineRow,
-    Reason,
-)
+from whyidle.model.diagnosis import DetailTables, KernelRow, LineRow, Reason
 from whyidle.model.pipeline_facts import Node, Pipeline
 from whyidle.model.pipeline_tables import PipelineRow, PipelineStage
 
@@ -52,6 +48,7 @@ def build_details(job: Job, seen: Job) -> DetailTables:
         picture=draw_step(lead),
         ranks=rows,
         rank_groups=rank_groups(seen, rows),
+        what_if=find_what_ifs(seen),
         step_times_s=[round(float(s), 9) for s in (steps.end - steps.start) / 1e9],
         steady=[bool(steady) for steady in steps.steady],
         lines=_line_rows(job.lead_rank),

@@ -9,7 +9,7 @@ from whyidle.exporters._html.element import Markup, render_table, tag
 from whyidle.exporters._number_format import format_percent, format_seconds
 from whyidle.exporters._palette import LOOKS
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.rank_tables import Attribution, RankGroupRow, RankRow
+from whyidle.model.rank_tables import Attribution, RankGroupRow, RankRow, WhatIf
 
 WIDTH = 960
 LEVELS = 10
@@ -62,6 +62,7 @@ def render_ranks(diagnosis: Diagnosis) -> Markup | None:
             data_show="compute",
         ),
         _render_late_ranks(rows),
+        _render_what_ifs(diagnosis.detail.what_if),
         _render_groups(diagnosis.detail.rank_groups),
         _render_rank_table(rows),
         id="ranks",
@@ -135,6 +136,11 @@ def _render_late_ranks(rows: list[RankRow]) -> Markup | None:
             facts.append(f"{share} of the critical path over the ranks runs through it")
         texts.append(f"{name_of(row, i)} ({', '.join(facts)})")
     return tag("p", f"Outlined: {'; '.join(texts)}.", class_="note") if texts else None
+
+
+def _render_what_ifs(rows: list[WhatIf]) -> Markup | None:
+    texts = [f"{row.name} {format_seconds(row.step_s)}" for row in rows]
+    return tag("p", f"Predicted step: {', '.join(texts)}.", class_="note") if texts else None
 
 
 def _render_groups(groups: list[RankGroupRow]) -> Markup | None:

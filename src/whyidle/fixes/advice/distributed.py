@@ -26,6 +26,7 @@ OVERLAPPED = {
     "not in one bucket that holds the whole model",
 }
 """kind of collective -> how to overlap it with compute"""
+SHARDED = ("all_gather", "reduce_scatter")
 EXPERTS = ("dispatch", "combine")
 """exchanges of tokens with the ranks of their experts"""
 
@@ -68,7 +69,13 @@ def _overlap_exchange(proof: Proof) -> str | None:
         facts.kind == "all_reduce" and (facts.hidden or facts.calls >= MANY)
     ):
         return None
-    return OVERLAPPED.get(facts.kind)
+    text = OVERLAPPED.get(facts.kind)
+    if text and facts.nodes > 1 and facts.kind in SHARDED:
+        text += (
+            "; shard within a node and replicate between nodes (a mesh of two dimensions for "
+            "fully_shard, HYBRID_SHARD for FullyShardedDataParallel)"
+        )
+    return text
 
 
 def _overlap_experts(proof: Proof) -> str | None:
@@ -76,21 +83,11 @@ def _overlap_experts(proof: Proof) -> str | None:
     return OVERLAPPED[kind] if kind in EXPERTS else None
 
 
-def _shard_within(proof: Proof) -> str | None:
-    facts = proof.get_facts(DistributedFacts)
-    if facts.nodes < 2 or facts.kind_share("all_gather", "reduce_scatter") < 0.5:
-        return None
-    return (
-        "shard parameters within a node and replicate them between nodes: a mesh of two dimensions "
-        "(nodes, ranks of a node) for fully_shard, HYBRID_SHARD for FullyShardedDataParallel"
-    )
-
-
 def _repair_transport(proof: Proof) -> str:
     if proof.get_facts(DistributedFacts).backend == "gloo":
         return "use the NCCL backend for GPU tensors"
     return (
-        "run once with NCCL_DEBUG=INFO and search the log for NET/Socket or disabled P2P; unset "
+        "run once with NCCL_DEBUG=INFO, keep the output, and run whyidle explain OUTPUT; unset "
         "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE, and start containers with --ipc=host"
     )
 
@@ -155,15 +152,6 @@ ADVICE = (
         doc="Dispatch and combine the tokens of one micro-batch while another computes.",
         summary=_overlap_experts,
         risk="two micro-batches take more memory, and smaller ones use the device less well",
-    ),
-    advice(
-        *("shard-within-nodes", "exposed-gradient-comm"),
-        title="Shard parameters within a node only",
-        doc="Gather and scatter over the fast links of a node, and send only averaged gradients "
-        "between nodes. Proposed where sharded ranks of several nodes were recorded.",
-        summary=_shard_within,
-        consent="rounding",
-        risk="each node holds all parameters and optimizer states",
     ),
     advice(
         *("more-micro-batches", "pipeline-bubbles"),

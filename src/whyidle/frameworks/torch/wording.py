@@ -34,11 +34,6 @@ BY_HAND: Final[dict[str, str]] = {
     ),
     "ddp.find_unused_parameters": "DistributedDataParallel(..., find_unused_parameters={value})",
     "ddp.gradient_as_bucket_view": "DistributedDataParallel(..., gradient_as_bucket_view={value})",
-    "ddp.local_steps": (
-        "`with model.no_sync():` around each step after the first ones, and "
-        "torch.distributed.algorithms.model_averaging.averagers.PeriodicModelAverager("
-        "period={value}).average_parameters(model.parameters()) after optimizer.step()"
-    ),
     "ddp.no_sync": (
         "`with model.no_sync():` around forward and backward pass of each micro-batch except "
         "the one before optimizer.step() ({value} per step)"
@@ -47,10 +42,6 @@ BY_HAND: Final[dict[str, str]] = {
     "evaluation.batch_factor": "evaluation batches {value} times as large",
     "evaluation.gradients": "`with torch.set_grad_enabled({value}):` around evaluation",
     "evaluation.interval_factor": "an interval {value} times as long between evaluations",
-    "fsdp.prefetch": (
-        "layers[i].set_modules_to_forward_prefetch(layers[i + 1 : i + 1 + {value}]) for each "
-        "sharded layer"
-    ),
     "fsdp.reshard_after_forward": "fully_shard(..., reshard_after_forward={value})",
     "gc.collect_interval_steps": (
         "gc.collect() every {value} steps only (with gc.freeze(), gc.disable() as well)"

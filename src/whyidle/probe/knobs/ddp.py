@@ -20,7 +20,7 @@ CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change the wrapper's arguments, register its hook, and exchange gradients in the last
-    backward pass of each step, or parameters every few steps, only."""
+    backward pass of each step only."""
     from torch.nn.parallel import DistributedDataParallel as Wrapper
 
     settings = {knob.partition(".")[2]: value for knob, value in edits.items()}
@@ -35,8 +35,6 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
         session.decline_knobs([HOOK], f"only {', '.join(HOOKS)} are supported")
     if "no_sync" in settings:
         Accumulation(session, int(settings["no_sync"])).apply_to(Wrapper)
-    if "local_steps" in settings:
-        LocalSteps(session, int(settings["local_steps"])).apply_to(Wrapper)
 
 
 def _wrap_init(
@@ -67,9 +65,7 @@ def _low_rank(_: str) -> tuple[Any, Any]:
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
 
     state = power.PowerSGDState(
-        process_group=None,
-        matrix_approximation_rank=POWER_RANK,
-        start_powerSGD_iter=WARM_UP,
+        process_group=None, matrix_approximation_rank=POWER_RANK, start_powerSGD_iter=WARM_UP
     )
     return state, power.powerSGD_hook
 
@@ -162,69 +158,6 @@ class Accumulation:
         return use
 
 
-class LocalSteps:
-    """Ranks step by their own gradients and average their parameters every few steps, after some
-    steps with the usual exchange (local SGD). Withdrawn where steps can be skipped by one rank
-    alone, as a gradient scaler does: ranks would not meet."""
-
-    knob = "ddp.local_steps"
-
-    def __init__(self, session: KnobSession, period: int) -> None:
-        self.session, self.period = session, period
-        self.steps = 0
-        self.alone, self.due = False, False
-        self.models: dict[int, Any] = {}
-        """wrappers whose ranks have parted"""
-
-    def apply_to(self, wrapper: Any) -> None:
-        """Count the steps of the job, and leave out the exchanges of this class."""
-        import torch
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
-        scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
-        self.session.replace_function(scaler, "scale", self._wrap_scale)
-        self.session.replace_function(wrapper, "forward", self._wrap_forward)
-        self.session.after_steps(self._count_step)
-        after = register_optimizer_step_post_hook(lambda *_: self._average_models())
-        self.session.undo.append(after.remove)
-
-    def _wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def scale(scaler: Any, outputs: Any) -> Any:
-            if scaler.is_enabled() and not self.alone:
-                self.steps = -1
-                self.session.decline_knobs(
-                    [self.knob], "gradients are scaled: a rank could skip a step alone"
-                )
-            return original(scaler, outputs)
-
-        return scale
-
-    def _count_step(self, _: int) -> None:
-        if self.steps >= 0:
-            self.steps += 1
-            self.alone = self.steps >= WARM_UP
-            self.due = self.alone and (self.steps - WARM_UP) % self.period == 0
-
-    def _average_models(self) -> None:
-        """Faults are raised, as the other ranks would wait."""
-        while self.due and self.models:
-            _average_parameters(self.models.popitem()[1])
-        self.due = False
-
-    def _wrap_forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        import torch
-
-        def forward(model: Any, *args: Any, **kwargs: Any) -> Any:
-            if not (self.alone and model.training and torch.is_grad_enabled()):
-                return original(model, *args, **kwargs)
-            self.models[id(model)] = model
-            self.session.record_applied(self.knob)
-            with model.no_sync():
-                return original(model, *args, **kwargs)
-
-        return forward
-
-
 def _gradient_readers() -> Iterator[tuple[Any, str]]:
     """The functions that read gradients before the optimizer does."""
     import torch
@@ -239,32 +172,20 @@ def _gradient_readers() -> Iterator[tuple[Any, str]]:
 
 
 def _average_gradients(wrapper: Any) -> None:
-    """Average gradients as the exchange would have. All ranks come here in the same step, since all
-    run the same passes."""
-    held = [p for p in wrapper.module.parameters() if p.requires_grad]
-    _average(wrapper, held, [p.grad for p in held])
-
-
-def _average_parameters(wrapper: Any) -> None:
-    held = [p for p in wrapper.module.parameters() if p.requires_grad]
-    _average(wrapper, held, [p.data for p in held])
-
-
-def _average(wrapper: Any, held: list[Any], values: list[Any]) -> None:
-    """Average the values of parameters in one call per dtype and device; None counts as zeros."""
+    """Average gradients as the exchange would have, in one call per dtype and device. All ranks
+    come here in the same step, since all run the same passes."""
     import torch
     import torch.distributed as dist
 
     with torch.no_grad():
-        kinds = [(str(p.dtype), str(p.device)) for p in held]
-        for kind in sorted(set(kinds)):
-            alike = [(p, own) for p, own, of in zip(held, values, kinds, strict=True) if of == kind]
+        held = [p for p in wrapper.module.parameters() if p.requires_grad]
+        for kind in sorted({(str(p.dtype), str(p.device)) for p in held}):
+            alike = [p for p in held if (str(p.dtype), str(p.device)) == kind]
             flat = torch.cat(
-                [(p.new_zeros(p.shape) if own is None else own).reshape(-1) for p, own in alike]
+                [(p.new_zeros(p.shape) if p.grad is None else p.grad).reshape(-1) for p in alike]
             )
             dist.all_reduce(flat, group=wrapper.process_group)
             flat /= dist.get_world_size(wrapper.process_group)
-            parts = torch.split(flat, [p.numel() for p, _ in alike])
-            for (p, own), part in zip(alike, parts, strict=True):
-                if own is not None:
-                    own.copy_(part.view_as(p))
+            for p, part in zip(alike, torch.split(flat, [p.numel() for p in alike]), strict=True):
+                if p.grad is not None:
+                    p.grad.copy_(part.view_as(p))
