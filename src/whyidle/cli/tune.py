@@ -11,7 +11,6 @@ and {folder} (a folder for the trial's files).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -122,8 +121,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--heal",
         metavar="TIME",
         type=_parse_time,
-        help="first let whyidle fix try fixes that change no number on the first trial for this "
-        "time, and run all trials with those that are faster",
+        nargs="?",
+        const=300.0,
+        help="first let whyidle fix try fixes on the first trial for this time (5m), and run all "
+        "trials with those that are faster with equivalent losses",
     )
     jobs.add_argument("--out", metavar="DIR", type=Path, help="folder of the search")
     jobs.add_argument("--resume", metavar="DIR|last", help="go on with a search")
@@ -156,7 +157,9 @@ def run(args: argparse.Namespace) -> int:
     """Run or resume the search and report it."""
     from msgspec.structs import replace
 
+    from whyidle.cli._tune_progress import TuneProgress
     from whyidle.engine.search.ledger import Ledger, Opened, check_setup
+    from whyidle.engine.search.loader_healing import heal_loader
     from whyidle.version import __version__
 
     _output.check_outputs(args)
@@ -169,7 +172,10 @@ def run(args: argparse.Namespace) -> int:
         if setup is not None:
             if args.heal:
                 before = ledger.setup
-                plan = before.plan if before else _heal_loader(args, setup, ledger.folder)
+                tell = None if args.quiet else TuneProgress(quiet=False, trials=0).tell
+                plan = before and before.plan
+                if before is None:
+                    plan = heal_loader(setup, ledger.folder, args.heal, tell)
                 setup = replace(setup, plan=plan)
             check_setup(ledger, setup)
             if ledger.setup is None:
@@ -225,38 +231,6 @@ def _apply_plan(ledger: Ledger, setup: SearchSetup) -> FixPlan | None:
     path = ledger.folder / "plan.toml"
     path.write_text(setup.plan, encoding="utf-8")
     return _read_plan(path)
-
-
-def _heal_loader(args: argparse.Namespace, setup: SearchSetup, folder: Path) -> str:
-    """Try fixes on the command with the values of the first trial; return the plan's text.
-
-    Raises:
-        TrialError: ``whyidle fix`` fails.
-    """
-    import subprocess
-
-    from whyidle.engine.search.command_template import fill_command
-    from whyidle.engine.search.proposals import Proposals
-    from whyidle.errors import TrialError
-
-    place = folder / "heal"
-    place.mkdir(parents=True, exist_ok=True)
-    values = Proposals(setup).propose_values()
-    filled = fill_command(setup.command, setup.dimensions, values, 0, place)
-    plan = place / "plan.toml"
-    files = ["--plan", str(plan), "--patch", str(place / "fix.patch"), "--no-store"]
-    words = ["fix", "--budget", f"{args.heal:g}s", *files, "-q", "--", *filled.words]
-    done = subprocess.run(
-        [sys.executable, "-m", "whyidle", *words],
-        env={**os.environ, **filled.variables},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode or not plan.exists():
-        why = done.stderr.strip().removeprefix("whyidle: ")
-        raise TrialError("The loader cannot be mended first.", why=why, hint="Omit --heal.")
-    return plan.read_text(encoding="utf-8")
 
 
 def _count_trials(setup: SearchSetup) -> int:
