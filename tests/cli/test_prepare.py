@@ -10,9 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from whyidle.__main__ import main
+from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix
+from whyidle.store.run_store import Store
+from whyidle.testing.jobs import healthy
 
 pytestmark = pytest.mark.real_processes("samples are made in fresh processes")
 
@@ -133,6 +138,31 @@ def test_what_cannot_be_prepared(capsys: pytest.CaptureFixture[str]):
     assert main(["prepare"]) == 2
     assert "What makes the dataset?" in capsys.readouterr().err
     assert not Path("out").exists()
+
+
+def test_the_last_run_s_gain_is_told_with_the_commands_that_measure_it(
+    capsys: pytest.CaptureFixture[str],
+):
+    fix = ProposedFix(
+        fix="cached-preprocessing", summary="", edits=[], consent="none", automatic=False,
+        predicted=Predicted(speedup=2.0, low=1.5, high=3.0, method="P1"), risk="",
+    )  # fmt: skip
+    found = Finding(
+        cause="repeated-deterministic-preprocessing", family="input", bucket="input", where=[],
+        severity="critical", headline="Workers repeat work", lost=Interval(low=0.4, high=0.6),
+        confidence=0.9, evidence=[], fixes=[fix],
+    )  # fmt: skip
+    store = Store(Path(".whyidle"))
+    entry = store.begin_run(["python", "train.py"])
+    document = diagnose_job([healthy().timeline()])
+    run = msgspec.structs.replace(document.run, command=["python", "train.py"])
+    store.complete_run(entry, msgspec.structs.replace(document, run=run, findings=[found]))
+    assert prepare() == 0
+    told = capsys.readouterr()
+    assert "foretold for the job by its last run: 2 times as fast (1.5 to 3)" in told.err
+    assert f"whyidle run python train.py; whyidle compare {entry.id} last" in told.out
+    assert main(["prepare"]) == 2
+    assert "The last run: Workers repeat work." in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

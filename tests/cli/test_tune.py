@@ -149,6 +149,15 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]):
     assert not Path("s").exists()
 
 
+def test_a_command_that_cannot_be_healed_starts_no_search(capfd: pytest.CaptureFixture[str]):
+    command = (sys.executable, "-c", "raise ValueError({lr})")
+    assert tune(*SPACE, *LOSS, "--heal", "20s", command=command) == 1
+    told = capfd.readouterr().err
+    assert "The loader cannot be healed first" in told
+    assert "ValueError" in told
+    assert not Path("s/trials").exists()
+
+
 def test_two_objectives_have_a_front(capsys: pytest.CaptureFixture[str]):
     words = ["--space", "lr=1e-4,1e-3,1e-2,1e-1", *LOSS, "--sampler", "grid", "--prune", "none"]
     assert tune(*words, "--objective", "front", "--json", "s.json") == 0

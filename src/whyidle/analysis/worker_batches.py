@@ -58,6 +58,12 @@ class WorkerBatches:
         return loaders[0] if loaders else LoaderFacts()
 
     @property
+    def epoch_bytes(self) -> int | None:
+        """Bytes of all batches of an epoch, as they are after every transform; None: not known."""
+        batches, size = self.loader.batches, self.loading.batch_bytes
+        return batches * size if batches and size else None
+
+    @property
     def is_known(self) -> bool:
         """Whether enough batches of workers were recorded."""
         enough = len(self.batches_made) >= FEW_BATCHES

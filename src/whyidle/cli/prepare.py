@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 CAUSES = ("repeated-deterministic-preprocessing", "small-file-random-io", "heavy-cpu-transform")
 """findings that prepared data would remove"""
+FIXES = ("cached-preprocessing", "sharded-data")
+"""their fixes that it carries out"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -67,14 +71,16 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.engine.preparation.shards import Preparation
     from whyidle.engine.preparation.survey import survey_dataset
 
+    job = _find_gain(args)
     if args.spec is None or ":" not in args.spec:
-        raise UsageError("What makes the dataset?", why=_tell_findings(args), hint=_HINT)
+        why = job.headline if job else "No last run has a finding that prepared data removes."
+        raise UsageError("What makes the dataset?", why=why, hint=_HINT)
     if not args.shard > 0 or (args.workers is not None and args.workers < 1):
         raise UsageError("--shard and --workers must be above 0.")
     survey = survey_dataset(
         args.python, args.spec, args.form, [str(Path(p).absolute()) for p in args.source]
     )
-    _print_survey(args, survey)
+    _print_survey(args, survey, job)
     folder = args.out.absolute()
     made = Preparation(
         args.python, args.spec, args.form, survey, folder=folder, shard=round(args.shard * 1e6)
@@ -90,29 +96,46 @@ def run(args: argparse.Namespace) -> int:
         made.write_shards(args.workers or os.cpu_count() or 1, progress.show_written)
     faster = made.finish_data()
     if not args.quiet:
-        _print_result(args, survey, faster)
+        _print_result(args, survey, faster, job)
     return 0
 
 
 _HINT = "whyidle prepare train.py:make_train_set --out prepared"
 
 
-def _tell_findings(args: argparse.Namespace) -> str:
-    """What the last run says of its data."""
+@dataclass(frozen=True, slots=True)
+class _JobGain:
+    """What the last run says of its data, and foretells for the job."""
+
+    headline: str
+    foretold: str
+    measure: str  # the commands that measure it
+
+
+def _find_gain(args: argparse.Namespace) -> _JobGain | None:
+    """The costliest finding of the last run that prepared data would remove."""
     try:
         store = store_of(args)
-        diagnosis = store.read_diagnosis(store.find_run("last"))
+        entry = store.find_run("last")
+        diagnosis = store.read_diagnosis(entry)
     except WhyidleError:
-        return ""
-    found = [finding for finding in diagnosis.findings if finding.cause in CAUSES]
-    if not found:
-        return "The last run has no finding that prepared data would remove."
-    place = next((p for p in found[0].where if p.file), None)
+        return None
+    found = next((finding for finding in diagnosis.findings if finding.cause in CAUSES), None)
+    if found is None:
+        return None
+    place = next((p for p in found.where if p.file), None)
     where = f" ({place.file}:{place.line})" if place else ""
-    return f"The last run: {found[0].headline}{where}."
+    gain = next((f.predicted for f in found.fixes if f.fix in FIXES and f.predicted), None)
+    times = gain and f"{gain.speedup:.3g} times as fast ({gain.low:.3g} to {gain.high:.3g})"
+    command = shlex.join(diagnosis.run.command or ["COMMAND"])
+    return _JobGain(
+        headline=f"The last run: {found.headline}{where}.",
+        foretold=times or "not known",
+        measure=f"whyidle run {command}; whyidle compare {entry.id} last",
+    )
 
 
-def _print_survey(args: argparse.Namespace, survey: Survey) -> None:
+def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None) -> None:
     if args.quiet:
         return
     size, gain = survey.size, survey.gain
@@ -124,6 +147,8 @@ def _print_survey(args: argparse.Namespace, survey: Survey) -> None:
         f"foretold: {size.value / 1e6:,.3g} MB ({size.low / 1e6:,.3g} to {size.high / 1e6:,.3g}); "
         f"a sample {gain.value:.1f} times as fast ({gain.low:.1f} to {gain.high:.1f})"
     )
+    if job is not None:
+        lines.append(f"foretold for the job by its last run: {job.foretold}")
     if survey.outgrows_memory:
         rate = size.value / survey.samples / survey.whole_s / 1e6
         lines.append(
@@ -138,7 +163,9 @@ def _print_survey(args: argparse.Namespace, survey: Survey) -> None:
         print(f"whyidle: {line}", file=sys.stderr)
 
 
-def _print_result(args: argparse.Namespace, survey: Survey, faster: float) -> None:
+def _print_result(
+    args: argparse.Namespace, survey: Survey, faster: float, job: _JobGain | None
+) -> None:
     name = args.spec.rpartition(":")[2]
     package = ".".join(args.out.parts) if args.out.parent == Path() else args.out.name
     rest = ", ".join(survey.rest)
@@ -154,3 +181,5 @@ def _print_result(args: argparse.Namespace, survey: Survey, faster: float) -> No
     if survey.native:
         native = survey.native.format(folder=args.out, package=package)
         print(f"  Other libraries read the files, too: {native}\n")
+    if job is not None:
+        print(f"  The job's gain (foretold: {job.foretold}) is measured by\n\n  {job.measure}\n")

@@ -116,8 +116,8 @@ def table_columns(search: Search) -> list[tuple[str, list[str], int]]:
         columns.append(("per hour", [_format_rate(t, search) for t in trials], 2))
     columns.append(("took", [format_length(t.seconds) for t in trials], 2))
     columns.append(("foretold", [_format_forecast(t) for t in trials], 5))
-    columns.append(("end", [ENDINGS.get(t.ending, t.ending) for t in trials], 3))
-    columns.append(("its device", [describe_wait(t) for t in trials], 4))
+    columns.append(("end", [ENDINGS.get(t.ending, t.ending) for t in trials], 4))
+    columns.append(("its device", [describe_wait(t) for t in trials], 3))
     return [column for column in columns if any(cell not in ("", words.NONE) for cell in column[1])]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whyidle.fixes._preparation import describe_preparation
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
@@ -25,8 +26,8 @@ def cached_preprocessing(proof: Proof) -> Proposal | None:
     facts = proof.get_facts(InputFacts)
     if facts.same_again:
         return Proposal(
-            summary="preprocess the dataset once and cache the result (in memory, memory-mapped, "
-            "or as a copy on disk)",
+            summary="preprocess the dataset once and cache the result in memory, or on disk: "
+            + describe_preparation(facts),
             edits=(Edit(knob="dataset.cache", value=True, was=False),),
             predicted=facts.cached,
             risk="takes up to half of the free memory; a change that the dataset's attributes do "

@@ -154,6 +154,7 @@ class InputFacts(ProofFacts):
     device_work: bool = False  # whether the dataset launches work on the device
     same_again: bool = True  # whether samples come out the same in each epoch
     cached: Predicted | None = None  # what preparing samples once gains
+    epoch_bytes: int | None = None  # of all samples, as batches hold them
     leading: Predicted | None = None  # what caching the steps before random transforms gains
     cheaper: Predicted | None = None  # what cheaper preparation gains
     hidden_by_workers: bool = False  # whether workers are expected to hide it

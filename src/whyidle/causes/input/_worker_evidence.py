@@ -123,6 +123,7 @@ def prove_storage_wait(
             by_workers=_predict_more_workers(workers),
             bound=workers.loads_bound,
             most_workers=most_workers(workers.facts, workers.count, waits=True),
+            epoch_bytes=workers.epoch_bytes,
         ),
     )
 

@@ -8,6 +8,7 @@ from whyidle.analysis.forecast import predict_stalls
 from whyidle.causes.input._worker_evidence import CACHED_COST, SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import InputFacts
 
 
 @cause(
@@ -73,4 +74,5 @@ def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
         ),
         confidence=0.9,
         where=workers.costliest_places,
+        facts=InputFacts(epoch_bytes=workers.epoch_bytes),
     )

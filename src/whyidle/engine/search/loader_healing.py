@@ -46,9 +46,9 @@ def heal_loader(
     if done.returncode or not document.exists():
         why = (done.stderr or "").strip().removeprefix("whyidle: ")
         raise TrialError("The loader cannot be healed first.", why=why, hint="Omit --heal.")
-    for trial in msgspec.json.decode(document.read_bytes(), type=Diagnosis).trials if tell else ():
-        assert tell is not None
-        tell(_describe_fix(trial))
+    for trial in msgspec.json.decode(document.read_bytes(), type=Diagnosis).trials:
+        if tell is not None and trial.edits:  # advice has none
+            tell(_describe_fix(trial))
     return plan.read_text(encoding="utf-8") if plan.exists() else None
 
 

@@ -27,7 +27,7 @@ def make_search(ledger: Ledger) -> Search:
         trials=trials,
         best=best.number if best else None,
         front=pareto_front(trials, setup.direction),
-        notes=[*_starved_notes(trials), *_forecast_notes(trials), *_beside_notes(trials)],
+        notes=[*_starved_notes(trials, setup), *_forecast_notes(trials), *_beside_notes(trials)],
     )
 
 
@@ -47,16 +47,17 @@ def best_trial(trials: list[SearchTrial], setup: SearchSetup) -> SearchTrial | N
     return best[1] if best else None
 
 
-def _starved_notes(trials: list[SearchTrial]) -> list[str]:
+def _starved_notes(trials: list[SearchTrial], setup: SearchSetup) -> list[str]:
     starved = [t for t in trials if t.verdict is not None and t.verdict.state == "starved"]
     if not starved:
         return []
     causes = Counter(t.verdict.cause for t in starved if t.verdict and t.verdict.cause)
     named = f", most often by {causes.most_common(1)[0][0]}" if causes else ""
+    heals = "--heal (or --plan PLAN from whyidle fix) mends the loader for all trials"
+    rest = heals if setup.plan is None else "the kept fixes do not remove that"
     return [
         f"{len(starved)} of {len(trials)} trials were starved{named}: their times compare data "
-        "pipelines, not models. --heal (or --plan PLAN from whyidle fix) mends the loader for all "
-        "trials."
+        f"pipelines, not models; {rest}."
     ]
 
 

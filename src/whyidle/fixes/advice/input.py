@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whyidle.fixes._preparation import describe_preparation
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.fix import Proposal, advice
@@ -285,8 +286,10 @@ ADVICE = (
         title="Read samples from shards",
         doc="Shards are read sequentially; a shuffle buffer mixes less than a random order of all "
         "samples.",
-        summary="pack samples into shards (tar, Arrow) and read them sequentially with a shuffle "
-        "buffer",
+        summary=lambda proof: (
+            "pack samples into shards and read them sequentially with a shuffle buffer: "
+            + describe_preparation(proof.get_facts(InputFacts))
+        ),
         consent="convergence",
         risk="less shuffling; a second copy of the data",
     ),
