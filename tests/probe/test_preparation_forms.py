@@ -74,4 +74,4 @@ def test_tar_files_are_named_as_webdataset_expects(tmp_path):
     load_form("tar").write_samples(str(tmp_path / "00002.tar"), SAMPLES["tuples"])
     with tarfile.open(tmp_path / "00002.tar") as tar:
         names = [name for name in tar.getnames() if "layout" not in name]
-    assert names[:3] == ["00002-000000.0.npy", "00002-000000.1.cls", "00002-000001.0.npy"]
+    assert names[:3] == ["00002-000000.0.npy", "00002-000000.1.npy", "00002-000001.0.npy"]

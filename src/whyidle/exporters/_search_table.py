@@ -1,4 +1,4 @@
-"""Renders a search for a terminal: the best trial, a table, and the front as a picture."""
+"""Renders a search for a terminal: the best trial, a table, and the front."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from whyidle.model.search import SOURCES, Search, SearchTrial, Value, improvemen
 
 ROWS: Final = 12
 """trials that are shown, the best first"""
-_HEIGHT, _WIDTH = 10, 56
-"""rows and columns of the picture"""
 ENDINGS: Final = {"complete": "complete", "pruned": "ended early", "failed": "failed"}
 
 
@@ -157,7 +155,9 @@ def render_search(
     page.write_blank_line()
     _write_table(page, search, None if full else ROWS)
     if search.setup.objective == "front" and len(search.front) > 1:
-        _draw_front(page, search)
+        numbers = ", ".join(map(str, search.front))
+        text = f"trials {numbers}: no other trial is better in both"
+        page.write_paragraph(text, style="dim", label="front ", indent=2)
     page.write_blank_line()
     for note in search.notes:
         page.write_paragraph(note, style="dim", label="note ", indent=2)
@@ -180,32 +180,3 @@ def _write_table(page: Page, search: Search, limit: int | None) -> None:
     if limit is not None and len(search.trials) > limit:
         more = len(search.trials) - limit
         page.write_paragraph(f"and {more} more (--all shows them)", style="dim", indent=2)
-
-
-def _draw_front(page: Page, search: Search) -> None:
-    """Draw the trials, the metric over their cost; those of the front as circles."""
-    points = [t for t in search.trials if t.is_point and math.isfinite(t.metric or 0.0)]
-    costs = [t.gpu_hours or 0.0 for t in points]
-    metrics = [t.metric or 0.0 for t in points]
-    grid = [[" "] * _WIDTH for _ in range(_HEIGHT)]
-    for trial, cost, metric in sorted(
-        zip(points, costs, metrics, strict=True), key=lambda p: p[0].number in search.front
-    ):
-        column = _position(cost, costs, _WIDTH)
-        row = _HEIGHT - 1 - _position(metric, metrics, _HEIGHT)
-        grid[row][column] = "o" if trial.number in search.front else "."
-    page.write_blank_line()
-    title = f"{metric_label(search)} over {cost_unit(search)}; o: no other trial is better in both"
-    page.write_paragraph(title, style="dim", indent=2)
-    for number, cells in enumerate(grid):
-        at = {0: max(metrics), _HEIGHT - 1: min(metrics)}.get(number)
-        label = "" if at is None else format_metric(at)
-        page.write_row(page.styled_text(f"  {label:>9} |{''.join(cells)}"))
-    left, right = words.format_digits(min(costs)), words.format_digits(max(costs))
-    page.write_row(page.styled_text(f"  {'':>9} +{'-' * _WIDTH}"))
-    page.write_row(page.styled_text(f"  {'':>11}{left}{right:>{_WIDTH - len(left)}}"))
-
-
-def _position(value: float, values: Sequence[float], count: int) -> int:
-    low, high = min(values), max(values)
-    return 0 if high == low else round((value - low) / (high - low) * (count - 1))

@@ -1,17 +1,15 @@
 """Splits samples into named parts that other libraries can read, and joins them again.
 
-A row holds numbers, text, bytes and arrays by name, and under ``layout`` the rest: types, shapes,
-and which part stands where. ``(image, 3)`` is a row of ``0``, ``1`` and ``layout``.
+A row holds text, bytes and arrays by name, and under ``layout`` the rest: types, shapes, and which
+part stands where. ``(image, 3)`` is a row of ``0``, ``1`` (an array without axes) and ``layout``.
 """
 
 from __future__ import annotations
 
 import marshal
 import re
-import struct
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ from ..knobs._sample_codec import VERSION, UnknownError, decode_plain, encode_pl
 
 LAYOUT = "layout"
 CODES = {"int": "i", "uint": "u", "float": "f"}
-KINDS = {int: "i", float: "f", str: "s", bytes: "b"}
+NUMBERS = {int: ("q", "<i8"), float: ("d", "<f8")}
 
 
 class Array(NamedTuple):
@@ -30,7 +28,7 @@ class Array(NamedTuple):
     data: bytes
 
 
-Field = int | float | str | bytes | Array
+Field = str | bytes | Array
 
 
 def split_sample(value: Any) -> dict[str, Field]:
@@ -45,17 +43,20 @@ def split_sample(value: Any) -> dict[str, Field]:
 
 
 def join_row(read: Callable[[str], Any]) -> Any:
-    """The sample of a row. ``read`` gives a part by its name: as it was written, or its bytes."""
+    """The sample of a row. ``read`` gives the bytes of a part by its name, or its text."""
     return decode_plain(_join_part(marshal.loads(read(LAYOUT)), read))
 
 
 def _split_part(part: Any, name: str, row: dict[str, Field]) -> Any:
     if type(part) is not list:
-        kept = type(part) not in KINDS or not _is_portable(part)
-        return part if kept else ["v", KINDS[type(part)], _add_field(row, name, part)]
+        value = _as_field(part)
+        if value is None:
+            return part
+        kind = value.dtype if isinstance(value, Array) else type(part).__name__
+        return ["v", kind, _add_field(row, name, value)]
     tag, *rest = part
     if tag in ("l", "u"):
-        if (numbers := _pack_numbers(rest)) is not None:
+        if (numbers := _pack_numbers(rest, (len(rest),))) is not None:
             return ["n", tag, numbers.dtype, _add_field(row, name, numbers)]
         return [tag, *(_split_part(rest[i], _join(name, i), row) for i in range(len(rest)))]
     if tag == "d":
@@ -70,7 +71,10 @@ def _join_part(part: Any, read: Callable[[str], Any]) -> Any:
         return part
     tag, *rest = part
     if tag == "v":
-        return _restore_value(rest[0], read(rest[1]))
+        kind, value = rest[0], read(rest[1])
+        if kind in ("str", "bytes"):
+            return value.decode() if kind == "str" and isinstance(value, bytes) else value
+        return memoryview(value).cast("q" if kind == "<i8" else "d")[0]
     if tag == "n":
         return [rest[0], *memoryview(read(rest[2])).cast("q" if rest[1] == "<i8" else "d")]
     if tag in ("l", "u", "d"):
@@ -92,28 +96,22 @@ def _add_field(row: dict[str, Field], name: str, value: Field) -> str:
     return name
 
 
-def _is_portable(value: Any) -> bool:
-    """Whether every form can hold it: numbers of 64 bits, and text that is UTF-8."""
-    try:
-        if isinstance(value, int):
-            array("q", [value])
-        elif isinstance(value, str):
-            value.encode()
-    except (OverflowError, UnicodeEncodeError):
-        return False
-    return True
+def _as_field(value: Any) -> Field | None:
+    """A value that every form can hold: numbers of 64 bits, bytes, and text that is UTF-8."""
+    if type(value) is bytes:
+        return value
+    if type(value) is str:
+        return value if value.isascii() or not re.search("[\ud800-\udfff]", value) else None
+    return _pack_numbers([value], ())
 
 
-def _pack_numbers(values: Sequence[Any]) -> Array | None:
+def _pack_numbers(values: Sequence[Any], shape: tuple[int, ...]) -> Array | None:
     kinds = {type(value) for value in values}
+    code, dtype = NUMBERS.get(kinds.pop() if len(kinds) == 1 else None, ("", ""))  # type: ignore[arg-type]
     try:
-        if kinds == {int}:
-            return Array("<i8", (len(values),), array("q", values).tobytes())
-        if kinds == {float}:
-            return Array("<f8", (len(values),), array("d", values).tobytes())
+        return Array(dtype, shape, array(code, values).tobytes()) if code else None
     except OverflowError:
         return None
-    return None
 
 
 def _as_array(part: list[Any], data: bytes) -> Field:
@@ -133,19 +131,10 @@ def _as_array(part: list[Any], data: bytes) -> Field:
     return Array(kind, tuple(shape), data) if native else data
 
 
-def _restore_value(kind: str, value: Any) -> Any:
-    if not isinstance(value, bytes) or kind == "b":
-        return value
-    if kind == "s":
-        return value.decode()
-    return struct.unpack("<q" if kind == "i" else "<d", value)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One part of all samples of a shard, one after another. ``kind`` is ``i`` or ``f`` (numbers),
-    ``s`` (text), ``b`` (bytes) or ``a`` (arrays); ``shape`` is that of each, None where it differs;
-    ``ends`` begins with 0 and counts numbers of the type ``dtype``."""
+class Column(NamedTuple):
+    """One part of all samples of a shard, one after another. ``kind`` is ``str``, ``bytes`` or
+    ``Array``; ``shape`` that of each, None where it differs; ``ends`` begins with 0 and counts
+    numbers of the type ``dtype``."""
 
     kind: str
     dtype: str
@@ -164,24 +153,19 @@ def make_columns(rows: Sequence[dict[str, Field]]) -> dict[str, Column]:
     return {name: _make_column(name, [row.get(name) for row in rows]) for name in names}
 
 
-def _make_column(name: str, values: list[Field | None]) -> Column:
-    kinds = {(KINDS.get(type(v), "a"), getattr(v, "dtype", "")) for v in values if v is not None}
+def _make_column(name: str, values: list[Any]) -> Column:
+    kinds = {(type(v).__name__, getattr(v, "dtype", "|u1")) for v in values if v is not None}
     if len(kinds) > 1:
         raise UnknownError(f"parts {name!r} of different types, which only the form map can hold")
     kind, dtype = kinds.pop()
-    shapes: set[Any] = {getattr(value, "shape", None) for value in values}
-    if kind in ("i", "f"):
-        dtype, shapes = f"<{kind}8", {()}
-    data = [_field_bytes(value, kind) for value in values]
-    dtype = dtype or "|u1"
-    size = int(dtype[2:])
-    ends = array("q", [0, *accumulate(len(part) // size for part in data)])
+    shapes = {getattr(value, "shape", None) for value in values}
+    data = [field_bytes(value) for value in values]
+    ends = array("q", [0, *accumulate(len(part) // int(dtype[2:]) for part in data)])
     return Column(kind, dtype, shapes.pop() if len(shapes) == 1 else None, b"".join(data), ends)
 
 
-def _field_bytes(value: Any, kind: str) -> bytes:
-    if kind in ("i", "f"):
-        return struct.pack("<q" if kind == "i" else "<d", value or 0)
+def field_bytes(value: Any) -> bytes:
+    """The bytes of a part, none where a sample lacks it."""
     if isinstance(value, Array):
         return value.data
     return value.encode() if isinstance(value, str) else value or b""

@@ -32,12 +32,12 @@ def _make_array(pa: Any, column: Column) -> Any:
     """An array of Arrow on the column's own bytes."""
     count, data = len(column.ends) - 1, pa.py_buffer(column.data)
     ends = pa.py_buffer(column.ends.tobytes())
-    if column.kind in ("s", "b"):
-        kind = pa.large_string() if column.kind == "s" else pa.large_binary()
+    if column.kind != "Array":
+        kind = pa.large_string() if column.kind == "str" else pa.large_binary()
         return pa.Array.from_buffers(kind, count, [None, ends, data])
     kind = getattr(pa, f"{TYPES[column.dtype[1]]}{8 * int(column.dtype[2:])}")()
     values = pa.Array.from_buffers(kind, column.ends[-1], [None, data])
-    if column.kind != "a":
+    if column.shape == ():
         return values
     offsets = pa.Array.from_buffers(pa.int64(), count + 1, [None, ends])
     return pa.LargeListArray.from_arrays(offsets, values)
@@ -49,19 +49,22 @@ class Reader:
     def __init__(self, path: str, count: int) -> None:
         import pyarrow as pa
 
-        self._batch = pa.ipc.open_stream(pa.memory_map(path)).read_next_batch()
-        self._lists: dict[str, tuple[memoryview, memoryview, int]] = {}
-        for name, column in zip(self._batch.schema.names, self._batch.columns, strict=True):
-            if pa.types.is_large_list(column.type):
-                offsets = memoryview(column.buffers()[1]).cast("B").cast("q")
-                values = memoryview(column.values.buffers()[1] or b"").cast("B")
-                self._lists[name] = offsets, values, column.type.value_type.bit_width // 8
+        self._batch = batch = pa.ipc.open_stream(pa.memory_map(path)).read_next_batch()
+        self._numbers: dict[str, tuple[memoryview, memoryview | None, int]] = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            listed = pa.types.is_large_list(column.type)
+            if listed or pa.types.is_primitive(column.type):
+                ends = memoryview(column.buffers()[1]).cast("B").cast("q") if listed else None
+                flat = column.values if listed else column
+                values = memoryview(flat.buffers()[1] or b"").cast("B")
+                self._numbers[name] = values, ends, flat.type.bit_width // 8
 
     def __getitem__(self, index: int) -> Any:
         return join_row(lambda name: self._read_field(name, index))
 
     def _read_field(self, name: str, index: int) -> Any:
-        if name not in self._lists:
+        if name not in self._numbers:
             return self._batch.column(name)[index].as_py()
-        offsets, values, size = self._lists[name]
-        return bytes(values[offsets[index] * size : offsets[index + 1] * size])
+        values, ends, size = self._numbers[name]
+        begin, end = (index, index + 1) if ends is None else ends[index : index + 2]
+        return bytes(values[begin * size : end * size])

@@ -31,25 +31,18 @@ def write_samples(path: str, samples: Iterable[Any]) -> None:
 
 def _encode_field(value: Field) -> tuple[str, bytes]:
     """How WebDataset names a part, and its bytes."""
-    if isinstance(value, int):
-        return "cls", str(value).encode()
-    if isinstance(value, str):
-        return "txt", value.encode()
-    if isinstance(value, bytes):
-        return "bin", value
-    if isinstance(value, float):
-        value = Array("<f8", (), struct.pack("<d", value))
-    dtype, shape, data = value
-    head = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape!r}, }}"
+    if not isinstance(value, Array):
+        return ("txt", value.encode()) if isinstance(value, str) else ("bin", value)
+    head = f"{{'descr': '{value.dtype}', 'fortran_order': False, 'shape': {value.shape!r}, }}"
     head += " " * (-(len(NPY) + 2 + len(head) + 1) % 64) + "\n"
-    return "npy", NPY + struct.pack("<H", len(head)) + head.encode() + data
+    return "npy", NPY + struct.pack("<H", len(head)) + head.encode() + value.data
 
 
 class Reader:
     """Reads a shard."""
 
     def __init__(self, path: str, count: int) -> None:
-        self._parts: list[dict[str, tuple[int, int, bool]]] = [{} for _ in range(count)]
+        self._parts: list[dict[str, tuple[int, int]]] = [{} for _ in range(count)]
         with tarfile.open(path) as tar:
             file: Any = tar.fileobj
             for member in tar:
@@ -60,12 +53,9 @@ class Reader:
                     file.seek(begin + len(NPY))
                     (head,) = struct.unpack("<H", file.read(2))
                     begin += len(NPY) + 2 + head
-                self._parts[int(key.rpartition("-")[2])][name] = begin, end, ending == "cls"
+                self._parts[int(key.rpartition("-")[2])][name] = begin, end
         with open(path, "rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def __getitem__(self, index: int) -> Any:
-        return join_row(lambda name: self._read_field(*self._parts[index][name]))
-
-    def _read_field(self, begin: int, end: int, whole: bool) -> int | bytes:
-        return int(self._data[begin:end]) if whole else self._data[begin:end]
+        return join_row(lambda name: self._data[slice(*self._parts[index][name])])
