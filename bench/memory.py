@@ -2,7 +2,9 @@
 
 ``python bench/memory.py peaks [NAMES]``: peaks at two and four times the batch, in bfloat16 and
 with modules recomputed, against the allocation events of the profiler in jobs of that setting.
-``times``: steps at four times the batch, and the batch that is proposed against a sweep.
+``times``: steps at other batches and with modules recomputed, and the proposed batch against a
+sweep; with ``MALLOC_TRIM_THRESHOLD_=100000000000 MALLOC_MMAP_THRESHOLD_=33554432`` without page
+faults, whose number is another one in each process.
 """
 
 from __future__ import annotations
@@ -15,12 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 
 import memory_models as jobs
+from whyidle.analysis.memory_plan import MemoryPlan
+from whyidle.engine.diagnosis.memory_options import OptionList
+from whyidle.importers._process_facts import read_document
+from whyidle.model.memory_look import MemoryLook
+from whyidle.probe.frameworks.torch import repeated_pass
+from whyidle.probe.frameworks.torch.step_tape import StepTape
 from whyidle.probe.knobs._module_recomputation import recompute_modules
 
 HERE = Path(__file__).parent
@@ -95,59 +104,86 @@ def compare_peaks(names: list[str], changes: tuple[str, ...] = CHANGES) -> None:
     )
 
 
-def step_seconds(name: str, batch: int, steps: int = 6, names: Sequence[str] = ()) -> float:
-    """Seconds of a step in a fresh process, the shortest after two, modules recomputed by name."""
+def fork(work: Callable[[], object]) -> str:
+    """What ``work`` returns in a process of its own, as text."""
     begin, end = os.pipe()
-    if not (child := os.fork()):
-        change = recompute(list(names)) if names else bool
-        times = jobs.train(name, batch, steps, change=change)[2]
-        os.write(end, str(min(times[2:])).encode())
+    if not os.fork():
+        os.write(end, json.dumps(work()).encode())
         os._exit(0)
-    os.waitpid(child, 0)
     os.close(end)
     with os.fdopen(begin) as text:
-        return float(text.read())
+        return json.loads(text.read())
 
 
-def measure_steps(name: str, batches: Sequence[int], names: Sequence[str] = ()) -> dict[int, float]:
-    """Steps of several batches, in two turns, the shorter ones."""
-    turns = [{size: step_seconds(name, size, names=names) for size in batches} for _ in range(2)]
-    return {size: min(turn[size] for turn in turns) for size in batches}
+def measure_steps(name: str, batches: Sequence[int], change=bool) -> dict[int, float]:
+    """CPU seconds of a step at several batches, in two turns of fresh processes: the shortest."""
+    times = {size: float("inf") for size in batches}
+    for _ in range(2):
+        for size in batches:
+            found = fork(lambda size=size: min(jobs.train(name, size, 5, change=change)[2][2:]))
+            times[size] = min(times[size], found)
+    return times
+
+
+def look_inside(name: str) -> dict:
+    """The look's measurements and the job's step, in CPU seconds of one thread, which programs
+    beside it change less than the time that goes by."""
+    repeated_pass.time = SimpleNamespace(perf_counter=time.process_time, monotonic=time.monotonic)
+    torch.manual_seed(0)
+    model, batch = jobs.build(name), jobs.BATCHES[name]
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step() -> float:
+        begin = time.process_time()
+        x, y = jobs.make_batch(name, batch)
+        optimizer.zero_grad()
+        jobs.compute_loss(name, model, x, y).backward()
+        optimizer.step()
+        return time.process_time() - begin
+
+    step()
+    faults = repeated_pass.count_faults()
+    step()
+    faults, tape = repeated_pass.count_faults() - faults, StepTape(torch)
+    tape.start()
+    step()
+    tape.stop()
+    with tempfile.TemporaryDirectory() as folder:
+        look = repeated_pass.RepeatedPass(torch, tape, optimizer, f"{folder}/draft")
+        begin = time.monotonic()
+        look.measure()
+    look.found |= {"step_fault_s": faults * look.fault_s, "kept_gradients": False}
+    step_s = min(step() for _ in range(6))
+    return {"look": look.found, "step_s": step_s, "taken": time.monotonic() - begin}
 
 
 def compare_times(names: list[str]) -> None:
-    """Print steps at four and eight times the batch and with modules recomputed, predicted and
+    """Print steps at two, four and eight times the batch and with modules recomputed, predicted and
     measured, each relative to the step at the job's batch, since the look runs in another process,
-    and the proposed batch beside a sweep. In one thread, each measured job in a fresh process."""
-    print(
-        "model      step of now, ms; predicted, measured, error at 4 b, 8 b; recomputed; proposed"
-    )
+    and the proposed batch beside a sweep. In CPU seconds of one thread."""
+    torch.set_num_threads(1)
+    print("model, step now by the look and measured, ms; each setting: predicted, measured, error")
     for name in names:
         batch = jobs.BATCHES[name]
-        with tempfile.TemporaryDirectory() as folder:
-            begin = time.perf_counter()
-            document = look(name, Path(folder), steps=30)
-            taken = time.perf_counter() - begin
-        account = document["memory"]
-        steps = {o["batch"]: o["step_s"] for o in account["options"] if o["change"] == "batch"}
-        sizes = sorted({round(batch * 2 ** (half / 2)) for half in range(-2, 7)})
-        true = measure_steps(name, sizes)
-        now = steps[batch]
-        steps[8 * batch] = 3 * steps[4 * batch] - 2 * steps[2 * batch]  # along the same line
-        best = account["best_batch"]["batch"]
-        rates = {size: size / seconds for size, seconds in true.items()}
-        cells = [f"{name:10} {now * 1e3:7.1f} {true[batch] * 1e3:7.1f}"]
-        rows = [(f"{times} b", steps[times * batch], true[times * batch]) for times in (2, 4, 8)]
-        for option in account["options"]:
-            if option["change"] == "recomputation":
-                again = measure_steps(name, [batch], option["modules"])
-                rows.append((f"{len(option['modules'])} again", option["step_s"], again[batch]))
+        found = fork(lambda name=name: look_inside(name))
+        plan = MemoryPlan(read_document(MemoryLook, found["look"]), found["step_s"])
+        options = OptionList(plan)
+        best = options.best_batch.batch
+        true = measure_steps(name, sorted({best, *(round(batch * 2**p) for p in range(-1, 4))}))
+        rows = [(f"{n} b", plan.step_at(n * batch), true[n * batch]) for n in (2, 4, 8)]
+        for option in options.build_options():
+            if option.change == "recomputation":
+                again = measure_steps(name, [batch], recompute(option.modules))[batch]
+                rows.append((f"{len(option.modules)} again", option.step_s, again))
+        now = plan.step_at(batch)
+        cells = [f"{name:9} {now * 1e3:6.1f} {true[batch] * 1e3:6.1f}"]
         for what, predicted, measured in rows:
             ratio, truth = predicted / now, measured / true[batch]
             cells.append(f"{what} {ratio:.2f} {truth:.2f} {ratio / truth - 1:+.1%}")
-        share = rates[best] / max(rates.values())
-        cells.append(f"{best} of {max(rates, key=rates.get)}: {share:.0%}; run {taken:.0f} s")
-        print("; ".join(cells), flush=True)
+        rates = {size: size / seconds for size, seconds in true.items()}
+        top = max(rates, key=rates.get)
+        cells.append(f"proposed {best}, best {top}: {rates[best] / rates[top]:.0%}")
+        print("; ".join([*cells, f"look {found['taken']:.0f} s"]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Whether the whole step with other layers is what ``whyidle run --look model`` predicts.
 
-    python bench/model/measure.py [--settings N]
+    python bench/model/measure.py [--settings 0 3 ...]
 
 Each setting: the job with the look, the job as it is and the job with the layers really replaced,
 twice in turn. Needs a machine that does nothing else.
@@ -50,11 +50,11 @@ def look(words, kind):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--settings", type=int, default=len(SETTINGS))
+    parser.add_argument("--settings", type=int, nargs="*", default=range(len(SETTINGS)))
     errors, signs = [], 0
     print("| swap | job | step, ms | predicted, ms | measured, ms | error | sign |")
     print("|---|---|--:|--:|--:|--:|---|")
-    for kind, text in SETTINGS[: parser.parse_args().settings]:
+    for kind, text in [SETTINGS[number] for number in parser.parse_args().settings]:
         words = text.split()
         plain, real = [], []
         predicted, change, step = look(words, kind)

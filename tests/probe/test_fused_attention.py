@@ -46,6 +46,11 @@ def test_an_added_mask_and_a_quotient_are_fused():
     assert run_both(change=lambda scores: scores + torch.eye(7)).used == 1
 
 
+def test_a_cast_to_the_same_type_changes_nothing():
+    assert run_both(change=lambda scores: scores.type(torch.float32)).used == 1
+    assert run_both(change=lambda scores: scores.to(torch.float64).float()).used == 0
+
+
 def test_what_the_fused_function_does_not_do_is_computed_as_written():
     assert run_both(change=torch.tanh).used == 0
     assert run_both(change=lambda scores: scores - scores.amax(-1, keepdim=True)).used == 0

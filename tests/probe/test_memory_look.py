@@ -9,6 +9,7 @@ from whyidle.analysis.memory_plan import MemoryPlan
 from whyidle.importers._process_facts import read_document
 from whyidle.model.memory_look import MemoryLook as Look
 from whyidle.probe.frameworks.torch.memory_look import MemoryLook
+from whyidle.probe.frameworks.torch.model_look import ModelLook
 from whyidle.probe.frameworks.torch.replay_state import check_modules, restore_job
 from whyidle.probe.frameworks.torch.step_tape import NotReplayableError, StepTape
 
@@ -39,7 +40,9 @@ def network():
 class Job:
     """Trains, with a look or without; ``found`` is what the look says."""
 
-    def __init__(self, folder, *, look, steps=5, loss=nn.functional.cross_entropy, batch=8):
+    def __init__(
+        self, folder, *, look, steps=5, loss=nn.functional.cross_entropy, batch=8, other=None
+    ):
         self.net, self.losses = network(), []
         optimizer = torch.optim.Adam(self.net.parameters(), 1e-2)
         loop = standin.Loop(folder)
@@ -48,6 +51,9 @@ class Job:
         listener = MemoryLook(loop) if look else None
         if listener:
             loop.add_listener(listener)
+        second = other and other(loop)
+        if second:
+            loop.add_listener(second)
         generator = torch.Generator().manual_seed(1)
         for _ in range(steps):
             x = torch.randn(batch, 3, 8, 8, generator=generator)
@@ -62,6 +68,7 @@ class Job:
         if listener:
             listener.stop_listening()
         self.faults, self.found = loop.faults, listener and listener.found
+        self.all_found = [one.found for one in (listener, second) if one]
         self.state = self.net.state_dict()
 
 
@@ -107,6 +114,12 @@ def test_the_peak_at_twice_the_batch_is_what_a_job_of_that_batch_allocates(looke
     assert predicted == pytest.approx(MemoryPlan(twice).peak_at(16) - twice.others, rel=0.01)
 
 
+def test_looks_take_turns(tmp_path):
+    job = Job(tmp_path, look=True, steps=7, other=ModelLook)
+    assert [found["state"] for found in job.all_found] == ["measured", "measured"]
+    assert job.losses == Job(tmp_path, look=False, steps=7).losses
+
+
 def test_a_pass_that_fails_only_ends_the_look(tmp_path, monkeypatch):
     turns = itertools.count(1)
 
@@ -137,7 +150,7 @@ def test_functions_of_the_script_that_are_not_recorded_are_told(tmp_path):
 
 
 def test_a_job_of_two_steps_says_that_it_ended(tmp_path):
-    assert "before its third step" in Job(tmp_path, look=True, steps=2).found["state"]
+    assert "before the third step" in Job(tmp_path, look=True, steps=2).found["state"]
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def _draw_options(page: Page, account: MemoryAccount) -> None:
 
 def option_cells(option: MemoryOption) -> list[str]:
     """The cells of an option: peak, step time, samples per second, and what it is."""
-    about = "about " if option.far else ""
+    about = "about " if option.far and option.peak else ""
     text = option.summary
     if option.fits is False:
         text += "; does not fit"
@@ -148,7 +148,9 @@ def list_advice(account: MemoryAccount) -> list[str]:
     if account.largest_batch:
         text = f"the largest batch that fits is about {account.largest_batch:,}"
         if more is not None:
-            text += f", with {len(more.modules)} modules recomputed {more.batch:,}"
+            count = len(more.modules)
+            what = "one module" if count == 1 else f"{count} modules"
+            text += f", with {what} recomputed {more.batch:,}"
         texts.append(text)
     now = next((o for o in account.options if o.change == "recomputation"), None)
     if now is not None:

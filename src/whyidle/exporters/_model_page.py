@@ -29,7 +29,8 @@ def draw_model(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     page.write_paragraph(describe_model(model), style="bold", indent=2, head=head)
     if model.layers:
         shown = model.layers if full else model.layers[:ROWS]
-        page.table(HEADS, [[page.styled_text(c) for c in layer_cells(row)] for row in shown])
+        rows = [[f"  {first}", *rest] for first, *rest in map(layer_cells, shown)]
+        page.table(["  share", *HEADS[1:]], [[page.styled_text(c) for c in row] for row in rows])
     for swap in model.swaps:
         page.write_paragraph(describe_swap(swap), label="measured  ", indent=2)
     for text in model.notes:

@@ -96,12 +96,18 @@ def test_parts_must_make_the_whole(whole, declined):
 
 
 def test_the_proposed_batch_is_the_smallest_near_the_best_rate():
-    _, found = options(free_bytes=10_000 * MB)
+    times = ((8, 0.3), (16, 0.5), (32, 0.9), (64, 1.75))
+    _, found = options(free_bytes=10_000 * MB, times=times)
     best = found.best_batch
-    rate = 32 / 1.0
-    assert best.samples_per_s >= 0.95 * rate
+    rate = 64 / 1.85
+    assert best.samples_per_s >= 0.97 * rate
     smaller = found.at_batch(round(best.batch / 2**0.5))
-    assert smaller.samples_per_s < 0.95 * rate
+    assert smaller.samples_per_s < 0.97 * rate
+
+
+def test_a_batch_that_was_not_timed_is_not_proposed():
+    _, found = options(free_bytes=10_000 * MB)
+    assert found.best_batch.batch == 16
 
 
 def test_no_batch_below_the_measured_ones_is_proposed():
@@ -115,9 +121,11 @@ def test_without_times_no_batch_is_proposed():
     assert found.best_batch is None
 
 
-def test_with_one_size_nothing_is_said_of_others():
+def test_with_one_recorded_size_only_steps_of_others_are_known():
     listed, _ = options(replays=(recorded(8),))
-    assert [o.batch for o in listed.values() if o.change == "batch"] == [8]
+    peaks = {o.batch: o.peak for o in listed.values() if o.change == "batch"}
+    assert [batch for batch, peak in peaks.items() if peak] == [8]
+    assert listed["batch of 16"].step_s == pytest.approx(0.6)
 
 
 def made_products(phi, seed, parts=8, size=4, dimensions=400):

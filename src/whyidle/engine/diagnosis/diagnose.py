@@ -28,7 +28,7 @@ from whyidle.engine.diagnosis import (
 from whyidle.engine.diagnosis.applicable_fixes import keep_applicable_fixes
 from whyidle.engine.diagnosis.detail_tables import build_details
 from whyidle.engine.diagnosis.findings import ProvenCause, findings_of, word_without_steps
-from whyidle.engine.diagnosis.memory_account import build_account
+from whyidle.engine.diagnosis.memory_account import MEASURED, build_account
 from whyidle.engine.diagnosis.model_account import build_architecture
 from whyidle.engine.diagnosis.prediction_width import bucket_spread
 from whyidle.engine.diagnosis.rank_assignment import assign_ranks, notes_on
@@ -98,9 +98,15 @@ def diagnose_job(
         coverage=_coverage_summary(job, bursts, [*failed, *notes]),
         detail=build_details(job, device_job),
         recording=device_job.lead_rank.kind,
-        memory=build_account(job.lead_rank),
-        architecture=build_architecture(job.lead_rank),
+        memory=build_account(_find_looked(job, "memory_look")),
+        architecture=build_architecture(_find_looked(job, "model_look")),
     )
+
+
+def _find_looked(job: Job, look: str) -> Facts:
+    """The rank that was looked at, which is one of all; without any the lead."""
+    states = ((one, getattr(one.timeline.process, look)) for one in job.ranks)
+    return next((one for one, found in states if found and found.state == MEASURED), job.lead_rank)
 
 
 def _judge_causes(

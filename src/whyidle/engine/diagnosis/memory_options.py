@@ -16,9 +16,10 @@ FACTORS: Final = (0.5, 1, 2, 4)
 """batches that are listed, in multiples of the job's"""
 MOST_COST: Final = 0.1
 """share of a pass that the first choice of recomputed modules may take"""
-NEAR_BEST: Final = 0.95
+NEAR_BEST: Final = 0.97
 """share of the best rate that the proposed batch must reach: beyond the knee more samples per step
-cost learning and memory for little (Pollux, OSDI 2021)"""
+cost learning and memory for little (Pollux, OSDI 2021). A twentieth may be lost, of which 2 % are
+the error of the rates themselves."""
 FEW_BITS: Final = 0.26
 """share of the optimizer's state that is left in 8 bits, with one scale per 256 values (Dettmers et
 al., 8-bit Optimizers via Block-wise Quantization, 2022)"""
@@ -35,16 +36,16 @@ class OptionList:
     plan: MemoryPlan
 
     def build_options(self) -> list[MemoryOption]:
-        """List all options whose peak is known."""
+        """List all options whose peak or step is known."""
         batch = self.plan.look.batch
-        if not batch or self.plan.peak_at(batch) is None:
+        if not batch:
             return []
         sizes = [round(batch * times) for times in FACTORS if batch * times >= 1]
         found: list[MemoryOption | None] = [self.at_batch(size) for size in sizes]
         found += [self._narrow_precision(batch), self._accumulation(batch)]
         found += [self._few_bits(batch), self._no_temporaries(batch)]
         found += [self.with_recomputed(batch, chosen) for chosen in self.recomputable]
-        return [option for option in found if option is not None and option.peak is not None]
+        return [one for one in found if one is not None and (one.peak or one.step_s)]
 
     def at_batch(self, batch: int) -> MemoryOption:
         """A micro-batch."""
@@ -202,14 +203,14 @@ class OptionList:
 
     @cached_property
     def best_batch(self) -> MemoryOption | None:
-        """The smallest batch whose predicted rate is within 5 % of the best that fits, from the
-        job's own up to twice the largest measured one: below the measured sizes a line tells
-        nothing."""
+        """The smallest batch whose rate is near the best that fits, between the job's own and the
+        largest that was timed: beyond, and below, a line tells nothing of the knee."""
         plan, now = self.plan, self.plan.look.batch
         if not now or len(plan.pass_times) < 2 or plan.step_s is None:
             return None
-        sizes = sorted({max(round(now * 2 ** (power / 2)), 1) for power in range(5)})
-        options = [self.at_batch(size) for size in sizes if not plan.is_far(size)]
+        most = max(plan.pass_times)
+        sizes = {max(round(now * 2 ** (power / 2)), 1) for power in range(7)}
+        options = [self.at_batch(size) for size in sorted(sizes) if size <= max(most, now)]
         fitting = [one for one in options if one.samples_per_s and one.fits is not False]
         best = max((one.samples_per_s or 0.0 for one in fitting), default=0.0)
         near = [one for one in fitting if (one.samples_per_s or 0.0) >= NEAR_BEST * best]

@@ -23,7 +23,6 @@ then in place differed by up to 16 % of the step"""
 TITLES: Final = {
     "channels_last": "channels_last memory format for the whole model",
     "bfloat16": "bfloat16 autocast for the whole model",
-    "bfloat16_layers": "bfloat16 in the layers",
     "attention": "scaled_dot_product_attention instead of scores, softmax and product",
     "separable": "depthwise and pointwise convolutions instead of",
     "grouped": "convolutions in 8 groups instead of",

@@ -18,6 +18,14 @@ Kept = tuple[int, int, int]
 """address and bytes of a storage that the backward pass needs, and the module that keeps it"""
 
 
+def address_of(tensor: Any) -> int:
+    """The address of a tensor's storage; 0 where it has none, as on devices written in Python."""
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
 class ModuleWatch:
     """Which modules run, and what they keep for their backward passes."""
 
@@ -31,7 +39,7 @@ class ModuleWatch:
         self._seen: set[tuple[int, int]] = set()
         self._unpacked: set[int] = set()
         tensors = [t for m in modules for t in (*m.parameters(False), *m.buffers(False))]
-        self._persistent = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+        self._persistent = {address_of(tensor) for tensor in tensors}
 
     def enter(self, module: Any, _: Any) -> None:
         """A module is called."""
@@ -46,20 +54,16 @@ class ModuleWatch:
             return
         number, span = self.stack.pop()
         for tensor in find_tensors(result):
-            self.outputs.append((tensor.untyped_storage().data_ptr(), number))
+            self.outputs.append((address_of(tensor), number))
         span.__exit__(None, None, None)
 
     def pack(self, tensor: Any) -> Any:
         """Note a tensor that the backward pass will need."""
         owner = self.stack[-1][0] if self.stack else -1
-        try:
-            storage = tensor.untyped_storage()
-            address = storage.data_ptr()
-        except (RuntimeError, NotImplementedError):  # a tensor without storage
-            return owner, tensor
+        address = address_of(tensor)
         if address and address not in self._persistent and (address, owner) not in self._seen:
             self._seen.add((address, owner))
-            self.kept.append((address, storage.nbytes(), owner))
+            self.kept.append((address, tensor.untyped_storage().nbytes(), owner))
         return owner, tensor
 
     def unpack(self, packed: Any) -> Any:

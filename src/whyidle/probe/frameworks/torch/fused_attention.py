@@ -47,6 +47,7 @@ class AttentionFuser:
             **dict.fromkeys(("div", "__truediv__"), self._divide),
             **dict.fromkeys(("masked_fill", "masked_fill_"), self._fill),
             **dict.fromkeys(("add", "__add__"), self._add),
+            **dict.fromkeys(("type", "to"), self._cast),
             "softmax": self._normalise,
             "dropout": self._drop,
         }
@@ -119,6 +120,9 @@ class AttentionFuser:
         same = others.get("dtype") in (None, scores.queries.dtype)
         return scores._replace(normal=True) if last and same and not scores.normal else None
 
+    def _cast(self, scores: Scores, dtype: Any = None, *_: Any, **others: Any) -> Scores | None:
+        return scores if dtype is scores.queries.dtype and not others else None
+
     def _drop(
         self, scores: Scores, p: float = 0.5, training: bool = True, inplace: bool = False
     ) -> Scores | None:
@@ -147,11 +151,10 @@ class AttentionFuser:
         if id(tensor) not in self.deferred:
             return tensor
         scores, functional = self.deferred[id(tensor)][1], self.torch.nn.functional
-        found = scores.queries @ scores.keys * scores.factor
-        if scores.mask is not None and scores.mask.dtype is self.torch.bool:
-            found = found.masked_fill(~scores.mask, float("-inf"))
-        elif scores.mask is not None:
-            found = found + scores.mask
+        found, mask = scores.queries @ scores.keys * scores.factor, scores.mask
+        if mask is not None:
+            whole = mask.dtype is self.torch.bool
+            found = found.masked_fill(~mask, float("-inf")) if whole else found + mask
         found = found.softmax(-1) if scores.normal else found
         return functional.dropout(found, scores.dropped) if scores.dropped else found
 

@@ -44,7 +44,6 @@ def find_swaps(
     if not narrow:
         apply_change = lambda: torch.autocast(device.type, dtype=torch.bfloat16)  # noqa: E731
         swaps.append(Swap("bfloat16", [], False, apply_change))
-        swaps += _narrow_layers(torch, modules, names, device)
     swaps.append(_fused_attention(torch))
     for alike in _group_convolutions(convolutions):
         for kind, make in (("separable", _make_separable), ("grouped", _make_groups)):
@@ -60,32 +59,6 @@ def _fused_attention(torch: Any) -> Swap:
 
     fuser, idle = AttentionFuser(torch), BaseTorchFunctionMode()
     return Swap("attention", [], True, fuser.fuse, lambda: idle, lambda: fuser.used > 0)
-
-
-def _narrow_layers(
-    torch: Any, modules: list[Any], names: dict[int, str], device: Any
-) -> list[Swap]:
-    """bfloat16 in the layers of one class alone, where the model has several with matrix products;
-    the results go on in single precision."""
-
-    class Narrow(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self, inner: Any) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, *args: Any) -> Any:
-            with torch.autocast(device.type, dtype=torch.bfloat16):
-                return self.inner(*args).float()
-
-    kinds = (torch.nn.Linear, torch.nn.Conv2d)
-    groups = [[m for m in modules if type(m) is kind] for kind in kinds]
-    if not all(groups):
-        return []
-    return [
-        Swap("bfloat16_layers", [names[id(m)] for m in alike], False,
-             _replace_layers(modules, [(m, Narrow(m)) for m in alike]))
-        for alike in groups
-    ]  # fmt: skip
 
 
 def _group_convolutions(convolutions: list[Any]) -> list[list[Any]]:

@@ -13,7 +13,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.events import Events
 from ...core.listener import Listener
@@ -23,6 +23,7 @@ from .repeated_pass import RepeatedPass, count_faults, device_of
 from .step_tape import NotReplayableError, StepTape
 
 LOOK = "memory"
+TOO_SHORT = "the job ended before the third step of an optimizer of PyTorch (none of Keras is one)"
 FIRST = 2
 """steps before the look: the first one makes the optimizer's state and fills caches"""
 
@@ -38,12 +39,14 @@ class MemoryLook(Listener):
     listener = "memory look"
     document = "look-memory.json"
     wants_steps = wants_detail = True
+    at_work: ClassVar[MemoryLook | None] = None
+    """the look that records a step; others wait, since its hooks would be part of theirs"""
 
     def __init__(self, events: Events) -> None:
         self.events = events
         self.seen = 0
         self.tape: StepTape | None = None
-        self.found: dict[str, Any] = {"state": "the job ended before its third step"}
+        self.found: dict[str, Any] = {"state": TOO_SHORT}
         self.undo: list[Callable[[], Any]] = []
         self.update: tuple[MemoryProfiler, Any] | None = None
         """what the optimizer allocates in one step; read after the look, since that takes memory"""
@@ -64,6 +67,8 @@ class MemoryLook(Listener):
         while self.undo:
             self.undo.pop()()
         self.wants_steps = self.wants_detail = False
+        if MemoryLook.at_work is self:
+            MemoryLook.at_work = None
 
     def on_backward_begin(self, args: tuple[Any, ...]) -> None:
         """The first backward pass ends the recording of calls."""
@@ -79,6 +84,8 @@ class MemoryLook(Listener):
         self.faults.append(count_faults())
         torch: Any = sys.modules["torch"]
         if self.seen < FIRST or torch.autograd._profiler_enabled():
+            return
+        if MemoryLook.at_work not in (None, self):
             return
         try:
             if str(rank) != "0":
@@ -114,6 +121,7 @@ class MemoryLook(Listener):
 
     def _begin(self, torch: Any, optimizer: Any) -> None:
         """Record the next step."""
+        MemoryLook.at_work = self
 
         def note_gradients() -> None:
             parameters = (p for group in optimizer.param_groups for p in group["params"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import resource
 import time
@@ -16,12 +17,14 @@ from .allocation_profiler import MemoryProfiler, read_allocations
 from .replay_state import check_modules, restore_job
 from .step_tape import NotReplayableError, StepTape, find_tensors
 
-ROUNDS = 4
-"""timed passes of each size"""
+TURNS, ROUNDS = 2, 3
+"""turns of each size, and passes of a turn"""
 MOST_S = 60.0
 """time that no pass may be expected to outlast, s"""
 WORTH = 1.05
 """times the samples per second that a doubled batch must bring before it is doubled again"""
+LARGEST = 8
+"""multiple of the job's batch up to which it is doubled"""
 ROOM = 0.8
 """share of the free memory that a pass may need by our estimate"""
 FRESH = 1 << 26
@@ -185,9 +188,8 @@ class RepeatedPass:
         return list(gradients)
 
     def _time_sizes(self, size: int) -> list[int]:
-        """Time passes at the batch's own size, at twice that (half, where that would not fit), and
-        at four times that where doubling brings something: in turn, so that a drift of the
-        machine's speed changes none against the other. Returns the first two sizes."""
+        """Time passes at the batch's own size and at twice that (half, where that would not fit),
+        and go on to double it while that brings something. Returns the first two."""
         leaves, begin = self._leaves_at(0, size), time.monotonic()
         with watch_modules(self.torch, self.modules) as watch:
             self._pass(leaves)
@@ -197,26 +199,30 @@ class RepeatedPass:
         other = 2 * size if self._has_room(2 * needed) else size // 2
         sizes = [size, other] if other else [size]
         best = self._time_turns(sizes)
-        if other > size and 2 * best[size] > WORTH * best[other] and self._has_room(4 * needed):
-            self._time_turns([size, 2 * other])
+        larger, known = 2 * other, best[size] / size
+        while size < larger <= LARGEST * size and self._has_room(larger / size * needed):
+            if known < WORTH * best[larger // 2] / (larger // 2):
+                break
+            known = best[larger // 2] / (larger // 2)
+            best |= self._time_turns([larger])
+            larger *= 2
         if self._has_time(size):
             self.found["module_times"] = self._time_modules(leaves)
         return sizes
 
     def _time_turns(self, sizes: list[int]) -> dict[int, float]:
-        """Time passes of these sizes in turn; the first of each gets memory and is left out.
+        """Time passes of these sizes in turns of a few each; the first of a turn gets memory and
+        fills caches, as no pass of a job does that always has the same size, and is left out.
         Returns the shortest."""
         leaves = {size: self._leaves_at(0, size) for size in sizes}
         best = dict.fromkeys(sizes, float("inf"))
-        for turn in range(ROUNDS):
-            if not self._has_time(sum(sizes), what="" if turn > 1 else f"time of {sizes[-1]}"):
+        for turn, size in itertools.product(range(TURNS), sizes):
+            if not self._has_time(ROUNDS * size, what="" if turn else f"time of {size} samples"):
                 break
-            for size in sizes:
-                seconds = self._time_pass(leaves[size])
+            for seconds in [self._time_pass(leaves[size]) for _ in range(ROUNDS)][1:]:
                 self.pace = seconds / size
-                if turn:
-                    best[size] = min(best[size], seconds)
-                    self.found.setdefault("times", []).append((size, seconds))
+                best[size] = min(best[size], seconds)
+                self.found.setdefault("times", []).append((size, seconds))
         return best
 
     def _record_sizes(self, sizes: list[int]) -> None:

@@ -3,7 +3,7 @@
 A *tape* holds the outermost calls between the first call of a model and the first backward pass:
 calls of modules, and PyTorch's functions outside of modules. Only those that the loss depends on
 are kept. Results are held weakly; of tensors that come from elsewhere, the batch above all, the
-kept calls hold references until the tape is cleared.
+kept calls hold references as long as the tape lives.
 """
 
 from __future__ import annotations
@@ -212,10 +212,6 @@ class StepTape:
         made = {number for call in self.calls for number in call.results}
         known = {number: ref() for ref, number in self._known.values() if number in made}
         return {number: tensor for number, tensor in known.items() if tensor is not None}
-
-    def clear(self) -> None:
-        """Drop everything."""
-        self.calls, self.leaves, self._known, self.model = [], {}, {}, None
 
     # -- computing it again -------------------------------------------------------------------
 
