@@ -69,7 +69,7 @@ class _IntelReader:
             values |= dict.fromkeys(_ADDED) if self._clients.hidden else _add_up(held)
             into |= {f"{signal}@{card.subject}": value for signal, value in values.items()}
             for pid, (busy, size) in held.items():
-                into[f"process_busy_ratio@{card.subject}.pid{pid}"] = busy
+                into[f"process_busy_ratio@{card.subject}.pid{pid}"] = busy and min(1.0, busy)
                 into[f"process_memory_bytes@{card.subject}.pid{pid}"] = size
         return into
 
@@ -93,8 +93,7 @@ def _by_process(
     for client, busy in clients:
         before = held.get(client.pid, (None, None))
         held[client.pid] = (_sum_known(before[0], busy), _sum_known(before[1], client.memory_bytes))
-    return {pid: (None if busy is None else min(1.0, busy), size)
-            for pid, (busy, size) in held.items()}  # fmt: skip
+    return held
 
 
 def _add_up(held: Mapping[int, tuple[float | None, float | None]]) -> Reading:

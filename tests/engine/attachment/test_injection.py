@@ -150,7 +150,10 @@ def test_a_process_that_is_switched_off_is_not_recorded(
 
 
 def test_a_process_without_a_framework_is_an_error():
-    with started(sys.executable, "-c", IDLE) as job, pytest.raises(InputError, match="nothing to"):
+    with (
+        started(sys.executable, "-c", IDLE) as job,
+        pytest.raises(InputError, match="has loaded neither"),
+    ):
         look_from_inside(find_target(job.pid), 3)
 
 

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from whyidle.engine.attachment.attach import name_slowest
-from whyidle.engine.attachment.outside_recording import OutsideRecording, make_recordings
+from whyidle.engine.attachment.outside_recording import (
+    OutsideRecording,
+    make_recordings,
+    trains_elsewhere,
+)
 from whyidle.engine.attachment.stack_look import StackLook
 from whyidle.engine.attachment.target_process import TargetProcess
 from whyidle.engine.attachment.thread_clocks import ThreadClocks
@@ -228,3 +232,10 @@ def test_a_launcher_is_no_rank(tmp_path: Path):
     target = replace(target_in(tmp_path), pid=60, children=(PID,), parents={PID: 60})
     found = make_recordings(target, replace(look, threads=[launcher, *look.threads]), clocks)
     assert [one.thread.pid for one in found] == [PID]
+
+
+def test_a_process_whose_children_train_is_looked_at_again(tmp_path: Path):
+    look, _ = look_at(torch_step(150, 100) * 32)
+    waits = SampledThread(60, 60, "MainThread", [StackPeriod(0, 8000 * MS, ("a.py(3): join",))])
+    assert not trains_elsewhere(PID, look)
+    assert trains_elsewhere(60, replace(look, threads=[waits, *look.threads]))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,22 @@ def test_a_process_that_left_only_its_status_has_ended():
         with pytest.raises(InputError) as error:
             find_target(running.pid)
     assert "ended" in error.value.why
+
+
+def test_children_with_a_command_of_their_own_are_told_from_forked_ones():
+    text = (
+        "import os, time\nos.fork() or time.sleep(30)\nos.wait() if os.fork() else time.sleep(30)\n"
+    )
+    words = ["sh", "-c", f"{sys.executable} -c '{text}' & echo up; wait"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        for _ in range(100):
+            target = find_target(shell.pid)
+            if len(target.children) == 3:
+                break
+            time.sleep(0.05)
+        (python,) = (one for one, parent in target.parents.items() if parent == shell.pid)
+        assert not target.has_only_parts
+        assert find_target(python).has_only_parts
+        os.killpg(shell.pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from whyidle.analysis.source_lines import own_frame
+from whyidle.engine.attachment import outside_recording
 from whyidle.engine.attachment.gpu_limits import limit_by_gpu, mean_busy
 from whyidle.engine.attachment.outside_recording import OutsideRecording, make_recordings
 from whyidle.engine.attachment.stack_look import RATE_HZ, StackLook, find_pyspy, look_at_stacks
@@ -48,7 +49,9 @@ def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
     with tempfile.TemporaryDirectory(prefix="whyidle-attach-") as folder:
         monitor = Monitor(Target(pid=target.pid), Path(folder) / TELEMETRY)
         with monitor, ThreadClocks(target.pids) as clocks:
-            look = look_at_stacks(target.pid, seconds)
+            look = look_at_stacks(target.pid, seconds, apart=target.has_only_parts)
+            if target.has_only_parts and outside_recording.trains_elsewhere(target.pid, look):
+                look = look_at_stacks(target.pid, seconds)  # its children are ranks
         telemetry = read_telemetry(Path(folder))
     recordings = make_recordings(target, look, clocks)
     run = RunInfo(

@@ -38,7 +38,6 @@ ENTERED_S: Final = 15.0
 """how long the job's main thread may stay in one call, which no injected code interrupts"""
 LEFT_S: Final = 20.0
 """how long the probe may take to leave: a write to a slow disk, and the next backward pass"""
-OLDEST: Final = (3, 14)
 _POLL_S: Final = 0.05
 _PYTHON: Final = re.compile(r"python[\d.]*t?( \(deleted\))?")
 _CALL: Final = (
@@ -107,33 +106,25 @@ def look_from_inside(
         left = _await_state(target, folder, ("left",), LEFT_S) is not None
         ended = CommandEnd(status=0, started=started, duration_s=length_s)
         note_end(folder, f"attach-{target.pid}", target.command, ended)
-        try:
-            diagnosis = diagnose_recording(folder, str(target.pid))
-        except InputError as error:
-            raise InputError(error.what, why=error.why, hint=_advise(target)) from error
+        diagnosis = diagnose_recording(folder, str(target.pid))
     return _word_look(diagnosis, target, length_s, left=left)
 
 
-def _advise(target: TargetProcess) -> str:
-    return f"Look from outside instead: whyidle attach {target.pid}"
+def _refuse(target: TargetProcess, why: str, hint: str = "") -> InputError:
+    if has_ended(target.pid):
+        return InputError(f"Process {target.pid} ended before the look.")
+    hint = hint or f"Look from outside instead: whyidle attach {target.pid}"
+    return InputError(f"Process {target.pid} was not entered.", why=why, hint=hint)
 
 
 def _check_target(target: TargetProcess) -> None:
-    pid = target.pid
     if not target.libraries:
-        raise InputError(
-            f"Process {pid} has nothing to record from inside.",
-            why="It has loaded neither PyTorch nor TensorFlow nor JAX.",
-            hint=f"Name the process that trains. {_advise(target)}",
-        )
+        raise _refuse(target, "It has loaded neither PyTorch nor TensorFlow nor JAX.")
     with suppress(OSError):
-        spaces = {Path(f"/proc/{one}/ns/mnt").readlink() for one in (pid, os.getpid())}
-        if len(spaces) > 1 or not Path(f"/proc/{pid}/root").samefile("/"):
-            raise InputError(
-                f"Process {pid} cannot be entered from here.",
-                why="It is in a container, whose files are others.",
-                hint="Run whyidle in the container, by docker exec or kubectl exec.",
-            )
+        spaces = {Path(f"/proc/{one}/ns/mnt").readlink() for one in (target.pid, os.getpid())}
+        if len(spaces) > 1 or not Path(f"/proc/{target.pid}/root").samefile("/"):
+            hint = "Run whyidle in the container, by docker exec or kubectl exec."
+            raise _refuse(target, "It is in a container, whose files are others.", hint)
 
 
 @contextmanager
@@ -177,62 +168,40 @@ def execute_remotely(target: TargetProcess, entry: Path) -> None:
         refusal = None if _PYTHON.fullmatch(place.name) else f"Its program is {place.name}."
     else:
         name = program = sys.executable
-        refusal = None if sys.version_info >= OLDEST else "It belongs to another user."
+        refusal = None if hasattr(sys, "remote_exec") else "It belongs to another user."
     if refusal is None:
         done = subprocess.run(
             [name, "-I", "-S", "-c", _CALL, str(pid), str(entry)],
-            executable=program, env=_environment(pid), capture_output=True, text=True,
-            check=False, errors="replace",
+            executable=program, capture_output=True, text=True, check=False, errors="replace",
         )  # fmt: skip
         if not done.returncode:
             return
     entry.unlink()
     if refusal is not None:
-        raise InputError(f"Process {pid} cannot be entered.", why=refusal, hint=_advise(target))
+        raise _refuse(target, refusal)
     raise _explain_refusal(target, done.stdout.strip(), done.stderr)
-
-
-def _environment(pid: int) -> dict[str, str]:
-    """Our environment, with the search path for libraries that the job's interpreter may need."""
-    name = "LD_LIBRARY_PATH"
-    with suppress(OSError):
-        for item in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if item.startswith(name.encode() + b"="):
-                return {**os.environ, name: os.fsdecode(item.partition(b"=")[2])}
-    return dict(os.environ)
 
 
 def _explain_refusal(target: TargetProcess, version: str, output: str) -> InputError:
     error = next(iter(reversed(output.strip().splitlines())), "")
     if "PermissionError" in error or "Operation not permitted" in error:
         return refuse_access(target.pid, command=f"whyidle attach {target.pid} --inject")
-    what, outside = f"Process {target.pid} cannot be entered.", _advise(target)
     if "AttributeError" in error:
-        return InputError(
-            what, why=f"Its Python is {version}; 3.14 is the first that can be.", hint=outside
-        )
+        return _refuse(target, f"Its Python is {version}; 3.14 is the first that can be.")
     if "not enabled" in error or "not support" in error:
         why = "Its Python does not allow it: PYTHON_DISABLE_REMOTE_DEBUG, -X disable-remote-debug"
-        return InputError(what, why=f"{why}, or its build.", hint=outside)
-    if has_ended(target.pid):
-        return InputError(f"Process {target.pid} ended before the look.")
-    return InputError(what, why=f"{error or 'Its interpreter gave no reason'}.", hint=outside)
+        return _refuse(target, f"{why}, or its build.")
+    return _refuse(target, f"{error or 'Its interpreter gave no reason'}.")
 
 
 def _await_entry(target: TargetProcess, folder: Path) -> None:
     told = _await_state(target, folder, ("recording", "refused", "left"), ENTERED_S)
     if told is not None and told.get("state") != "refused":
         return
-    pid, outside = target.pid, _advise(target)
     if told is not None:
-        raise InputError(f"Process {pid} was not entered.", why=str(told["why"]), hint=outside)
-    if has_ended(pid):
-        raise InputError(f"Process {pid} ended before the look.")
-    raise InputError(
-        f"Process {pid} was not entered.",
-        why=f"Its main thread has run no Python for {ENTERED_S:g} s: it waits in one call.",
-        hint=f"Nothing will be recorded once it returns. {outside}",
-    )
+        raise _refuse(target, str(told["why"]))
+    why = f"Its main thread has run no Python for {ENTERED_S:g} s: it waits in one call."
+    raise _refuse(target, f"{why} Nothing will be recorded once it returns.")
 
 
 def _await_state(
@@ -254,14 +223,12 @@ def _await_state(
 def _word_look(
     diagnosis: Diagnosis, target: TargetProcess, length_s: float, *, left: bool
 ) -> Diagnosis:
-    notes = [
-        f"a look from inside for {length_s:.1f} s: what the job did before is not known, and "
-        "loader workers that ran already were not recorded"
-    ]
-    if has_ended(target.pid):
-        notes.append(f"process {target.pid} ended during the look")
-    elif not left:
-        notes.append(f"the probe had not left {LEFT_S:g} s after the look")
+    before = "what the job did before is not known, nor what its loader workers do"
+    notes = [f"a look from inside for {length_s:.1f} s: {before}"]
+    if not left:
+        ended = f"process {target.pid} ended during the look"
+        stays = f"the probe had not left {LEFT_S:g} s after the look"
+        notes.append(ended if has_ended(target.pid) else stays)
     coverage = diagnosis.coverage
     return msgspec.structs.replace(
         diagnosis,

@@ -102,6 +102,11 @@ def make_recordings(
     ]  # fmt: skip
 
 
+def trains_elsewhere(pid: int, look: StackLook) -> bool:
+    """Whether other processes than ``pid`` were seen to train."""
+    return any(_training_pids(one[1], look) - {pid} for one in FRAMEWORKS.values())
+
+
 def _find_processes(
     target: TargetProcess, look: StackLook, clocks: ThreadClocks
 ) -> list[_Training]:
@@ -165,7 +170,7 @@ def _make_recording(
         stack_samples=_take_samples(pieces, seen.thread, look.begin, clocks),
         loading=Loading(
             cores=target.cores,
-            worker_samples=tuple(_sample_worker(w, roles) for w in seen.workers),
+            worker_samples=tuple(_sample_worker(w, roles, look.children_hz) for w in seen.workers),
         ),
         sources=_read_sources([piece.text for piece in pieces], target.folder),
     )
@@ -183,12 +188,12 @@ def name_calls(pieces: Sequence[Piece], roles: FrameRoles, waits: str = "") -> l
     )
 
 
-def _sample_worker(worker: SampledThread, roles: FrameRoles) -> WorkerSamples:
+def _sample_worker(worker: SampledThread, roles: FrameRoles, rate_hz: int) -> WorkerSamples:
     """One sample a period of a worker, and which of them found it making a batch."""
     cuts = [
         (start, period.frames)
         for period in worker.periods
-        for start in range(period.begin, period.end, PERIOD_NS)
+        for start in range(period.begin, period.end, SECOND_NS // rate_hz)
     ]
     stacks = {frames: i for i, frames in enumerate(dict.fromkeys(frames for _, frames in cuts))}
     rows = np.zeros(len(cuts), STACK_SAMPLE)

@@ -1,6 +1,7 @@
 """Samples the stacks of a process tree for some seconds, with py-spy. py-spy reads the processes'
-memory and never stops them (``--nonblocking``). It runs twice: once for all stacks, and once for
-those of the threads that hold the interpreter lock."""
+memory and never stops them (``--nonblocking``). It runs for all stacks, and once more for those of
+the threads that hold the interpreter lock. Most of what it costs is due to loader workers: where
+the process started no other program, they are sampled by a look of their own, and rarely."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +29,9 @@ RATE_HZ: Final = 50
 HOLDERS_HZ: Final = 10
 """of the second look, which is only counted: 80 samples in eight seconds tell a share with a
 standard error of six points at most"""
+WORKERS_HZ: Final = 10
+"""of loader workers, of which only shares of time are asked, with the same error. Their times may
+be wrong by a tenth of a second, since the other look begins earlier or later"""
 SLOW_S: Final = 20.0
 """time after the look in which py-spy must have written what it saw"""
 _STARTED = "Sampling process"
@@ -40,11 +45,12 @@ class StackLook:
     """The threads of a look, whose times are ns after ``begin`` (``perf_counter_ns``). py-spy takes
     its first sample one mean period after it says so, and sees a change half a period late.
     ``holders``: how many sampling periods each line held the interpreter lock for, by process and
-    thread; None where that is not known."""
+    thread; None where that is not known. ``children_hz``: of the other processes."""
 
     threads: list[SampledThread]
     begin: int
     holders: Holders | None = None
+    children_hz: int = RATE_HZ
 
     @property
     def length_s(self) -> float:
@@ -70,8 +76,8 @@ def find_pyspy() -> str:
     return found
 
 
-def look_at_stacks(pid: int, seconds: float) -> StackLook:
-    """Sample a process and its descendants.
+def look_at_stacks(pid: int, seconds: float, *, apart: bool = False) -> StackLook:
+    """Sample a process and its descendants, these ``apart``: rarely, by a look of their own.
 
     Raises:
         InputError: it ended, is no Python, or may not be read.
@@ -79,30 +85,39 @@ def look_at_stacks(pid: int, seconds: float) -> StackLook:
     """
     program = find_pyspy()
     with tempfile.TemporaryDirectory(prefix="whyidle-attach-") as folder:
-        path, held = Path(folder) / "stacks.json", Path(folder) / "held.txt"
+        path, others, held = (Path(folder) / name for name in ("all.json", "others.json", "held"))
         words = [program, "record", "--pid", str(pid), "--duration", f"{seconds:.0f}"]
+        words += ["--threads", "--nonblocking", "--full-filenames"]
+        tree = [*words, "--subprocesses"]
+        timed = ["--idle", "--format", "chrometrace", "--rate"]
         counted = ["--gil", "--format", "raw", "--rate", str(HOLDERS_HZ), "--output", str(held)]
-        timed = ["--idle", "--format", "chrometrace", "--rate", str(RATE_HZ)]
-        with _start([*words, *counted]) as beside:
-            with _start([*words, *timed, "--output", str(path)]) as running:
-                output, begun = _follow(running, seconds)
-            _follow(beside, seconds)
+        with ExitStack() as running:
+            rarely = [*tree, *timed, str(WORKERS_HZ), "--output", str(others)]
+            wanted = [[*(words if apart else tree), *counted], *([rarely] if apart else [])]
+            beside = [running.enter_context(_start(one)) for one in wanted]
+            often = [*(words if apart else tree), *timed, str(RATE_HZ), "--output", str(path)]
+            output, begun = _follow(running.enter_context(_start(often)), seconds)
+            for one in beside:
+                _follow(one, seconds)
         if not path.exists():
             raise _explain_failure(pid, output)
-        threads = [one for one in read_pyspy_trace(path) if one.pid != os.getpid()]
+        threads = read_pyspy_trace(path)
+        if others.exists():
+            threads += [one for one in read_pyspy_trace(others) if one.pid != pid]
+        threads = [one for one in threads if one.pid != os.getpid()]
         holders = _read_holders(held)
     if not any(one.periods for one in threads):
         raise _no_python(pid, "Neither it nor a process that it started was seen to run any")
     first = min((one.periods[0].begin for one in threads if one.periods), default=0)
-    return StackLook(threads, begun + 500_000_000 // RATE_HZ - first, holders)
+    return StackLook(
+        threads, begun + 500_000_000 // RATE_HZ - first, holders, WORKERS_HZ if apart else RATE_HZ
+    )
 
 
 def _start(words: list[str]) -> subprocess.Popen[str]:
-    options = ["--threads", "--subprocesses", "--nonblocking", "--full-filenames"]
     return subprocess.Popen(
-        [*words, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace",
-    )  # fmt: skip
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
 
 
 def _read_holders(path: Path) -> Holders | None:

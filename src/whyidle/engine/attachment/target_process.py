@@ -34,6 +34,8 @@ class TargetProcess:
     """that its scheduler's mask lets it use"""
     parents: Mapping[int, int] = field(default_factory=dict)
     """of the descendants"""
+    has_only_parts: bool = False
+    """whether it has descendants, all of them forked or started by Python's multiprocessing"""
     ranks: Mapping[int, int] = field(default_factory=dict)
     """of the processes that a launcher gave one (``RANK``)"""
 
@@ -94,6 +96,7 @@ def find_target(pid: int) -> TargetProcess:
         holds_gpu=any(_holds_gpu(one) for one in (pid, *parents)),
         cores=_cores(pid),
         parents=parents,
+        has_only_parts=bool(parents) and not any(_has_own_command(p, command) for p in parents),
         ranks={one: rank for one in (pid, *parents) if (rank := _rank_of(one)) is not None},
     )
 
@@ -112,6 +115,14 @@ def _parents_of(process: psutil.Process) -> dict[int, int]:
         with suppress(psutil.NoSuchProcess):
             parents[child.pid] = child.ppid()
     return parents
+
+
+def _has_own_command(pid: int, command: list[str]) -> bool:
+    try:
+        own = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+    return own != command and not any("multiprocessing" in word for word in own)
 
 
 def _rank_of(pid: int) -> int | None:

@@ -58,7 +58,7 @@ def _start(folder):
     boot = _load_boot()
     found = [name for name in boot.FRAMEWORKS if _is_imported(name)]
     if not found:
-        return "It has not imported PyTorch, TensorFlow or JAX."
+        return "It has not imported PyTorch, TensorFlow or JAX yet."
     place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
         probe = boot._load(PROBE, place, "__init__.py")
