@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+import standin
 
 from whyidle.probe.frameworks.torch import out_of_memory
 
@@ -36,7 +37,7 @@ def test_owners_line_and_module_of_a_real_failure(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError) as caught:
         net(batch)
     monkeypatch.setattr(sys, "last_value", caught.value, raising=False)
-    out_of_memory._write_notes(str(tmp_path))
+    out_of_memory._write_notes(str(tmp_path), {})
     notes = json.loads(next(tmp_path.glob("*.oom.json")).read_text())
     assert notes["requested"] == 1 << 47
     assert notes["file"] == __file__
@@ -50,8 +51,18 @@ def test_owners_line_and_module_of_a_real_failure(tmp_path, monkeypatch):
 @pytest.mark.parametrize("error", [ValueError("out of memory"), None, RuntimeError("shapes")])
 def test_other_errors_leave_nothing(tmp_path, monkeypatch, error):
     monkeypatch.setattr(sys, "last_value", error, raising=False)
-    out_of_memory._write_notes(str(tmp_path))
+    out_of_memory._write_notes(str(tmp_path), {})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_held_after_steps_is_noted(tmp_path):
+    loop = standin.Loop(tmp_path)
+    loop.recorder.facts = {"device": "cpu"}
+    levels = out_of_memory.MemoryLevels(loop)
+    for loop.steps in (10, 30):
+        levels.on_look()
+    assert [steps for steps, _ in levels.rows] == [10, 30]
+    assert all(1e7 < held < 1e11 for _, held in levels.rows)
 
 
 def test_an_accelerators_error_is_recognised():

@@ -60,6 +60,8 @@ def _draw_death(page: Page, death: MemoryDeath) -> None:
         page.write_row(page.styled_text(f"  {format_bytes(part.bytes):>8}  {part.owner}"))
     if death.largest:
         page.write_paragraph(", ".join(death.largest), label="largest variables  ", indent=2)
+    if death.growth:
+        page.write_paragraph(death.growth, label="grew  ", indent=2)
     page.write_paragraph(death.change, label="would have fitted  ", indent=2)
 
 

@@ -57,7 +57,8 @@ class NoiseRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error of memory that ended the job: what was asked for, what held the rest, the last line
     of the user's program and the module whose forward pass it was, the largest tensors in variables
-    on the way there, and the cheapest change that would have fitted."""
+    on the way there, what grew since the first steps, and the cheapest change that would have
+    fitted."""
 
     error: str
     requested: int | None
@@ -71,6 +72,7 @@ class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     backward: bool
     parts: list[Part]
     largest: list[str]
+    growth: str = ""
     change: str
 
 

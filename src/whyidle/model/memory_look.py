@@ -77,6 +77,9 @@ class DeathNotes:
     function: str | None = None
     module: str | None = None
     backward: bool | None = None
+    evaluating: bool | None = None  # whether that module was in evaluation mode
+    steps: int | None = None  # that were done
+    levels: tuple[tuple[int, int], ...] = ()  # steps that were done, and bytes held after them
     device: str = ""
     parameters: int | None = None
     gradients: int | None = None

@@ -5,8 +5,13 @@ import json
 import pytest
 
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.recording.memory_death import EXPANDABLE, add_death
+from whyidle.engine.recording.memory_death import (
+    EXPANDABLE,
+    _describe_growth,
+    add_death,
+)
 from whyidle.exporters import html, terminal
+from whyidle.model.memory_look import DeathNotes
 from whyidle.testing.jobs import healthy
 
 GB = 10**9
@@ -54,3 +59,25 @@ def test_reports_name_line_module_and_owners(told):
 def test_a_document_that_is_no_document_is_ignored(tmp_path):
     (tmp_path / "1.oom.json").write_text("{")
     assert add_death(diagnose_job([healthy().timeline()]), tmp_path).memory is None
+
+
+def grown(*levels, **fields):
+    return _describe_growth(DeathNotes(error="OutOfMemoryError", levels=levels, **fields))
+
+
+def test_what_grew_with_each_step_is_told():
+    text = grown((1, 1 << 30), (10, 2_000_000_000), (30, 2_400_000_000), steps=55)
+    assert "20 MB more with each" in text
+    assert "losses with their graphs" in text
+
+
+@pytest.mark.parametrize(("evaluating", "what"), [(False, "step 56 itself"), (True, "evaluation")])
+def test_a_step_that_asked_for_more_than_those_before(evaluating, what):
+    levels = ((10, 2_000_000_000), (30, 2_010_000_000))
+    text = grown(*levels, steps=55, evaluating=evaluating)
+    assert f"did not grow (2 GB after step 10, 2.01 GB after step 30): {what}" in text
+
+
+def test_growth_is_not_known_without_steps_to_compare_with():
+    assert "no step was completed" in grown(steps=0)
+    assert grown((1, 1 << 30), steps=5) == ""

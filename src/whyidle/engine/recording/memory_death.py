@@ -3,7 +3,9 @@ change that would have fitted, as far as that is known."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -17,6 +19,11 @@ EXPANDABLE = (
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: what was missing is reserved and "
     "unallocated, in pieces that are too small; it costs no time"
 )
+
+WARM_STEPS: Final = 10
+"""steps after which optimizer states and caches have settled"""
+LEAST_GROWTH: Final = 64 << 20
+"""bytes; smaller growth of a process may be an arena of the C library's allocator"""
 
 
 def add_death(diagnosis: Diagnosis, recording: Path) -> Diagnosis:
@@ -66,7 +73,31 @@ def _describe_death(notes: DeathNotes, looked: MemoryAccount | None) -> MemoryDe
         backward=bool(notes.backward),
         parts=sorted(parts, key=lambda part: -part.bytes),
         largest=[f"{name} {list(shape)}" for name, shape, _ in notes.largest],
+        growth=_describe_growth(notes),
         change=_find_change(notes, looked, rest),
+    )
+
+
+def _describe_growth(notes: DeathNotes) -> str:
+    """What grew until the error: what outlives a step, or else this step's own."""
+    if notes.steps == 0:
+        return "nothing to compare with: no step was completed"
+    warm = [row for row in notes.levels if row[0] >= WARM_STEPS]
+    if len(warm) < 2:
+        return ""
+    (begin, low), (end, high) = warm[0], warm[-1]
+    sizes = f"{low / 1e9:.3g} GB after step {begin}, {high / 1e9:.3g} GB after step {end}"
+    rising = all(a[1] <= b[1] for a, b in pairwise(warm))
+    if rising and high - low > max(LEAST_GROWTH, 0.02 * low):
+        each = (high - low) / (end - begin) / 1e6
+        return (
+            f"what outlives a step: {sizes}, {each:.3g} MB more with each; tensors of past steps "
+            "are kept, such as losses with their graphs or collected outputs"
+        )
+    what = "evaluation" if notes.evaluating else f"step {(notes.steps or end) + 1}"
+    return (
+        f"what outlives a step did not grow ({sizes}): {what} itself asked for more than the steps "
+        "before, as with a longer or a larger batch"
     )
 
 

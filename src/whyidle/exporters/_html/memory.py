@@ -64,6 +64,7 @@ def _render_death(death: MemoryDeath) -> Markup:
         tag("p", tag("b", "Out of memory: "), describe_death(death), class_="state failed"),
         render_table(["held by", "bytes"], rows) if rows else None,
         tag("p", "Largest variables: ", ", ".join(death.largest)) if death.largest else None,
+        tag("p", tag("b", "Grew: "), death.growth) if death.growth else None,
         tag("p", tag("b", "Would have fitted: "), death.change),
     )
 

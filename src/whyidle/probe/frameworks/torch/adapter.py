@@ -69,7 +69,7 @@ class Adapter(adapter.Adapter):
         events.add_listener(indexing_gradients.IndexingGradients(events))
         events.add_listener(DeviceHooks(events))
         rank_look.install_rank_look(events)
-        forget = out_of_memory.install_death_notes(events.recorder.folder)
+        forget = out_of_memory.install_death_notes(events)
         if events.late:
             events.undo["death notes"] = forget
         install_backend_hooks(events)

@@ -19,8 +19,11 @@ from types import FrameType
 from typing import Any
 
 from ...core import fault_containment
+from ...core.events import Events
+from ...core.listener import Listener
 from ...core.loaded_modules import is_installed
 from ...core.own_files import FOLDER
+from . import accelerator
 from .step_tape import find_tensors
 
 UNITS = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -34,11 +37,39 @@ SIGNS = ("out of memory", "can't allocate memory")
 LARGEST = 5
 
 
-def install_death_notes(folder: str) -> Callable[[], None]:
+class MemoryLevels(Listener):
+    """What is held at the ends of a few steps: by the allocator of the device, or, on the CPU, by
+    the process."""
+
+    listener = "memory levels"
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.rows: list[tuple[int, int]] = []
+        """steps that were done, and bytes"""
+
+    def on_look(self) -> None:
+        """A step has ended."""
+        kind = self.events.recorder.facts.get("device") or "cpu"
+        module = accelerator.device_module(sys.modules["torch"], kind) if kind != "cpu" else None
+        if module is not None and hasattr(module, "memory_allocated"):
+            self.rows.append((self.events.steps, int(module.memory_allocated())))
+        elif kind == "cpu":
+            with open("/proc/self/statm", encoding="ascii") as file:
+                pages = int(file.read().split()[1])
+            self.rows.append((self.events.steps, pages * os.sysconf("SC_PAGE_SIZE")))
+
+
+def install_death_notes(events: Events) -> Callable[[], None]:
     """Describe an error of memory at the end of the process. Returns a function that cancels."""
+    folder, levels = events.recorder.folder, MemoryLevels(events)
+    events.add_listener(levels)
+
+    def write_notes() -> None:
+        _write_notes(folder, {"steps": events.steps, "levels": levels.rows})
 
     def describe() -> None:
-        fault_containment.run_contained(folder, "out of memory", lambda: _write_notes(folder))
+        fault_containment.run_contained(folder, "out of memory", write_notes)
 
     atexit.register(describe)
     return lambda: atexit.unregister(describe)
@@ -65,12 +96,12 @@ def read_message(text: str) -> dict[str, int]:
     }
 
 
-def _write_notes(folder: str) -> None:
+def _write_notes(folder: str, known: dict[str, Any]) -> None:
     error = getattr(sys, "last_value", None)
     torch: Any = sys.modules.get("torch")
     if torch is None or not is_out_of_memory(error):
         return
-    notes = {"error": type(error).__name__, **read_message(str(error))}
+    notes = {"error": type(error).__name__, **known, **read_message(str(error))}
     frames = _frames_of(error)
     notes |= _describe_place(torch, frames) | _count_owners(torch, frames)
     path = os.path.join(folder, f"{os.getpid()}.oom.json")
@@ -102,6 +133,7 @@ def _describe_place(torch: Any, frames: list[tuple[FrameType, int]]) -> dict[str
         names = {id(part): name for name, part in modules[0].named_modules()}
         name = names.get(id(modules[-1]), "")
         place["module"] = " ".join(filter(None, (name, f"({type(modules[-1]).__name__})")))
+        place["evaluating"] = not modules[0].training
     place["backward"] = any(frame.f_code.co_name == "backward" for frame, _ in frames)
     return place
 
