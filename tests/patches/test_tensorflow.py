@@ -86,6 +86,17 @@ def test_without_a_trial_only_what_is_certainly_a_model_does():
     ]
 
 
+def test_a_model_is_compiled_by_xla():
+    assert added(MODELS, "model.compile", True, False) == [
+        '-model.compile(optimizer="adam", loss="mse")',
+        '+model.compile(optimizer="adam", loss="mse", jit_compile=True)',
+    ]
+    said = MODELS.replace('loss="mse"', 'loss="mse", jit_compile="auto"')
+    assert added(said, "model.compile", True, False)[1:] == [
+        '+model.compile(optimizer="adam", loss="mse", jit_compile=True)'
+    ]
+
+
 DATASET = """import keras
 class Scans(keras.utils.PyDataset):
     def __init__(self, files):

@@ -18,6 +18,7 @@ _COLLECTIVE: Final = (HostKind.ANNOTATION, HostKind.OP)
 
 _LIBRARIES: Final = (
     Rule(Role.LOADER_FRAME, rf"{INSTALLED}(grain|nvidia/dali)/"),
+    Rule(Role.LOADER, rf"{INSTALLED}keras/src/trainers/data_adapters/\w+\.py", _PYTHON),
     Rule(Role.PREPROCESS, rf"{INSTALLED}torchvision/(transforms|io|datasets)/", _PYTHON),
     Rule(
         Role.PREPROCESS,

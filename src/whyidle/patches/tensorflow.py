@@ -16,6 +16,7 @@ METHODS = {
     "tfdata.interleave_calls": ("interleave", Keyword("num_parallel_calls", None, position=3)),
     "keras.run_eagerly": ("compile", Keyword("run_eagerly", False)),
     "keras.steps_per_execution": ("compile", Keyword("steps_per_execution", 1)),
+    "model.compile": ("compile", Keyword("jit_compile", False)),
 }
 """knob -> the method that takes it, and its keyword"""
 OF_MODELS = frozenset({"optimizer", "loss", "metrics"})

@@ -8,13 +8,11 @@ from whyidle.frameworks._platform import RULES as PLATFORM
 from whyidle.frameworks._xla import RULES as XLA
 from whyidle.model.frames import INSTALLED
 from whyidle.model.roles import Role, Rule, Vocabulary
-from whyidle.model.timeline import HostKind
 
 RULES: Final = (
     Rule(Role.CHECKPOINT, r"numpy/lib/\w*npyio\w*\.py\(\d+\): _?savez(_compressed)?$"),
     Rule(Role.CHECKPOINT, rf"{INSTALLED}flax/serialization\.py\(\d+\): (to_bytes|msgpack_ser\w+)$"),
     Rule(Role.FRAMEWORK_CODE, rf"{INSTALLED}(jax|jaxlib|flax|optax)/"),
-    Rule(Role.LOADER, r"keras/src/trainers/data_adapters/\w+\.py", (HostKind.PYTHON,)),
     Rule(Role.COMPILER, r"jax/_src/(compiler|pjit)\.py.*compil"),
     Rule(Role.COMPILE, r"jax/_src/compiler\.py"),
 )

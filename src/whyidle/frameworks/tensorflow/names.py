@@ -20,7 +20,6 @@ RULES: Final = (
     Rule(
         Role.LOGGING, r"tensorflow/python/ops/summary_ops_v2\.py|keras/.*/tensorboard\.py", _PYTHON
     ),
-    Rule(Role.LOADER, r"keras/src/trainers/data_adapters/\w+\.py", _PYTHON),
     Rule(Role.CHECKPOINT, r"keras/.*saving/.*: save_(model|weights)$", _PYTHON),
     Rule(Role.MODEL_CODE, rf"{INSTALLED}(keras|tf_keras)/src/(layers|models|engine)/"),
     Rule(Role.LOSS_CODE, rf"{INSTALLED}(keras|tf_keras)/src/losses/"),

@@ -91,7 +91,6 @@ class PyDatasets:
         delivery.given += 1
         delivery.times.append(clock_ns())
         if self.waited and threading.get_ident() == events.home:
-            if kind not in events.numbers:
-                number = events.recorder.name_number(LABEL, wire.BATCH_FROM_ITERATOR)
-                events.numbers[kind] = number
+            number = events.recorder.name_number(LABEL, wire.BATCH_FROM_ITERATOR)
+            events.numbers[kind] = number
             events.batch_taken(kind, begin)
