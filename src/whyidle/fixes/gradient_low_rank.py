@@ -17,6 +17,7 @@ def gradient_low_rank(proof: Proof) -> Proposal | None:
     if not facts.is_large or facts.kind_share("all_reduce") < 0.5:
         return None
     return Proposal(
+        summary="exchange two thin matrices in place of each matrix of gradients (PowerSGD)",
         edits=(Edit(knob="ddp.comm_hook", value="powersgd"),),
         predicted=facts.low_rank,
         risk="learns from approximate gradients: compare the loss over a whole training. PyTorch "

@@ -29,8 +29,7 @@ BY_HAND: Final[dict[str, str]] = {
     "ddp.bucket_cap_mb": "DistributedDataParallel(..., bucket_cap_mb={value})",
     "ddp.comm_hook": (
         "model.register_comm_hook(None, "
-        "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{text}_hook); for powersgd "
-        "powerSGD_hook.powerSGD_hook with PowerSGDState(None, matrix_approximation_rank=2)"
+        "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{text}_hook)"
     ),
     "ddp.find_unused_parameters": "DistributedDataParallel(..., find_unused_parameters={value})",
     "ddp.gradient_as_bucket_view": "DistributedDataParallel(..., gradient_as_bucket_view={value})",
