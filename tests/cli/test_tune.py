@@ -135,6 +135,10 @@ def test_a_script_that_always_fails(capsys: pytest.CaptureFixture[str]):
     told = capsys.readouterr().err
     assert "fails in every trial (3 of 3)" in told
     assert "ValueError" in told
+    code = ("-c", "raise SystemExit(3 + 0 * len('{lr}'))")
+    assert (
+        tune(*SPACE, *LOSS, "--out", "few", "--trials", "1", command=(sys.executable, *code)) == 1
+    )
 
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]):

@@ -314,7 +314,8 @@ def _run_search(args: argparse.Namespace, ledger: Ledger) -> int:
     finally:
         progress.close()
     _report_search(args, ledger, interrupted=bool(status))
-    return status
+    fails = {trial.ending for trial in ledger.trials} == {"failed"}
+    return status or int(fails)
 
 
 def _tell_beginning(
