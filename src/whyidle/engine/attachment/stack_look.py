@@ -102,13 +102,13 @@ def look_at_stacks(pid: int, seconds: float, *, apart: bool = False) -> StackLoo
         if not path.exists():
             raise _explain_failure(pid, output)
         threads = read_pyspy_trace(path)
+        first = min((one.periods[0].begin for one in threads if one.periods), default=0)
         if others.exists():
             threads += [one for one in read_pyspy_trace(others) if one.pid != pid]
         threads = [one for one in threads if one.pid != os.getpid()]
         holders = _read_holders(held)
     if not any(one.periods for one in threads):
         raise _no_python(pid, "Neither it nor a process that it started was seen to run any")
-    first = min((one.periods[0].begin for one in threads if one.periods), default=0)
     return StackLook(
         threads, begun + 500_000_000 // RATE_HZ - first, holders, WORKERS_HZ if apart else RATE_HZ
     )
