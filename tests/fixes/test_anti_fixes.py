@@ -95,6 +95,7 @@ VARIANTS = [
             {"removed": PREDICTED, "in_memory": True, "double": True},
             {"library": "datasets", "conversion": "objects", "converted": PREDICTED},
             {"library": "grain", "conversion": "rows", "converted": PREDICTED},
+            {"library": "grain", "beside": PREDICTED},
             {"kinds": {"combine": 1.0}},
             {"pipeline": "python"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},

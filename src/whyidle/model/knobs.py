@@ -100,6 +100,7 @@ _DECLARED: Final = (
          "steps from one collection of garbage that the script asks for to the next"),
     Knob("gc.freeze", bool,
          "whether the garbage collector leaves out what was there when training began"),
+    Knob("iterator.ahead", int, "batches that a thread makes ahead of the loop", most=MANY),
     Knob("jax.check_tracer_leaks", bool,
          "whether traced values that outlive their trace are searched for"),
     Knob("jax.compilation_cache", str, "the folder in which compiled functions are kept"),

@@ -183,6 +183,7 @@ class InputFacts(ProofFacts):
     interleaved: bool = False  # whether it reads several sources in turn
     pipeline: str = ""  # what a stage of tf.data does: ``python``, ``operators`` or ``waits``
     library: str = ""  # package whose iterators give the batches
+    beside: Predicted | None = None  # what a thread gains that makes batches beside the step
     conversion: str = ""  # ``objects`` or ``rows``: what Hugging Face datasets mostly makes
     converted: Predicted | None = None  # what making arrays of whole batches gains
 

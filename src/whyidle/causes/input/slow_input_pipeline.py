@@ -10,7 +10,7 @@ from whyidle.analysis.data_libraries import (
 )
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.forecast import from_gains, predict_removal
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.sample_work import work_inline
 from whyidle.analysis.sampled_lines import lines_with_share
@@ -111,6 +111,15 @@ def _predict_made_before(share: float) -> Predicted:
     return predict_removal(share * CAREFUL, share, method, share * EXPECTED)
 
 
+def _predict_beside(share: float) -> Predicted:
+    """What a thread gains that makes batches beside the step: at best the longer of both remains,
+    at worst it takes the interpreter lock or the core that the step needs."""
+    most = min(share, 1.0 - share)
+    return from_gains(
+        (0.0, most / 2, most), "P1: batches are made beside the step, nothing at worst"
+    )
+
+
 def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
     """Prove waits for an iterator of a data library."""
     share = facts.bucket_share("loader")
@@ -138,6 +147,7 @@ def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
         where=own.places[:3] if own else _asking_places(facts, requests),
         facts=InputFacts(
             library=package,
+            beside=_predict_beside(share),
             **describe_conversion(conversion, part * share),
             **describe_samples(own, share),
         ),

@@ -9,6 +9,7 @@ BY_HAND: Final[dict[str, str]] = {
     "collate.length_buckets": "lengths rounded up to the next of the {text}, with a mask",
     "compile.cache": "export JAX_COMPILATION_CACHE_DIR=FOLDER, one that outlives the job",
     "copy.non_blocking": "jax.device_put(batch) one step ahead",
+    "iterator.ahead": "a thread that keeps a queue.Queue({value}) of batches full",
     "jax.check_tracer_leaks": 'jax.config.update("jax_check_tracer_leaks", {value})',
     "jax.compilation_cache": (
         'jax.config.update("jax_compilation_cache_dir", FOLDER) and '
@@ -40,5 +41,5 @@ APPLIED: Final[dict[str, str]] = dict.fromkeys(
         "jax.x64",
     ),
     "jax",
-) | {"keras.workers": "keras"}
+) | {"iterator.ahead": "iterator", "keras.workers": "keras"}
 """knobs that are set in a running process -> the module in ``probe/knobs`` that sets them"""

@@ -10,6 +10,7 @@ BY_HAND: Final[dict[str, str]] = {
     "autocast.grad_scaler": "a keras.mixed_precision.LossScaleOptimizer in loops of your own",
     "loader.num_workers": "dataset.map(..., num_parallel_calls={value}), or PyDataset(workers=...)",
     "loader.prefetch_factor": "dataset.prefetch({value})",
+    "iterator.ahead": "a thread that keeps a queue.Queue({value}) of batches full",
     "keras.run_eagerly": "model.compile(..., run_eagerly={value})",
     "keras.steps_per_execution": "model.compile(..., steps_per_execution={value})",
     "keras.train_on_batch": "Keras 3.9 or later, which traces train_on_batch once",
@@ -43,6 +44,7 @@ PATCHED: Final[dict[str, str]] = {}
 APPLIED: Final[dict[str, str]] = {
     "autocast.dtype": "autocast",
     "autocast.grad_scaler": "autocast",
+    "iterator.ahead": "iterator",
     "keras.run_eagerly": "keras",
     "keras.steps_per_execution": "keras",
     "keras.train_on_batch": "keras",

@@ -46,6 +46,7 @@ BY_HAND: Final[dict[str, str]] = {
         "gc.collect() every {value} steps only (with gc.freeze(), gc.disable() as well)"
     ),
     "gc.freeze": "gc.collect() and gc.freeze() after the first steps",
+    "iterator.ahead": "a thread that keeps a queue.Queue({value}) of batches full",
     "loader.batch_size_times": "a batch size {value} times as large",
     "loader.full_affinity": (
         "os.sched_setaffinity(0, CORES) in worker_init_fn, with all cores of the command"

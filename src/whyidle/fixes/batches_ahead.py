@@ -1,0 +1,27 @@
+"""Make batches in a thread beside the step."""
+
+from __future__ import annotations
+
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
+from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InputFacts
+
+AHEAD = 2
+"""one batch for the next step, and one to smooth uneven ones"""
+
+
+@fix("slow-input-pipeline", consent="none")
+def batches_ahead(proof: Proof) -> Proposal | None:
+    """Let a thread ask the iterator of a data library, two batches ahead, in the same order. At
+    best the step takes as long as the longer of both. Declines where the job loads code that saves
+    how far an iterator is, and where its own loop asks no iterator of a known library."""
+    facts = proof.get_facts(InputFacts)
+    if facts.beside is None:
+        return None
+    return Proposal(
+        edits=(Edit(knob="iterator.ahead", value=AHEAD, was=0),),
+        predicted=facts.beside,
+        risk="transforms run beside the step: numbers that both draw from one generator come in "
+        "another order, and where the CPU is the device they take its cores",
+    )
