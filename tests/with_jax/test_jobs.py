@@ -72,7 +72,7 @@ FAULTS = (
     "frameworks.jax.compilation:Compilations._note_stage",
     "frameworks.jax.compilation:Compilations._record_call",
     "frameworks.jax.compilation:Compilations.note_reason",
-    "frameworks.jax.reads:Reads._record_wait",
+    "core.host_reads:HostReads._record_wait",
 )
 LENGTHS = """
 train_step.lower(w, state, x)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from shapes import alone
 
 from whyidle.probe import wire
-from whyidle.probe.core import span_hooks
+from whyidle.probe.core import host_reads, span_hooks
 from whyidle.probe.core.events import Events
 from whyidle.probe.frameworks import keras_datasets
 from whyidle.probe.frameworks import keras_hooks as hooks_of_keras
@@ -16,6 +16,7 @@ from whyidle.probe.frameworks.tensorflow import (
     input_waits,
     keras_hooks,
     pipelines,
+    reads,
     retraces,
     step_hooks,
     training_function,
@@ -136,3 +137,17 @@ def test_waits_for_a_dataset_with_workers_are_recorded(watched, faults):
     assert faults() == []
     assert count_spans(watched, wire.BATCH_FROM_ITERATOR) == shapes.STEPS * shapes.EPOCHS
     assert watched.events.live_facts["py_dataset"]()["workers"] == 2
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_value_that_comes_from_a_device_of_its_own_is_a_read(elsewhere, watched, monkeypatch):
+    monkeypatch.setattr(reads, "is_elsewhere", lambda tensor: elsewhere)
+    monkeypatch.setattr(host_reads, "WAITED_NS", 0)
+    alone(shapes.custom_loop)
+    before = count_spans(watched, wire.SCALAR_READ)
+    tf.ones((1000, 1000)).numpy()
+    assert count_spans(watched, wire.SCALAR_READ) - before == elsewhere
+
+
+def test_tensors_of_the_cpu_are_not_elsewhere():
+    assert not reads.is_elsewhere(tf.ones(1))

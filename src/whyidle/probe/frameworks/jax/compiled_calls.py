@@ -93,6 +93,14 @@ class CompiledCalls:
         """Record that the device is idle now. ``busy_until`` is when it last was not, ns."""
         self.events.add((self.idle, busy_until, clock()))
 
+    def note_read(self, read: int) -> None:
+        """Record that the device was idle after a read, ns, unless a later step keeps it busy."""
+        try:
+            if self.output is not None and self.output.is_ready():
+                self.note_idle(read)
+        except RuntimeError:  # it was donated or deleted
+            self.output = None
+
     def end_step(self, call: CompiledCall, begin: int, out: Any, idle: bool) -> None:
         """Record a step that the thread has called, and look at its output."""
         events, end = self.events, clock()

@@ -1,73 +1,26 @@
-"""Records where the thread that trains waits for the value of an array."""
+"""Records where the thread that trains waits for the value of an array of JAX."""
 
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable
 from typing import Any
 
-from ... import wire
 from ...core.events import Events
-from ...core.recorder import RUNTIME, clock_ns
-from ...core.span_hooks import mark_place
+from ...core.host_reads import HOOK, HostReads
 from ...core.wrapped_functions import set_attribute
 from ..keras_hooks import after_import
 from .compiled_calls import CompiledCalls
 
-HOOK = "reads"
-WAITED_NS = 20_000
-"""shortest read that counts as waiting"""
 VALUE, WAIT = "ArrayImpl._value", "jax.block_until_ready"
 LOGS = ("keras.src.utils.python_utils", "pythonify_logs")
 """Keras reads the numbers of a step for its callbacks; on a CPU past ``ArrayImpl._value``"""
-
-
-class Reads:
-    """The reads of one process. Those inside others are not recorded."""
-
-    def __init__(self, events: Events, calls: CompiledCalls) -> None:
-        self.events, self.calls = events, calls
-        self.inside = False
-        self.waits = 0
-
-    def watch(self, original: Callable[..., Any], label: str) -> Callable[..., Any]:
-        """Return a function that records the calls of ``original`` that had to wait."""
-        tag = self.calls.tag_name(wire.SCALAR_READ, label, RUNTIME)
-
-        @functools.wraps(original, assigned=("__doc__",))  # some are methods of C++ classes
-        def read(*args: Any, **kwargs: Any) -> Any:
-            if self.inside or threading.get_ident() != self.events.home:
-                return original(*args, **kwargs)
-            self.inside, begin = True, clock_ns()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self.inside = False
-                if clock_ns() - begin > WAITED_NS:
-                    self.events.run_contained(HOOK, self._record_wait, tag, begin)
-
-        return read
-
-    def _record_wait(self, tag: int, begin: int) -> None:
-        end = clock_ns()
-        self.events.add((tag, begin, end))
-        self.waits += 1
-        if not self.waits & (self.waits - 1):  # rarely: the place hardly changes
-            mark_place(self.events, begin)
-        output = self.calls.output
-        try:
-            if output is not None and output.is_ready():
-                self.calls.note_idle(end)
-        except RuntimeError:  # it was donated or deleted
-            self.calls.output = None
 
 
 def install_read_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
     """Watch the functions through which the value of an array reaches Python."""
     from jax._src.array import ArrayImpl
 
-    reads, calls.wait = Reads(events, calls), ArrayImpl.block_until_ready
+    reads, calls.wait = HostReads(events, calls.note_read), ArrayImpl.block_until_ready
     undoes = []
     value = vars(ArrayImpl).get("_value")
     if isinstance(value, property) and value.fget is not None:

@@ -15,6 +15,7 @@ from . import profiler, wording
 from .keras_hooks import install_keras_hooks
 from .pipelines import install_dataset_hooks
 from .process_facts import FactsReader
+from .reads import install_read_hooks
 from .step_hooks import TracedCalls, install_step_hooks
 from .training_function import TrainingFunctions
 from .trial_hooks import install_trial_hooks
@@ -42,6 +43,7 @@ class Adapter(adapter.Adapter):
         install_dataset_hooks(events)
         self._calls = install_step_hooks(events, found)
         install_keras_hooks(events, found, self._calls.waits)
+        events.run_contained("reads", install_read_hooks, events)
         self._facts = FactsReader(events, found)
         events.add_listener(self._facts)
 
