@@ -97,6 +97,8 @@ VARIANTS = [
             {"library": "grain", "conversion": "rows", "converted": PREDICTED},
             {"library": "grain", "beside": PREDICTED},
             {"kinds": {"combine": 1.0}},
+            {"kinds": {"all_gather": 1.0}, "gathered_once": PREDICTED},
+            {"all_used": False, "same_unused": True},
             {"pipeline": "python"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
         ),

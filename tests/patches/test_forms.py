@@ -59,6 +59,9 @@ model = AutoModel.from_pretrained("x", attn_implementation='eager')
 SEARCHING = """from torch.nn.parallel import DistributedDataParallel as DDP
 model = DDP(model, find_unused_parameters=True)
 """
+SHARDED = """from torch.distributed.fsdp import fully_shard
+fully_shard(model)
+"""
 ACCUMULATED = """import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 model = DDP(torch.nn.Linear(1, 1))
@@ -103,6 +106,8 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "ddp.bucket_cap_mb": (25, TRAINING),
     "ddp.find_unused_parameters": (False, SEARCHING),
     "ddp.gradient_as_bucket_view": (True, TRAINING),
+    "ddp.static_graph": (True, TRAINING),
+    "fsdp.reshard_after_forward": (False, SHARDED),
     "autograd.anomaly_mode": (False, TRAINING),
     "torch.deterministic": (False, TRAINING),
     "matmul.precision": ("high", TRAINING),

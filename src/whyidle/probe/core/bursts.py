@@ -209,7 +209,7 @@ class Bursts(Listener):
             try:
                 self.abandon_recording(why)
             except BaseException as error:  # ctypes would print it and lose a Ctrl-C
-                if not fault_containment.repeat_signal(error):
+                if not fault_containment.repeat_signal(error, late.__code__):
                     fault_containment.note_fault(self.events.recorder.folder, "burst", error)
             return 0
 

@@ -30,14 +30,15 @@ def install_collector_hook(events: Events) -> None:
                 label = named[info["generation"]]
                 events.add_span(wire.GARBAGE_COLLECTION, label, OVERHEAD, begin)
         except BaseException as error:  # Python drops exceptions raised here: keep a Ctrl-C
-            if not fault_containment.repeat_signal(error):
+            if not fault_containment.repeat_signal(error, on_collection.__code__):
                 events.remove_faulty("gc", error)
 
     dropped = sys.unraisablehook
 
     def on_unraisable(lost: Any) -> None:
         """Repeat a signal whose exception came before the ``try`` in ``on_collection``."""
-        if lost.object is not on_collection or not fault_containment.repeat_signal(lost.exc_value):
+        repeat, code = fault_containment.repeat_signal, on_unraisable.__code__
+        if lost.object is not on_collection or not repeat(lost.exc_value, code):
             dropped(lost)
 
     def undo() -> None:

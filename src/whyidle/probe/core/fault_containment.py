@@ -5,10 +5,15 @@ from __future__ import annotations
 import _thread
 import os
 import signal
+import sys
+import threading
+import time
 from collections.abc import Callable
-from types import FunctionType, MethodType, TracebackType
+from types import CodeType, FunctionType, MethodType, TracebackType
 from typing import Any
 
+MOST_TRIES = 1000
+"""looks for the main thread outside of a callback, which takes microseconds"""
 seen: set[str] = set()
 OF_A_FAULT = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
 """signals that a thread raises against itself"""
@@ -84,14 +89,25 @@ def signal_of_handler(error: BaseException) -> signal.Signals | None:
     return None
 
 
-def repeat_signal(error: BaseException) -> bool:
+def repeat_signal(error: BaseException, caller: CodeType) -> bool:
     """Send the signal again if a signal handler raised ``error``; return whether it did.
 
     For callbacks whose exceptions Python drops, such as the collector's: a Ctrl-C that arrives
-    inside one would otherwise be lost.
+    inside one would otherwise be lost. ``caller`` is the callback's code.
     """
     number = signal_of_handler(error)
     if number is None:
         return False
-    start_thread(lambda: _thread.interrupt_main(number))
+    start_thread(lambda: _interrupt_outside(number, caller))
     return True
+
+
+def _interrupt_outside(number: signal.Signals, caller: CodeType) -> None:
+    """Send a signal once the main thread has left ``caller``, where it would be lost again."""
+    main = threading.main_thread().ident or 0
+    for _ in range(MOST_TRIES):
+        frame = sys._current_frames().get(main)
+        if frame is None or (frame.f_code is not caller and frame.f_code.co_filename != __file__):
+            break
+        time.sleep(0)
+    _thread.interrupt_main(number)
