@@ -166,9 +166,9 @@ def list_advice(account: MemoryAccount) -> list[str]:
 
 def _describe_best(account: MemoryAccount, best: MemoryOption) -> str:
     if best.batch == account.batch:
-        return f"batch {best.batch} is within 5 % of the best samples per second that is predicted"
+        return f"batch {best.batch} is within 3 % of the best samples per second that is predicted"
     text = (
-        f"batch {best.batch}: the smallest within 5 % of the best samples per second, predicted "
+        f"batch {best.batch}: the smallest within 3 % of the best samples per second, predicted "
         f"{format_digits(best.samples_per_s or 0.0)} a second"
     )
     if best.time_to_loss is not None and best.time_to_loss_low is not None:

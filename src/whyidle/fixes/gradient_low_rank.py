@@ -7,14 +7,21 @@ from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
+WORTH = 1.1
+"""least predicted speedup for which to learn from approximate gradients. PowerSGD's authors gain
+where the exchange takes a large part of the step; healthy jobs keep a short tail of it, too"""
+
 
 @fix("exposed-gradient-comm", consent="convergence")
 def gradient_low_rank(proof: Proof) -> Proposal | None:
     """Approximate each matrix of gradients by two thin ones and add what that leaves out to the
     next step's (PowerSGD; Vogels et al., NeurIPS 2019). The first ten steps are exchanged whole.
-    Declines where collectives are bound by latency or do not carry gradients."""
+    Declines where collectives are bound by latency or do not carry gradients, and where less than a
+    tenth would be gained."""
     facts = proof.get_facts(DistributedFacts)
     if not facts.is_large or facts.kind_share("all_reduce") < 0.5:
+        return None
+    if facts.low_rank is None or facts.low_rank.speedup < WORTH:
         return None
     return Proposal(
         summary="exchange two thin matrices in place of each matrix of gradients (PowerSGD)",

@@ -145,9 +145,7 @@ def word_without_steps(finding: Finding) -> Finding:
 
 def grade_severity(item: ProvenCause, high: float, fixes: Sequence[ProposedFix]) -> Severity:
     """Grade by the predicted gain of the best fix, at most what the cause costs. A ``critical``
-    finding must also lie in a bucket of waiting that holds that much time. A fix by which the model
-    learns otherwise makes nothing worse that others of the cause can hardly improve."""
-    fixes = [one for one in fixes if one.consent != "convergence"] or fixes
+    finding must also lie in a bucket of waiting that holds that much time."""
     gain = min(_best_gain(item.proof.predicted, fixes), item.proof.high * item.spread)
     if gain < WORTH or _is_risky(item.proof.predicted, fixes):
         return "info"
