@@ -12,10 +12,16 @@ LOAD = "/job/train.py(5): load_batch;/job/train.py(8): <module>"
 STEP, READ = "/job/train.py(9): <module>", "/job/train.py(10): <module>"
 
 
-def train(load_ms=20, device_ms=40, *, reads=True, cores=4.0):
+def train(load_ms=20, device_ms=40, *, reads=True, cores=4.0, waits=False):
     job = RecordedJob(framework="jax", version="0.10", compiled=True, cores=cores)
+    if waits:
+        job.facts["py_dataset"] = {"making": "/job/train.py(5): load_batch", "workers": 2}
     for _ in range(20):
-        job.python(LOAD, load_ms * MS)
+        if waits:
+            with job.call("batch_from_iterator\tdata"):
+                job.wait(LOAD, load_ms * MS)
+        else:
+            job.python(LOAD, load_ms * MS)
         with (
             job.call("optimizer\tjit(step)"),
             job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP),
@@ -45,3 +51,7 @@ def test_nothing_is_won_where_the_host_does_nothing():
 
 def test_results_that_are_not_read_are_left_alone():
     assert judge(CAUSE, train(reads=False)) is None
+
+
+def test_batches_of_other_threads_come_no_sooner_without_reads():
+    assert judge(CAUSE, train(waits=True)) is None

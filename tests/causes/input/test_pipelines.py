@@ -106,8 +106,8 @@ def generator(cores=0.3, wait_ms=40, **pipeline):
 PAIRS["single-batch-generator"] = Pair(sick=generator, healthy=lambda: generator(wait_ms=1))
 
 
-def fit_dataset(wait_ms=40, workers=1):
-    """Keras on JAX, fitted on a PyDataset."""
+def fit_dataset(wait_ms=40, workers=1, cores=0.3):
+    """Keras on JAX, fitted on a PyDataset, in a process that keeps so many cores busy."""
     job = RecordedJob(framework="jax", compiled=True, cores=2.0)
     job.facts["py_dataset"] = {"making": MAKING, "workers": workers}
     for _ in range(30):
@@ -120,7 +120,7 @@ def fit_dataset(wait_ms=40, workers=1):
             job.wait(pipeline_job.LOOP, ms(9))
         with job.call("device_idle\tdevice_idle"):
             pass
-    job.facts["cpu"] = [[0, 0], [100, 30]]
+    job.facts["cpu"] = [[0, 0], [100, round(100 * cores)]]
     return job.timeline()
 
 
@@ -137,6 +137,7 @@ def test_a_pydataset_gets_threads_and_a_generator_does_not(workers):
 
 def test_work_in_python_is_promised_nothing_for_sure():
     assert judge("single-batch-generator", generator(cores=1.0)).predicted.low == 1.0
+    assert judge("single-batch-generator", fit_dataset(workers=4, cores=1.5)) is None
 
 
 def decoding(operators=("DecodeJpeg", "ResizeBilinear"), **pipeline):

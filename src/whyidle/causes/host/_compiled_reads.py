@@ -16,6 +16,8 @@ from whyidle.model.roles import Role
 
 MOSTLY = 0.5
 """reads per step from which they are a habit"""
+STARVED = 0.1
+"""least share of the step that waits for batches of other threads, from which they set the pace"""
 MOST_PLACES = 3
 
 
@@ -26,7 +28,7 @@ def reads_of_steps(facts: Facts) -> Proof | None:
     host, executed = facts.timeline.host, facts.rows_of(Role.EXECUTION)
     rows = facts.rows_of(Role.SYNC)
     reads = union_of(host.start[rows], host.end[rows])
-    if len(rows) < MOSTLY * facts.step_count:
+    if len(rows) < MOSTLY * facts.step_count or _waits_for_producers(facts):
         return None
     device = facts.share_of(union_of(host.start[executed], host.end[executed]))
     own = max(0.0, 1.0 - facts.share_of(reads) - facts.share_of(facts.time_of("interruption")))
@@ -60,6 +62,15 @@ def reads_of_steps(facts: Facts) -> Proof | None:
         bucket=max(buckets, key=lambda bucket: facts.bucket_share(str(bucket))),
         facts=HostFacts(scalar=True, every=100),
     )  # fmt: skip
+
+
+def _waits_for_producers(facts: Facts) -> bool:
+    """Whether steps wait for batches of other threads, which come no sooner without reads."""
+    if facts.timeline.process.py_dataset is None:
+        return False
+    host, rows = facts.timeline.host, facts.rows_of(Role.BATCH_REQUEST)
+    requests = union_of(host.start[rows], host.end[rows])
+    return facts.share_of(requests & facts.time_of("loader")) >= STARVED
 
 
 def _cores_of_device(facts: Facts, own: float, device: float) -> float | None:

@@ -42,8 +42,9 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     and steps wait for at least a tenth of their time; so a batch takes each of the threads as long
     as that many steps. Where the code mostly waits, by the CPU time of the process, more threads
     wait at a time; where it works in Python, the interpreter lock lets one thread work, and careful
-    nothing is gained. Keras empties the queue of a PyDataset at the end of an epoch, which takes a
-    tenth of a second however many workers there are: that is input, but none of these waits.
+    nothing is gained: with several workers already, that is no finding. Keras empties the queue of
+    a PyDataset at the end of an epoch, which takes a tenth of a second however many workers there
+    are: that is input, but none of these waits.
 
     What looks alike
     ----------------
@@ -69,6 +70,8 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     if blocked < STARVED or (stage is None and (dataset is None or process.pipelines)):
         return None
     waits, now = pipeline_waits(facts), max(1, dataset.workers if dataset else 1)
+    if now > 1 and not waits:
+        return None  # more threads would share the interpreter's lock, or the cores, that these use
     workers = max(2 * now, MOST_WORKERS if waits else int(process.cores or 2))
     busy = facts.busy_ratio or 0.0
     gains = hidden_loading(blocked, now, (0.0, 0.0), busy, workers=(now, workers), given=workers)
