@@ -140,13 +140,23 @@ def test_waits_for_a_dataset_with_workers_are_recorded(watched, faults):
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
-def test_a_value_that_comes_from_a_device_of_its_own_is_a_read(elsewhere, watched, monkeypatch):
+def test_a_value_that_comes_from_a_device_of_its_own_is_a_read(elsewhere, request, monkeypatch):
     monkeypatch.setattr(reads, "is_elsewhere", lambda tensor: elsewhere)
     monkeypatch.setattr(host_reads, "WAITED_NS", 0)
+    watched = request.getfixturevalue("watched")
     alone(shapes.custom_loop)
     before = count_spans(watched, wire.SCALAR_READ)
     tf.ones((1000, 1000)).numpy()
     assert count_spans(watched, wire.SCALAR_READ) - before == elsewhere
+
+
+def test_a_fault_in_a_read_does_not_reach_the_job(request, monkeypatch):
+    monkeypatch.setattr(reads, "is_elsewhere", lambda tensor: 1 / 0)
+    monkeypatch.setattr(host_reads, "WAITED_NS", 0)
+    request.getfixturevalue("watched")
+    faults = request.getfixturevalue("faults")
+    alone(shapes.custom_loop)
+    assert "ZeroDivisionError" in str(faults())
 
 
 def test_tensors_of_the_cpu_are_not_elsewhere():

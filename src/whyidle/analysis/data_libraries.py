@@ -20,6 +20,9 @@ LIBRARIES = {"grain": "Grain", "datasets": "Hugging Face datasets", "webdataset"
     "nvidia": "DALI"
 }
 """package -> name"""
+STARVED = 0.1
+"""least share of the step that waits for batches, from which who makes them sets the pace. tf.data
+does not count the time of a generator; while steps wait for it, it makes a batch per step"""
 _FORMATTING = re.compile(rf"{INSTALLED}datasets/formatting/")
 _ARRAYS = re.compile(rf"{INSTALLED}datasets/formatting/\w+_formatter\.py")
 
@@ -42,6 +45,14 @@ def iterated_library(facts: Facts) -> IteratedLibrary | None:
     if package not in LIBRARIES:
         return None
     return IteratedLibrary(package, union_of(host.start[rows], host.end[rows]), len(rows))
+
+
+def waiting_share(facts: Facts) -> float:
+    """Return the share of the step in which a watched loop waits for batches that it requested of
+    an iterator."""
+    host, rows = facts.timeline.host, facts.rows_of(Role.BATCH_REQUEST)
+    requests = union_of(host.start[rows], host.end[rows])
+    return facts.share_of(requests & facts.time_of("loader"))
 
 
 def find_conversion(facts: Facts, spans: Intervals) -> tuple[Conversion, float]:

@@ -11,7 +11,7 @@ AHEAD = 2
 """one batch for the next step, and one to smooth uneven ones"""
 
 
-@fix("slow-input-pipeline", consent="none")
+@fix("slow-input-pipeline", consent="rounding")
 def batches_ahead(proof: Proof) -> Proposal | None:
     """Let a thread ask the iterator of a data library, two batches ahead, in the same order. At
     best the step takes as long as the longer of both. Declines where the job loads code that saves

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.analysis.data_libraries import STARVED, waiting_share
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
@@ -16,8 +17,6 @@ from whyidle.model.roles import Role
 
 MOSTLY = 0.5
 """reads per step from which they are a habit"""
-STARVED = 0.1
-"""least share of the step that waits for batches of other threads, from which they set the pace"""
 MOST_PLACES = 3
 
 
@@ -66,11 +65,7 @@ def reads_of_steps(facts: Facts) -> Proof | None:
 
 def _waits_for_producers(facts: Facts) -> bool:
     """Whether steps wait for batches of other threads, which come no sooner without reads."""
-    if facts.timeline.process.py_dataset is None:
-        return False
-    host, rows = facts.timeline.host, facts.rows_of(Role.BATCH_REQUEST)
-    requests = union_of(host.start[rows], host.end[rows])
-    return facts.share_of(requests & facts.time_of("loader")) >= STARVED
+    return facts.timeline.process.py_dataset is not None and waiting_share(facts) >= STARVED
 
 
 def _cores_of_device(facts: Facts, own: float, device: float) -> float | None:

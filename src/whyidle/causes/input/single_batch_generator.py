@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.data_libraries import STARVED, waiting_share
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading
-from whyidle.analysis.intervals import union_of
 from whyidle.analysis.source_lines import frame_place
 from whyidle.analysis.tfdata_pipelines import find_generator, pipeline_waits
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
-from whyidle.model.roles import Role
 
-STARVED = 0.1
-"""least share of the step that waits. tf.data does not count the time of a generator; while steps
-wait for it, it makes one batch in the time of a step"""
 MOST_WORKERS = 8
 """threads for code that mostly waits: each holds a batch"""
 
@@ -59,13 +55,7 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     ----------
     Keras, "keras.utils.PyDataset"; TensorFlow, "tf.data: from_generator".
     """
-    process, host, rows = (
-        facts.timeline.process,
-        facts.timeline.host,
-        facts.rows_of(Role.BATCH_REQUEST),
-    )
-    requests = union_of(host.start[rows], host.end[rows])
-    blocked = facts.share_of(requests & facts.time_of("loader"))
+    process, blocked = facts.timeline.process, waiting_share(facts)
     stage, dataset = find_generator(process.pipelines), process.py_dataset
     if blocked < STARVED or (stage is None and (dataset is None or process.pipelines)):
         return None

@@ -45,13 +45,17 @@ class HostReads:
                 return original(*args, **kwargs)
             finally:
                 self.inside = False
-                if clock_ns() - begin > WAITED_NS and (waits_for is None or waits_for(args[0])):
-                    self.events.run_contained(HOOK, self._record_wait, tag, begin)
+                end = clock_ns()
+                if end - begin > WAITED_NS:
+                    self.events.run_contained(HOOK, note, begin, end, *args[:1])
+
+        def note(begin: int, end: int, *read_from: Any) -> None:
+            if waits_for is None or waits_for(*read_from):
+                self._record_wait(tag, begin, end)
 
         return read
 
-    def _record_wait(self, tag: int, begin: int) -> None:
-        end = clock_ns()
+    def _record_wait(self, tag: int, begin: int, end: int) -> None:
         self.events.add((tag, begin, end))
         self.waits += 1
         if not self.waits & (self.waits - 1):  # rarely: the place hardly changes

@@ -17,8 +17,7 @@ def install_read_hooks(events: Events) -> None:
     from tensorflow.python.framework import ops
 
     kind = ops._EagerTensorBase
-    waits_for = lambda tensor: is_elsewhere(tensor)  # noqa: E731, PLW0108
-    read = HostReads(events).watch(getattr(kind, READ), "EagerTensor.numpy", waits_for)
+    read = HostReads(events).watch(getattr(kind, READ), "EagerTensor.numpy", is_elsewhere)
     events.undo[HOOK] = set_attribute(kind, READ, read)
 
 
