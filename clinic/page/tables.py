@@ -1,4 +1,4 @@
-"""Beside simple rules, by family, and what was foretold: all together, and each mode by itself."""
+"""Beside simple rules, by family, and what was predicted: all together, and each mode by itself."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def beside(
 
 
 def predictions(found: Score, modes: Mapping[Mode, Score]) -> Iterator[str]:
-    """What cures were foretold to bring, held against what they brought."""
+    """What cures were predicted to bring, held against what they brought."""
     if not found.forecasting:
         return
     yield from ("## Predictions", "")

@@ -75,7 +75,7 @@ def test_samples_are_the_same_and_the_edit_reads_them(
     assert prepare() == 0
     told = capsys.readouterr()
     assert "64 made twice are the same" in told.err
-    assert "foretold" in told.err
+    assert "predicted" in told.err
     assert "+ from out.reader import PreparedDataset" in told.out
     manifest = json.loads(Path("out/manifest.json").read_text())
     assert manifest["sources"] == [str(Path("text.txt").absolute())]
@@ -159,7 +159,7 @@ def test_the_last_run_s_gain_is_told_with_the_commands_that_measure_it(
     store.complete_run(entry, msgspec.structs.replace(document, run=run, findings=[found]))
     assert prepare() == 0
     told = capsys.readouterr()
-    assert "foretold for the job by its last run: 2 times as fast (1.5 to 3)" in told.err
+    assert "predicted for the job by its last run: 2 times as fast (1.5 to 3)" in told.err
     assert f"whyidle run python train.py; whyidle compare {entry.id} last" in told.out
     assert main(["prepare"]) == 2
     assert "The last run: Workers repeat work." in capsys.readouterr().err

@@ -232,10 +232,10 @@ def test_a_fix_that_was_tried_is_not_proposed_as_if_it_were_not(build, finding, 
 def test_a_number_that_was_searched_stands_beside_the_one_that_was_foretold(build, finding, render):
     one = finding()
     fix = one.fixes[0]
-    foretold = msgspec.structs.replace(
+    predicted = msgspec.structs.replace(
         fix, fix="loader-workers", edits=[Edit(knob="loader.workers", value=11, was=0)]
     )
-    found = build(findings=[msgspec.structs.replace(one, fixes=[foretold])])
+    found = build(findings=[msgspec.structs.replace(one, fixes=[predicted])])
 
     def shown(value):
         kept = msgspec.structs.replace(

@@ -32,7 +32,7 @@ class Outlet(Protocol):
 
 class AlertWatch:
     """The alerts of one watch. Of ``routes``, those with True get everything that fires, each time;
-    the others what is to be told."""
+    the others the notices to send."""
 
     def __init__(
         self, settings: AlertSettings, mutes: Path, routes: Sequence[tuple[Outlet, bool]]

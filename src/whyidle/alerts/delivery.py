@@ -1,8 +1,9 @@
-"""Decides what is told of firing alerts, and when.
+"""Decides which notices firing alerts send, and when.
 
-An alert is told when it begins to fire, again every ``repeat_s``, and when it resolves. In quiet
-hours and while it is muted nothing is told; what still fires afterwards is told then, and what came
-and went is not. Beyond ``most_per_hour`` notices are held back, and one message says how many.
+A notice is sent when an alert begins to fire, again every ``repeat_s``, and when it resolves. In
+quiet hours and while it is muted nothing is sent; what still fires afterwards is sent then, and
+what came and went is not. Beyond ``most_per_hour`` notices are held back, and one message says how
+many.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ Explain = Callable[[Firing], tuple[str, str]]
 
 
 @dataclass(slots=True)
-class _Told:
+class _SentNotice:
     notice: Notice
-    last: float  # when it was told the last time
+    last: float  # when a notice was sent the last time
 
 
 class Delivering:
@@ -36,18 +37,18 @@ class Delivering:
     ) -> None:
         self._settings, self._explain = settings, explain
         self.mutes: Mapping[str, float] = mutes or {}
-        self._told: dict[str, _Told] = {}
+        self._notified: dict[str, _SentNotice] = {}
         self._sent: deque[float] = deque()
         self._held_back = 0
 
     def deliver(self, firing: Sequence[Firing], when: float) -> Delivery:
-        """What is to be told now."""
+        """The notices to send now."""
         now = {alert_key(one): one for one in firing}
         current = {key: self._make_notice(key, one, when) for key, one in now.items()}
         quiet = is_quiet(self._settings.quiet, when)
         due = [] if quiet else [*self._due(current, when), *self._resolved_notices(current, when)]
-        if quiet:  # what resolves unseen is never told
-            self._told = {key: told for key, told in self._told.items() if key in current}
+        if quiet:  # what resolves unseen sends nothing
+            self._notified = {key: sent for key, sent in self._notified.items() if key in current}
         notices = self._limit(due, when)
         held, self._held_back = (self._held_back, 0) if notices else (0, self._held_back)
         return Delivery(notices=notices, firing=[*current.values()], held_back=held)
@@ -55,7 +56,7 @@ class Delivering:
     def _make_notice(self, key: str, firing: Firing, when: float) -> Notice:
         cause, fix = self._explain(firing)
         return Notice(
-            key=key, rule=firing.rule, event="repeats" if key in self._told else "fires",
+            key=key, rule=firing.rule, event="repeats" if key in self._notified else "fires",
             labels=firing.labels, value=firing.value, since=firing.since, when=when, cause=cause,
             fix=fix,
         )  # fmt: skip
@@ -63,17 +64,17 @@ class Delivering:
     def _due(self, current: Mapping[str, Notice], when: float) -> list[Notice]:
         due = []
         for key, notice in current.items():
-            told = self._told.get(key)
+            sent = self._notified.get(key)
             if self._is_muted(notice, when):
                 continue
-            if told is None or when - told.last >= self._settings.repeat_s:
-                self._told[key] = _Told(notice, when)
+            if sent is None or when - sent.last >= self._settings.repeat_s:
+                self._notified[key] = _SentNotice(notice, when)
                 due.append(notice)
         return due
 
     def _resolved_notices(self, current: Mapping[str, Notice], when: float) -> list[Notice]:
-        gone = [key for key in self._told if key not in current]
-        notices = [self._told.pop(key).notice for key in gone]
+        gone = [key for key in self._notified if key not in current]
+        notices = [self._notified.pop(key).notice for key in gone]
         return [
             replace(one, event="resolves", when=when)
             for one in notices

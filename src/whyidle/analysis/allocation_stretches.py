@@ -97,7 +97,7 @@ class AllocationOrder:
         return whole[order], np.concatenate([*sizes, self.size])[order]
 
     def _recompute_rows(self, number: int) -> tuple[I64, I64] | None:
-        """The rows that the recomputation of a module adds; None where it cannot be told."""
+        """The rows that the recomputation of a module adds; None where that is unknown."""
         calls, inside = self.calls_of(number), self.subtree(number)
         back = [b for b, _, kind, own in self.recorded.marks if kind == UNPACK and own in inside]
         if len(calls) != 1 or not back:

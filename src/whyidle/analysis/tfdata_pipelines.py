@@ -36,7 +36,7 @@ class SlowStage:
     pipeline: Pipeline
     node: Node
     stage: Stage | None
-    """None: tf.data made it, or it cannot be told which"""
+    """None: tf.data made it, or its origin is unknown"""
     batch_s: float
     """time of its work on a batch, on however many threads"""
     waits: bool | None
@@ -90,8 +90,8 @@ class SlowStage:
         kinds = self.stage.operators
         if self.is_python:
             return "Python (numpy_function, py_function)"
-        told = [kind for kind in kinds if kind in READS or DECODES.search(kind)]
-        return ", ".join(told[:3])
+        names = [kind for kind in kinds if kind in READS or DECODES.search(kind)]
+        return ", ".join(names[:3])
 
     def place(self, rank: int | None) -> Place | None:
         """The line that makes the stage."""
@@ -169,8 +169,8 @@ def count_epochs(pipeline: Pipeline) -> int:
     sizes = [stage.size for stage in pipeline.stages if stage.name == "Repeat"]
     if not sizes:
         return 0 if pipeline.batches is None else pipeline.iterators
-    told = [math.ceil(n.elements / size) for n, size in zip(nodes, sizes, strict=False) if size]
-    return max(pipeline.iterators, *told) if told else 0
+    counts = [math.ceil(n.elements / size) for n, size in zip(nodes, sizes, strict=False) if size]
+    return max(pipeline.iterators, *counts) if counts else 0
 
 
 def find_generator(pipelines: Sequence[Pipeline]) -> Stage | None:

@@ -45,8 +45,10 @@ class TuneProgress:
         parts = [f"trial {trial.number}: {table.format_settings(trial)}"]
         parts.append(table.format_metric(trial.metric))
         took = table.format_length(trial.seconds)
-        told = trial.forecast and table.format_length(trial.forecast.seconds)
-        parts.append(f"{took} (foretold {told})" if told and trial.ending == "complete" else took)
+        forecast = trial.forecast and table.format_length(trial.forecast.seconds)
+        parts.append(
+            f"{took} (predicted {forecast})" if forecast and trial.ending == "complete" else took
+        )
         parts.append(table.ENDINGS.get(trial.ending, trial.ending))
         parts += [part for part in (trial.why, table.describe_wait(trial)) if part]
         self.tell(", ".join(parts))

@@ -68,13 +68,13 @@ class ScreenNotices:
         """Nothing is open."""
 
     def print_told(self) -> None:
-        """Print everything that was told."""
+        """Print every alert of the session."""
         for text in self._told:
             print(text)
 
 
 class Screen:
-    """The alternate screen of a terminal. Alerts that were told are printed when it is gone."""
+    """The alternate screen of a terminal. Alerts are printed again when it is gone."""
 
     def __init__(self) -> None:
         self.keys = Keys()

@@ -105,10 +105,10 @@ _HINT = "whyidle prepare train.py:make_train_set --out prepared"
 
 @dataclass(frozen=True, slots=True)
 class _JobGain:
-    """What the last run says of its data, and foretells for the job."""
+    """What the last run says of its data, and predicts for the job."""
 
     headline: str
-    foretold: str
+    predicted: str
     measure: str  # the commands that measure it
 
 
@@ -130,7 +130,7 @@ def _find_gain(args: argparse.Namespace) -> _JobGain | None:
     command = shlex.join(diagnosis.run.command or ["COMMAND"])
     return _JobGain(
         headline=f"The last run: {found.headline}{where}.",
-        foretold=times or "not known",
+        predicted=times or "not known",
         measure=f"whyidle run {command}; whyidle compare {entry.id} last",
     )
 
@@ -144,11 +144,11 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
         lines[0] += f" up to transform {survey.prefix} of {len(survey.transforms)}"
         lines.append(f"stays online: {', '.join(survey.rest)}")
     lines.append(
-        f"foretold: {size.value / 1e6:,.3g} MB ({size.low / 1e6:,.3g} to {size.high / 1e6:,.3g}); "
+        f"predicted: {size.value / 1e6:,.3g} MB ({size.low / 1e6:,.3g} to {size.high / 1e6:,.3g}); "
         f"a sample {gain.value:.1f} times as fast ({gain.low:.1f} to {gain.high:.1f})"
     )
     if job is not None:
-        lines.append(f"foretold for the job by its last run: {job.foretold}")
+        lines.append(f"predicted for the job by its last run: {job.predicted}")
     if survey.outgrows_memory:
         rate = size.value / survey.samples / survey.whole_s / 1e6
         lines.append(
@@ -182,4 +182,4 @@ def _print_result(
         native = survey.native.format(folder=args.out, package=package)
         print(f"  Other libraries read the files, too: {native}\n")
     if job is not None:
-        print(f"  The job's gain (foretold: {job.foretold}) is measured by\n\n  {job.measure}\n")
+        print(f"  The job's gain (predicted: {job.predicted}) is measured by\n\n  {job.measure}\n")

@@ -57,8 +57,8 @@ def check_upload(args: argparse.Namespace) -> None:
 
 
 def send_diagnosis(url: str, diagnosis: Diagnosis) -> None:
-    """Send the diagnosis of a command that has ended. A failure is told and changes nothing: the
-    status belongs to the command."""
+    """Send the diagnosis of a command that has ended. A failure is reported and changes nothing:
+    the status belongs to the command."""
     from whyidle.engine.run_upload import upload_run
 
     try:

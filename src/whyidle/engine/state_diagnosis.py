@@ -80,7 +80,7 @@ def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
 
 
 def _diagnose_transports(logs: list[TransportLog], notes: list[str]) -> Diagnosis:
-    """Several logs are of the processes of one job: each slow path is told once."""
+    """Several logs are of the processes of one job: each slow path is reported once."""
     findings = [
         _make_finding(
             _Claim("nccl-transport-fallback", "warning", what),

@@ -82,7 +82,7 @@ def metric_label(search: Search) -> str:
 
 
 def count_endings(search: Search) -> str:
-    """How many trials ended how, what they cost, and how well that was foretold."""
+    """How many trials ended how, what they cost, and how well that was predicted."""
     counts = Counter(str(trial.ending) for trial in search.trials)
     named = [f"{counts[key]} {name}" for key, name in ENDINGS.items() if counts[key]]
     again = counts["lost"] + counts["interrupted"]
@@ -113,7 +113,7 @@ def table_columns(search: Search) -> list[tuple[str, list[str], int]]:
     if search.setup.objective == "rate":
         columns.append(("per hour", [_format_rate(t, search) for t in trials], 2))
     columns.append(("took", [format_length(t.seconds) for t in trials], 2))
-    columns.append(("foretold", [_format_forecast(t) for t in trials], 5))
+    columns.append(("predicted", [_format_forecast(t) for t in trials], 5))
     columns.append(("end", [ENDINGS.get(t.ending, t.ending) for t in trials], 4))
     columns.append(("its device", [describe_wait(t) for t in trials], 3))
     return [column for column in columns if any(cell not in ("", words.NONE) for cell in column[1])]

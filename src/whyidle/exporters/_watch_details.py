@@ -38,12 +38,12 @@ def gpu_details(page: Page, gpu: WatchedGpu, machine: WatchedMachine) -> list[Te
     for job in machine.jobs:
         if job.key in gpu.jobs:
             rows += job_rows(page, job, with_reason=False)
-            rows += job_details(page, job, told=gpu.reason)
+            rows += job_details(page, job, shown=gpu.reason)
     return rows
 
 
-def job_details(page: Page, job: WatchedJob, told: Reason | None = None) -> list[Text]:
-    """Everything that is known of a job; ``told``: a reason that stands above already."""
+def job_details(page: Page, job: WatchedJob, shown: Reason | None = None) -> list[Text]:
+    """Everything that is known of a job; ``shown``: a reason that stands above already."""
     processes = f"{len(job.pids)} processes, the first is {job.pid}" if job.pids else "no process"
     facts = [processes, *(f"{name} {text}" for name, text in job.tenant.labels.items())]
     facts += [f"{job.memory_bytes / _GIB:.1f} GiB of memory"] if job.memory_bytes else []
@@ -54,7 +54,7 @@ def job_details(page: Page, job: WatchedJob, told: Reason | None = None) -> list
         known = [f"{place} {format_percent(share)}" for place, share in shares if share >= 0.005]
         if known:
             rows += wrap_text(page, f"step: {', '.join(known)}", indent="      ")
-    if job.reason != told:
+    if job.reason != shown:
         rows += _reason_details(page, job.reason)
     for suspected in job.suspicions:
         rows += wrap_text(page, suspected.text, indent="    ! " if page.plain else "    • ")

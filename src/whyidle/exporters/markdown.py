@@ -1,4 +1,4 @@
-"""Markdown to paste into an issue: verdict, attribution, findings, and what could not be told."""
+"""Markdown to paste into an issue: verdict, attribution, findings, and what remains unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile what JAX is told to run uncompiled."""
+"""Compile functions that JAX is configured to run uncompiled."""
 
 from __future__ import annotations
 

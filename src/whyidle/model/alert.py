@@ -44,7 +44,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What is told of one alert. ``key`` is its identity: rule, host, and run or GPU."""
+    """One message about an alert. ``key`` is its identity: rule, host, and run or GPU."""
 
     key: str
     rule: Rule

@@ -49,7 +49,7 @@ class ActionPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Action(Document, frozen=True, kw_only=True):
-    """One action. ``command`` is what is executed; empty: the owner is only told."""
+    """One action. ``command`` is what is executed; empty: the owner is only notified."""
 
     verb: Verb
     job: str

@@ -26,7 +26,7 @@ class Destination:
 
 
 class Publisher(Protocol):
-    """An open destination, for one thread. What it raises is told once; looks go on."""
+    """An open destination, for one thread. Its first failure is reported once; looks go on."""
 
     def publish(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> None:
         """Publish one look."""

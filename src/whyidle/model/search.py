@@ -53,7 +53,7 @@ class Report(_Part, frozen=True, kw_only=True):
 
 
 class CostForecast(_Part, frozen=True, kw_only=True):
-    """The duration of a whole trial, foretold before its start from those that ended before."""
+    """The duration of a whole trial, predicted before its start from those that ended before."""
 
     seconds: float
     low: float

@@ -8,7 +8,7 @@ from whyidle.model.watch_document import WatchedMachine
 
 
 def collect_keys(machine: WatchedMachine) -> tuple[int, dict[str, float]]:
-    """The number of steps, and figures by key, of the jobs of one command. Several jobs are told
+    """The number of steps, and figures by key, of the jobs of one command. Several jobs are kept
     apart by their run."""
     keys: dict[str, float] = {}
     step = 0

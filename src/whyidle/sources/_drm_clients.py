@@ -21,7 +21,7 @@ _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
 class Client(NamedTuple):
-    """One client of one card: who it is, its device memory (None: not told), and how long its
+    """One client of one card: who it is, its device memory (None: not reported), and how long its
     kernels ran: ``busy`` and ``elapsed`` are counters of one unit for each engine."""
 
     pid: int
@@ -104,12 +104,12 @@ def _parse_number(words: list[str]) -> float | None:
 
 def _local_bytes(numbers: dict[str, float | None]) -> int | None:
     """Memory of the card that a client holds: what is resident, or what older kernels tell."""
-    told: dict[str, dict[str, float]] = {}
+    sizes: dict[str, dict[str, float]] = {}
     for key, value in numbers.items():
         if (match := _LOCAL.fullmatch(key)) and value is not None:
-            told.setdefault(match[2], {})[match[1]] = value
+            sizes.setdefault(match[2], {})[match[1]] = value
     kinds = ("resident", "memory", "total")
-    held = [next(one[kind] for kind in kinds if kind in one) for one in told.values()]
+    held = [next(one[kind] for kind in kinds if kind in one) for one in sizes.values()]
     return int(sum(held)) if held else None
 
 

@@ -101,8 +101,8 @@ def _add_up(held: Mapping[int, tuple[float | None, float | None]]) -> Reading:
     shares, sizes = ([one[side] for one in held.values()] for side in (0, 1))
     known = all(share is not None for share in shares)
     busy = min(1.0, sum(share or 0.0 for share in shares)) if known else None
-    told = all(size is not None for size in sizes)
-    used = sum(size or 0.0 for size in sizes) if told else None
+    known = all(size is not None for size in sizes)
+    used = sum(size or 0.0 for size in sizes) if known else None
     return {"busy_ratio": busy, "memory_used_bytes": used, "processes": len(held)}
 
 

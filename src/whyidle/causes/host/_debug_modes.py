@@ -62,7 +62,7 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
     of work and Python on a CPU, else of the time in which the device waits for the host."""
     work = facts.bucket_share(mode.within or "host")
     if facts.on_cpu and not mode.within:
-        # JAX also compiles single operators where it is told to compile nothing
+        # JAX also compiles single operators where compilation is disabled
         work = facts.share_of(facts.time_of("compute", "python", *_COMPILING.get(mode, ())))
     spans = _mode_time(facts, mode)
     least, most = share_bounds(facts, spans) if len(spans) else (0.0, 0.0)

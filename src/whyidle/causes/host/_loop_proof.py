@@ -40,9 +40,9 @@ def prove_loop(facts: Facts, loop: ModelLoop, headline: str) -> Proof | None:
     )
     where = _places_of(loop)
     spot = f" ({(where[0].file or '').rpartition('/')[2]}:{where[0].line})" if where else ""
-    told = headline.format(at=spot, time=format_duration(share * facts.step_s))
+    line = headline.format(at=spot, time=format_duration(share * facts.step_s))
     return Proof(
-        headline=f"{told}, and its part of the backward pass",
+        headline=f"{line}, and its part of the backward pass",
         low=gains[0],
         high=gains[2],
         predicted=from_gains(gains, "the step without these calls and their gradients"),

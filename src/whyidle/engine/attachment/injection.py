@@ -31,7 +31,7 @@ from whyidle.model.telemetry import Target
 ALIVE: Final = "alive"
 """a file that is locked while the look lasts"""
 STATE: Final = "injected.json"
-"""what became of the look, told by the job"""
+"""what became of the look, written by the job"""
 ENTRY: Final = "entry.py"
 """what the job's interpreter executes"""
 ENTERED_S: Final = 15.0
@@ -56,8 +56,8 @@ def enter():
             names["record_process"]({alive!r}, {state!r}, {seconds!r})
         except Exception as error:
             try:
-                with open({state!r}, "w") as told:
-                    told.write('{{"state": "refused", "why": "%s."}}' % type(error).__name__)
+                with open({state!r}, "w") as file:
+                    file.write('{{"state": "refused", "why": "%s."}}' % type(error).__name__)
             except OSError:
                 pass
     before = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
@@ -195,11 +195,11 @@ def _explain_refusal(target: TargetProcess, version: str, output: str) -> InputE
 
 
 def _await_entry(target: TargetProcess, folder: Path) -> None:
-    told = _await_state(target, folder, ("recording", "refused", "left"), ENTERED_S)
-    if told is not None and told.get("state") != "refused":
+    state = _await_state(target, folder, ("recording", "refused", "left"), ENTERED_S)
+    if state is not None and state.get("state") != "refused":
         return
-    if told is not None:
-        raise _refuse(target, str(told["why"]))
+    if state is not None:
+        raise _refuse(target, str(state["why"]))
     why = f"Its main thread has run no Python for {ENTERED_S:g} s: it waits in one call."
     raise _refuse(target, f"{why} Nothing will be recorded once it returns.")
 
@@ -207,14 +207,14 @@ def _await_entry(target: TargetProcess, folder: Path) -> None:
 def _await_state(
     target: TargetProcess, folder: Path, states: tuple[str, ...], limit_s: float
 ) -> dict[str, str] | None:
-    """What the job told, once it is one of some states; None after ``limit_s``, or at its end."""
+    """What the job wrote, once it is one of some states; None after ``limit_s``, or at its end."""
     until = time.monotonic() + limit_s
     while True:
         ended = has_ended(target.pid)
         with suppress(OSError, ValueError):
-            told: dict[str, str] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-            if told["state"] in states:
-                return told
+            state: dict[str, str] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            if state["state"] in states:
+                return state
         if ended or time.monotonic() > until:
             return None
         time.sleep(_POLL_S)

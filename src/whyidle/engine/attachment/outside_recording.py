@@ -67,7 +67,7 @@ class OutsideRecording:
     workers: tuple[float, ...]
     waiting: float
     lock_seen: bool
-    """whether Python could be told from operators"""
+    """whether Python could be distinguished from operators"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,10 @@ def explain_lost_kernels(job: Job) -> str | None:
         return None
     device = lead.device_noun
     kernels = "its kernels" if lost.all() else f"{lost.mean():.0%} of its kernels"
-    told = _describe_host(lead)
+    host = _describe_host(lead)
     return (
         f"The recording lost {kernels} ({lost.sum()} of {len(rows)} launches have none), so "
-        f"{device} idle time is unknown: {why_lost(lost)}{f'. {told}' if told else ''}"
+        f"{device} idle time is unknown: {why_lost(lost)}{f'. {host}' if host else ''}"
     )
 
 

@@ -196,8 +196,8 @@ def shorten_kernel(name: str) -> str:
     head, _, inside = plain.partition("<")
     head = head.partition("(")[0] or plain
     functor = _FUNCTOR.search(inside)
-    told = f"{head} [{functor[1]}]" if functor and functor[1] not in head else head
-    return told if len(told) <= LABEL_CHARS else told[: LABEL_CHARS - 1] + "…"
+    label = f"{head} [{functor[1]}]" if functor and functor[1] not in head else head
+    return label if len(label) <= LABEL_CHARS else label[: LABEL_CHARS - 1] + "…"
 
 
 # -- host -------------------------------------------------------------------------------------
@@ -282,5 +282,5 @@ _WATCHED = {
 
 
 def _shorten_frame(name: str) -> str:
-    told = _WATCHED.get(name) or _PATH.sub(r"\1", name)
-    return told if len(told) <= LABEL_CHARS else told[: LABEL_CHARS - 1] + "…"
+    label = _WATCHED.get(name) or _PATH.sub(r"\1", name)
+    return label if len(label) <= LABEL_CHARS else label[: LABEL_CHARS - 1] + "…"

@@ -41,18 +41,18 @@ _PYTHON = re.compile(r"(^|/)python[\d.]*$")
 
 
 def whole_run(
-    recording: Path, told: Mapping[str, Any], outside: Telemetry | None, faults: Sequence[str]
+    recording: Path, report: Mapping[str, Any], outside: Telemetry | None, faults: Sequence[str]
 ) -> Timeline | None:
-    """The command as one window without steps; None if nothing was recorded. ``told`` is the
+    """The command as one window without steps; None if nothing was recorded. ``report`` is the
     content of ``ended.json``, ``outside`` the monitor's telemetry, ``faults`` errors inside its
     processes."""
     lead = _lead_process(recording)
-    window = _process_life(lead) if lead is not None else _monitored_span(outside, told)
+    window = _process_life(lead) if lead is not None else _monitored_span(outside, report)
     if window is None:
         return None
-    status = told.get("exit_status")
-    took = told.get("duration_s")
-    why = explain_no_steps(lead, told.get("command") or [], faults, status, took)
+    status = report.get("exit_status")
+    took = report.get("duration_s")
+    why = explain_no_steps(lead, report.get("command") or [], faults, status, took)
     early = lead is None and bool(status) and took is not None and took < EARLY_S
     timeline = _span_timeline(lead or probe.blank_timeline(recording), *window)
     stepless = Stepless(
@@ -146,12 +146,12 @@ def _process_life(timeline: Timeline) -> tuple[int, int]:
     return begin, max(timeline.process.ended or last, begin + 1)
 
 
-def _monitored_span(outside: Telemetry | None, told: Mapping[str, Any]) -> tuple[int, int] | None:
+def _monitored_span(outside: Telemetry | None, report: Mapping[str, Any]) -> tuple[int, int] | None:
     times = [series.time_ns for series in outside.series.values()] if outside else []
     ends = [int(time[at]) for time in times if len(time) for at in (0, -1)]
     if ends and max(ends) > min(ends):
         return min(ends), max(ends)
-    took = told.get("duration_s")
+    took = report.get("duration_s")
     begin = min(ends, default=0)
     return (begin, begin + max(1, int(took * 1e9))) if took is not None else None
 

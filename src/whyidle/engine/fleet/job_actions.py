@@ -253,10 +253,10 @@ class Actor:
             return "only jobs of Slurm can be acted on; tell the owner"
         wanted = "PENDING" if action.verb == "resize" else "RUNNING"
         try:
-            told = _run(["squeue", "-h", "-j", action.job, "-o", "%T|%u"])
+            answer = _run(["squeue", "-h", "-j", action.job, "-o", "%T|%u"])
         except (OSError, subprocess.SubprocessError) as error:
             return f"its state is not known: {_explain_failure(error)}"
-        state, _, user = told.strip().partition("|")
+        state, _, user = answer.strip().partition("|")
         if state != wanted or (action.user is not None and user != action.user):
             return f"it is {state.lower() or 'gone'} now"
         return None
@@ -318,5 +318,5 @@ def _run(argv: Sequence[str], text: str = "") -> str:
 
 
 def _explain_failure(error: Exception) -> str:
-    told = getattr(error, "stderr", None) or str(error)
-    return " ".join(str(told).split())[:300]
+    message = getattr(error, "stderr", None) or str(error)
+    return " ".join(str(message).split())[:300]

@@ -91,7 +91,7 @@ def _id_mapper() -> Callable[[], bool]:
     outside the new namespace, so a forked child does it."""
     if UID != 0:
         return lambda: False
-    ask, told = os.pipe(), os.pipe()
+    ask, answer = os.pipe(), os.pipe()
     whole = [_identity_map(f"/proc/self/{kind}_map") for kind in ("uid", "gid")]
     pid = os.fork()
     if pid == 0:
@@ -101,16 +101,16 @@ def _id_mapper() -> Callable[[], bool]:
                 os._exit(0)
             for kind, text in zip(("uid", "gid"), whole, strict=True):
                 _write_text(f"/proc/{os.getppid()}/{kind}_map", text)
-            os.write(told[1], b"y")
+            os.write(answer[1], b"y")
         finally:
             os._exit(0)
 
     def map_all() -> bool:
-        os.close(told[1])
+        os.close(answer[1])
         os.write(ask[1], b"g")
-        done = os.read(told[0], 1) == b"y"
+        done = os.read(answer[0], 1) == b"y"
         os.waitpid(pid, 0)
-        for handle in (*ask, told[0]):
+        for handle in (*ask, answer[0]):
             os.close(handle)
         return done
 

@@ -1,6 +1,6 @@
 """Publishes looks: each publisher on a thread of its own, behind a queue that drops the oldest.
 
-A destination that is slow or away delays nobody. Its first failure is told, and that it answers
+A destination that is slow or away delays nobody. Its first failure is reported, and that it answers
 again; then it is tried in silence, with every look.
 """
 

@@ -21,7 +21,7 @@ PROBE = Path(__file__).parents[2] / "probe"
 EXTRAS = {"tfrecord": "tensorflow"}
 """extras of forms, where they do not have the form's name"""
 SURVEYED = 64
-"""samples that are made twice, and from which size and time are foretold: one that differs in a
+"""samples that are made twice, and from which size and time are predicted: one that differs in a
 twentieth of all is met with 96 %"""
 READ_RATIO = (0.8, 2.0)
 """ends of the time to read a sample, beside those to read it from a small file again and for the

@@ -1,4 +1,4 @@
-"""What is told of a job that died for lack of memory: what held it, at which line, and the cheapest
+"""The report on a job that died for lack of memory: what held it, at which line, and the cheapest
 change that would have fitted, as far as that is known."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from whyidle.model.search import CostForecast, Dimension, SearchTrial, Value, Values
 
 FEWEST = 3
-"""trials below which nothing is foretold: an interval of two points means nothing"""
+"""trials below which nothing is predicted: an interval of two points means nothing"""
 RIDGE = 0.1
 """penalty of the fit, which keeps coefficients of values that were tried once near 0"""
 WIDEST = 0.05

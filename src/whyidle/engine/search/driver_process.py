@@ -1,6 +1,6 @@
 """Runs the rest of a command in a child process that a library may take down with it.
 
-Ray ends the process that uses it when its head is lost. So that the user is told what happened and
+Ray ends the process that uses it when its head is lost. So that the user learns what happened and
 what to do, whyidle lets a child of its own go on, and waits for it.
 """
 

@@ -228,7 +228,7 @@ class RayTrials:
     def _record_end(self, number: int, end: TrialEnd) -> None:
         try:
             self._state.end_trial(number, end, self._commands.pop(number))
-        except TrialError as error:  # told when Ray has ended the others
+        except TrialError as error:  # reported when Ray has ended the others
             self._failure = self._failure or error
 
 

@@ -62,15 +62,17 @@ def _starved_notes(trials: list[SearchTrial], setup: SearchSetup) -> list[str]:
 
 
 def _forecast_notes(trials: list[SearchTrial]) -> list[str]:
-    told = [
+    predicted = [
         (t.forecast, t.seconds)
         for t in trials
         if t.forecast is not None and t.seconds is not None and t.ending == "complete"
     ]
-    if not told:
+    if not predicted:
         return []
-    within = sum(forecast.low <= seconds <= forecast.high for forecast, seconds in told)
-    return [f"Durations of whole trials within the foretold interval: {within} of {len(told)}."]
+    within = sum(forecast.low <= seconds <= forecast.high for forecast, seconds in predicted)
+    return [
+        f"Durations of whole trials within the predicted interval: {within} of {len(predicted)}."
+    ]
 
 
 def _beside_notes(trials: list[SearchTrial]) -> list[str]:

@@ -39,7 +39,7 @@ FAILURES = 3
 
 
 class SearchListener(Protocol):
-    """Is told what happens."""
+    """Is informed of what happens."""
 
     def trial_started(self, trial: SearchTrial) -> None:
         """A trial has started."""

@@ -17,7 +17,7 @@ import psutil
 from whyidle.model.search import SearchTrial
 
 MOST = 8
-"""trials side by side: beyond, one disk and one memory bus are shared by too many to foretell"""
+"""trials side by side: beyond, one disk and one memory bus are shared by too many to predict"""
 SPARE = 0.9
 """part of memory, cores and device that trials may take together"""
 
@@ -62,11 +62,11 @@ class TrialRoom:
             rooms["device memory"] = SPARE / max(verdict.memory_share or 1.0, 0.01)
         limit = min(rooms, key=lambda name: rooms[name])
         self.count = max(1, min(int(rooms[limit]), MOST))
-        told = f"a trial uses {cores:.1f} of {self._cores} cores"
+        usage = f"a trial uses {cores:.1f} of {self._cores} cores"
         if self.count > 1:
-            self._tell(f"{told}: {self.count} side by side, {self.threads} threads each")
+            self._tell(f"{usage}: {self.count} side by side, {self.threads} threads each")
         else:
-            self._tell(f"{told}: one at a time ({limit} allow no more); --parallel N for others")
+            self._tell(f"{usage}: one at a time ({limit} allow no more); --parallel N for others")
             self._measures = False
 
     def _check_gain(self) -> None:

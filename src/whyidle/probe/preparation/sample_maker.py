@@ -249,7 +249,7 @@ def run_order() -> None:
             main(order, lambda result: print(json.dumps(result), file=channel))
         except UnknownError as error:
             print(json.dumps({"error": f"a sample holds {error}"}), file=channel)
-        except Exception as error:  # whatever the user's dataset raises is told, not shown
+        except Exception as error:  # whatever the user's dataset raises is reported, not shown
             text = f"{type(error).__name__}: {error}"
             kind = "disk" if FULL.search(text) else ""
             print(json.dumps({"error": text, "kind": kind}), file=channel)

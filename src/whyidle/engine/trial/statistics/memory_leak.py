@@ -150,7 +150,7 @@ def device_memory(arm: ArmResult) -> tuple[list[float], list[float]]:
 
 
 def _device_free(arms: Sequence[ArmResult]) -> float:
-    every: list[ProcessReport] = [told for ran in arms for told in ran.ranks.values()]
+    every: list[ProcessReport] = [report for ran in arms for report in ran.ranks.values()]
     return min((float(one.device_free) for one in every if one.device_free), default=math.inf)
 
 

@@ -68,7 +68,7 @@ class InputWaits(Listener):
         self.kinds: dict[type, bool] = {}
         """class of a first argument -> whether it is an iterator"""
         self.gap_ns: float | None = None
-        """mean time between requests, of the last model that told it"""
+        """mean time between requests, by the last model that reported it"""
         self.work_ns: float | None = None
         """mean time of a call without its wait"""
 
