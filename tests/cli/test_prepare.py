@@ -46,6 +46,7 @@ class Odd:
     def __getitem__(self, index):
         return object()
 odd = Odd()
+numbers = list(range(99))
 """
 
 
@@ -138,6 +139,18 @@ def test_what_cannot_be_prepared(capsys: pytest.CaptureFixture[str]):
     assert main(["prepare"]) == 2
     assert "What makes the dataset?" in capsys.readouterr().err
     assert not Path("out").exists()
+
+
+def test_what_would_be_slower_is_written_only_by_force(capsys: pytest.CaptureFixture[str]):
+    assert prepare("--dry-run", spec="sets.py:numbers") == 0
+    assert "not worth it" in capsys.readouterr().err
+    assert prepare(spec="sets.py:numbers") == 1
+    told = capsys.readouterr().err
+    assert "slower than making them: nothing was written" in told
+    assert "--force" in told
+    assert not Path("out").exists()
+    assert prepare("--force", spec="sets.py:numbers") == 0
+    assert Path("out/manifest.json").exists()
 
 
 def test_the_last_run_s_gain_is_told_with_the_commands_that_measure_it(

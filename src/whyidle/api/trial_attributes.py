@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
+from whyidle.engine.recording.recording_diagnosis import diagnose_recording
 from whyidle.engine.search.trial_diagnosis import summarize_diagnosis
+from whyidle.errors import WhyidleError
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.store.entry import RECORDING
 
 Attributes = dict[str, str | float | None]
 
@@ -24,3 +30,12 @@ def trial_attributes(diagnosis: Diagnosis | None, seconds: float) -> Attributes:
         "whyidle.gpu_hours" if on_gpu else "whyidle.hours": hours,
     }
     return attributes | {f"whyidle.waits.{name}": share for name, share in verdict.waits.items()}
+
+
+def recorded_attributes(store: Path, seconds: float) -> Attributes:
+    """The same for a trial whose process ended before it could diagnose itself, from what it has
+    recorded in its run store; empty where it recorded nothing."""
+    for recording in store.glob(f"runs/*/{RECORDING}"):
+        with suppress(WhyidleError, OSError):
+            return trial_attributes(diagnose_recording(recording), seconds)
+    return {}

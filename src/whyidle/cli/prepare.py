@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli._options import add_quiet, add_store, store_of
-from whyidle.errors import UsageError, WhyidleError
+from whyidle.errors import InputError, UsageError, WhyidleError
 
 FORMS = ("map", "tar", "arrow", "hdf5", "tfrecord")
 
@@ -61,6 +61,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="tell size and gain, and write nothing"
     )
+    parser.add_argument(
+        "--force", action="store_true", help="write even if reading would be slower than making"
+    )
     add_quiet(parser)
     add_store(parser)
 
@@ -81,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
         args.python, args.spec, args.form, [str(Path(p).absolute()) for p in args.source]
     )
     _print_survey(args, survey, job)
+    if not (args.force or args.dry_run):
+        _check_gain(survey)
     folder = args.out.absolute()
     made = Preparation(
         args.python, args.spec, args.form, survey, folder=folder, shard=round(args.shard * 1e6)
@@ -98,6 +103,17 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         _print_result(args, survey, faster, job)
     return 0
+
+
+def _check_gain(survey: Survey) -> None:
+    gain = survey.gain
+    if gain.high < 1.0:
+        raise InputError(
+            "Reading prepared samples would be slower than making them: nothing was written.",
+            why=f"A sample would be read {gain.value:.2g} ({gain.low:.2g} to {gain.high:.2g}) "
+            "times as fast as it is made.",
+            hint="Another --form may be faster (map is the fastest); --force writes it anyway.",
+        )
 
 
 _HINT = "whyidle prepare train.py:make_train_set --out prepared"
@@ -155,7 +171,7 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
             f"larger than the free memory: each epoch reads it from the disk again, which gains "
             f"only from {rate:,.0f} MB/s per loader worker on"
         )
-    if gain.high < 1.0:
+    if gain.high < 1.0 and (args.force or args.dry_run):
         lines.append("reading would be slower than making: not worth it")
     if not survey.sources:
         lines.append("no source files were seen: name them with --source to notice changes")

@@ -52,7 +52,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--metric",
         metavar="PATTERN",
         help="'val_loss: {}' is a pattern of a line of the output, {} the number; a NAME without "
-        "braces is read from JSON lines, whyidle.report(), TensorBoard, MLflow or W&B",
+        "braces is read from what frameworks print or log, JSON lines or whyidle.report()",
     )
     direction = group.add_mutually_exclusive_group()
     direction.add_argument("--minimize", dest="direction", action="store_const", const="minimize")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from whyidle.api.own_process import Profile, Watch
-from whyidle.api.trial_attributes import Attributes, trial_attributes
+from whyidle.api.trial_attributes import Attributes, recorded_attributes, trial_attributes
 from whyidle.errors import MissingExtraError, WhyidleError
 
 try:
@@ -25,7 +25,7 @@ except ImportError as error:
         "RayTuneCallback needs Ray Tune.", why=f"{error}.", hint="pip install 'whyidle[ray]'"
     ) from error
 
-FILE = "whyidle.json"
+FILE, STORE = "whyidle.json", ".whyidle"
 
 
 def watched_trainable(
@@ -44,7 +44,7 @@ def watched_trainable(
 
         folder = Path(tune.get_context().get_trial_dir())
         folder.mkdir(parents=True, exist_ok=True)
-        watch, begin = Watch(folder / ".whyidle", profile), time.monotonic()
+        watch, begin = Watch(folder / STORE, profile), time.monotonic()
         diagnosis = None
         try:
             watch.start()
@@ -65,8 +65,9 @@ def watched_trainable(
 
 class RayTuneCallback(Callback):  # type: ignore[misc, unused-ignore]
     """Adds cause, utilization and cost to each trial's last result, from where they reach the
-    results of ``Tuner.fit``; ``attributes`` holds them by the trial's id. A trial that Ray ended
-    writes them a moment later, so they are read at the end of the experiment."""
+    results of ``Tuner.fit``; ``attributes`` holds them by the trial's id. They are read at the end
+    of the experiment. The worker of a trial that Ray ended early has no time to write them: its
+    recording is diagnosed here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,8 +76,14 @@ class RayTuneCallback(Callback):  # type: ignore[misc, unused-ignore]
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
         """Read what the workers have written."""
         for trial in trials:
-            path = Path(trial.local_path) / FILE
-            with suppress(OSError, ValueError):
-                found = json.loads(path.read_text(encoding="utf-8"))
+            found = _read_attributes(Path(trial.local_path), trial.last_result)
+            if found:
                 self.attributes[trial.trial_id] = found
                 trial.last_result.update(found)
+
+
+def _read_attributes(folder: Path, result: dict[str, Any]) -> Attributes:
+    with suppress(OSError, ValueError):
+        found: Attributes = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return found
+    return recorded_attributes(folder / STORE, result.get("time_total_s", 0.0))

@@ -19,7 +19,7 @@ Objective = Literal["metric", "rate", "front"]
 """the metric; its improvement per GPU-hour; both the metric and the GPU-hours"""
 Ending = Literal["running", "complete", "pruned", "failed", "lost", "interrupted"]
 """``lost``: whyidle itself was killed; ``interrupted``: by the user. Both run again on resume"""
-SOURCES: Final = ("json", "report", "tensorboard", "mlflow", "wandb")
+SOURCES: Final = ("json", "report", "tensorboard", "mlflow", "wandb", "csv")
 """prefixes of a metric that is a name"""
 AGAIN: Final = ("lost", "interrupted")
 

@@ -1,9 +1,11 @@
 """Reads the metric of a running trial from its output, or from what it reports.
 
 ``val_loss: {}`` is a pattern of a line of the output, with ``{}`` for the number and, if wanted,
-``{step}``. A name without braces is looked for in JSON lines of the output, in
-``whyidle.report()``, and in what the job writes to TensorBoard, MLflow or Weights & Biases; a
-prefix (``tensorboard:val/loss``) restricts it to one of them.
+``{step}``. A name without braces is looked for in ``whyidle.report()``, in what the job writes to
+TensorBoard, MLflow, Weights & Biases or Lightning's CSV log, and in the output: JSON lines, and
+while nothing else reports it the lines that frameworks print, such as ``val_loss: 0.3`` of Keras,
+``val_loss=0.3`` of Lightning, or ``{'eval_loss': '0.3'}`` of Transformers. A prefix
+(``tensorboard:val/loss``) restricts it to one of them.
 """
 
 from __future__ import annotations
@@ -43,8 +45,10 @@ class MetricReader:
     """Reads the values of one trial as its files grow."""
 
     def __init__(self, metric: str, output: Path, reported: Path) -> None:
-        self._pattern = compile_pattern(metric) if "{" in metric else None
         self._source, self._name = split_metric(metric)
+        self._named = "{" not in metric
+        self._pattern = compile_printed(self._name) if self._named else compile_pattern(metric)
+        self._is_reported = False
         self._output = _GrowingFile(output)
         self._reported = _GrowingFile(reported)
         self._count = 0
@@ -53,9 +57,11 @@ class MetricReader:
     def read_appended(self, seconds: float) -> list[Report]:
         """The values since the last call; ``seconds`` since the trial's start."""
         pieces = list(self._output.read_lines())
-        found = [each for text, drawn in pieces for each in self._values_in(text, drawn=drawn)]
-        if self._pattern is None:
-            found += [e for text, _ in self._reported.read_lines() for e in self._reported_in(text)]
+        found = []
+        if self._named:  # read after the output: what is printed after it was reported is dropped
+            found = [e for text, _ in self._reported.read_lines() for e in self._reported_in(text)]
+            self._is_reported |= bool(found)
+        found += [each for text, drawn in pieces for each in self._values_in(text, drawn=drawn)]
         reports = []
         for value, step in found:
             self._count += 1
@@ -71,18 +77,19 @@ class MetricReader:
 
     def _values_in(self, text: str, *, drawn: bool) -> Iterator[tuple[float, int | None]]:
         """Values of a line; a progress bar (``drawn``) repeats its value each time it is drawn."""
-        if self._pattern is None:
-            if self._source in (None, "json") and text.lstrip()[:1] == "{":
-                yield from self._json_value(text)
-            return
+        if self._named:
+            record = _decode_object(text) if text.lstrip()[:1] == "{" else {}
+            if record and self._source in (None, "json"):
+                yield from self._value_of(record)
+            if record or self._source or self._is_reported:
+                return
         for found in self._pattern.finditer(text):
             value, step = float(found["value"]), found.groupdict().get("step")
             if not (drawn and value == self._last):
                 self._last = value
                 yield value, int(step) if step else None
 
-    def _json_value(self, text: str) -> Iterator[tuple[float, int | None]]:
-        record = _decode_object(text)
+    def _value_of(self, record: dict[str, Any]) -> Iterator[tuple[float, int | None]]:
         value: Any = record
         for part in self._name.split(".") if self._name not in record else [self._name]:
             value = value.get(part) if isinstance(value, dict) else None
@@ -103,6 +110,12 @@ def split_metric(metric: str) -> tuple[str | None, str]:
     """The source of a metric (None: any) and its name."""
     source, colon, name = metric.partition(":")
     return (source, name) if colon and source in SOURCES else (None, metric)
+
+
+def compile_printed(name: str) -> re.Pattern[str]:
+    """The pattern of a named number as frameworks print it, in a dict or in a line of progress."""
+    begin, quote = r"(?<![\w/.-])", r"[\"\']?"
+    return re.compile(rf"{begin}{quote}{re.escape(name)}{quote}\s*[:=]\s*{quote}{_VALUE}")
 
 
 def compile_pattern(metric: str) -> re.Pattern[str]:
@@ -135,9 +148,13 @@ def last_lines(output: Path, count: int = 5) -> list[str]:
 
 
 def suggest_patterns(lines: list[str]) -> list[str]:
-    """Patterns that would read the numbers in some lines, such as ``loss: {}``."""
-    found = re.findall(rf"([A-Za-z][\w./-]*\s*[:=]?\s*)({NUMBER})(?![\w.])", "\n".join(lines))
-    return list(dict.fromkeys(f"{head}{{}}" for head, _ in found))
+    """Patterns that would read the numbers in some lines, such as ``loss: {}``, and names of those
+    that a dict holds."""
+    form = rf"([\"']?)([A-Za-z][\w./-]*)\1(\s*[:=]?\s*)[\"']?{NUMBER}(?![\w.])"
+    found = re.findall(form, "\n".join(lines))
+    return list(
+        dict.fromkeys(name if quoted else f"{name}{gap}{{}}" for quoted, name, gap in found)
+    )
 
 
 def _decode_object(text: str) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Passes the metric of a search on, as the job logs it to TensorBoard, MLflow or Weights & Biases.
+"""Passes the metric of a search on, as the job logs it to TensorBoard, MLflow, Weights & Biases or
+Lightning's CSV file.
 
 Event files are flushed minutes late, and servers would have to be asked; so the calls are noted as
 they are made. Only values of the wanted name are looked at. ``boot/sitecustomize.py`` loads this
@@ -40,6 +41,10 @@ def _wandb_log(data: Any, step: Any = None, *args: Any, **more: Any) -> Found:
         yield name, value, step
 
 
+def _csv_metrics(metrics: Any, step: Any = None) -> Found:
+    yield from _wandb_log(metrics, step)
+
+
 class Hook(NamedTuple):
     """A method of a tracker, and what a call of it logs."""
 
@@ -58,6 +63,8 @@ HOOKS = (
     Hook("mlflow", "mlflow.tracking.client", "MlflowClient", "log_metric", _mlflow_metric),
     Hook("mlflow", "mlflow.tracking.client", "MlflowClient", "log_batch", _mlflow_batch),
     Hook("wandb", "wandb.sdk.wandb_run", "Run", "log", _wandb_log),
+    Hook("csv", "lightning.fabric.loggers.csv_logs", "CSVLogger", "log_metrics", _csv_metrics),
+    Hook("csv", "lightning_fabric.loggers.csv_logs", "CSVLogger", "log_metrics", _csv_metrics),
 )
 
 
