@@ -231,6 +231,12 @@ class ProcessFacts:
     enough: str | None = None  # why the recording stopped
 
     @property
+    def failure(self) -> str:
+        """The exception that ended it; empty if none did, or a person by Ctrl-C."""
+        error = (self.died_of or "").rstrip(": ")
+        return "" if error.startswith(KeyboardInterrupt.__name__) else error
+
+    @property
     def operator_threads(self) -> int | None:
         """Threads of its operators."""
         return self.switches.num_threads if self.switches else None

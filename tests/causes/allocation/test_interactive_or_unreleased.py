@@ -61,6 +61,14 @@ def test_a_debugger_in_the_loop(tmp_path):
     assert first.where[0].file == "/home/me/train.py"
 
 
+@pytest.mark.parametrize(("error", "idle"), [("ValueError: shapes", False), (None, True)])
+def test_a_process_that_failed_before_its_first_step_was_not_left_behind(error, idle, tmp_path):
+    made = Imagined(tmp_path, died_of=error)
+    made.look(SLEEP, 8 * S, every=20 * MS, busy=0.0)
+    made.seen()
+    assert bool(finding(made.diagnose(), "interactive-or-unreleased")) == idle
+
+
 def build_recording(busy):
     """A recording whose process goes on for 8 s after its last step, so busy."""
     with TemporaryDirectory() as folder:

@@ -43,9 +43,10 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     ------------------
     After the last recorded call of the training loop, the training thread waits in at least four
     fifths of its stack samples; or it waits in the code of a debugger, a prompt or a notebook; or
-    the process never trained and waited for most of its life. If the wait after the last step is
-    more than half of the recording, shares refer to the whole recording; otherwise the finding is a
-    remark. The prediction is the time for which the device would be free: no step becomes faster.
+    the process never trained, waited for most of its life, and was not ended by an error. If the
+    wait after the last step is more than half of the recording, shares refer to the whole
+    recording; otherwise the finding is a remark. The prediction is the time for which the device
+    would be free: no step becomes faster.
 
     What looks alike
     ----------------
@@ -80,6 +81,8 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
 
 
 def _prove_never_trained(facts: Facts) -> Proof | None:
+    if facts.timeline.process.failure:
+        return None
     host = facts.timeline.host
     rows = facts.timeline.rows_of(Role.BLOCKED)
     waiting = union_of(host.start[rows], host.end[rows])

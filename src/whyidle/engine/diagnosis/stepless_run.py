@@ -71,7 +71,7 @@ def explain_no_steps(
     """Explain why there is no step; completes "No training step was seen: ..."."""
     if lead is not None:
         low, high = _process_life(lead)
-        if died := _died_of(lead):
+        if died := lead.process.failure:
             return f"{_process_name(lead)} ended by {died}"
         rest = f"; other processes of the {took_s or 0.0:.3g} s run did not load the probe"
         return (
@@ -92,7 +92,7 @@ def explain_no_steps(
 
 def advise_no_steps(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
     """Advise how to get steps recorded."""
-    if _died_of(lead):
+    if lead.process.failure:
         return []  # the command itself failed
     if lead.stepless and lead.stepless.aside:
         return [DEAF_NOTE]
@@ -106,11 +106,6 @@ def advise_no_steps(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
 def _was_secondary(lead: Timeline, took_s: float | None) -> bool:
     low, high = _process_life(lead)
     return took_s is not None and (high - low) / 1e9 < SHARE * took_s
-
-
-def _died_of(lead: Timeline) -> str:
-    died = (lead.process.died_of or "").rstrip(": ")
-    return "" if died == KeyboardInterrupt.__name__ else died
 
 
 def _lead_process(recording: Path) -> Timeline | None:

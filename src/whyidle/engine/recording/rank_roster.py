@@ -131,10 +131,8 @@ def _cut_short(timeline: Timeline) -> bool:
 
 def _own_error(timeline: Timeline) -> bool:
     """Whether an exception of its own ended it, neither Ctrl-C nor a failed peer."""
-    error = timeline.process.died_of
-    if error is None or error.startswith(KeyboardInterrupt.__name__):
-        return False
-    return not _OF_OTHERS.search(error)
+    error = timeline.process.failure
+    return bool(error) and not _OF_OTHERS.search(error)
 
 
 def _last_sign(timeline: Timeline) -> int:
