@@ -220,3 +220,21 @@ def test_a_fault_where_a_job_saves_or_sets_switches_never_reaches_it(
     job = run_job(BREAK.format(package="jax", fault=fault) + script, WHYIDLE_PLAN=str(plan))
     assert job.out == alone.out
     assert "injected" in job.faults
+
+
+ONE_ELEMENT = """
+step = jax.jit(lambda b, x: jax.value_and_grad(lambda b: (b ** 2).sum() + 1.0)(b))
+b = jnp.full(1, 0.5)
+for i in range(30):
+    loss, grads = step(b, x)
+    b = b - 0.1 * grads
+"""
+
+
+def test_in_a_trial_the_loss_is_the_output_without_dimensions(run_job):
+    """The gradient of a parameter of one element stands behind it."""
+    job = run_job(TRAIN + ONE_ELEMENT, WHYIDLE_TRIAL=json.dumps({"seconds": 60.0}))
+    (path,) = job.folder.glob("*.trial.json")
+    losses = [float.fromhex(one) for one in json.loads(path.read_text())["losses"]]
+    assert not job.faults
+    assert losses[:2] == pytest.approx([1.25, 1.16])

@@ -109,7 +109,7 @@ def diagnose_jobs(recording: Path) -> list[Diagnosis]:
 
 
 def _diagnose_stepless(recording: Path) -> Diagnosis:
-    facts, faults = _read_probe_facts(recording), _fault_notes(recording)
+    facts, faults = _read_probe_facts(recording), notes_on_faults(recording)
     if why := lost_evidence.explain_loss(recording, faults):
         raise OutputError(
             "Nothing to diagnose: the recording could not be written.",
@@ -145,7 +145,7 @@ def _diagnose_job(recording: Path, job: JobStart, *, alone: bool) -> Diagnosis:
     notes = rank_roster.notes_on(recording, job.ranks, status)
     notes += rank_roster.notes_on_starts(job.ranks, job.others)
     notes += plan_channel.describe_applied(recording)
-    return add_death(_with_notes(diagnosis, [*notes, *_fault_notes(recording)]), recording)
+    return add_death(_with_notes(diagnosis, [*notes, *notes_on_faults(recording)]), recording)
 
 
 def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
@@ -154,7 +154,8 @@ def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
     return msgspec.structs.replace(diagnosis, coverage=coverage)
 
 
-def _fault_notes(recording: Path) -> list[str]:
+def notes_on_faults(recording: Path) -> list[str]:
+    """What the probe could not measure in the processes of a recording, a sentence each."""
     counts: dict[str, int] = {}
     for path in sorted(recording.glob("*.faults")):
         with suppress(OSError):

@@ -469,6 +469,13 @@ def test_why_a_job_cannot_be_tried(tmp_path, ending, steps, said):
     assert said[1] in raised.value.hint
 
 
+def test_a_job_whose_steps_could_not_be_observed_is_not_one_that_does_not_train(tmp_path):
+    (tmp_path / "1.faults").write_text("loss: TypeError: no scalar\n")
+    with pytest.raises(TrialError, match="could not be observed") as raised:
+        look_at(tmp_path, ArmResult("silent", 0, 4.0, tmp_path, "", None))
+    assert "TypeError: no scalar" in raised.value.why
+
+
 @pytest.mark.parametrize("undiagnosed", [False, True])
 def test_a_job_is_short_as_it_was_not_because_it_is_healed(tmp_path, undiagnosed):
     """60 steps of 83 ms take 4.3 ms with workers: what is left of the job lasts 0.3 s. A short

@@ -14,7 +14,11 @@ import msgspec
 from whyidle import catalog
 from whyidle.engine.diagnosis.stepless_run import DEAF_NOTE
 from whyidle.engine.patching.source_patch import SourcePatch
-from whyidle.engine.recording.recording_diagnosis import diagnose_recording, note_end
+from whyidle.engine.recording.recording_diagnosis import (
+    diagnose_recording,
+    note_end,
+    notes_on_faults,
+)
 from whyidle.engine.trial.arms import error_line, stdin_replay
 from whyidle.engine.trial.arms.arm import ArmRequest, ArmResult
 from whyidle.engine.trial.arms.failure_hints import explain_failure
@@ -275,6 +279,12 @@ def _must_run(result: ArmResult) -> None:
     progress = f" after {steps} step{'s' if steps != 1 else ''}"
     if result.ending == "silent":
         _had_no_input("The command does not train", "It ended successfully")
+        if faults := notes_on_faults(result.recording):
+            raise TrialError(
+                "The steps of the command could not be observed.",
+                why=" ".join(faults),
+                hint="This is a fault of whyidle: report it with this message.",
+            )
         raise TrialError(
             "The command does not train.",
             why="It ended successfully, but took no optimizer step.",

@@ -88,12 +88,15 @@ def install_trial_hooks(events: Events, calls: CompiledCalls, awaited: Callable[
     if request.get("sway"):
         witness.sway = RoundingNoise(folder, request["sway"])
 
-    def note_result(outputs: Any) -> Any:
-        outputs = outputs if witness.sway is None else witness.sway.perturb_outputs(outputs)
-        state.outputs = outputs
+    def note_loss() -> None:
         loss = state.find_loss()
         if loss is not None:
             witness.note_losses(loss)
+
+    def note_result(outputs: Any) -> Any:
+        outputs = outputs if witness.sway is None else witness.sway.perturb_outputs(outputs)
+        state.outputs = outputs
+        fault_containment.run_contained(folder, "loss", note_loss)
         return outputs
 
     calls.note_result = note_result

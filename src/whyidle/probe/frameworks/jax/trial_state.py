@@ -53,17 +53,19 @@ class StepState:
         return [one for one in arrays if "float" in str(one.dtype)]
 
     def find_loss(self) -> Any:
-        """Return the last single number among the outputs: losses stand behind the state."""
+        """Return the last single number among the outputs: losses stand behind the state. A
+        parameter of one element has a dimension, a loss mostly none."""
         single = [one for one in self.leaves() if one.size == 1]
-        return single[-1] if single else None
+        scalars = [one for one in single if not one.ndim]
+        return (scalars or single or [None])[-1]
 
     def device_of(self, optimizer: Any) -> TrialDevice:
         """Return the devices: also on a CPU steps run beside the thread that calls them."""
         return TrialDevice(Devices(self), None, None)
 
     def loss_of(self, tensors: Any) -> Any:
-        """Return the loss as it is; it is read at the end."""
-        return tensors
+        """Return the loss without its dimensions of one element; it is read at the end."""
+        return tensors.reshape(()) if tensors.ndim else tensors
 
     def local(self, parameter: Any) -> Snapshot:
         """Return a copy of an array, or of this process's part of it."""
