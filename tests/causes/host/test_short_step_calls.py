@@ -1,12 +1,15 @@
-"""Steps of ``fit`` that are as short as the call that takes them."""
+"""Steps that are as short as the call that takes them."""
+
+from dataclasses import replace
 
 import pytest
 
 from whyidle import catalog
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.model.timeline import HostKind
+from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing import contracts
-from whyidle.testing.builder import ms
+from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.cured_twins import covers
 from whyidle.testing.pairs import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -52,3 +55,41 @@ def test_others_are_left_alone(healthy):
 def test_the_measured_gain_lies_within_the_prediction():
     predicted = judge(train(1.0)).predicted  # 1.0 to 1.6 ms became 0.28 to 0.45 with twenty steps
     assert predicted.low <= 2.9 <= predicted.high
+
+
+def loop(step_us=300, work_us=100, framework="jax", burst=True):
+    """A step of JAX: how long its calls take, and its operators in a burst."""
+    job = RecordedJob(framework=framework)
+    for _ in range(40):
+        work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
+        with job.call("optimizer\tjit(step)"), work:
+            job.work(LOOP, us(step_us))
+        job.python(LOOP, us(20))
+    recorded = Builder()
+    for _ in range(3):
+        with recorded.step():
+            recorded.op("dot_general", host=us(work_us))
+            recorded.quiet(us(step_us))
+    live, seen = job.timeline(), replace(recorded.timeline(), info=DeviceInfo(), framework="jax")
+    return replace(live, bursts=(seen,)) if burst else live
+
+
+def test_short_steps_of_jax_belong_into_a_scan():
+    top = diagnose_job([loop()]).findings[0]
+    assert (top.cause, top.where[0].line) == ("short-step-calls", 30)
+    assert "jax.lax.scan" in top.fixes[0].summary
+    assert not any(fix.edits for fix in top.fixes)
+
+
+def test_the_gain_is_the_call_less_its_operators():
+    proof = judge(loop())
+    after = [320 / speedup for speedup in (proof.predicted.low, proof.predicted.high)]
+    assert after[0] > 320 - 0.95 * 200 > after[1] > 100
+    assert covers(proof, 320 / 130)
+
+
+@pytest.mark.parametrize(
+    "other", [{"burst": False}, {"framework": "torch"}, {"work_us": 290}, {"work_us": 400}]
+)
+def test_other_loops_are_not_judged(other):
+    assert judge(loop(**other)) is None

@@ -1,14 +1,20 @@
-"""Keras calls a function for each of many short steps."""
+"""Each of many short compiled steps is a call of its own from Python."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.intervals import union_of
 from whyidle.analysis.sampled_lines import lines_with_share
 from whyidle.analysis.tfdata_pipelines import training_pipeline
 from whyidle.causes.host._modes import EAGER, active_share
 from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import Switches
 from whyidle.model.proof_facts import HostFacts
@@ -24,26 +30,32 @@ MOST = (0.5, 0.75, 0.9)
 LEAST = 0.1
 """least expected part of a step: a step of 6 ms. Longer ones gain too little to give up reports and
 callbacks at every batch"""
+RECORDING_S = 0.15e-6
+"""what recording an operator adds to its time in a burst: two small networks of 75 operators a step
+took 11 us longer in bursts than in a scan"""
+CALLS = (Role.OPTIMIZER, Role.DEVICE_READ, Role.SYNC)
+"""calls of compiled steps, and of what waits for their results: once per call of several steps"""
 STEPS = 20
 """steps in a call: a twentieth of its cost stays for each. More gain little, and the progress bar
 moves once per call"""
 
 
 @cause(
-    "Each short step of fit is a call of its own",
+    "Each short compiled step is a call of its own",
     bucket="host",
     needs=("device_time", "own_settings", "steady_steps"),
 )
 def short_step_calls(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    ``model.fit`` calls its compiled function once per batch, and the operators of a step take no
-    longer than the call.
+    ``model.fit``, or a loop of a job in JAX, calls its compiled function once per batch, and the
+    operators of a step take no longer than the call.
 
     Why it costs
     ------------
     Before and after every call Keras asks its callbacks, collects logs and moves the progress bar,
-    and TensorFlow hands the function to its threads and waits for them.
+    and TensorFlow hands the function to its threads and waits for them. JAX checks every argument,
+    makes an array of every output, and hands the program over to its threads.
 
     How it is detected
     ------------------
@@ -52,26 +64,38 @@ def short_step_calls(facts: Facts) -> Proof | None:
     call, 0.25 to 1.2 ms, is expected to be a tenth of it. The gain is this cost with twenty steps
     in a call, at most nine tenths of the step.
 
+    For a step of JAX on the CPU, the run tells how long its calls and the reads of its results
+    take, and a burst how long its operators do: the difference is expected to be saved, half of it
+    at least. At most the Python of the loop is saved, too. Without a burst, and on a GPU, it is not
+    judged. A network of 3 x 64 with Adam took 104 to 158 us a step, and 44 to 46 with 16 steps in a
+    call; 165 to 177 and 67 to 73 where the loss is read in every step (JAX 0.10, two cores).
+
     What looks alike
     ----------------
     ``run_eagerly=True`` is ``debug-mode-left-on``. Callbacks that take long after every batch are
     ``callback-overhead``; where a callback looks at every batch, several steps in a call would
     show it only the last, and this cause is silent. Small batches make any model's steps short: see
-    ``batch-too-small``.
+    ``batch-too-small``. A call that returns before its operators have run costs nothing.
 
     What to do
     ----------
     ``model.compile(..., steps_per_execution=20)``. The numbers stay the same; the progress bar and
-    callbacks for batches see every twentieth.
+    callbacks for batches see every twentieth. In JAX: ``jax.lax.scan`` over twenty batches inside
+    one compiled function.
 
     References
     ----------
-    Keras, "Model.compile: steps_per_execution"; keras-team/keras#19953, #18648.
+    Keras, "Model.compile: steps_per_execution"; keras-team/keras#19953, #18648; JAX,
+    "jax.lax.scan".
     """
-    switches = facts.timeline.process.switches or Switches()
-    if switches.steps_per_call != 1 or switches.batch_callbacks or not _is_fitted(facts):
-        return None
     if any(active_share(facts, mode) for mode in EAGER):
+        return None
+    return _calls_of_fit(facts) if _is_fitted(facts) else _calls_of_loop(facts)
+
+
+def _calls_of_fit(facts: Facts) -> Proof | None:
+    switches = facts.timeline.process.switches or Switches()
+    if switches.steps_per_call != 1 or switches.batch_callbacks:
         return None
     waited = facts.bucket_share("input")
     rest = max(0.0, 1.0 - waited)
@@ -79,26 +103,67 @@ def short_step_calls(facts: Facts) -> Proof | None:
     batches = pipeline.batches if pipeline else None
     steps = min(STEPS, batches or STEPS)
     saved = 1.0 - 1.0 / max(steps, 1)
-    low, expected, high = (
-        saved * min(cost / facts.step_s, most * rest)
-        for cost, most in zip(CALL_S, MOST, strict=True)
+    costs = zip(CALL_S, MOST, strict=True)
+    gains = [saved * min(cost / facts.step_s, most * rest) for cost, most in costs]
+    evidence = (
+        make_evidence("steps in a call", 1, None, source="settings"),
+        make_evidence("step without its wait for the batch", rest * facts.step_s, "s"),
+        make_evidence("usual cost of a call", CALL_S[1], "s", source="class figure"),
     )
+    headline = "Each step of fit is a call of its own, and takes only "
+    headline += format_duration(rest * facts.step_s)
+    method = f"class figure of a call, {steps} steps each"
+    told = HostFacts(calls=steps)
+    return _make_proof(facts, gains, headline, method=method, evidence=evidence, told=told)
+
+
+def _calls_of_loop(facts: Facts) -> Proof | None:
+    """Calls and reads of a compiled step of JAX that take longer than its operators, by a burst."""
+    burst, host = facts.burst, facts.timeline.host
+    if facts.timeline.framework != "jax" or not facts.on_cpu or burst is None:
+        return None
+    rows = np.concatenate([facts.timeline.rows_of(role) for role in CALLS])
+    called = facts.share_of(union_of(host.start[rows], host.end[rows])) * facts.step_s
+    operators = sum(row.count for row in burst.operators) / max(burst.step_count, 1)
+    work = burst.bucket_share("compute") * burst.step_s - operators * RECORDING_S
+    if not 0.0 < work < called:
+        return None
+    rest = (1.0 - facts.bucket_share("input")) * facts.step_s - work
+    taken = ((called - work) / 2, called - work, rest)
+    saved = 1.0 - 1.0 / STEPS
+    gains = [saved * min(cost / facts.step_s, most) for cost, most in zip(taken, MOST, strict=True)]
+    evidence = (
+        make_evidence("calls and reads of a step", called, "s", samples=len(rows)),
+        make_evidence("its operators", work, "s", samples=burst.step_count, source="burst"),
+    )
+    headline = "Each step is a call of its own from Python: its operators take only "
+    headline += f"{format_duration(work)} of {format_duration(called)}"
+    method = f"time of calls less that of operators, {STEPS} steps each"
+    told = HostFacts()
+    return _make_proof(facts, gains, headline, method=method, evidence=evidence, told=told)
+
+
+def _make_proof(
+    facts: Facts,
+    gains: Sequence[float],
+    headline: str,
+    *,
+    method: str,
+    evidence: tuple[Evidence, ...],
+    told: HostFacts,
+) -> Proof | None:
+    low, expected, high = gains
     if expected < LEAST:
         return None
     return Proof(
-        headline=f"Each step of fit is a call of its own, and takes only "
-        f"{format_duration(rest * facts.step_s)}",
+        headline=headline,
         low=low,
         high=high,
-        predicted=from_gains((low, expected, high), f"class figure of a call, {steps} steps each"),
-        evidence=(
-            make_evidence("steps in a call", 1, None, source="settings"),
-            make_evidence("step without its wait for the batch", rest * facts.step_s, "s"),
-            make_evidence("usual cost of a call", CALL_S[1], "s", source="class figure"),
-        ),
+        predicted=from_gains((low, expected, high), method),
+        evidence=evidence,
         confidence=0.8,
         where=tuple(place for place, _ in lines_with_share(facts, facts.scope))[:1],
-        facts=HostFacts(calls=steps),
+        facts=told,
         bucket="compute" if facts.bucket_share("compute") > facts.bucket_share("host") else "host",
     )
 

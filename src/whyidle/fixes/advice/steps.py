@@ -67,6 +67,16 @@ def _join_calls(proof: Proof) -> str:
     )
 
 
+def _scan_steps(proof: Proof) -> str | None:
+    if proof.get_facts(HostFacts).calls is not None:  # of fit, which has a setting for it
+        return None
+    return (
+        "compute about twenty batches in one compiled call: jax.lax.scan over batches stacked "
+        "along a new first axis, with parameters and optimizer state as its carry and the losses "
+        "as its output"
+    )
+
+
 ADVICE = (
     advice(
         *("batched-environments", "single-sample-policy"),
@@ -150,6 +160,16 @@ ADVICE = (
         "outside of it",
         consent="rounding",
         risk="Python in the step (prints, lists, random numbers of NumPy) runs once per trace only",
+    ),
+    advice(
+        *("scanned-steps", "short-step-calls"),
+        title="Compute several steps in one jax.lax.scan",
+        doc="Put the loop over some batches into the compiled function. Declines for fit of Keras, "
+        "which has a setting for it. Only the author knows what the loop does between its steps.",
+        summary=_scan_steps,
+        consent="rounding",
+        risk="reports, saves and checks between steps happen once per call; all batches of a call "
+        "must have the same shapes",
     ),
     advice(
         *("fewer-callbacks", "callback-overhead"),
