@@ -31,24 +31,27 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    here = Path(__file__).parent
+    marks = {path: list(marks_of(path)) for path in {item.path for item in items}}
     for item in items:
-        for framework in FRAMEWORKS:
-            if item.path.relative_to(here).as_posix().startswith(f"with_{framework}/"):
-                item.add_marker(framework)
-    if not config.getoption("--frameworks"):
-        wanted = [not any(map(item.get_closest_marker, FRAMEWORKS)) for item in items]
-        config.hook.pytest_deselected(
-            items=[item for item, kept in zip(items, wanted, strict=True) if not kept]
-        )
-        items[:] = [item for item, kept in zip(items, wanted, strict=True) if kept]
-    for item in items:
-        place = item.path.relative_to(here).as_posix()
-        for folder, reason in REAL_PROCESSES.items():
-            if place.startswith(f"{folder}/"):
-                item.add_marker(pytest.mark.real_processes(reason))
+        for mark in marks[item.path]:
+            item.add_marker(mark)
         if item.get_closest_marker("live"):
             item.add_marker(pytest.mark.real_processes("its times are judged"))
+    if not config.getoption("--frameworks"):
+        left = {item for item in items if any(map(item.get_closest_marker, FRAMEWORKS))}
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
+
+
+def marks_of(path):
+    """The marks that a file has by its folder."""
+    place = path.relative_to(Path(__file__).parent).as_posix()
+    for framework in FRAMEWORKS:
+        if place.startswith(f"with_{framework}/"):
+            yield framework
+    for folder, reason in REAL_PROCESSES.items():
+        if place.startswith(f"{folder}/"):
+            yield pytest.mark.real_processes(reason)
 
 
 @pytest.hookimpl(wrapper=True)

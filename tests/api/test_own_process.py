@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from own_sgd import OWN_SGD
 
 pytest.importorskip("torch")
 
-JOB = """
+JOB = f"""
 import json, os, sys, threading, time
-import torch, whyidle
+{OWN_SGD}
+import whyidle
 from torch.utils.data import DataLoader, Dataset, dataloader
 
 class Slow(Dataset):
@@ -26,7 +28,7 @@ class Slow(Dataset):
 
 torch.set_num_threads(1)
 model = torch.nn.Linear(16, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = SGD(model.parameters(), lr=0.1)
 
 def train():
     for batch in DataLoader(Slow(), batch_size=4):
@@ -36,7 +38,7 @@ def train():
 
 def state():
     hooks = [dataloader._BaseDataLoaderIter.__next__, torch.autograd.backward, sys.excepthook]
-    own = {name: os.environ.get(name) for name in ("WHYIDLE_RUN", "PYTHONPATH")}
+    own = [os.environ.get(name) for name in ("WHYIDLE_RUN", "PYTHONPATH")]
     return [*map(id, hooks), own, threading.active_count()]
 """
 
@@ -45,79 +47,86 @@ def run_job(folder: Path, text: str, *words: str, **variables: str) -> dict:
     """What the job prints as its last line, JSON."""
     script = folder / "job.py"
     script.write_text(JOB + text)
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("WHYIDLE_")}
     done = subprocess.run(
         [*(words or (sys.executable,)), str(script)],
         capture_output=True,
         text=True,
         check=False,
         cwd=folder,
-        env={**os.environ, **variables},
+        env={**outside, **variables},
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_block_is_watched_stored_and_diagnosed_and_leaves_no_trace(tmp_path: Path):
-    found = run_job(
-        tmp_path,
-        """
+BLOCKS = """
+def told_of(w):
+    d = w.diagnosis
+    return {"run": w.run_id, "verdict": d.verdict.state, "status": d.run.exit_status,
+            "steps": d.steps.count + d.steps.warmup}
+
 before = state()
-with whyidle.watch(profile="off") as w:
-    inside = w.diagnosis
+with whyidle.watch(profile="off") as first:
+    inside = first.diagnosis
     train()
-d = w.diagnosis
-print(json.dumps({
-    "inside": inside, "same": state() == before, "verdict": d.verdict.state,
-    "cause": d.findings[0].cause, "where": d.findings[0].where[0].function,
-    "steps": d.steps.count + d.steps.warmup, "command": d.run.command, "status": d.run.exit_status,
-    "stored": whyidle.load(w.run_id) == d, "notes": d.coverage.notes,
-}))
-""",
-    )
-    assert found["inside"] is None
-    assert found["same"], "hooks, threads or variables are left"
-    assert found["verdict"] == "starved"
-    assert found["cause"] == "dataloader-no-workers"
-    assert found["where"] == "__getitem__"
-    assert found["steps"] == 40
-    assert found["command"] == [sys.executable, str(tmp_path / "job.py")]
-    assert found["status"] == 0
-    assert found["stored"]
-    assert not [note for note in found["notes"] if "failed" in note]
-
-
-def test_two_blocks_are_two_runs_and_neither_sees_what_lies_between(tmp_path: Path):
-    found = run_job(
-        tmp_path,
-        """
-runs = []
-for _ in range(2):
-    with whyidle.watch(profile="off") as w:
-        train()
-    runs.append(w)
-    train()
-counts = [w.diagnosis.steps.count + w.diagnosis.steps.warmup for w in runs]
-print(json.dumps({"counts": counts, "ids": [w.run_id for w in runs]}))
-""",
-    )
-    assert found["counts"] == [40, 40]
-    assert len(set(found["ids"])) == 2
-
-
-def test_a_block_that_raises_passes_it_on_and_is_diagnosed(tmp_path: Path):
-    found = run_job(
-        tmp_path,
-        """
+d = first.diagnosis
+told = {"first": told_of(first), "inside": inside, "same": state() == before,
+        "cause": d.findings[0].cause, "where": d.findings[0].where[0].function,
+        "command": d.run.command, "stored": whyidle.load(first.run_id) == d,
+        "notes": d.coverage.notes}
+train()
 try:
-    with whyidle.watch(profile="off") as w:
+    with whyidle.watch(profile="off") as raising:
         train()
         1 / 0
 except ZeroDivisionError:
-    print(json.dumps({"status": w.diagnosis.run.exit_status, "state": w.diagnosis.verdict.state}))
-""",
-    )
-    assert found == {"status": 1, "state": "starved"}
+    told["raising"] = told_of(raising)
+with whyidle.watch(profile="off") as empty:
+    pass
+told["empty"] = empty.diagnosis.verdict.state
+with whyidle.watch(profile="off") as outer:
+    train()
+    try:
+        with whyidle.watch():
+            pass
+    except Exception as error:
+        told["nested"] = str(error)
+told["outer"] = told_of(outer)
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory) -> dict:
+    """What became of the blocks of one process that watches itself several times."""
+    folder = tmp_path_factory.mktemp("blocks")
+    return {"folder": folder, **run_job(folder, BLOCKS)}
+
+
+def test_a_block_is_watched_stored_and_diagnosed_and_leaves_no_trace(blocks):
+    first = blocks["first"]
+    assert blocks["inside"] is None
+    assert blocks["same"], "hooks, threads or variables are left"
+    assert first["verdict"] == "starved"
+    assert blocks["cause"] == "dataloader-no-workers"
+    assert blocks["where"] == "__getitem__"
+    assert first["steps"] == 40
+    assert blocks["command"] == [sys.executable, str(blocks["folder"] / "job.py")]
+    assert first["status"] == 0
+    assert blocks["stored"]
+    assert not [note for note in blocks["notes"] if "failed" in note]
+
+
+def test_blocks_are_runs_of_their_own_and_see_nothing_of_what_lies_between(blocks):
+    told = [blocks[name] for name in ("first", "raising", "outer")]
+    assert [each["steps"] for each in told] == [40, 40, 40]
+    assert len({each["run"] for each in told}) == 3
+
+
+def test_a_block_that_raises_passes_it_on_and_is_diagnosed(blocks):
+    assert (blocks["raising"]["status"], blocks["raising"]["verdict"]) == (1, "starved")
 
 
 def test_a_framework_that_is_imported_in_the_block_is_watched(tmp_path: Path):
@@ -132,37 +141,13 @@ def test_a_framework_that_is_imported_in_the_block_is_watched(tmp_path: Path):
     assert done.stdout.split() == ["40"], done.stderr
 
 
-def test_a_block_without_steps_is_inconclusive(tmp_path: Path):
-    found = run_job(
-        tmp_path,
-        """
-with whyidle.watch(profile="off") as w:
-    pass
-try:
-    print(json.dumps({"state": w.diagnosis.verdict.state}))
-except Exception as error:
-    print(json.dumps({"error": str(error)}))
-""",
-    )
-    assert found["state"] == "inconclusive"
+def test_a_block_without_steps_is_inconclusive(blocks):
+    assert blocks["empty"] == "inconclusive"
 
 
-def test_one_watch_at_a_time(tmp_path: Path):
-    found = run_job(
-        tmp_path,
-        """
-with whyidle.watch(profile="off") as w:
-    train()
-    try:
-        with whyidle.watch():
-            pass
-    except Exception as error:
-        said = str(error)
-print(json.dumps({"said": said, "state": w.diagnosis.verdict.state}))
-""",
-    )
-    assert "already watched" in found["said"]
-    assert found["state"] == "starved"
+def test_one_watch_at_a_time(blocks):
+    assert "already watched" in blocks["nested"]
+    assert blocks["outer"]["verdict"] == "starved"
 
 
 TOLD = """

@@ -15,7 +15,7 @@ from whyidle.importers import kineto
 from whyidle.model.schema import make_schema
 
 NAMES = [
-    ["resnet50_v100_workers0_b"],
+    ["mlp_rtx3080_workers0_bs16"],
     ["dlrm_a100_rank3of8"],
     ["shampoo_dlrm_rank0of128", "shampoo_dlrm_rank1of128"],
     ["odd_no_gpu_events"],

@@ -4,6 +4,7 @@ Pinning in the training loop, streams without shards and open files in workers a
 fix is applied: ``tests/probe/knobs``.
 """
 
+import functools
 from dataclasses import replace
 from itertools import product
 
@@ -107,27 +108,45 @@ VARIANTS = [
 ]
 
 
+@functools.cache
+def proofs_of(kind):
+    """Of every situation that differs in what this class of facts has fields for, one."""
+    facts = [among(kind, USUAL | one) for one in VARIANTS]
+    told = {repr(each): kind(**each) for each in facts}
+    return [Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=each) for each in told.values()]
+
+
+@functools.cache
 def plans(name):
     """All that a fix proposes in many situations."""
     decide = catalog.load_fixes()[name].decide
-    told = [kind(**among(kind, USUAL | one)) for one in VARIANTS for kind in kinds_of(name)]
-    proofs = [Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=each) for each in told]
-    return [plan for plan in map(decide, proofs) if plan is not None]
+    found = [decide(proof) for kind in kinds_of(name) for proof in proofs_of(kind)]
+    return [plan for plan in found if plan is not None]
 
 
 def edits(name):
     return {(edit.knob, edit.value) for plan in plans(name) for edit in plan.edits}
 
 
-EVERY = {name: plans(name) for name in catalog.load_fixes()}
-ALL = [(name, plan) for name, some in EVERY.items() for plan in some]
-SET = {(edit.knob, edit.value) for _, plan in ALL for edit in plan.edits}
+def every_plan():
+    return [(name, plan) for name in catalog.load_fixes() for plan in plans(name)]
 
 
-@pytest.mark.parametrize("name", EVERY)
+@functools.cache
+def page():
+    """What is applied and what is advice, on the page of fixes."""
+    return _fixes_page.fixes_page().split("## Advice")
+
+
+@functools.cache
+def every_edit():
+    return {(edit.knob, edit.value) for _, plan in every_plan() for edit in plan.edits}
+
+
+@pytest.mark.parametrize("name", catalog.load_fixes())
 def test_every_fix_can_be_applied_or_says_why_not(name):
-    assert EVERY[name], "no situation is known in which it proposes anything"
-    for plan in EVERY[name]:
+    assert plans(name), "no situation is known in which it proposes anything"
+    for plan in plans(name):
         assert plan.summary or summarize_edits(plan.edits)
         for edit in plan.edits:
             assert edit.value is None or not setting_problem(edit.knob, edit.value)
@@ -137,19 +156,19 @@ def test_every_fix_can_be_applied_or_says_why_not(name):
             assert plan.risk
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", catalog.load_fixes())
 def test_the_page_of_fixes_says_who_applies_it(name):
-    applied, people = _fixes_page.fixes_page().split("## Advice")
+    applied, people = page()
     sets = [
         plan.automatic and any(not catalog.find_knob(edit.knob).by_people for edit in plan.edits)
-        for plan in EVERY[name]
+        for plan in plans(name)
     ]
     assert (f"| `{name}` |" in applied) == any(sets)
     assert (f"| `{name}` |" in people) == (not any(sets))
 
 
 def test_the_page_of_fixes_promises_no_patch_of_what_is_not_applied():
-    applied, people = _fixes_page.fixes_page().split("## Advice")
+    applied, people = page()
     assert "| yes |" in applied
     assert "| `cuda-graphs` |" in people
     assert "| yes |" not in people
@@ -162,17 +181,17 @@ def test_what_changes_what_people_see_is_theirs():
         "checkpoint.interval_factor",
     ):
         assert KNOBS[knob].by_people
-        assert any(knob == each for each, _ in SET)
+        assert any(knob == each for each, _ in every_edit())
 
 
 def test_nothing_is_padded_to_a_maximum():
-    padded = {value for knob, value in SET if knob.startswith("collate.")}
+    padded = {value for knob, value in every_edit() if knob.startswith("collate.")}
     assert padded == {"longest", "powers of two"}
 
 
 def test_graphs_are_not_captured_where_shapes_may_vary():
     assert edits("cuda-graphs") == {("model.compile_mode", "reduce-overhead")}
-    assert not any(plan.automatic for plan in EVERY["cuda-graphs"])
+    assert not any(plan.automatic for plan in plans("cuda-graphs"))
 
 
 def test_no_search_for_algorithms_is_switched_on_where_shapes_are_new():
@@ -185,12 +204,12 @@ def test_no_search_for_algorithms_is_switched_on_where_shapes_are_new():
 
 def test_caches_are_emptied_and_garbage_is_collected_rarely():
     for knob in ("memory.empty_cache_every", "gc.collect_interval_steps"):
-        assert min(value for each, value in SET if each == knob) >= 50
+        assert min(value for each, value in every_edit() if each == knob) >= 50
 
 
 def test_shards_are_for_storage_that_waits_for_each_file():
     assert catalog.load_fixes()["sharded-data"].causes == ("small-file-random-io",)
-    assert not any(plan.automatic for plan in EVERY["sharded-data"])
+    assert not any(plan.automatic for plan in plans("sharded-data"))
 
 
 def epochs(starting: int):
@@ -217,12 +236,12 @@ def test_workers_that_stay_are_proposed_for_restarts_alone():
     assert catalog.load_fixes()["persistent-workers"].causes == ("worker-restart-per-epoch",)
     alone = {
         name
-        for name, plan in ALL
+        for name, plan in every_plan()
         if stays(plan) and plan.automatic
         and not any(edit.knob == "loader.workers" for edit in plan.edits)
     }  # fmt: skip
     assert alone == {"persistent-workers"}
-    assert all(plan.predicted is None for plan in EVERY["persistent-workers"])
+    assert all(plan.predicted is None for plan in plans("persistent-workers"))
 
 
 def test_workers_that_stay_are_no_speed_up_where_they_start_for_nothing():
@@ -258,12 +277,12 @@ def test_batches_of_many_thousands_want_layer_wise_learning_rates(batch, ranks, 
 
 
 def test_activations_are_never_recomputed_to_go_faster():
-    assert ("model.checkpointing", False) in SET
-    assert ("model.checkpointing", True) not in SET
+    assert ("model.checkpointing", False) in every_edit()
+    assert ("model.checkpointing", True) not in every_edit()
 
 
 def test_a_fused_optimizer_promises_what_its_cause_measured():
-    assert all(plan.predicted is None for plan in EVERY["fused-optimizer"])
+    assert all(plan.predicted is None for plan in plans("fused-optimizer"))
 
 
 TO_THE_DEVICE = {"pageable-h2d-copy", "blocking-h2d-copy", "oversized-or-fragmented-h2d"}
@@ -272,12 +291,12 @@ TO_THE_DEVICE = {"pageable-h2d-copy", "blocking-h2d-copy", "oversized-or-fragmen
 def test_copies_back_to_the_host_are_never_left_unwaited_for():
     """Where a wait for the host's side is what costs, only a person may leave it out, who is told
     what has to be waited for instead."""
-    unwaited = {name for name, plan in ALL if ("copy.non_blocking", True) in
+    unwaited = {name for name, plan in every_plan() if ("copy.non_blocking", True) in
                 {(edit.knob, edit.value) for edit in plan.edits}}  # fmt: skip
     assert unwaited
     for name in unwaited:
         assert set(catalog.load_fixes()[name].causes) <= TO_THE_DEVICE
-    for name, plan in ALL:
+    for name, plan in every_plan():
         if "non_blocking" in plan.summary and name not in unwaited:
             assert not plan.automatic
             assert not plan.edits
@@ -313,7 +332,7 @@ def test_another_order_of_samples_needs_consent():
 
 def test_evaluation_is_told_as_it_is_applied():
     """What a model keeps from ``inference_mode`` could not be trained on."""
-    for plan in EVERY["evaluate-without-gradients"]:
+    for plan in plans("evaluate-without-gradients"):
         assert "torch.set_grad_enabled(False)" in summarize_edits(plan.edits)
         written = [by_hand(edit.knob, edit.value) for edit in plan.edits]
         assert any("grad" in one for one in written)

@@ -148,7 +148,7 @@ acts = {
     "touch": lambda p, q: Path(p).touch(),
     "chmod": lambda p, q: os.chmod(p, 0o700) or os.stat(p).st_mode,
 }
-for step in range(40):
+for step in range(80):
     act, p, q = draw.choice(sorted(acts)), draw.choice(names), draw.choice(names)
     try:
         result = acts[act](p, q)
@@ -166,7 +166,7 @@ def test_a_job_sees_what_it_would_see_without_us(guard: Isolation, project: Path
     script = tmp_path / "drift.py"
     script.write_text(DRIFT)
     before = tree(project)
-    for seed in range(12):
+    for seed in range(4):
         free = tmp_path / f"free-{seed}"
         plant(free)
         words = [sys.executable, str(script), str(seed)]

@@ -30,7 +30,7 @@ optimizer = SGD(net.parameters(), lr=0.1)
 kept = []
 for step in range(100_000):
     if "LEAKS" in os.environ:
-        kept.append(bytearray(500_000))
+        kept.append(bytearray(2_000_000))
     if len(sys.argv) > 1:
         with open(sys.argv[1], "rb") as file:
             file.seek(1_000_000 * (step % 20))
@@ -43,40 +43,46 @@ for step in range(100_000):
 """
 
 
-@pytest.fixture
-def arm(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory):
     """``arm(*words, **asked)`` runs one."""
-    monkeypatch.setattr(process_tree, "EVERY_S", 0.02)
-    path = tmp_path / "train.py"
+    folder = tmp_path_factory.mktemp("arms")
+    path = folder / "train.py"
     path.write_text(TRAIN)
     count = iter(range(99))
 
     def start(*words, **asked):
-        place = tmp_path / f"arm-{next(count)}"
-        found = run_arm(
-            [sys.executable, str(path), *words], ArmRequest(steps=12, **asked), place, Open()
-        )
+        place = folder / f"arm-{next(count)}"
+        command = [sys.executable, str(path), *words]
+        found = run_arm(command, ArmRequest(**{"steps": 12, **asked}), place, Open())
         assert found.is_comparable, found.output_end
         return found
 
-    return start
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(process_tree, "EVERY_S", 0.02)
+        yield start
+
+
+@pytest.fixture(scope="module")
+def bases(arm):
+    """Two of the job as it is, long enough for a slope of its memory, however slow its steps."""
+    return [arm(steps=150) for _ in range(2)]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere files count")
-def test_a_leak_is_found_and_its_size(arm):
+def test_a_leak_is_found_and_its_size(arm, bases):
     edits = (Edit(knob="env.LEAKS", value="1"),)
-    bases = [arm(seconds=2.4) for _ in range(2)]
-    treats = [arm(seconds=2.4, edits=edits) for _ in range(2)]
+    treats = [arm(steps=150, edits=edits) for _ in range(2)]
     step = fmean(step_s(ran.report, len(ran.report.marks)) for ran in treats)
     leak, _ = find_leaks(bases, treats, step, left=1e9)
     assert leak.where == "host"
-    assert leak.each == pytest.approx(500_000, rel=0.3)
-    assert find_leaks(bases, treats, step, left=100)[0] is None  # over before it is full
+    assert leak.each == pytest.approx(2_000_000, rel=0.3)
+    assert find_leaks(bases, treats, step, left=20)[0] is None  # over before it is full
     assert find_leaks(treats, treats, step, left=1e9) == (None, [])  # as much as without the fix
 
 
-def test_other_rounding_is_another_run_but_nearly_the_same(arm):
-    base, off, other = arm(seconds=0.1), arm(sway=1), arm(seed=1)
+def test_other_rounding_is_another_run_but_nearly_the_same(arm, bases):
+    base, off, other = bases[0], arm(sway=1), arm(seed=1)
     assert off.swayed
     assert off.report.losses[:12] != base.report.losses[:12]
     assert 0 < loss_distance(base.report.losses[:12], off.report.losses[:12]) < 1e-4

@@ -72,11 +72,10 @@ def test_steps_with_scaled_gradients_that_overflowed_are_left_out():
 
 
 @pytest.mark.parametrize(
-    "one", [told(8, []), told(0, gradients(8, 60)), told(8, gradients(8, 12))],
-    ids=["nothing", "no samples", "few"],
-)  # fmt: skip
-def test_too_little_is_said_so(one):
-    assert estimate_scale(one) is None
+    ("size", "steps"), [(8, 0), (0, 60), (8, 12)], ids=["nothing", "no samples", "few"]
+)
+def test_too_little_is_said_so(size, steps):
+    assert estimate_scale(told(size, gradients(8, steps))) is None
 
 
 def test_what_a_sample_of_a_larger_batch_teaches():

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.engine.trial.arms.arm import ArmRequest, run_arm
@@ -23,8 +24,9 @@ from whyidle.model.diagnosis import Edit
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.real_processes("arms of a real job are compared by the clock")
 
-TRAIN = """
-import sys, time, torch
+TRAIN = f"""
+import sys, time
+{OWN_SGD}
 torch.set_num_threads(1)
 torch.manual_seed(0)
 parts, rate = int(sys.argv[1]), float(sys.argv[2])
@@ -33,7 +35,8 @@ data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
 train = torch.utils.data.DataLoader(data, 8, shuffle=True, drop_last=True)
 held = torch.utils.data.DataLoader(data, 50)
 net = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+known = torch.optim.SGD if 'known' in sys.argv else SGD  # whose learning rate is scaled
+optimizer = known(net.parameters(), lr=rate)
 while True:
     for rows, wanted in train:
         pairs = zip(rows.chunk(parts), wanted.chunk(parts)) if parts > 1 else [(rows, wanted)]
@@ -61,10 +64,10 @@ def arm(tmp_path_factory):
     path.write_text(TRAIN)
     ran = {}
 
-    def start(parts=1, rate=0.005, **asked):
-        key = parts, rate, *sorted(asked.items())
+    def start(parts=1, rate=0.005, *words, **asked):
+        key = parts, rate, *words, *sorted(asked.items())
         if key not in ran:
-            command = [sys.executable, str(path), str(parts), str(rate)]
+            command = [sys.executable, str(path), str(parts), str(rate), *words]
             ran[key] = run_arm(command, ArmRequest(**asked), folder / f"arm-{len(ran)}", Open())
             assert ran[key].is_comparable, ran[key].output_end
         return ran[key]
@@ -72,12 +75,11 @@ def arm(tmp_path_factory):
     return start
 
 
-def pair(arm, **named):
+def pair(arm, rate=0.005):
     """Without and with it, for as long."""
-    more = {"rungs": (0.2,), "per_sample": True}
-    return arm(steps=60, seconds=0.6, **named), arm(
-        edits=EDITS, steps=60, seconds=0.6, **more, **named
-    )
+    how = {"steps": 60, "seconds": 0.6}
+    more = {"rungs": (0.2,), "per_sample": True, "edits": EDITS}
+    return arm(1, rate, "known", **how), arm(1, rate, "known", **how, **more)
 
 
 def test_a_step_has_more_samples_and_what_it_gains_is_told_by_them(arm):
