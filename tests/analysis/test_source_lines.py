@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.source_lines import at_place, in_library
+from whyidle.analysis.source_lines import at_place, in_library, package_of
 from whyidle.model.diagnosis import Place
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
@@ -76,3 +76,16 @@ def test_a_call_is_where_all_looks_at_it_lie():
     assert place(f"{LAYER};{forward}", "/job/other.py(3): run") == (26, "forward")
     assert place(LAYER) is None
     assert place() is None
+
+
+@pytest.mark.parametrize(
+    ("frame", "package"),
+    [
+        ("/env/lib/python3.11/site-packages/keras/src/ops/core.py(7): f", "keras"),
+        ("/usr/lib/python3/dist-packages/yaml/loader.py(7): f", "yaml"),
+        ("/usr/lib/python3.11/threading.py(7): wait", "threading"),
+        ("/home/me/train.py(7): f", ""),
+    ],
+)
+def test_the_package_of_a_frame(frame, package):
+    assert package_of(frame) == package

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from whyidle.analysis.decoding_libraries import MOSTLY
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
@@ -23,6 +25,10 @@ LIBRARIES = {"grain": "Grain", "datasets": "Hugging Face datasets", "webdataset"
 STARVED = 0.1
 """least share of the step that waits for batches, from which who makes them sets the pace. tf.data
 does not count the time of a generator; while steps wait for it, it makes a batch per step"""
+HANDED_NS = 1_000_000
+"""most that a request costs whose batch is ready: 0.5 to 0.9 ms of Python with Keras on TensorFlow,
+0.02 on JAX (two virtual cores)"""
+_THREAD_WAIT = re.compile(r"[^;]*lib/python3\.\d+t?/(threading|queue|concurrent/futures/_base)\.py")
 _FORMATTING = re.compile(rf"{INSTALLED}datasets/formatting/")
 _ARRAYS = re.compile(rf"{INSTALLED}datasets/formatting/\w+_formatter\.py")
 
@@ -53,6 +59,27 @@ def waiting_share(facts: Facts) -> float:
     host, rows = facts.timeline.host, facts.rows_of(Role.BATCH_REQUEST)
     requests = union_of(host.start[rows], host.end[rows])
     return facts.share_of(requests & facts.time_of("loader"))
+
+
+def typical_waiting_share(facts: Facts, workers: int) -> float:
+    """Return the share of a step that several ``workers`` make it wait in most of its time: the
+    median over stretches of as many requests. The first batches of an epoch take their time however
+    many workers there are, and a request that finds its batch costs ``HANDED_NS``."""
+    host, rows = facts.timeline.host, facts.rows_of(Role.BATCH_REQUEST)
+    rows = rows[facts.host_scope.contains_times(host.start[rows])]
+    waits = np.maximum(0, host.end[rows] - host.start[rows] - HANDED_NS)
+    stretches = len(rows) // workers
+    if not stretches:
+        return 0.0
+    means = waits[: stretches * workers].reshape(stretches, workers).mean(axis=1)
+    return float(np.median(means)) * len(rows) / max(facts.scope.total, 1)
+
+
+def waits_for_threads(facts: Facts, spans: Intervals) -> bool:
+    """Return whether ``spans`` of the training thread are mostly waits for other threads."""
+    stacks = sampled_stacks(facts, spans)
+    waits = sum(time for stack, time in stacks.items() if _THREAD_WAIT.match(stack))
+    return waits > MOSTLY * stacks.total()
 
 
 def find_conversion(facts: Facts, spans: Intervals) -> tuple[Conversion, float]:

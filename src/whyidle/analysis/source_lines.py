@@ -24,7 +24,9 @@ _LIBRARY = re.compile(
     r"subprocess|tempfile|inspect|dataclasses|warnings|weakref)(/|\.py$)|"
     r"^datasets/(arrow_|dataset_dict|fingerprint|formatting|features|iterable_|table)"
 )
-_PACKAGE = re.compile(r"(?:(?:site|dist)-packages|lib/python3\.\d+t?)/([^/(]+?)(?:/|\.py\()")
+_PACKAGE = re.compile(
+    r"(?:(?:site|dist)-packages|lib/python3\.\d+t?(?!/(?:site|dist)-packages/))/([^/(]+?)(?:/|\.py\()"
+)
 
 MOST_SAMPLES = 50
 

@@ -19,7 +19,7 @@ from whyidle.model.timeline import HostKind, Timeline
 LOOK_NS = 5_000_000
 """time between two stack samples"""
 THREAD = 1
-HELD_US = 5_000
+HELD_US, RELEASED_US = 5_000, 500
 FREE, TAKEN = 1 << HELD_BITS, 3 << HELD_BITS
 """how often the sampler gave up its core where it found the GIL free, or taken"""
 
@@ -56,6 +56,10 @@ class RecordedJob:
     def python(self, stack: str, duration: int) -> None:
         """Run Python."""
         self._look(stack, duration, held=TAKEN | HELD_US, busy=True)
+
+    def python_ended(self, stack: str, duration: int) -> None:
+        """Run Python that releases the GIL at these lines, and not before."""
+        self._look(stack, duration, held=TAKEN | RELEASED_US, busy=True)
 
     def wait(self, stack: str, duration: int) -> None:
         """Let the thread sleep."""

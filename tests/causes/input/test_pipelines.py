@@ -106,13 +106,14 @@ def generator(cores=0.3, wait_ms=40, **pipeline):
 PAIRS["single-batch-generator"] = Pair(sick=generator, healthy=lambda: generator(wait_ms=1))
 
 
-def fit_dataset(wait_ms=40, workers=1, cores=0.3):
-    """Keras on JAX, fitted on a PyDataset, in a process that keeps so many cores busy."""
+def fit_dataset(wait_ms=40, workers=1, cores=0.3, every=1):
+    """Keras on JAX, fitted on a PyDataset, in a process that keeps so many cores busy; steps wait
+    ``every`` so many."""
     job = RecordedJob(framework="jax", compiled=True, cores=2.0)
     job.facts["py_dataset"] = {"making": MAKING, "workers": workers}
-    for _ in range(30):
+    for step in range(30):
         with job.call("batch_from_iterator\tkeras.utils.PyDataset"):
-            job.wait(f"{MAKING};{pipeline_job.LOOP}", ms(wait_ms))
+            job.wait(f"{MAKING};{pipeline_job.LOOP}", 0 if step % every else ms(wait_ms))
         work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
         with job.call("optimizer\tjit(train_step)"), work:
             job.work(pipeline_job.LOOP, ms(1))
@@ -138,6 +139,13 @@ def test_a_pydataset_gets_threads_and_a_generator_does_not(workers):
 def test_work_in_python_is_promised_nothing_for_sure():
     assert judge("single-batch-generator", generator(cores=1.0)).predicted.low == 1.0
     assert judge("single-batch-generator", fit_dataset(workers=4, cores=1.5)) is None
+
+
+@pytest.mark.parametrize(("every", "wait_ms", "found"), [(4, 160, True), (15, 600, False)])
+def test_more_workers_begin_no_epoch_sooner(every, wait_ms, found):
+    """Of four workers one request in four waits; of an epoch its first one."""
+    proof = judge("single-batch-generator", fit_dataset(wait_ms, workers=4, every=every))
+    assert (proof is not None) == found
 
 
 def decoding(operators=("DecodeJpeg", "ResizeBilinear"), **pipeline):

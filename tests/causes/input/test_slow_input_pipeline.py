@@ -55,8 +55,10 @@ OBJECTS = "/usr/lib/python3.11/site-packages/datasets/formatting/formatting.py(1
 DATASET = "/usr/lib/python3.11/site-packages/datasets/arrow_dataset.py(2800): iter;"
 
 
-def iterate(name, stack, wait_ms=20, requests=1):
+def iterate(name, stack, wait_ms=20, requests=1, busy_cores=None):
     job = RecordedJob(framework="pytorch", cores=2.0)
+    if busy_cores is not None:
+        job.facts["cpu"] = [[0, 0], [100, round(100 * busy_cores)]]
     for _ in range(30):
         for _ in range(requests):
             with job.call(f"batch_from_iterator\t{name}"):
@@ -75,6 +77,20 @@ def test_iterators_of_libraries_are_named_with_the_users_line():
     assert proof.high == pytest.approx(0.67, abs=0.03)
     facts = proof.get_facts(InputFacts)
     assert (facts.library, facts.conversion) == ("grain", "")
+
+
+WAIT = "/usr/lib/python3.11/concurrent/futures/_base.py(451): result;"
+
+
+@pytest.mark.parametrize(
+    ("busy_cores", "stack", "gains"),
+    [(0.5, "", (True, True)), (1.5, "", (False, True)), (1.5, WAIT, (False, False))],
+)
+def test_workers_do_little_for_code_that_works(busy_cores, stack, gains):
+    """Threads share the lock, processes the cores; threads of its own are no fewer with more."""
+    proof = judge_all(CAUSE, [iterate("grain.Iterator", stack, busy_cores=busy_cores)])
+    predicted = proof.predicted
+    assert (predicted.low > 1.03, predicted.speedup > 1.03) == gains
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from whyidle.analysis.arrays import F64
 from whyidle.analysis.data_libraries import STARVED, waiting_share
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.intervals import union_of
+from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.source_lines import at_place
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import LEAST_SHARE, Proof
@@ -18,6 +21,8 @@ from whyidle.model.roles import Role
 MOSTLY = 0.5
 """reads per step from which they are a habit"""
 MOST_PLACES = 3
+AHEAD = 8
+"""steps that a host is ahead of its device: JAX holds back at 32 computations on a CPU"""
 
 
 def reads_of_steps(facts: Facts) -> Proof | None:
@@ -29,15 +34,16 @@ def reads_of_steps(facts: Facts) -> Proof | None:
     reads = union_of(host.start[rows], host.end[rows])
     if len(rows) < MOSTLY * facts.step_count or _waits_for_producers(facts):
         return None
-    device = facts.share_of(union_of(host.start[executed], host.end[executed]))
-    own = max(0.0, 1.0 - facts.share_of(reads) - facts.share_of(facts.time_of("interruption")))
+    parts = _divide_steps(facts, reads, union_of(host.start[executed], host.end[executed]))
+    own, device = (float(part.sum()) for part in (parts.own, parts.device))
     cores = facts.timeline.process.cores or 1.0
-    shared = device + own / max(cores, 1.0) if facts.on_cpu else device
-    careful, hopeful = (max(0.0, 1.0 - max(own, busy)) for busy in (shared, device))
+    hopeful = parts.gain_beside(parts.device)
+    careful = parts.gain_beside(parts.device + parts.own / cores) if facts.on_cpu else hopeful
     expected = (careful + hopeful) / 2
     taken = _cores_of_device(facts, own, device) if facts.on_cpu else None
     if taken:  # beside the host, the device works with the cores that are left to it
-        expected = 1.0 - max(own, device + own * (1.0 - min(1.0, max(0.0, cores - 1.0) / taken)))
+        slowed = 1.0 - min(1.0, max(0.0, cores - 1.0) / taken)
+        expected = parts.gain_beside(parts.device + parts.own * slowed)
     gains = (careful, min(max(careful, expected), hopeful), hopeful)
     if gains[1] < LEAST_SHARE:
         return None
@@ -61,6 +67,34 @@ def reads_of_steps(facts: Facts) -> Proof | None:
         bucket=max(buckets, key=lambda bucket: facts.bucket_share(str(bucket))),
         facts=HostFacts(scalar=True, every=100),
     )  # fmt: skip
+
+
+class _StepParts(NamedTuple):
+    """What each step consists of, apart from evaluations, as shares of the time of all steps."""
+
+    own: F64
+    """the host's time without reads"""
+    device: F64
+    left: float
+    """share of all time that is no evaluation"""
+
+    def gain_beside(self, busy: F64) -> float:
+        """Return the gain if a few steps take as long as the longer of host and device. Not all
+        steps together: a wait at the end of an epoch hides no more than the last steps' work."""
+        first = np.arange(0, len(busy), AHEAD)
+        own, busy = (np.add.reduceat(part, first) for part in (self.own, busy))
+        return max(0.0, self.left - float(np.maximum(own, busy).sum()))
+
+
+def _divide_steps(facts: Facts, reads: Intervals, executed: Intervals) -> _StepParts:
+    start, end = facts.steps.start[facts.steps_in_scope], facts.steps.end[facts.steps_in_scope]
+    pauses, total = facts.time_of("evaluation"), max(float((end - start).sum()), 1.0)
+    kept, read, busy = (
+        part.length_inside(start, end) / total
+        for part in (pauses, reads - pauses, executed - pauses)
+    )
+    steps = (end - start) / total
+    return _StepParts(np.maximum(steps - kept - read, 0.0), busy, float((steps - kept).sum()))
 
 
 def _waits_for_producers(facts: Facts) -> bool:

@@ -16,7 +16,7 @@ from whyidle.analysis.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.optimizer_work import FUSED
-from whyidle.analysis.sampled_lines import running_lines
+from whyidle.analysis.sampled_lines import DISPATCHERS, running_lines, sampled_stacks
 from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.sampling.share_error import (
     between_steps,
@@ -26,6 +26,7 @@ from whyidle.analysis.sampling.share_error import (
 )
 from whyidle.analysis.source_lines import called_at, package_of
 from whyidle.analysis.time_by_line import time_of_line_causes
+from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.causes.host._fused_update import fused_update_s
 from whyidle.model.cause import Proof
@@ -34,6 +35,7 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import OptimizerFacts
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
+from whyidle.model.timeline import HostKind
 
 LEAST_SHARE = 0.03
 """share of the step below which Python between calls is ordinary, partly the framework's own; the
@@ -59,11 +61,12 @@ def python_overhead(facts: Facts) -> Proof | None:
     a cause found by line explains.
 
     The low and high ends include the sampling error of the share (``share_bounds``), the high end
-    also what samples may have missed. Where no sample shows a line of it, and the share is small,
-    the expected gain is zero."""
+    also what samples may have missed. Where no sample shows a line of it, and the share is small or
+    it ended in a framework's own dispatch, the expected gain is zero. What a compiled step hides
+    once its result is no longer read is the read's."""
     spans = facts.time_of("python") - debugging_time(facts) - unused_parameter_searches(facts)
     spans = spans - time_of_line_causes(facts)
-    part = 1.0 - freeing_share(facts, spans)
+    part = 1.0 - freeing_share(facts, spans) - _hidden_without_reads(facts, spans)
     share = part * facts.share_of(spans)
     least, most = (part * bound for bound in share_bounds(facts, spans))
     if min(share, least) < LEAST_SHARE:
@@ -71,7 +74,7 @@ def python_overhead(facts: Facts) -> Proof | None:
     where, before, library = running_lines(facts, spans)
     most = min(1.0, most + unseen_python(facts, share))
     gains = (REMOVED[0] * least, REMOVED[1] * share, most)
-    if (before or not where) and share < UNLOCATED:
+    if (before or not where) and (share < UNLOCATED or _is_dispatch(facts, spans)):
         gains = (0.0, 0.0, most)
     at = called_at(where, library, before=before)
     samples, name = sample_count(facts), "Python between calls, share of step"
@@ -88,6 +91,20 @@ def python_overhead(facts: Facts) -> Proof | None:
         where=where,
         facts=HostFacts(before=before, library=library),
     )
+
+
+def _hidden_without_reads(facts: Facts, spans: Intervals) -> float:
+    """Part of this Python that would run beside the device if no step's result were read."""
+    proof = reads_of_steps(facts) if has_compiled_steps(facts) else None
+    gain = 1.0 - 1.0 / proof.predicted.speedup if proof else 0.0
+    return min(1.0, gain / max(facts.share_of(spans), 1e-9))
+
+
+def _is_dispatch(facts: Facts, spans: Intervals) -> bool:
+    """Whether this Python mostly ended in the code that calls a framework's operators."""
+    ended = sampled_stacks(facts, spans, HostKind.PYTHON, after=True)
+    inside = (t for stack, t in ended.items() if package_of(stack.split(";", 1)[0]) in DISPATCHERS)
+    return sum(inside) > ended.total() / 2
 
 
 def optimizer_loop(facts: Facts) -> Proof | None:

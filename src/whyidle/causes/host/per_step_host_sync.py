@@ -51,9 +51,9 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
     ``T^ = max(C, G)``, so at most ``min(C, G)`` less the present overlap).
 
     In a watched job of JAX, whole compiled steps run beside Python: reads of their results are
-    recorded where they wait. Without them a step takes as long as the longer of host and device; on
-    a CPU at worst longer by the core that the host then takes from the device; the CPU time of the
-    process tells how many it needs.
+    recorded where they wait. Without them a few steps take as long as the longer of host and
+    device; on a CPU at worst longer by the core that the host then takes from the device; the CPU
+    time of the process tells how many it needs.
 
     What looks alike
     ----------------

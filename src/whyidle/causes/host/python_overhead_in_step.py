@@ -51,7 +51,9 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     step. Time right after workers hand over a batch does not count while the previous batch may be
     freed. If no stack sample shows a line of this Python, or only the line before which it ran, and
     it takes less than a tenth of the step, the expected gain is zero, since the framework's own
-    Python looks the same.
+    Python looks the same; so it is at any length where it mostly ended inside JAX, TensorFlow or
+    Keras. Python that a compiled step would hide if its result were not read is that read's
+    (``per-step-host-sync``).
 
     For ranks that meet in every step, only the time of the rank with the least counts; additional
     time of one rank makes it late.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.data_libraries import STARVED, waiting_share
+from whyidle.analysis.data_libraries import STARVED, typical_waiting_share, waiting_share
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading
@@ -38,7 +38,8 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     and steps wait for at least a tenth of their time; so a batch takes each of the threads as long
     as that many steps. Where the code mostly waits, by the CPU time of the process, more threads
     wait at a time; where it works in Python, the interpreter lock lets one thread work, and careful
-    nothing is gained: with several workers already, that is no finding. Keras empties the queue of
+    nothing is gained: with several workers already, that is no finding, and only what most
+    requests wait counts, as more workers begin no epoch sooner. Keras empties the queue of
     a PyDataset at the end of an epoch, which takes a tenth of a second however many workers there
     are: that is input, but none of these waits.
 
@@ -60,8 +61,10 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     if blocked < STARVED or (stage is None and (dataset is None or process.pipelines)):
         return None
     waits, now = pipeline_waits(facts), max(1, dataset.workers if dataset else 1)
-    if now > 1 and not waits:
-        return None  # more threads would share the interpreter's lock, or the cores, that these use
+    if now > 1:
+        blocked = min(blocked, typical_waiting_share(facts, now))
+        if not waits or blocked < STARVED:
+            return None  # more threads share a lock or cores that these use, or have no more to do
     workers = max(2 * now, MOST_WORKERS if waits else int(process.cores or 2))
     busy = facts.busy_ratio or 0.0
     gains = hidden_loading(blocked, now, (0.0, 0.0), busy, workers=(now, workers), given=workers)

@@ -7,6 +7,7 @@ from whyidle.analysis.data_libraries import (
     IteratedLibrary,
     find_conversion,
     iterated_library,
+    waits_for_threads,
 )
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
@@ -15,6 +16,7 @@ from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.sample_work import work_inline
 from whyidle.analysis.sampled_lines import lines_with_share
 from whyidle.analysis.source_lines import in_library
+from whyidle.analysis.tfdata_pipelines import pipeline_waits
 from whyidle.causes.input._sample_evidence import (
     describe_conversion,
     describe_samples,
@@ -55,7 +57,9 @@ def slow_input_pipeline(facts: Facts) -> Proof | None:
     ``datasets``, WebDataset or DALI, and waits. Where the profile holds the pipeline's stages, the
     innermost one that takes at least half of a batch's time is named, with the calls that it makes
     at a time. The gain is all waits at the hopeful end, and half of them, as of two calls at a
-    time, at the careful one.
+    time, at the careful one. Of code that works in Python, by the CPU time of the process, workers
+    take half of what a step can hide, or nothing: threads share the interpreter's lock, processes
+    the cores. Where threads make the batches already, nothing is expected of more.
 
     What looks alike
     ----------------
@@ -132,12 +136,15 @@ def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
         conversion = "single" if count > MANY * max(facts.step_count, 1) else ""
     made = " of Python objects" if conversion == "objects" else ""
     name, lost = LIBRARIES[package], format_duration(share * facts.step_s)
+    waits, beside = pipeline_waits(facts) is not False, _predict_beside(share)
+    if not waits and waits_for_threads(facts, requests):  # more of them share the lock or the cores
+        beside = from_gains((0.0, 0.0, share), "P1: more threads for code that works")
     return Proof(
         headline=f"{name} makes batches{made} in the training loop: {lost} of waiting per step"
         f"{describe_work(own)}",
-        low=share * CAREFUL,
+        low=share * CAREFUL if waits else 0.0,
         high=share,
-        predicted=_predict_made_before(share),
+        predicted=_predict_made_before(share) if waits else beside,
         evidence=(
             make_evidence("waits for the pipeline, share of step", share, "ratio"),
             make_evidence("time in conversions of datasets", part, "ratio", source="stacks"),
@@ -147,7 +154,7 @@ def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
         where=own.places[:3] if own else _asking_places(facts, requests),
         facts=InputFacts(
             library=package,
-            beside=_predict_beside(share),
+            beside=beside,
             **describe_conversion(conversion, part * share),
             **describe_samples(own, share),
         ),

@@ -11,7 +11,7 @@ from whyidle.analysis.forecast import predict_interruptions, predict_removal
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.log_preparation import find_log_preparation
 from whyidle.analysis.pauses import Pauses, find_pauses
-from whyidle.analysis.sampled_lines import busiest_lines, prompt_waits
+from whyidle.analysis.sampled_lines import busiest_lines, framework_waits, prompt_waits
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
 from whyidle.analysis.source_lines import at_place
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
@@ -54,8 +54,9 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     On a watched process: the training thread was not runnable between the recorded calls, and the
     kernel reported it as sleeping at samples; so it waited in a call for a network, a file or a
     clock, and stack samples name the line. An operator of a single-process CPU job waits only for
-    its own threads, and does not count. Python inside a library's call that mostly waits is
-    included. The interval holds the sampling error of that share.
+    its own threads, and does not count; nor does a wait inside JAX, TensorFlow or Keras. Python
+    inside a library's call that mostly waits is included. The interval holds the sampling error of
+    that share.
 
     What looks alike
     ----------------
@@ -125,7 +126,8 @@ def _is_mostly_in(facts: Facts, pauses: Pauses, role: Role) -> bool:
 
 
 def _prove_blocked(facts: Facts) -> Proof | None:
-    waits = facts.time_of("blocked") - prompt_waits(facts)  # a pause in a debugger is no upload
+    others = prompt_waits(facts) | framework_waits(facts)  # neither of them is an upload
+    waits = facts.time_of("blocked") - others
     share = facts.share_of(waits)
     if share < LEAST_BLOCKED:
         return None
