@@ -127,12 +127,14 @@ class StepScope:
     @cached_property
     def cold_start(self) -> bool:
         """Whether the whole recording is in scope because too few steady steps follow a cold start,
-        or because of a long start-up or repeated compilation."""
+        or because of a long start-up or repeated compilation. A start-up is no share of a job that
+        a trial cut short."""
         if not self.slow_start:
             return False
         startup = self.partition.parts["startup"].total
         if startup > self.warm_up.total / 2:
-            return startup >= PATIENCE_NS or not self._slow_steps
+            patient = startup >= PATIENCE_NS or not self._slow_steps
+            return patient and not self.timeline.process.cut_short
         return int(self.steps.steady.sum()) < LEAST_STEADY or self._compiled_again
 
     @property

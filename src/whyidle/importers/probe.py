@@ -106,6 +106,7 @@ def load(path: Path) -> Timeline:
     facts["compile"] = read_document(folder / f"{pid}.compiles.json") or None
     facts["pipelines"] = read_document(folder / f"{pid}.tfdata.json").get("pipelines")
     facts["bursts"] = read_document(folder / f"{pid}.bursts.json")
+    facts["cut_short"] = read_document(folder / f"{pid}.trial.json").get("ended") == "stopped"
     for look in ("memory", "model"):
         facts[f"{look}_look"] = read_document(folder / f"{pid}.look-{look}.json") or None
     process = read_facts(facts)

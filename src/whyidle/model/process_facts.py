@@ -228,6 +228,7 @@ class ProcessFacts:
     py_dataset: PyDataset | None = None  # of Keras, that the job trains on
     cpu: tuple[tuple[int, int], ...] = ()  # when (ns), CPU time of the process until then (ns)
     died_of: str | None = None  # exception that ended it
+    cut_short: bool = False  # a trial ended it before its training was done
     enough: str | None = None  # why the recording stopped
 
     @property

@@ -1,5 +1,6 @@
 """Time before the first step, against the rest of the process's life."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -49,6 +50,14 @@ def test_a_scan_before_the_first_step(tmp_path):
     evidence = {one.quantity: one.value for one in first.evidence}
     assert evidence["importing"] == pytest.approx(2.0, abs=0.1)
     assert evidence["from start to import"] == 2.0
+
+
+def test_a_start_up_is_a_remark_where_a_trial_cut_the_job_short(tmp_path):
+    (tmp_path / f"{os.getpid()}.trial.json").write_text('{"ended": "stopped"}')
+    told = job(tmp_path, [(SCAN, 6 * S)])
+    assert finding(told, "slow-startup").severity == "info"
+    assert "before the first step" not in told.verdict.headline
+    assert told.attribution.compute > 0.9
 
 
 def test_all_lines_of_a_function_go_with_it_and_no_other_line_of_a_module(tmp_path):

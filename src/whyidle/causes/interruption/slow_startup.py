@@ -41,7 +41,7 @@ def slow_startup(facts: Facts) -> Proof | None:
     counts (P9: the window without it; careful is nothing, expected the function with the costliest
     line, hopeful all of it). Where it is less it is a remark, and so is a start-up under 20 seconds
     of a run whose steps themselves are slow: a short run is mostly a trial of a longer one, which
-    repeats its steps.
+    repeats its steps. In a trial of ``whyidle fix``, which ends the job early, it is a remark, too.
 
     What looks alike
     ----------------
