@@ -74,7 +74,8 @@ def test_batches_of_a_dataset_and_reads_for_callbacks_are_recorded(run_job, work
     assert not job.faults
     assert len(job.names(Role.BATCH_REQUEST)) == pytest.approx(40, abs=4)
     assert "pythonify_logs" in job.names(Role.SYNC)
-    assert job.timeline.process.py_dataset.workers == workers
+    dataset = job.timeline.process.py_dataset
+    assert (dataset.workers, bool(dataset.batches)) == (workers, True)
 
 
 FAULTS = {

@@ -136,7 +136,8 @@ def test_waits_for_a_dataset_with_workers_are_recorded(watched, faults):
     alone(lambda: shapes.fit(Rows(workers=2)))
     assert faults() == []
     assert count_spans(watched, wire.BATCH_FROM_ITERATOR) == shapes.STEPS * shapes.EPOCHS
-    assert watched.events.live_facts["py_dataset"]()["workers"] == 2
+    dataset = watched.events.live_facts["py_dataset"]()
+    assert (dataset["workers"], dataset["batches"]) == (2, shapes.STEPS)
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])

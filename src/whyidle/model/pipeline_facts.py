@@ -53,3 +53,4 @@ class PyDataset:
 
     making: str | None = None  # where it makes a batch, ``file(line): function``
     workers: int = 1  # threads or processes that make batches
+    batches: int | None = None  # of an epoch

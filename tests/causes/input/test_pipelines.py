@@ -106,11 +106,11 @@ def generator(cores=0.3, wait_ms=40, **pipeline):
 PAIRS["single-batch-generator"] = Pair(sick=generator, healthy=lambda: generator(wait_ms=1))
 
 
-def fit_dataset(wait_ms=40, workers=1, cores=0.3, every=1):
+def fit_dataset(wait_ms=40, workers=1, cores=0.3, every=1, batches=None):
     """Keras on JAX, fitted on a PyDataset, in a process that keeps so many cores busy; steps wait
     ``every`` so many."""
     job = RecordedJob(framework="jax", compiled=True, cores=2.0)
-    job.facts["py_dataset"] = {"making": MAKING, "workers": workers}
+    job.facts["py_dataset"] = {"making": MAKING, "workers": workers, "batches": batches}
     for step in range(30):
         with job.call("batch_from_iterator\tkeras.utils.PyDataset"):
             job.wait(f"{MAKING};{pipeline_job.LOOP}", 0 if step % every else ms(wait_ms))
@@ -139,6 +139,16 @@ def test_a_pydataset_gets_threads_and_a_generator_does_not(workers):
 def test_work_in_python_is_promised_nothing_for_sure():
     assert judge("single-batch-generator", generator(cores=1.0)).predicted.low == 1.0
     assert judge("single-batch-generator", fit_dataset(workers=4, cores=1.5)) is None
+
+
+def test_workers_end_short_epochs_late():
+    """Eight threads hide 40 of 50 ms, but empty their queue after every 8 or 1000 batches."""
+    short, long = (
+        judge("single-batch-generator", fit_dataset(batches=batches)).predicted.speedup
+        for batches in (8, 1000)
+    )
+    assert long == pytest.approx(5.0, abs=0.2)
+    assert short == pytest.approx(50 / (10 + (115 + 40) / 8), abs=0.1)
 
 
 @pytest.mark.parametrize(("every", "wait_ms", "found"), [(4, 160, True), (15, 600, False)])

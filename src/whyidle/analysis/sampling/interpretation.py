@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.retained_losses import find_kept_losses
+from whyidle.analysis.sampling.evaluation_calls import with_evaluation_calls
 from whyidle.analysis.sampling.gil_waits import (
     SampledPython,
     find_python,
@@ -125,6 +126,8 @@ def _add_samples(
         ),
     )
     details = [Detail(stack=stack, after=after) for after in (False, True) for stack in stacks]
-    return replace(
-        timeline, names=tuple(frames.names), details=tuple(details), host=host, looks=weights
+    return with_evaluation_calls(
+        replace(
+            timeline, names=tuple(frames.names), details=tuple(details), host=host, looks=weights
+        )
     )

@@ -69,9 +69,11 @@ class PyDatasets:
         """Note the dataset that batches are about to be taken from, unless training has begun."""
         if self.trained_on is None or not self.events.steps:
             code = getattr(type(dataset).__getitem__, "__code__", None)
+            batches = getattr(dataset, "num_batches", None)
             self.trained_on = {
                 "making": code and f"{code.co_filename}({code.co_firstlineno}): {code.co_name}",
                 "workers": int(dataset.workers),
+                "batches": batches if batches is None else int(batches),
             }
 
     def _watch_batches(self, original: Callable[..., Any]) -> Callable[..., Any]:
