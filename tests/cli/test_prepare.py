@@ -6,8 +6,10 @@ import hashlib
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,7 @@ from whyidle.testing.jobs import healthy
 pytestmark = pytest.mark.real_processes("samples are made in fresh processes")
 
 DATASETS = """
-import random, time
+import contextlib, os, random, time
 class Lines:
     def __init__(self, random=False):
         with open("text.txt") as file:
@@ -40,6 +42,19 @@ def make_random():
     return Lines(random=True)
 def make_broken():
     raise RuntimeError("no data here")
+class Slow(Lines):
+    def __getitem__(self, index):
+        if os.path.exists("full/out") and index == 60:
+            with open("full/other", "wb", buffering=0) as file, contextlib.suppress(OSError):
+                while file.write(bytes(65536)):
+                    pass
+        if os.path.exists("touched") and index == 60:
+            with open("text.txt", "a") as file:
+                file.write("more\\n")
+        time.sleep(0.004)
+        return super().__getitem__(index)
+def make_slow():
+    return Slow()
 class Odd:
     def __len__(self):
         return 3
@@ -115,6 +130,68 @@ def test_an_interrupted_run_goes_on_by_shard_and_mends_a_broken_one(
     assert kept.stat().st_mtime_ns == moment
     prepared, original = read_back(monkeypatch)
     assert [prepared[i] for i in range(120)] == [original[i] for i in range(120)]  # type: ignore[index]
+
+
+FORMS = [
+    "map",
+    pytest.param("arrow", marks=pytest.mark.services),
+    pytest.param("hdf5", marks=pytest.mark.services),
+]
+PACKAGES = {"arrow": "pyarrow", "hdf5": "h5py"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_that_is_killed_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], form: str
+):
+    pytest.importorskip(PACKAGES.get(form, "json"))
+    words = ["prepare", "--out", "out", "--shard", "0.004", "--workers", "2", "--form", form]
+    command = [sys.executable, "-m", "whyidle", *words, "sets.py:make_slow"]
+    running = subprocess.Popen(command)
+    until = time.monotonic() + 60
+    while len(list(Path("out").glob("0*"))) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGSTOP)
+    assert main([*words, "sets.py:make_slow"]) == 2
+    assert "is being written" in capfd.readouterr().err
+    running.kill()
+    running.wait()
+    assert not Path("out/manifest.json").exists()
+    assert main([*words, "sets.py:make_slow"]) == 0
+    assert "BrokenPipe" not in capfd.readouterr().err
+    assert not list(Path("out").glob("*~"))
+    prepared, original = read_back(monkeypatch)
+    assert [prepared[i] for i in range(120)] == [original[i] for i in range(120)]  # type: ignore[index]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+@pytest.mark.parametrize("form", FORMS)
+def test_a_disk_that_another_program_fills(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+):
+    pytest.importorskip(PACKAGES.get(form, "json"))
+    Path("full").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", "full"]
+    if subprocess.run(mount, check=False).returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        words = ["--out", "full/out", "--form", form]
+        assert prepare(*words, spec="sets.py:make_slow") == 1
+        told = capsys.readouterr().err
+        assert "The disk is full" in told or "has no room" in told
+        assert not list(Path("full/out").glob("*~"))
+        Path("full/other").unlink()
+        Path("full/out").rename("full/out2")
+        assert prepare("--out", "full/out2", "--form", form, spec="sets.py:make_slow") == 0
+    finally:
+        subprocess.run(["umount", "full"], check=True)
+
+
+def test_sources_that_change_meanwhile(capsys: pytest.CaptureFixture[str]):
+    Path("touched").touch()
+    assert prepare(spec="sets.py:make_slow") == 1
+    assert "changed while they were prepared" in capsys.readouterr().err
+    assert not Path("out/manifest.json").exists()
 
 
 def test_other_sources_and_other_code_are_refused(capsys: pytest.CaptureFixture[str]):

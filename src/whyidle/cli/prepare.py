@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli._options import add_quiet, add_store, store_of
-from whyidle.errors import InputError, UsageError, WhyidleError
+from whyidle.errors import InputError, OutputError, UsageError, WhyidleError
 
 FORMS = ("map", "tar", "arrow", "hdf5", "tfrecord")
 
@@ -95,11 +95,16 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not folder.exists():
         made.check_room()
-    made.open_folder()
-    made.check_room()
-    with Progress(quiet=args.quiet) as progress:
-        made.write_shards(args.workers or os.cpu_count() or 1, progress.show_written)
-    faster = made.finish_data()
+    try:
+        with made.open_folder():
+            made.check_room()
+            with Progress(quiet=args.quiet) as progress:
+                made.write_shards(args.workers or os.cpu_count() or 1, progress.show_written)
+            faster = made.finish_data()
+    except OSError as error:
+        why = f"{error.strerror or error}: {error.filename or folder}."
+        hint = "Mend it, then call it again: complete shards stay."
+        raise OutputError("The data cannot be prepared.", why=why, hint=hint) from error
     if not args.quiet:
         _print_result(args, survey, faster, job)
     return 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
@@ -18,7 +21,7 @@ from whyidle.engine.preparation.survey import (
     fingerprint_sources,
     usual_seconds,
 )
-from whyidle.errors import InputError, OutputError
+from whyidle.errors import InputError, OutputError, UsageError
 from whyidle.store.atomic_write import write_atomic
 
 MANIFEST, PROGRESS = "manifest.json", "progress.jsonl"
@@ -76,21 +79,34 @@ class Preparation:
                 hint="Free space, or name a folder on another disk: --out DIR",
             )
 
-    def open_folder(self) -> None:
-        """Make the folder, or take over what an interrupted run has written.
+    @contextmanager
+    def open_folder(self) -> Iterator[None]:
+        """Make the folder, or take over what an interrupted run has written; for this process
+        alone until the block ends.
 
         Raises:
             InputError: it was written from other samples, or its sources have changed.
-            OutputError: it cannot be written.
+            UsageError: another process is writing it.
+            OSError: it cannot be written.
         """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.folder, os.O_RDONLY)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lines = self._path.read_text("utf-8").splitlines(keepends=True)
-        except FileNotFoundError:
-            lines = []
-        except OSError as error:
-            why = f"{error.strerror or error}."
-            raise OutputError(f"Cannot write to {self.folder}.", why=why) from error
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            hint = "Wait for its end, or name another folder with --out."
+            raise UsageError(f"{self.folder} is being written.", hint=hint) from error
+        except OSError:  # a file system without locks for folders, such as NFS
+            pass
+        try:
+            self._take_over()
+            yield
+        finally:
+            os.close(lock)
+
+    def _take_over(self) -> None:
+        text = self._path.read_text("utf-8") if self._path.exists() else ""
+        lines = text.splitlines(keepends=True)
         whole = [json.loads(line) for line in lines if line.endswith("\n")]
         if whole:
             self._check_setup(whole[0])
@@ -137,7 +153,8 @@ class Preparation:
                 for maker in makers:
                     selector.register(maker.replies, EVENT_READ, maker)
                 while waiting or busy:
-                    for maker in [m for m in makers if m not in busy and waiting]:
+                    free = [maker for maker in makers if maker not in busy]
+                    for maker in free[: len(waiting)]:
                         name, begin, end = waiting.pop()
                         busy[maker] = end - begin
                         self._check_bytes(most * sum(busy.values()), "Complete shards stay")

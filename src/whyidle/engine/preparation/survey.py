@@ -120,6 +120,9 @@ class MakerProcess:
             if found.get("kind") == "disk":
                 hint = "Free space, then call it again: complete shards stay."
                 raise OutputError("The disk is full.", why=f"{found['error']}.", hint=hint)
+            if found.get("kind") == "sample":
+                hint = "Mend the dataset or its files, then call it again."
+                raise InputError("A sample cannot be made.", why=found["error"], hint=hint)
             hint = "Name a function without arguments that returns the dataset: train.py:make_set"
             raise InputError("The dataset cannot be prepared.", why=found["error"], hint=hint)
         return found

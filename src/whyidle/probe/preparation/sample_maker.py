@@ -16,7 +16,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -27,9 +27,15 @@ DATA = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib")
 CODE = (".py", ".pyc", ".so", ".pth", ".pyi")
 WRITTEN = 16 << 20
 """bytes of surveyed samples that are written to a temporary file of the form"""
-FULL = re.compile(r"No space left|errno = 28|RESOURCE_EXHAUSTED")
-"""how libraries say that the disk is full"""
+FULL = re.compile(
+    r"No space left|errno = 28|RESOURCE_EXHAUSTED|File too large|errno = 27|quota exceeded"
+)
+"""how libraries say that the disk is full, or all that the user may write to it"""
 _ADDRESS = re.compile(r"<(?:function )?(?:[\w.<>]*\.)?(\w+)( object)? at 0x\w+>")
+
+
+class SampleError(Exception):
+    """The dataset raised an error for an index."""
 
 
 def main(order: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
@@ -89,7 +95,7 @@ def _survey_samples(
 def _make_sample(dataset: Any, index: int, rest: list[Any]) -> tuple[str, float, float, bytes]:
     """Digest, time to make it, time for the rest of the transforms, the encoded sample."""
     begin = time.perf_counter()
-    sample = dataset[index]
+    sample = _get_sample(dataset, index)
     made = time.perf_counter()
     data = encode_sample(sample)
     decoded = decode_sample(data)
@@ -99,6 +105,13 @@ def _make_sample(dataset: Any, index: int, rest: list[Any]) -> tuple[str, float,
         value = step(value)
     end = time.perf_counter()
     return hashlib.sha256(data).hexdigest(), made - begin, end - ready, data
+
+
+def _get_sample(dataset: Any, index: int) -> Any:
+    try:
+        return dataset[index]
+    except Exception as error:  # whatever the user's dataset raises
+        raise SampleError(f"dataset[{index}]: {type(error).__name__}: {error}") from error
 
 
 def _measure_form(form: Any, encoded: list[bytes]) -> dict[str, Any]:
@@ -127,10 +140,18 @@ def _measure_form(form: Any, encoded: list[bytes]) -> dict[str, Any]:
 
 
 def _write_shard(dataset: Any, form: Any, begin: int, end: int, path: str) -> dict[str, Any]:
-    """Write samples aside, to the disk, then rename."""
-    draft, digest = f"{path}~", hashlib.sha256()
+    """Write samples aside, to the disk, then rename; end at once where whyidle is killed."""
+    parent = os.getppid()
+
+    def make_samples() -> Iterator[Any]:
+        for index in range(begin, end):
+            if os.getppid() != parent:
+                os._exit(1)
+            yield _get_sample(dataset, index)
+
+    draft, digest = f"{path}.{os.getpid()}~", hashlib.sha256()
     try:
-        form.write_samples(draft, (dataset[index] for index in range(begin, end)))
+        form.write_samples(draft, make_samples())
         with open(draft, "rb+") as file:
             os.fsync(file.fileno())
             while block := file.read(1 << 20):
@@ -245,11 +266,19 @@ def run_order() -> None:
     """Carry out the order of the command line; errors are replies."""
     order = json.loads(sys.argv[1])
     with os.fdopen(order["reply"], "w", encoding="utf-8", buffering=1) as channel:
+
+        def reply(result: dict[str, Any]) -> None:
+            try:
+                print(json.dumps(result), file=channel)
+            except BrokenPipeError:  # whyidle was killed
+                os._exit(1)
+
         try:
-            main(order, lambda result: print(json.dumps(result), file=channel))
+            main(order, reply)
         except UnknownError as error:
-            print(json.dumps({"error": f"a sample holds {error}"}), file=channel)
-        except Exception as error:  # whatever the user's dataset raises is reported, not shown
+            reply({"error": f"a sample holds {error}"})
+        except SampleError as error:
+            reply({"error": str(error), "kind": "disk" if FULL.search(str(error)) else "sample"})
+        except Exception as error:  # whatever the user's dataset raises is told, not shown
             text = f"{type(error).__name__}: {error}"
-            kind = "disk" if FULL.search(text) else ""
-            print(json.dumps({"error": text, "kind": kind}), file=channel)
+            reply({"error": text, "kind": "disk" if FULL.search(text) else ""})
