@@ -12,12 +12,14 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,9 +29,9 @@ import memory_models as jobs
 from whyidle.analysis.memory_plan import MemoryPlan
 from whyidle.engine.diagnosis.memory_options import OptionList
 from whyidle.importers._process_facts import read_document
-from whyidle.model.memory_look import MemoryLook
-from whyidle.probe.frameworks.torch import repeated_pass
-from whyidle.probe.frameworks.torch.step_tape import StepTape
+from whyidle.model.memory_look import MemoryLook as Look
+from whyidle.probe.frameworks.torch import repeated_pass, step_marks
+from whyidle.probe.frameworks.torch.memory_look import MemoryLook
 from whyidle.probe.knobs._module_recomputation import recompute_modules
 
 HERE = Path(__file__).parent
@@ -115,46 +117,85 @@ def fork(work: Callable[[], object]) -> str:
         return json.loads(text.read())
 
 
-def measure_steps(name: str, batches: Sequence[int], change=bool) -> dict[int, float]:
-    """CPU seconds of a step at several batches, in two turns of fresh processes: the shortest."""
-    times = {size: float("inf") for size in batches}
-    for _ in range(2):
-        for size in batches:
-            found = fork(lambda size=size: min(jobs.train(name, size, 5, change=change)[2][2:]))
-            times[size] = min(times[size], found)
-    return times
+STEADY_S = 0.6
+"""seconds of steps in each fresh process, after its first two steps"""
+
+
+ROUNDS, LOOKS = 16, 3
+"""turns of all settings (half as many where one takes a second), and looks before them"""
+
+
+class Worker:
+    """A fresh process that makes steps of one setting when it is asked to."""
+
+    def __init__(self, name: str, batch: int, change: Callable) -> None:
+        ask, self.asked = os.pipe()
+        self.told, tell = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(self.asked)
+            os.close(self.told)
+            self._answer(jobs.step_durations(name, batch, change), ask, tell)
+        os.close(ask)
+        os.close(tell)
+
+    def _answer(self, durations, ask: int, tell: int) -> None:
+        while os.read(ask, 1):
+            os.write(tell, json.dumps(next(durations)).encode())
+        os._exit(0)
+
+    def step(self) -> float:
+        """CPU seconds of the next step."""
+        os.write(self.asked, b".")
+        return json.loads(os.read(self.told, 100))
+
+    def end(self) -> None:
+        """End the process."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def time_in_turns(name: str, settings: Sequence[tuple[int, Callable]]) -> list[float]:
+    """The step of each setting (batch, and what changes the model), s: each in a process of its
+    own, two steps of each in turn, of which the second counts, so that what runs beside them, other
+    programs above all, is the same for all. The lower quartile, as that only makes steps longer."""
+    workers = [Worker(name, *setting) for setting in settings]
+    times: list[list[float]] = [[] for _ in settings]
+    rounds = ROUNDS if sum(worker.step() for worker in workers) < 1.0 else ROUNDS // 2
+    for number in range(2 + rounds):
+        for worker, found in zip(workers, times, strict=True):
+            worker.step()
+            seconds = worker.step()
+            if number > 1:
+                found.append(seconds)
+    for worker in workers:
+        worker.end()
+    return [statistics.quantiles(found, n=4)[0] for found in times]
 
 
 def look_inside(name: str) -> dict:
     """The look's measurements and the job's step, in CPU seconds of one thread, which programs
     beside it change less than the time that goes by."""
-    repeated_pass.time = SimpleNamespace(perf_counter=time.process_time, monotonic=time.monotonic)
-    torch.manual_seed(0)
-    model, batch = jobs.build(name), jobs.BATCHES[name]
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def step() -> float:
-        begin = time.process_time()
-        x, y = jobs.make_batch(name, batch)
-        optimizer.zero_grad()
-        jobs.compute_loss(name, model, x, y).backward()
-        optimizer.step()
-        return time.process_time() - begin
-
-    step()
-    faults = repeated_pass.count_faults()
-    step()
-    faults, tape = repeated_pass.count_faults() - faults, StepTape(torch)
-    tape.start()
-    step()
-    tape.stop()
+    clock = SimpleNamespace(perf_counter=time.process_time, monotonic=time.monotonic)
+    repeated_pass.time = step_marks.time = clock
     with tempfile.TemporaryDirectory() as folder:
-        look = repeated_pass.RepeatedPass(torch, tape, optimizer, f"{folder}/draft")
-        begin = time.monotonic()
-        look.measure()
-    look.found |= {"step_fault_s": faults * look.fault_s, "kept_gradients": False}
-    step_s = min(step() for _ in range(6))
-    return {"look": look.found, "step_s": step_s, "taken": time.monotonic() - begin}
+        recorder = SimpleNamespace(facts={}, documents={}, file_path=lambda _: f"{folder}/draft")
+        events = SimpleNamespace(
+            recorder=recorder, lead=None, run_contained=lambda _, work, *args: work(*args)
+        )
+        look, begin = MemoryLook(events), time.monotonic()
+
+        def end_step(optimizer: torch.optim.Optimizer) -> None:
+            events.lead = id(optimizer)
+            look.on_step(optimizer)
+
+        steps = jobs.step_durations(name, jobs.BATCHES[name], end_step=end_step)
+        times = [next(steps) for _ in range(20)]
+        return {
+            "look": recorder.documents[look.document],
+            "step_s": statistics.median(times[4:]),
+            "taken": time.monotonic() - begin,
+        }
 
 
 def compare_times(names: list[str]) -> None:
@@ -165,25 +206,60 @@ def compare_times(names: list[str]) -> None:
     print("model, step now by the look and measured, ms; each setting: predicted, measured, error")
     for name in names:
         batch = jobs.BATCHES[name]
-        found = fork(lambda name=name: look_inside(name))
-        plan = MemoryPlan(read_document(MemoryLook, found["look"]), found["step_s"])
-        options = OptionList(plan)
-        best = options.best_batch.batch
-        true = measure_steps(name, sorted({best, *(round(batch * 2**p) for p in range(-1, 4))}))
-        rows = [(f"{n} b", plan.step_at(n * batch), true[n * batch]) for n in (2, 4, 8)]
-        for option in options.build_options():
-            if option.change == "recomputation":
-                again = measure_steps(name, [batch], recompute(option.modules))[batch]
-                rows.append((f"{len(option.modules)} again", option.step_s, again))
-        now = plan.step_at(batch)
-        cells = [f"{name:9} {now * 1e3:6.1f} {true[batch] * 1e3:6.1f}"]
-        for what, predicted, measured in rows:
-            ratio, truth = predicted / now, measured / true[batch]
-            cells.append(f"{what} {ratio:.2f} {truth:.2f} {ratio / truth - 1:+.1%}")
-        rates = {size: size / seconds for size, seconds in true.items()}
-        top = max(rates, key=rates.get)
-        cells.append(f"proposed {best}, best {top}: {rates[best] / rates[top]:.0%}")
-        print("; ".join([*cells, f"look {found['taken']:.0f} s"]), flush=True)
+        plans = [read_plan(fork(lambda name=name: look_inside(name))) for _ in range(LOOKS)]
+        options = [OptionList(plan) for plan in plans]
+        again = {
+            " ".join(one.modules): recompute(one.modules)
+            for one in options[0].build_options()
+            if one.change == "recomputation"
+        }
+        sizes = {round(batch * 2 ** (power / 2)) for power in range(-2, 7, 2)}
+        sizes |= {one.best_batch.batch for one in options}
+        settings = [(size, "") for size in sorted(sizes)] + [(batch, names) for names in again]
+        seconds = time_in_turns(name, [(size, again.get(names, bool)) for size, names in settings])
+        print(describe_times(name, plans, dict(zip(settings, seconds, strict=True))), flush=True)
+
+
+def read_plan(found: dict) -> MemoryPlan:
+    """The predictions of a look."""
+    if keep := os.environ.get("KEEP"):
+        Path(keep, f"look-{time.time_ns()}.json").write_text(json.dumps(found))
+    return MemoryPlan(read_document(Look, found["look"]), found["step_s"])
+
+
+def describe_unseen(plans: list[MemoryPlan], size: int, true: float) -> str:
+    """The errors of looks that timed no more than half of a batch, the smallest first."""
+    errors = []
+    for plan in plans:
+        known = tuple(row for row in plan.look.times if row[0] <= size // 2)
+        faults = tuple(row for row in plan.look.fault_times if row[0] <= size // 2)
+        less = replace(plan, look=replace(plan.look, times=known, fault_times=faults))
+        errors.append(less.step_at(size) / less.step_at(plan.look.batch) / true - 1)
+    return " ".join(f"{error:+.1%}" for error in sorted(errors))
+
+
+def describe_times(name, plans, true) -> str:
+    """Predicted and measured times of a model, relative to the step now, and each look's error."""
+    batch = jobs.BATCHES[name]
+    now = true[batch, ""]
+    timed = "+".join(str(size // batch) for size in plans[0].pass_times)
+    text = [f"{name:9} {plans[0].step_at(batch) * 1e3:6.1f} {now * 1e3:6.1f} (timed {timed} b)"]
+    for (size, modules), seconds in true.items():
+        chosen = [[name for name, _ in plans[0].look.modules].index(m) for m in modules.split()]
+        ratios = [plan.step_at(size, chosen) / plan.step_at(batch) for plan in plans]
+        errors = [ratio * now / seconds - 1 for ratio in ratios]
+        what = f"{len(chosen)} again" if chosen else f"{size / batch:.3g} b"
+        if size >= 4 * batch and size % batch == 0:
+            text.append(f"{what} unseen {describe_unseen(plans, size, seconds / now)}")
+        errors = " ".join(f"{error:+.1%}" for error in sorted(errors))
+        text.append(f"{what} {statistics.median(ratios):.2f} {seconds / now:.2f} ({errors})")
+    rates = {size: size / seconds for (size, modules), seconds in true.items() if not modules}
+    top = max(rates, key=rates.get)
+    for plan in plans:
+        best = OptionList(plan).best_batch.batch
+        share = rates.get(best, 0.0) / rates[top]
+        text.append(f"proposed {best}, best {top}: {share:.0%}")
+    return "; ".join(text)
 
 
 if __name__ == "__main__":

@@ -252,14 +252,20 @@ def compute_loss(name: str, model: nn.Module, x: torch.Tensor, y: torch.Tensor) 
     return functional.cross_entropy(out, y)
 
 
-def train(name: str, batch: int, steps: int, *, narrow: bool = False, change=bool):
-    """Train; returns losses, weights and the CPU seconds of the steps."""
+def train(name: str, batch: int, steps: int, *, narrow: bool = False, change=bool) -> None:
+    """Train for a few steps."""
+    made = step_durations(name, batch, change, narrow=narrow)
+    for _ in range(steps):
+        next(made)
+
+
+def step_durations(name: str, batch: int, change=bool, *, narrow: bool = False, end_step=bool):
+    """Train without end; yields the CPU seconds of each step."""
     torch.manual_seed(0)
     model = build(name)
     change(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    losses, times = [], []
-    for _ in range(steps):
+    while True:
         begin = time.process_time()
         x, y = make_batch(name, batch)
         optimizer.zero_grad()
@@ -267,9 +273,9 @@ def train(name: str, batch: int, steps: int, *, narrow: bool = False, change=boo
             loss = compute_loss(name, model, x, y)
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
-        times.append(time.process_time() - begin)
-    return losses, model.state_dict(), times
+        loss.item()
+        yield time.process_time() - begin
+        end_step(optimizer)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python bench/model/measure.py [--settings 0 3 ...]
 
-Each setting: the job with the look, the job as it is and the job with the layers really replaced,
-twice in turn. Needs a machine that does nothing else.
+Each setting: the job with the look, then steps of the job as it is and of the job with the layers
+really replaced, two of each in turn, of which the second counts; lower quartiles.
 """
 
 import argparse
@@ -26,14 +26,30 @@ SETTINGS = (
     ("channels_last", "--channels 64 --size 32"),
     ("layer", "--channels 64 --steps 64"),
     ("layer", "--channels 128 --steps 32"),
+    ("attention", "--channels 192 --tokens 127"),
+    ("attention", "--channels 64 --tokens 255"),
 )
+TURNS = 24
 """kind of swap, and the job's arguments"""
 
 
-def run_job(words):
-    """The median step of the job, s."""
-    done = subprocess.run([sys.executable, str(JOB), *words], capture_output=True, check=True)
-    return float(done.stdout)
+def time_jobs(*jobs):
+    """The steps of these jobs, s."""
+    command = [sys.executable, str(JOB), "--asked"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    workers = [subprocess.Popen([*command, *words], **pipes) for words in jobs]
+    times = [[] for _ in workers]
+    for turn in range(4 + TURNS):
+        for worker, found in zip(workers, times, strict=True):
+            for _ in range(2):
+                worker.stdin.write("\n")
+                seconds = float(worker.stdout.readline())
+            if turn >= 4:
+                found.append(seconds)
+    for worker in workers:
+        worker.stdin.close()
+        worker.wait()
+    return [statistics.quantiles(found, n=4)[0] for found in times]
 
 
 def look(words, kind):
@@ -56,12 +72,8 @@ def main():
     print("|---|---|--:|--:|--:|--:|---|")
     for kind, text in [SETTINGS[number] for number in parser.parse_args().settings]:
         words = text.split()
-        plain, real = [], []
         predicted, change, step = look(words, kind)
-        for _ in range(2):
-            plain.append(run_job(words))
-            real.append(run_job([*words, "--swap", kind]))
-        before, truth = min(plain), min(real)
+        before, truth = time_jobs(words, [*words, "--swap", kind])
         ratio = predicted / step * before  # the look runs in another process
         errors.append(ratio / truth - 1)
         told = "none" if change is None else "faster" if change[0] > 1 else "slower"

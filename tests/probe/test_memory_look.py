@@ -114,6 +114,18 @@ def test_the_peak_at_twice_the_batch_is_what_a_job_of_that_batch_allocates(looke
     assert predicted == pytest.approx(MemoryPlan(twice).peak_at(16) - twice.others, rel=0.01)
 
 
+def test_how_the_steps_after_the_look_divide_is_noted_until_it_is_known(tmp_path):
+    hooks = nn.modules.module._global_forward_pre_hooks
+    before = len(hooks)
+    job = Job(tmp_path, look=True, steps=14)
+    own, rest = job.found["job_shares"]
+    assert min(own, rest) > 0.0
+    assert own + rest <= 1.0
+    assert len(job.found["job_faults_s"]) == 2
+    assert len(hooks) == before
+    assert job.faults == []
+
+
 def test_looks_take_turns(tmp_path):
     job = Job(tmp_path, look=True, steps=7, other=ModelLook)
     assert [found["state"] for found in job.all_found] == ["measured", "measured"]

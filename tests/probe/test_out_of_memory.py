@@ -34,6 +34,7 @@ def test_owners_line_and_module_of_a_real_failure(tmp_path, monkeypatch):
     net.first(torch.ones(1, 8)).sum().backward()
     optimizer.step()
     batch = torch.ones(1000, 8)
+    kept = [torch.ones(500, 8) for _ in range(3)]
     with pytest.raises(RuntimeError) as caught:
         net(batch)
     monkeypatch.setattr(sys, "last_value", caught.value, raising=False)
@@ -46,6 +47,8 @@ def test_owners_line_and_module_of_a_real_failure(tmp_path, monkeypatch):
     assert notes["parameters"] >= 2 * (64 + 8) * 4
     assert notes["optimizer"] >= 2 * (64 + 8) * 4
     assert ["batch", [1000, 8], 32000] in notes["largest"]
+    assert ["kept, 3 tensors of", [500, 8], 48000] in notes["largest"]
+    assert len(kept) == 3
 
 
 @pytest.mark.parametrize("error", [ValueError("out of memory"), None, RuntimeError("shapes")])

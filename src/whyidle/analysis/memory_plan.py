@@ -141,30 +141,52 @@ class MemoryPlan:
     def pass_times(self) -> dict[int, float]:
         """Batch -> seconds of a forward and backward pass without page faults: the shortest, since
         all that disturbs a pass makes it longer."""
-        rows = self.look.times
-        return {size: min(s for own, s in rows if own == size) for size in sorted(dict(rows))}
+        return _shortest(self.look.times)
 
     def pass_at(self, batch: float) -> float | None:
         """Seconds of a pass at a batch: by the line through the timed sizes on both sides of it, or
-        through the nearest two, and with page faults in proportion to those of the job's own steps:
-        what they bring is given back in each step. (A C library that keeps it has none.)"""
-        known, own = list(self.pass_times.items()), self.look.batch
+        through the nearest two, and with page faults."""
+        known, own = self.pass_times, self.look.batch
         if not own or not known or (len(known) == 1 and batch != own):
             return None
-        lines = list(pairwise(known)) or [(known[0], known[0])]
-        (low, a), (high, b) = next((line for line in lines if line[1][0] >= batch), lines[-1])
-        slope = (b - a) / max(high - low, 1)
-        faults = self.look.step_fault_s / self.passes * batch / own
-        return max(a + slope * (batch - low) + faults, 0.0) or None
+        seconds = self.pace * _follow_line(known, batch) + self._fault_seconds(batch)
+        return max(seconds, 0.0) or None
+
+    @cached_property
+    def pace(self) -> float:
+        """How many times longer than the look's the job's own passes are: machines are not equally
+        fast at all times, and caches are not equally full."""
+        own, shares = self.pass_times.get(self.look.batch or 0), self.look.job_shares
+        if not own or not shares or self.step_s is None:
+            return 1.0
+        return shares[0] * self.step_s / self.passes / own
+
+    def _fault_seconds(self, batch: float) -> float:
+        """Seconds of the page faults of a pass at a batch: memory that a step gives back to the
+        system is had again in the next. As many as the job's own passes have, in proportion to what
+        a pass holds beside what outlives it, or as the looks' passes of that size have, if those
+        are more: both may have found memory that earlier work had left."""
+        look, own = self.look, self.look.batch or 0
+        held, held_own = (self._pass_bytes(size) for size in (batch, own))
+        times = held / held_own if held and held_own else batch / own
+        seen = _follow_line(_shortest(look.fault_times), batch) if look.fault_times else 0.0
+        job = look.job_faults_s[0] / self.passes * times if look.job_faults_s else 0.0
+        return max(job, seen)
+
+    def _pass_bytes(self, batch: float) -> float:
+        """The most that a pass holds beside what outlives it; 0 where it is not known."""
+        phases = self.phases(batch)
+        return max(phases["forward"], phases["backward"]) - self.persistent if phases else 0.0
 
     @property
     def rest_s(self) -> float | None:
-        """Seconds of a step outside of its passes. The job's steps were timed after the look, whose
-        memory they find, so with the page faults of its last passes."""
-        own = self.pass_times.get(self.look.batch or 0)
+        """Seconds of a step outside of its passes."""
+        own, look = self.pass_times.get(self.look.batch or 0), self.look
         if own is None or self.step_s is None:
             return None
-        return max(self.step_s - (own + self.look.settled_fault_s) * self.passes, 0.0)
+        if look.job_shares:
+            return look.job_shares[1] * self.step_s + sum(look.job_faults_s[1:])
+        return max(self.step_s - own * self.passes, 0.0)
 
     def step_at(self, batch: float, chosen: Collection[int] = ()) -> float | None:
         """Seconds of the step at a batch: the passes change, the rest stays."""
@@ -240,6 +262,18 @@ class MemoryPlan:
             fits = (self.peak_at(middle, chosen) or 0.0) <= usable
             low, high = (middle, high) if fits else (low, middle)
         return low
+
+
+def _shortest(rows: Collection[tuple[int, float]]) -> dict[int, float]:
+    return {size: min(s for own, s in rows if own == size) for size in sorted(dict(rows))}
+
+
+def _follow_line(known: dict[int, float], at: float) -> float:
+    """The value of a broken line, which goes on beyond its ends."""
+    points = list(known.items())
+    lines = list(pairwise(points)) or [(points[0], points[0])]
+    (low, a), (high, b) = next((line for line in lines if line[1][0] >= at), lines[-1])
+    return a + (b - a) / max(high - low, 1) * (at - low)
 
 
 @dataclass(frozen=True, slots=True)

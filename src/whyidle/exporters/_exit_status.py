@@ -23,6 +23,8 @@ def describe_exit(diagnosis: Diagnosis) -> tuple[str, str]:
     if name in STOPPED:
         return "stopped", f"{name} ended the command (status {status}); {before}"
     by = f", killed by {name}" if name else ""
+    if diagnosis.memory is not None and diagnosis.memory.death is not None:
+        by = ", out of memory (described below)"
     return "failed", f"The command failed with status {status}{by}; {before}"
 
 

@@ -48,8 +48,9 @@ class MemoryLook:
     replays: tuple[RecordedPass, ...] = ()
     optimizer_rows: tuple[tuple[int, int, int], ...] = ()  # of one step of the optimizer
     times: tuple[tuple[int, float], ...] = ()  # batch size, seconds of a pass without page faults
-    step_fault_s: float = 0.0  # of the page faults of a step before the look
-    settled_fault_s: float = 0.0  # of those of a pass after all others
+    fault_times: tuple[tuple[int, float], ...] = ()  # batch size, seconds of a pass's page faults
+    job_faults_s: tuple[float, ...] = ()  # of the passes of a step before the look, and of its rest
+    job_shares: tuple[float, ...] = ()  # of steps after it, the same without page faults
     left_out: tuple[str, ...] = ()  # for which the look had no time
     module_times: tuple[float, ...] = ()  # s, of the forward pass in each module
     narrow_times: tuple[tuple[int, float], ...] = ()  # the same in bfloat16

@@ -45,3 +45,4 @@ class ModelLook:
     peak_bytes: float | None = None
     swaps: tuple[SwapTimes, ...] = ()
     cells: tuple[CellTimes, ...] = ()
+    job_shares: tuple[float, ...] = ()  # of steps after the look: their passes, and the rest

@@ -50,12 +50,28 @@ def test_peak_and_step_of_another_batch():
     assert not listed["batch of 32"].far
 
 
-def test_page_faults_are_those_of_the_job_and_not_those_of_the_look():
-    # 10 ms a step before the look, 2 ms a pass after it
-    listed, _ = options(step_fault_s=0.01, settled_fault_s=0.002)
-    assert listed["batch of 8 (now)"].step_s == pytest.approx(0.398 + 0.01)
-    assert listed["batch of 16"].step_s == pytest.approx(0.398 + 0.2 + 0.02)
-    assert listed["batch of 32"].step_s == pytest.approx(0.398 + 0.6 + 0.04)
+def test_the_jobs_own_passes_calibrate_those_of_the_look():
+    # the job's pass takes 0.36 s where the look's takes 0.3 s, and the rest of its step 0.04 s
+    listed, _ = options(job_shares=(0.9, 0.1))
+    assert listed["batch of 8 (now)"].step_s == pytest.approx(0.4)
+    assert listed["batch of 16"].step_s == pytest.approx(0.04 + 1.2 * 0.5)
+
+
+def test_page_faults_grow_with_what_a_pass_holds():
+    # before the look 10 ms a step in its passes and 2 ms in its rest, after it none
+    listed, _ = options(job_shares=(0.75, 0.25), job_faults_s=(0.01, 0.002))
+    held = [listed[name].peak - 30 * MB for name in ("batch of 8 (now)", "batch of 16")]
+    assert held[0] < held[1]
+    assert listed["batch of 8 (now)"].step_s == pytest.approx(0.4 + 0.012)
+    assert listed["batch of 16"].step_s == pytest.approx(0.602 + 0.01 * held[1] / held[0])
+
+
+def test_page_faults_of_a_size_in_the_look_are_the_least_of_it():
+    seen = ((8, 0.001), (8, 0.0), (16, 0.03), (16, 0.02))
+    listed, _ = options(job_shares=(0.75, 0.25), job_faults_s=(0.01, 0.0), fault_times=seen)
+    assert listed["batch of 8 (now)"].step_s == pytest.approx(0.4 + 0.01)
+    assert listed["batch of 16"].step_s == pytest.approx(0.6 + 0.02)
+    assert listed["batch of 32"].step_s == pytest.approx(1.0 + 0.06)
 
 
 def test_a_third_size_decides_what_lies_beyond_the_second():

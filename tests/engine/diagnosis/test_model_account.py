@@ -38,12 +38,18 @@ def test_layers_by_share_and_distance_to_the_roofline():
 
 
 def test_a_swap_changes_the_step_by_what_it_saves_in_each_pass():
-    pairs = ((0.1, 0.06), (0.1, 0.06), (0.101, 0.061), (0.099, 0.059))
+    pairs = ((0.1, 0.06), (0.1, 0.06), (0.105, 0.063), (0.095, 0.057))
     swap = built(swapped(pairs), passes=2).swaps[0]
     assert swap.step_s == pytest.approx(0.2 - 2 * 0.04)
     assert swap.change == pytest.approx((0.2 / 0.12, 0.2 / 0.12))
     assert "1.67 to 1.67 times faster" in describe_swap(swap)
     assert "accuracy is not known" in describe_swap(swap)
+
+
+def test_what_a_swap_saves_is_a_share_of_the_jobs_own_passes():
+    # a pass takes 0.1 s in the look, and those of the step of 0.2 s take three quarters of it
+    swap = built(replace(swapped(((0.1, 0.06),) * 5), job_shares=(0.7, 0.25))).swaps[0]
+    assert swap.step_s == pytest.approx(0.2 * (0.25 + 0.75 * 0.6))
 
 
 def test_a_slower_layer_is_called_slower():

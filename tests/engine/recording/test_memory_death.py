@@ -48,11 +48,25 @@ def test_without_counts_the_change_is_not_known(told):
     assert told(allocated=None, unused=None).memory.death.change.startswith("not known")
 
 
+def test_what_grows_is_no_matter_of_the_batch(told):
+    levels = [(10, 2 * GB), (30, 3 * GB), (100, 6 * GB)]
+    assert "tensors of past steps" in told(levels=levels, steps=120).memory.death.change
+
+
+@pytest.mark.parametrize(
+    ("evaluating", "what"), [(False, "like those of the steps before"), (True, "evaluation of")]
+)
+def test_one_step_that_asked_for_more_needs_no_more_than_the_others(told, evaluating, what):
+    levels = [(10, 2 * GB), (30, 2 * GB)]
+    notes = {"levels": levels, "steps": 50, "evaluating": evaluating}
+    assert what in told(allocated=None, unused=None, **notes).memory.death.change
+
+
 def test_reports_name_line_module_and_owners(told):
     text = terminal.render(told())
     assert "train.py:12 in forward" in " ".join(text.split())
     assert "blocks.3 (Block)" in " ".join(text.split())
-    assert "images [64, 3, 1024, 1024]" in " ".join(text.split())
+    assert "images [64, 3, 1024, 1024] (805 MB)" in " ".join(text.split())
     assert "Out of memory" in html.render(told())
 
 

@@ -110,7 +110,7 @@ class OptionList:
         narrow = [seconds for size, seconds in look.narrow_times if size == batch]
         if not narrow or plan.rest_s is None:
             return None
-        step_s = plan.rest_s + narrow[0] * plan.passes
+        step_s = plan.rest_s + narrow[0] * plan.pace * plan.passes
         return self._option("precision", "bfloat16 autocast", batch, peak, step_s)
 
     def _accumulation(self, batch: int) -> MemoryOption | None:

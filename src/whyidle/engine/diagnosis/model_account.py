@@ -99,10 +99,11 @@ def _roofline_share(look: ModelLook, seconds: float, flops: float, moved: float)
 
 
 def _list_swaps(look: ModelLook, step_s: float | None, passes: int) -> list[LayerSwap]:
-    found = []
+    found, share = [], _pass_share(look, step_s, passes)
     for swap in look.swaps:
         names = _shorten(swap.modules)
-        step, change = _predict_step(swap.pairs, step_s, passes, 0.0)
+        saved = [1.0 - changed / plain for plain, changed in swap.pairs]
+        step, change = _predict_step(saved, step_s, share)
         why = swap.failed and f"it does not fit this model: {swap.failed}"
         found.append(
             LayerSwap(
@@ -120,9 +121,11 @@ def _list_swaps(look: ModelLook, step_s: float | None, passes: int) -> list[Laye
 
 
 def _list_cells(look: ModelLook, step_s: float | None, passes: int) -> list[LayerSwap]:
-    found = []
+    found, share = [], _pass_share(look, step_s, passes)
+    pass_s = float(np.median(look.passes)) if look.passes else 1.0
     for cell in look.cells:
-        step, change = _predict_step(cell.pairs, step_s, passes, ALONE)
+        saved = [(plain - changed) / pass_s for plain, changed in cell.pairs]
+        step, change = _predict_step(saved, step_s, share, ALONE)
         layer = cell.kind.removesuffix("Cell")
         found.append(
             LayerSwap(
@@ -144,15 +147,24 @@ def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:2]) + rest
 
 
+def _pass_share(look: ModelLook, step_s: float | None, passes: int) -> float:
+    """Share of a step in its passes: as the job's own steps divide, or by the look's pass."""
+    if look.job_shares:
+        return 1.0 - look.job_shares[1]
+    if not look.passes or not step_s:
+        return 1.0
+    return min(float(np.median(look.passes)) * passes / step_s, 1.0)
+
+
 def _predict_step(
-    pairs: Sequence[tuple[float, float]], step_s: float | None, passes: int, error: float
+    saved: Sequence[float], step_s: float | None, share: float, error: float = 0.0
 ) -> tuple[float | None, tuple[float, float] | None]:
-    """The step with a swap, and how many times shorter it is: the median of what the pairs save,
-    between the quartiles, widened by a relative ``error``. No interval where it contains 1."""
-    if step_s is None or len(pairs) < LEAST_PAIRS:
+    """The step with a swap, and how many times shorter it is: the median of what was ``saved`` of
+    passes that were timed with it, as a share, since the job's own take another time; between the
+    quartiles, widened by a relative ``error``. No interval where it contains 1."""
+    if step_s is None or len(saved) < LEAST_PAIRS:
         return None, None
-    saved = np.array([plain - changed for plain, changed in pairs]) * passes
-    low, middle, high = np.percentile(saved, (25, 50, 75))
+    low, middle, high = np.percentile(np.array(saved) * share * step_s, (25, 50, 75))
     low, high = low - error * abs(low), high + error * abs(high)
     steps = [max(step_s - each, 0.01 * step_s) for each in (low, middle, high)]
     change = (float(step_s / steps[0]), float(step_s / steps[2]))

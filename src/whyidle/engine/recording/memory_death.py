@@ -19,6 +19,11 @@ EXPANDABLE = (
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: what was missing is reserved and "
     "unallocated, in pieces that are too small; it costs no time"
 )
+KEEP_LESS = (
+    "the same batch without tensors of past steps, while a smaller one only fails later: keep "
+    "numbers (loss.item()) or results without their graphs (output.detach()), and empty the "
+    "lists in which they are collected"
+)
 
 WARM_STEPS: Final = 10
 """steps after which optimizer states and caches have settled"""
@@ -72,7 +77,9 @@ def _describe_death(notes: DeathNotes, looked: MemoryAccount | None) -> MemoryDe
         module=notes.module,
         backward=bool(notes.backward),
         parts=sorted(parts, key=lambda part: -part.bytes),
-        largest=[f"{name} {list(shape)}" for name, shape, _ in notes.largest],
+        largest=[
+            f"{name} {list(shape)} ({size / 1e6:,.3g} MB)" for name, shape, size in notes.largest
+        ],
         growth=_describe_growth(notes),
         change=_find_change(notes, looked, rest),
     )
@@ -82,13 +89,12 @@ def _describe_growth(notes: DeathNotes) -> str:
     """What grew until the error: what outlives a step, or else this step's own."""
     if notes.steps == 0:
         return "nothing to compare with: no step was completed"
-    warm = [row for row in notes.levels if row[0] >= WARM_STEPS]
+    warm = _warm_levels(notes)
     if len(warm) < 2:
         return ""
     (begin, low), (end, high) = warm[0], warm[-1]
     sizes = f"{low / 1e9:.3g} GB after step {begin}, {high / 1e9:.3g} GB after step {end}"
-    rising = all(a[1] <= b[1] for a, b in pairwise(warm))
-    if rising and high - low > max(LEAST_GROWTH, 0.02 * low):
+    if _is_growing(notes):
         each = (high - low) / (end - begin) / 1e6
         return (
             f"what outlives a step: {sizes}, {each:.3g} MB more with each; tensors of past steps "
@@ -101,8 +107,22 @@ def _describe_growth(notes: DeathNotes) -> str:
     )
 
 
+def _warm_levels(notes: DeathNotes) -> list[tuple[int, int]]:
+    return [row for row in notes.levels if row[0] >= WARM_STEPS]
+
+
+def _is_growing(notes: DeathNotes) -> bool:
+    """Whether what outlives a step grew from step to step."""
+    levels = [level for _, level in _warm_levels(notes)]
+    if len(levels) < 2 or any(a > b for a, b in pairwise(levels)):
+        return False
+    return levels[-1] - levels[0] > max(LEAST_GROWTH, 0.02 * levels[0])
+
+
 def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int | None) -> str:
     """The cheapest change that would have fitted."""
+    if _is_growing(notes):
+        return KEEP_LESS
     if notes.unused and notes.requested and notes.unused >= notes.requested:
         return EXPANDABLE
     if looked is not None and (option := _cheapest_option(looked, notes.capacity)) is not None:
@@ -112,7 +132,11 @@ def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int | No
             "half the micro-batch, with gradients accumulated over two of them, frees about half "
             "of the activations; what exactly fits: whyidle run --look memory with a smaller batch"
         )
-    return "not known: run with --look memory and a batch that fits"
+    if len(_warm_levels(notes)) < 2:
+        return "not known: run with --look memory and a batch that fits"
+    if notes.evaluating:
+        return "evaluation of fewer samples at a time, under torch.inference_mode()"
+    return "a batch like those of the steps before: fewer samples, or long ones cut or put together"
 
 
 def _cheapest_option(account: MemoryAccount, capacity: int | None) -> MemoryOption | None:

@@ -9,7 +9,6 @@ it.
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -19,13 +18,16 @@ from ...core.events import Events
 from ...core.listener import Listener
 from ...core.recorder import clock_ns
 from .allocation_profiler import MemoryProfiler, read_allocations
-from .repeated_pass import RepeatedPass, count_faults, device_of
+from .repeated_pass import RepeatedPass, device_of
+from .step_marks import StepMarks
 from .step_tape import NotReplayableError, StepTape
 
 LOOK = "memory"
 TOO_SHORT = "the job ended before the third step of an optimizer of PyTorch (none of Keras is one)"
 FIRST = 2
 """steps before the look: the first one makes the optimizer's state and fills caches"""
+SETTLED = 7
+"""steps after the look that are marked, without the first; two may be those of another look"""
 
 
 def is_requested(look: str = LOOK) -> bool:
@@ -50,8 +52,10 @@ class MemoryLook(Listener):
         self.undo: list[Callable[[], Any]] = []
         self.update: tuple[MemoryProfiler, Any] | None = None
         """what the optimizer allocates in one step; read after the look, since that takes memory"""
-        self.faults: list[int] = []
-        """page faults of the process after each step"""
+        self.marks: StepMarks | None = None
+        """of the steps before the look, then of those after it"""
+        self.fault_s = 0.0
+        self.done = False
         self.kept_gradients: bool | None = None
         """whether gradients of the step before were there when the model was called"""
         self.publish()
@@ -62,11 +66,17 @@ class MemoryLook(Listener):
 
     def stop_listening(self) -> None:
         """Stop recording the step."""
+        self._stop_recording()
+        if self.marks is not None:
+            self.marks.stop()
+        self.wants_steps = False
+
+    def _stop_recording(self) -> None:
         if self.tape is not None:
             self.tape.stop()
         while self.undo:
             self.undo.pop()()
-        self.wants_steps = self.wants_detail = False
+        self.wants_detail, self.tape = False, None
         if MemoryLook.at_work is self:
             MemoryLook.at_work = None
 
@@ -80,44 +90,75 @@ class MemoryLook(Listener):
         rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
         if optimizer is None or id(optimizer) != self.events.lead or not self.wants_steps:
             return
-        self.seen += 1
-        self.faults.append(count_faults())
         torch: Any = sys.modules["torch"]
-        if self.seen < FIRST or torch.autograd._profiler_enabled():
-            return
-        if MemoryLook.at_work not in (None, self):
-            return
+        self.seen += 1
+        if self.marks is not None:
+            self.marks.end_step()
+        elif device_of(optimizer).type == "cpu":  # others compute meanwhile
+            self.marks = StepMarks(torch, optimizer, self._contain)
+        if self.done:
+            self._note_settled()
+        elif (
+            self.seen >= FIRST
+            and not torch.autograd._profiler_enabled()
+            and MemoryLook.at_work in (None, self)
+        ):
+            self._record_or_look(torch, optimizer, str(rank))
+
+    def _record_or_look(self, torch: Any, optimizer: Any, rank: str) -> None:
         try:
-            if str(rank) != "0":
+            if rank != "0":
                 raise NotReplayableError("another rank is looked at")
             if self.tape is None:
                 self._begin(torch, optimizer)
                 return
-            self.tape.stop()
-            begin = clock_ns()
-            look = self.make_pass(torch, optimizer)
-            try:
-                look.measure()
-            except NotReplayableError as reason:
-                look.found["state"] = str(reason)
-            except RuntimeError as error:  # of the framework, out of memory among them
-                look.found["state"] = f"the step could not be computed again ({error})"[:400]
-            look.found["optimizer_rows"] = self._read_update(optimizer)
-            self.found = {**look.found, "windows": [(begin, clock_ns())]}
+            self._look(torch, optimizer)
         except NotReplayableError as reason:
             self.found = {**self.found, "state": str(reason)}
         self.publish()
-        self.stop_listening()
-        self.tape = None
+        self._stop_recording()
+        self.done = True
+        if self.marks is None or self.found["state"] != "measured":
+            self.stop_listening()
 
     def make_pass(self, torch: Any, optimizer: Any) -> RepeatedPass:
         """The measurements, with what the recorded step showed."""
         assert self.tape is not None
         look = RepeatedPass(torch, self.tape, optimizer, self.events.recorder.file_path("draft"))
         look.found["kept_gradients"] = self.kept_gradients
-        faults = min(b - a for a, b in itertools.pairwise(self.faults))
-        look.found["step_fault_s"] = faults * look.fault_s
         return look
+
+    def _look(self, torch: Any, optimizer: Any) -> None:
+        """Measure, and mark the steps from here on."""
+        assert self.tape is not None
+        self.tape.stop()
+        begin = clock_ns()
+        look = self.make_pass(torch, optimizer)
+        try:
+            look.measure()
+        except NotReplayableError as reason:
+            look.found["state"] = str(reason)
+        except RuntimeError as error:  # of the framework, out of memory among them
+            look.found["state"] = f"the step could not be computed again ({error})"[:400]
+        look.found["optimizer_rows"] = self._read_update(optimizer)
+        self.found, self.fault_s = {**look.found, "windows": [(begin, clock_ns())]}, look.fault_s
+        if self.marks is not None:
+            self.found["job_faults_s"] = [n * look.fault_s for n in self.marks.least_faults()]
+            self.marks.stop()
+            self.marks = StepMarks(torch, optimizer, self._contain)
+
+    def _note_settled(self) -> None:
+        """Note how the steps after the look divide."""
+        assert self.marks is not None
+        rows = len(self.marks.rows)
+        if rows > 1:
+            self.found = {**self.found, "job_shares": self.marks.median_shares(self.fault_s)}
+            self.publish()
+        if rows > SETTLED:
+            self.stop_listening()
+
+    def _contain(self, work: Callable[..., Any]) -> Callable[..., None]:
+        return lambda *_: self.events.run_contained(self.listener, work)
 
     def _begin(self, torch: Any, optimizer: Any) -> None:
         """Record the next step."""
@@ -143,12 +184,9 @@ class MemoryLook(Listener):
             if profiler.running:
                 self.update = profiler, profiler.stop()
 
-        def contain(work: Callable[..., None]) -> Callable[..., None]:
-            return lambda *_: self.events.run_contained(self.listener, work)
-
         self.undo = [
-            optimizer.register_step_pre_hook(contain(start_profiler)).remove,
-            optimizer.register_step_post_hook(contain(stop_profiler)).remove,
+            optimizer.register_step_pre_hook(self._contain(start_profiler)).remove,
+            optimizer.register_step_post_hook(self._contain(stop_profiler)).remove,
         ]
 
     def _read_update(self, optimizer: Any) -> list[list[int]]:

@@ -24,7 +24,7 @@ from ...core.listener import Listener
 from ...core.loaded_modules import is_installed
 from ...core.own_files import FOLDER
 from . import accelerator
-from .step_tape import find_tensors
+from .step_tape import DEEPEST, find_tensors
 
 UNITS = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE = r"([\d.]+) (bytes|B|KiB|MiB|GiB)"
@@ -175,14 +175,16 @@ def _count_bytes(tensors: list[Any], device: str, seen: set[int]) -> int:
 def _list_largest(
     torch: Any, frames: list[tuple[FrameType, int]], own: set[int], device: str
 ) -> list[list[Any]]:
-    """The largest tensors that variables of the frames hold: name, shape, bytes."""
+    """The largest variables of the frames that hold tensors: name, shape (of the first), bytes."""
     found: dict[int, list[Any]] = {}
     for frame, _ in frames:
         for name, value in list(frame.f_locals.items()):
-            if isinstance(value, torch.Tensor) and value.device.type == device:
-                with suppress(RuntimeError, NotImplementedError):
-                    storage = value.untyped_storage()
-                    if storage.data_ptr() not in own:
-                        shape = list(value.shape)
-                        found.setdefault(storage.data_ptr(), [name, shape, storage.nbytes()])
+            tensors = [t for t in find_tensors(value, DEEPEST - 2) if t.device.type == device]
+            with suppress(RuntimeError, NotImplementedError):
+                size = _count_bytes(tensors, device, set(own))
+                if size:
+                    many = len(tensors) > 1
+                    what = f"{name}, {len(tensors)} tensors of" if many else name
+                    key = id(value) if many else tensors[0].untyped_storage().data_ptr()
+                    found.setdefault(key, [what, list(tensors[0].shape), size])
     return sorted(found.values(), key=lambda row: -row[2])[:LARGEST]

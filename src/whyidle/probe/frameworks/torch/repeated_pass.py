@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,10 +14,12 @@ from . import accelerator
 from .activation_owners import watch_modules
 from .allocation_profiler import MemoryProfiler, read_allocations
 from .replay_state import check_modules, restore_job
+from .step_marks import count_faults
 from .step_tape import NotReplayableError, StepTape, find_tensors
 
-TURNS, ROUNDS = 2, 3
-"""turns of each size, and passes of a turn"""
+TURNS, ROUNDS, MOST_ROUNDS, TURN_S = 2, 3, 16, 0.3
+"""turns of each size; passes of a turn, and as many more as so many seconds allow: other programs
+disturb most of the short ones"""
 MOST_S = 60.0
 """time that no pass may be expected to outlast, s"""
 WORTH = 1.05
@@ -73,7 +74,6 @@ class RepeatedPass:
             self._record_sizes(self._time_sizes(size))
             self._record_precision()
             self._compare_parts(size)
-            self._count_settled(size)
 
     def _has_time(self, samples: float, profiled: int = 0, what: str = "") -> bool:
         """Whether there is time for passes of so many samples in all, and for recording so many;
@@ -204,26 +204,37 @@ class RepeatedPass:
             if known < WORTH * best[larger // 2] / (larger // 2):
                 break
             known = best[larger // 2] / (larger // 2)
-            best |= self._time_turns([larger])
+            best |= self._time_turns([size, larger], best[size])
             larger *= 2
-        if self._has_time(size):
-            self.found["module_times"] = self._time_modules(leaves)
+        if self._has_time(ROUNDS * size):
+            rows = [self._time_modules(leaves) for _ in range(ROUNDS)]
+            self.found["module_times"] = [min(row) for row in zip(*rows, strict=True)]
         return sizes
 
-    def _time_turns(self, sizes: list[int]) -> dict[int, float]:
+    def _time_turns(self, sizes: list[int], known: float = 0.0) -> dict[int, float]:
         """Time passes of these sizes in turns of a few each; the first of a turn gets memory and
         fills caches, as no pass of a job does that always has the same size, and is left out.
-        Returns the shortest."""
+        Where a pass of the first size is ``known``, only the others are noted, as they would be if
+        the first still took so long: machines slow down and speed up. Returns the shortest."""
         leaves = {size: self._leaves_at(0, size) for size in sizes}
-        best = dict.fromkeys(sizes, float("inf"))
+        best, rows = dict.fromkeys(sizes, float("inf")), list[tuple[int, float, float]]()
         for turn, size in itertools.product(range(TURNS), sizes):
             if not self._has_time(ROUNDS * size, what="" if turn else f"time of {size} samples"):
                 break
-            for seconds in [self._time_pass(leaves[size]) for _ in range(ROUNDS)][1:]:
-                self.pace = seconds / size
-                best[size] = min(best[size], seconds)
-                self.found.setdefault("times", []).append((size, seconds))
-        return best
+            rounds = int(TURN_S / max(self.pace * size, 1e-9))
+            for number in range(min(max(rounds, ROUNDS), MOST_ROUNDS)):
+                before = count_faults()
+                seconds = self._time_pass(leaves[size])
+                if number:
+                    faults = (count_faults() - before) * self.fault_s
+                    rows.append((size, seconds, faults))
+                    best[size] = min(best[size], seconds)
+            self.pace = seconds / size
+        times = known / best[sizes[0]] if known and rows else 1.0
+        noted = [row for row in rows if not known or row[0] != sizes[0]]
+        self.found.setdefault("times", []).extend((size, times * s) for size, s, _ in noted)
+        self.found.setdefault("fault_times", []).extend((size, s) for size, _, s in noted)
+        return {size: times * s for size, s in best.items()}
 
     def _record_sizes(self, sizes: list[int]) -> None:
         """Record passes of these sizes, the job's own first."""
@@ -231,15 +242,6 @@ class RepeatedPass:
         self.found["replays"] = [self._record_pass(own)]
         if others and self._has_time(0, others[0], f"the memory of {others[0]} samples"):
             self.found["replays"].append(self._record_pass(others[0]))
-
-    def _count_settled(self, size: int) -> None:
-        """Time the page faults that passes have from now on."""
-        if self._has_time(2 * size):
-            leaves = self._leaves_at(0, size)
-            self._pass(leaves)
-            before = count_faults()
-            self._pass(leaves)
-            self.found["settled_fault_s"] = (count_faults() - before) * self.fault_s
 
     def _time_fault(self) -> float:
         """Seconds of a page fault, by the first and the second time that memory is written."""
@@ -357,11 +359,6 @@ class RepeatedPass:
         self.found["part_size"] = each
         self.found["products"] = [[_multiply(one, two) for two in kept] for one in kept]
         self.found["whole_products"] = [_multiply(whole, one) for one in (*kept, whole)]
-
-
-def count_faults() -> int:
-    """Page faults of this process that needed no disk."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _multiply(one: list[Any], two: list[Any]) -> float:
