@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from own_sgd import OWN_SGD
 
 from whyidle.__main__ import main
 
-JOB = """
-import torch
+JOB = f"""
+{OWN_SGD}
 torch.set_num_threads(1)
 model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(3)])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = SGD(model.parameters(), lr=0.1)
 for step in range(40):
     optimizer.zero_grad()
     model(torch.ones(8, 64)).square().mean().backward()
@@ -38,7 +39,7 @@ def test_a_job_of_one_rank_is_predicted_where_its_link_is_known(capsys):
     assert sum(told["buckets"]) == 3 * (64 * 64 + 64) * 4
     assert main([*words, "--html", "scale.html", "--run", "last"]) == 0
     shown = capsys.readouterr().out
-    assert "first limit" in shown
+    assert "limited by" in shown
     assert "4 ranks: the network between nodes is not known" in " ".join(shown.split())
     assert "<svg" in Path("scale.html").read_text()
 

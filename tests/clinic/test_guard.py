@@ -57,7 +57,7 @@ def test_a_cure_that_changes_the_numbers_does_not(one, monkeypatch, capsys):
 
 
 def test_a_job_without_steps_says_so(one, tmp_path):
-    (tmp_path / "job.py").write_text("import torch")
+    (tmp_path / "job.py").write_text("")
     assert guard.held(one(0.1), "cpu") == (False, "0 steps became 0")
     (tmp_path / "job.py").write_text("raise SystemExit(1)")
     with pytest.raises(JobError, match="ended with 1"):

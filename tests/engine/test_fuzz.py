@@ -11,7 +11,7 @@ from whyidle.importers import kineto
 from whyidle.testing import contracts
 from whyidle.testing.jobs import SICK
 
-MUTATIONS = 12
+MUTATIONS = 6
 
 
 def damage(events: list[dict], chance: random.Random) -> list[dict]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from clinic import warmed
 from whyidle.engine.patching.source_patch import KeptFix, make_patch
 from whyidle.engine.recording.plan_channel import merge_lines, read_applied_knobs, write_request
 from whyidle.model.diagnosis import Edit
@@ -20,8 +19,12 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 pytestmark = pytest.mark.real_processes("each test runs a real job")
 
-RUN = "import runpy, sys; from whyidle.probe import knobs; knobs.install(sys.argv[1]); "
-RUN += "runpy.run_path('train.py', run_name='__main__')"
+RUN = """
+import runpy, sys
+from whyidle.probe import knobs
+knobs.install(sys.argv[1])
+runpy.run_path("train.py", run_name="__main__")
+"""
 HEAD = """from functools import partial
 import torch
 from torch.utils.data import DataLoader, IterableDataset
@@ -55,13 +58,11 @@ def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         recording = tmp_path / "recording"
         was: dict[str, Setting | None] = {edit.knob: edit.was for edit in edits}
         told = write_request({edit.knob: edit.value for edit in edits}, was, recording)
-        paths = os.pathsep.join(filter(None, sys.path))
-        env = {**os.environ, **told, "PYTHONPATH": paths}
-        words = [sys.executable, "-c", RUN, str(recording)]
-        ran = subprocess.run(
-            words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
-        assert not ran.returncode, ran.stderr
+        (tmp_path / "run.py").write_text(RUN)
+        said = tmp_path / "said.txt"
+        said.touch()
+        with warmed.warm(["run.py", str(recording)], tmp_path, {**os.environ, **told}, said) as job:
+            assert not job.wait(), said.read_text()
         made = read_applied_knobs(recording).made
         found = make_patch(
             [KeptFix("fix", edits)],

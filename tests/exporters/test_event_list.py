@@ -108,7 +108,7 @@ def test_an_export_is_written_as_a_trace_per_process(tmp_path):
 WHOLE = json.dumps(document(steps(8))).encode()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_damage(tmp_path_factory, data):
     damaged = bytearray(WHOLE)
@@ -124,7 +124,7 @@ def test_any_damage(tmp_path_factory, data):
         return  # what cannot be read is not annotated
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.dictionaries(st.text(), st.text() | st.integers()), max_size=8), st.integers(1, 9)
 )

@@ -170,7 +170,7 @@ odd_events = (
     st.dictionaries(st.sampled_from([*FIELDS, "id", "s"]), json_values, max_size=8) | json_values
 )
 quick = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -161,7 +161,7 @@ def whole(tmp_path_factory):
     return job(41, 57, steps=3).write(tmp_path_factory.mktemp("whole") / "a.sqlite").read_bytes()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_damaged_bytes_give_a_timeline_or_a_clear_error(whole, tmp_path_factory, data):
     damaged = bytearray(whole)
@@ -175,7 +175,7 @@ def test_damaged_bytes_give_a_timeline_or_a_clear_error(whole, tmp_path_factory,
 ODD = [None, "", "x", b"\xff", 1.5, -1, 1 << 62, -(1 << 63), 1e300]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_odd_values_give_a_timeline_or_a_clear_error(tmp_path_factory, data):
     export = job(41, steps=3)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from own_sgd import OWN_SGD
 
 from whyidle import integrations
 from whyidle.errors import MissingExtraError
@@ -153,7 +154,7 @@ def test_without_the_framework_the_extra_is_named(
 
 
 OPTUNA = """
-import json, time, optuna, torch
+import json, time, optuna
 from whyidle.integrations import WatchedObjective
 
 def objective(trial):
@@ -165,7 +166,7 @@ def objective(trial):
             time.sleep(0.004)
             return data[index][0]
     model = torch.nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=trial.suggest_float("lr", 1e-3, 1e-1))
+    optimizer = SGD(model.parameters(), lr=trial.suggest_float("lr", 1e-3, 1e-1))
     for batch in torch.utils.data.DataLoader(Slow(), batch_size=4):
         optimizer.zero_grad()
         model(batch).square().mean().backward()
@@ -182,7 +183,7 @@ print(json.dumps([[t.state.name, t.user_attrs] for t in study.trials]))
 
 def test_trials_of_optuna_carry_cause_and_cost(tmp_path: Path):
     pytest.importorskip("optuna")
-    done = run_job(tmp_path, OPTUNA)
+    done = run_job(tmp_path, OWN_SGD + OPTUNA)
     assert done.returncode == 0, done.stderr
     trials = json.loads(done.stdout.splitlines()[-1])
     assert [state for state, _ in trials] == ["COMPLETE", "PRUNED"]

@@ -6,15 +6,15 @@ import subprocess
 import sys
 
 import pytest
+from own_sgd import OWN_SGD
 
 from whyidle.store.plan_file import read_plan
 
-SLOW = """
+SLOW = f"""
 import argparse
 import sys
 import time
-
-import torch
+{OWN_SGD}
 from torch.utils.data import DataLoader, Dataset
 
 
@@ -32,7 +32,7 @@ def main():
     torch.set_num_threads(1)
     loader = DataLoader(Slow(), batch_size=8, shuffle=True)
     model = torch.nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = SGD(model.parameters(), lr=0.01)
     with open("log.txt", "a") as log:
         for step, batch in enumerate(loader):
             loss = model(batch).square().mean()
@@ -67,8 +67,8 @@ def job(watching):
     return watching
 
 
-def fixed(job, *options, command=(sys.executable, "train.py")):
-    words = [*job.whyidle("fix"), "--budget", "45s", *options, *command]
+def fixed(job, *options, budget="45s", command=(sys.executable, "train.py")):
+    words = [*job.whyidle("fix"), "--budget", budget, *options, *command]
     return subprocess.run(
         words, cwd=job.folder, env=job.env, capture_output=True, text=True, timeout=240, check=False
     )
@@ -79,7 +79,7 @@ MADE = {"told.json", "told.html", "plan.toml", "fix.patch"}
 
 def test_whatever_is_found_nothing_of_its_owner_is_touched(job):
     before = state(job.folder)
-    told = fixed(job, "--json", "told.json", "--html", "told.html")
+    told = fixed(job, "--json", "told.json", "--html", "told.html", budget="20s")
     assert told.returncode == 0, told.stderr
     now = state(job.folder)
     assert {name: digest for name, digest in now.items() if name not in MADE} == before
@@ -109,7 +109,7 @@ def test_a_starved_job_is_healed(job):
 @pytest.mark.live
 def test_a_job_that_needs_nothing_is_left_alone(job):
     (job.folder / "train.py").write_text(SLOW.replace("time.sleep(0.02)", "pass"))
-    told = fixed(job, "--json", "told.json", "--budget", "30s")
+    told = fixed(job, "--json", "told.json", budget="30s")
     assert told.returncode == 0, told.stderr
     document = json.loads((job.folder / "told.json").read_text())
     assert not any(trial["kept"] for trial in document["trials"])

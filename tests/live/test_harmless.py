@@ -201,7 +201,7 @@ def too_late(*_):
 
 signal.signal(signal.SIGALRM, too_late)
 late = 0
-for _ in range(200):
+for _ in range(60):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.002)
         while True:
@@ -215,5 +215,5 @@ print(late)
 def test_a_signal_in_the_middle_of_a_collection_is_never_lost(watching):
     """Python drops what a callback of the collector raises, a Ctrl-C as well."""
     done = watching.run(sys.executable, job(watching, COLLECTING))
-    assert done.stdout.split() == ["200"]
+    assert done.stdout.split() == ["60"]
     assert "ignored" not in done.stderr

@@ -18,14 +18,12 @@ train(3)
 """
 
 LEAVING = {
-    "_exit": ("os._exit(7)", 7, [3]),
     "a child's _exit": (
         "child = os.fork()\nif not child:\n    train(4)\n    os._exit(2)\n"
         "os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))",
         2,
         [3, 4],
     ),
-    "execv": ("os.execv('/bin/sh', ['sh', '-c', 'echo again; exit 4'])", 4, [3]),
     "execlpe": ("os.execlpe('sh', 'sh', '-c', 'exit $N', {**os.environ, 'N': '5'})", 5, [3]),
     "no such program": (
         "try:\n    os.execv('/none', ['none'])\nexcept FileNotFoundError:\n    train(5)",

@@ -19,9 +19,9 @@ def net(width=256, layers=2):
 """
 
 GC = """
-heap = [{"a": [i]} for i in range(100_000)]
+heap = [{"a": [i]} for i in range(60_000)]
 model = net(); optimizer = SGD(model.parameters(), lr=0.01)
-for _ in range(30):
+for _ in range(20):
     model(torch.randn(64, 256)).mean().backward()
     optimizer.step()
     gc.collect()  # HERE
@@ -93,13 +93,6 @@ model = net(16, 200); optimizer = torch.optim.Adam(model.parameters(), foreach=F
 for _ in range(40):
     model(torch.randn(8, 16)).mean().backward()
     optimizer.step()
-"""
-GAN = """
-a, b = net(), net()
-first = SGD(a.parameters(), lr=0.01); second = SGD(b.parameters(), lr=0.01)
-for _ in range(20):
-    a(torch.randn(512, 256)).mean().backward(); first.step()
-    b(torch.randn(512, 256)).mean().backward(); second.step()
 """
 OWN = """
 model = net()
@@ -179,12 +172,6 @@ def test_how_large_a_checkpoint_is_stands_beside_its_cost(watched):
     size = told["size of a checkpoint"]
     assert (size["value"], size["unit"]) == (script.with_name("model.pt").stat().st_size, "bytes")
     assert size["samples"] == 12
-
-
-def test_two_optimizers_that_take_turns_make_one_step(watched):
-    diagnosis, _ = watched(GAN)
-    assert diagnosis["steps"]["detected_by"] == "optimizer"
-    assert 17 <= diagnosis["steps"]["count"] <= 20
 
 
 def test_an_optimizer_of_ones_own(watched):

@@ -16,7 +16,6 @@ UNSEEN = {"functional.py"}
 """neither an optimizer of PyTorch's nor a backward pass in it"""
 
 STEPS = {
-    "plain.py": 20,
     "jobs.sh": 20,  # each; two optimizers that take turns make one step
     "lbfgs.py": 12,  # each calls its closure several times
     "accumulation.py": 10,  # of four micro-batches
@@ -24,7 +23,6 @@ STEPS = {
     "compiled.py": 15 if OLD else 12,  # it took its optimizers' hooks away: backward passes
     "spawned.py": 6,
     "chars.py": 30,
-    "own_optimizer.py": 15,
 }
 """optimizer steps of each script, warm-up included"""
 JOBS = {"jobs.sh": 2}  # gan.py and trainer.py
@@ -41,7 +39,7 @@ def command_for(script):
     return [sys.executable, script]
 
 
-QUIET = {"plain.py", "functional.py", "lbfgs.py", "accumulation.py", "loaders.py", "chars.py"}
+QUIET = {"functional.py", "lbfgs.py", "accumulation.py", "loaders.py", "chars.py"}
 """they write nothing to their standard error, and need nothing beside them"""
 TRIES = 3
 """of ranks over gloo, with and without us: of PyTorch 2.13 by itself one in twelve is aborted when
@@ -76,7 +74,6 @@ def in_turn(watching, command):
 @pytest.mark.parametrize(
     "name",
     [
-        "plain.py",
         "functional.py",
         "lbfgs.py",
         "accumulation.py",
@@ -86,7 +83,6 @@ def in_turn(watching, command):
         "spawned.py",
         "jobs.sh",
         "chars.py",
-        "own_optimizer.py",
         "living.py",
         "failing.py",
     ],

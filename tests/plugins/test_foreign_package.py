@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from own_sgd import OWN_SGD
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,10 +32,8 @@ naps.length_ratio = {ratio}
 """
 JOB = """
 import sys, time
-import torch
-
 model = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = SGD(model.parameters(), lr=0.1)
 start = time.monotonic()
 for _ in range(4):
     model(torch.ones(2, 4)).sum().backward()
@@ -193,7 +192,7 @@ def test_an_unknown_form_is_refused_before_the_work(whyidle, recording):
 
 def test_its_knob_is_applied_to_a_real_process_that_knows_nothing_of_it(whyidle, tmp_path):
     pytest.importorskip("torch")
-    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "job.py").write_text(OWN_SGD + JOB)
     (tmp_path / "plan.toml").write_text(PLAN.format(ratio=0.01))
     outputs = ("--json", "d.json", "--export", "haiku=why.txt")
     ended = whyidle("run", "--plan", "plan.toml", *outputs, sys.executable, "job.py")

@@ -51,6 +51,9 @@ def forked():
 
 
 if __name__ == "__main__":
+    if "early" in sys.argv:
+        print(json.dumps(early))
+        sys.exit()
     random.seed()
     np.random.seed()
     told = {"early": early, "drawn": [draw(), draw(), [random.random(), np.random.rand()]]}
@@ -64,13 +67,15 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def job(tmp_path):
-    script, recording = tmp_path / "job.py", tmp_path / "recording"
-    script.write_text(JOB)
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """``job(seed, *words, **environment)`` runs one."""
+    folder = tmp_path_factory.mktemp("job")
+    script, recording = folder / "job.py", folder / "recording"
     recording.mkdir()
 
-    def run(seed=0, *words, **more):
+    def run(seed=0, *words, text=JOB, **more):
+        script.write_text(text)
         own = {"WHYIDLE_RUN": str(recording), "PYTHONPATH": str(BOOT)}
         if seed is not None:
             own["WHYIDLE_TRIAL"] = json.dumps({"seed": seed})
@@ -94,39 +99,44 @@ def numbers(told):
     return [one for key in ("early", "drawn", "workers", "forked") for one in told[key]]
 
 
-def test_arms_draw_the_same_and_with_another_seed_others(job):
-    first, again, other = job(), job(), job(1)
+@pytest.fixture(scope="module")
+def twice(job):
+    """Two with the same seed."""
+    return job(), job()
+
+
+def test_arms_draw_the_same_and_with_another_seed_others(job, twice):
+    (first, again), other = twice, job(1)
     assert numbers(first) == numbers(again)
     flat = str(numbers(other))
     assert not [one for row in numbers(first)[3:] for one in row if str(one) in flat]
     assert first["own"] == other["own"]  # what the script seeds is its own
 
 
-def test_processes_are_as_different_from_each_other_as_they_would_be(job):
-    told = job()
+def test_processes_are_as_different_from_each_other_as_they_would_be(job, twice):
+    told, _ = twice
     drawn = [one for key in ("drawn", "workers", "forked") for row in told[key] for one in row]
     assert len(set(drawn)) == len(drawn)
-    ranks = [job(0, RANK=str(rank)) for rank in (0, 1)]
-    assert not {*ranks[0]["early"]} & {*ranks[1]["early"]}
-    assert not {*job(0, "--rank=1")["early"]} & {*told["early"]}
+    ranks = [job(0, "early", RANK=str(rank)) for rank in (0, 1)]
+    assert not {*ranks[0]} & {*ranks[1]}
+    assert not {*job(0, "early", "--rank=1")} & {*told["early"]}
 
 
-def test_names_of_files_differ_from_arm_to_arm(job):
-    assert job()["name"] != job()["name"]
+def test_names_of_files_differ_from_arm_to_arm(twice):
+    assert twice[0]["name"] != twice[1]["name"]
 
 
 def test_a_run_that_is_only_watched_draws_what_it_would(job):
-    assert not [one for one in numbers(job(None)) if one in numbers(job(None))]
+    first, again = numbers(job(None)), numbers(job(None))
+    assert not [one for one in first if one in again]
 
 
-def test_the_seeds_of_pytorch_are_as_repeatable(job, tmp_path):
+def test_the_seeds_of_pytorch_are_as_repeatable(job):
     pytest.importorskip("torch")
-    script = tmp_path / "job.py"
-    script.write_text("import torch\nprint([torch.seed(), torch.seed(), torch.rand(1).item()])")
-    first, again, other = job(), job(), job(1)
+    text = "import torch\nprint([torch.seed(), torch.seed(), torch.rand(1).item()])"
+    first, again, other = (job(seed, text=text) for seed in (0, 0, 1))
     assert first == again != other
     assert first[0] != first[1]
-    assert first != job(None)
 
 
 def test_a_fault_of_ours_leaves_it_to_the_system_and_is_told_once():

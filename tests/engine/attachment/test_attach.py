@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from own_sgd import OWN_SGD
 
 from whyidle.engine.attachment.attach import attach_to
 from whyidle.engine.attachment.stack_look import find_pyspy
@@ -18,8 +19,9 @@ from whyidle.errors import InputError, MissingExtraError
 
 pytestmark = pytest.mark.real_processes("a real process is looked at for seconds")
 
-JOB = """
-import sys, time, torch
+JOB = f"""
+import sys, time
+{OWN_SGD}
 from torch.utils.data import DataLoader, Dataset
 
 class Numbers(Dataset):
@@ -33,7 +35,7 @@ class Numbers(Dataset):
 
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+optimizer = SGD(model.parameters(), lr=1e-3)
 for x, y in DataLoader(Numbers(), batch_size=8, num_workers=int(sys.argv[1])):
     loss = torch.nn.functional.cross_entropy(model(x), y)
     optimizer.zero_grad()
@@ -69,11 +71,11 @@ def started(path: Path, text: str, *words: str) -> Iterator[subprocess.Popen[byt
             running.kill()
 
 
-PYTHON = """
-import torch
+PYTHON = f"""
+{OWN_SGD}
 torch.set_num_threads(1)
 model = torch.nn.Linear(512, 1024)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+optimizer = SGD(model.parameters(), lr=1e-3)
 def score(n):
     total = 0
     for k in range(n):
@@ -117,7 +119,7 @@ def test_a_sick_job_is_diagnosed(tmp_path: Path, workers: str, cause: str):
 def test_a_process_that_does_not_train_is_named_as_such(tmp_path: Path):
     text = "print('up', flush=True)\nwhile True:\n    sum(range(10000))\n"
     with started(tmp_path / "other.py", text) as other:
-        diagnosis = attach_to(find_target(other.pid), 3)
+        diagnosis = attach_to(find_target(other.pid), 1)
     assert diagnosis.verdict.state == "inconclusive"
     assert "neither PyTorch nor TensorFlow nor JAX" in diagnosis.verdict.headline
     assert not diagnosis.findings
@@ -150,7 +152,7 @@ def test_a_process_that_ends_during_the_look_is_told_so_far(tmp_path: Path):
         "import time\nprint('up', flush=True)\nend = time.time() + 2\nwhile time.time() < end: 1\n"
     )
     with started(tmp_path / "short.py", text) as short:
-        diagnosis = attach_to(find_target(short.pid), 8)
+        diagnosis = attach_to(find_target(short.pid), 30)
     assert any("ended during the look" in note for note in diagnosis.coverage.notes)
     assert diagnosis.run.duration_s is not None
     assert diagnosis.run.duration_s < 4

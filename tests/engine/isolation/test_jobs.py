@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from isolated import run
+from own_sgd import OWN_SGD
 
 from whyidle.engine.isolation import isolate
 from whyidle.engine.isolation.backend import Level
@@ -17,7 +18,7 @@ pytest.importorskip("torch")
 KINDS = pytest.mark.parametrize("best", ["namespaces", "landlock"])
 
 TRAIN = """
-    import os, sys, torch
+    import os, sys
     import torch.distributed as dist
     from torch.utils.data import DataLoader, Dataset
 
@@ -35,11 +36,12 @@ TRAIN = """
         torch.set_num_threads(1)
         torch.manual_seed(0)
         model = torch.nn.Linear(8, 1)
-        if dist.is_initialized():
-            model = torch.nn.parallel.DistributedDataParallel(model)
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        optimizer = SGD(model.parameters(), lr=1e-4)
         for batch in DataLoader(Written(), batch_size=4, num_workers=2):
             model(batch).sum().backward()
+            if dist.is_initialized():
+                for each in model.parameters():
+                    dist.all_reduce(each.grad)
             optimizer.step()
         torch.save(model.state_dict(), "last.pt")
         if dist.is_initialized():
@@ -62,7 +64,7 @@ TRAIN = """
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
-    (folder / "train.py").write_text(textwrap.dedent(TRAIN))
+    (folder / "train.py").write_text(OWN_SGD + textwrap.dedent(TRAIN))
     (folder / "last.pt").write_bytes(b"the one that must not be lost")
     (tmp_path / "scratch").mkdir()
     monkeypatch.chdir(folder)

@@ -1,6 +1,7 @@
 """A job that fails in its backward pass, behind another failure."""
 
 import torch
+from probe import Descent
 
 
 class Fragile(torch.autograd.Function):
@@ -19,7 +20,7 @@ class Fragile(torch.autograd.Function):
 torch.manual_seed(12)
 torch.set_num_threads(1)
 model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = Descent(model.parameters(), lr=0.1)
 for step in range(8):
     y = model(torch.randn(8, 4)).square().mean()
     optimizer.zero_grad()

@@ -10,11 +10,12 @@ import threading
 import time
 
 import torch
+from probe import Descent
 
 torch.manual_seed(11)
 torch.set_num_threads(1)
 model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = Descent(model.parameters(), lr=0.1)
 
 
 def train(steps):

@@ -5,6 +5,7 @@ import os
 import threading
 
 import torch
+from probe import Descent
 from torch.utils.data import DataLoader, Dataset
 
 
@@ -25,7 +26,7 @@ def main():
     torch.set_num_threads(1)
     loader = DataLoader(Squares(), batch_size=4, num_workers=1, multiprocessing_context="spawn")
     model = torch.nn.Linear(4, 1)
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)
+    optimizer = Descent(model.parameters(), lr=0.1)
     for step, x in enumerate(loader):
         loss = (model(x) - x.mean(1, keepdim=True)).square().mean()
         optimizer.zero_grad()

@@ -36,6 +36,14 @@ print("through")
 """
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An arm of twenty steps to the job's own end."""
+    path = tmp_path_factory.mktemp("whole") / "train.py"
+    path.write_text(TRAIN)
+    return ran(path, 20, ArmRequest(steps=1000))
+
+
 @pytest.fixture
 def train(tmp_path):
     path = tmp_path / "train.py"
@@ -57,6 +65,7 @@ def test_it_ends_when_it_has_run_long_enough(train):
     host, device = peak_memory([found])
     assert host > 10 * 2**20  # torch alone takes more
     assert device is None
+    assert not list(found.recording.glob("*.bursts.json"))
 
 
 def test_one_that_is_looked_at_goes_on_until_its_operators_are_recorded(train):
@@ -65,13 +74,6 @@ def test_one_that_is_looked_at_goes_on_until_its_operators_are_recorded(train):
     assert found.ending == "stopped"
     (told,) = found.recording.glob("*.bursts.json")
     assert [one["state"] for one in json.loads(told.read_text())["bursts"]] == ["recorded"]
-    plain = run_arm(
-        [sys.executable, str(train), "100000"],
-        ArmRequest(steps=12, seconds=2.0),
-        train.parent / "plain",
-        Open(),
-    )
-    assert not list(plain.recording.glob("*.bursts.json"))
 
 
 def test_it_tells_when_code_was_compiled(train):
@@ -89,12 +91,11 @@ def test_it_tells_when_code_was_compiled(train):
     assert all(ns > 0 for _, ns in found.report.compiled)
 
 
-def test_a_job_that_ends_by_itself_tells_all_it_did(train):
-    found = ran(train, 20, ArmRequest(steps=1000))
-    assert found.ending == "finished"
-    assert found.status == 0
-    assert len(found.report.marks) == 20
-    assert "through" in found.output_end
+def test_a_job_that_ends_by_itself_tells_all_it_did(whole):
+    assert whole.ending == "finished"
+    assert whole.status == 0
+    assert len(whole.report.marks) == 20
+    assert "through" in whole.output_end
 
 
 DRAWS = f"""
@@ -145,14 +146,16 @@ def test_an_arm_that_leaves_too_little_room_is_ended(tmp_path, monkeypatch):
     assert "0.0 GB left" in found.full
 
 
-def test_two_arms_learn_the_same_and_one_with_other_seeds_does_not(train):
-    one = run_arm([sys.executable, str(train), "20"], ArmRequest(), train.parent / "one", Open())
-    again = run_arm([sys.executable, str(train), "20"], ArmRequest(), train.parent / "two", Open())
+def test_two_arms_learn_the_same_and_one_with_other_seeds_does_not(train, whole):
+    again = ran(train, 20, ArmRequest(steps=1000))
     other = run_arm(
-        [sys.executable, str(train), "20"], ArmRequest(seed=1), train.parent / "other", Open()
+        [sys.executable, str(train), "20"],
+        ArmRequest(steps=1000, seed=1),
+        train.parent / "other",
+        Open(),
     )
-    assert one.report.losses == again.report.losses
-    assert one.report.losses != other.report.losses
+    assert whole.report.losses == again.report.losses
+    assert whole.report.losses != other.report.losses
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.engine.trial.arms import arm_watchdog
@@ -16,15 +17,16 @@ torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.real_processes("ranks wait for each other by the clock")
 
-TRAIN = """
-import os, signal, sys, time, torch
+TRAIN = f"""
+import os, signal, sys, time
+{OWN_SGD}
 import torch.distributed as dist
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.set_num_threads(1)
 torch.manual_seed(0)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = torch.nn.Linear(4, 1)
+optimizer = SGD(model.parameters(), lr=0.01)
 data = torch.Generator().manual_seed(rank)
 for step in range(100_000):
     if step == 20 and "dies" in sys.argv:
@@ -35,6 +37,8 @@ for step in range(100_000):
         raise ValueError("no")
     loss = model(torch.randn(2, 4, generator=data)).square().mean()
     loss.backward()
+    for each in model.parameters():
+        dist.all_reduce(each.grad)
     optimizer.step()
     optimizer.zero_grad()
     time.sleep(0.002 * (1 + rank))
@@ -50,18 +54,21 @@ sys.exit(max(abs(rank.wait()) for rank in ranks))
 """a launcher that looks at nothing"""
 
 
-SPAWNED = """
-import os, sys, torch
+SPAWNED = f"""
+import os, sys
+{OWN_SGD}
 import torch.distributed as dist
 
 def main(rank, port):
-    place = f"tcp://127.0.0.1:{port}"
+    place = f"tcp://127.0.0.1:{{port}}"
     dist.init_process_group("gloo", init_method=place, rank=rank, world_size=2)
     torch.set_num_threads(1)
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model = torch.nn.Linear(4, 1)
+    optimizer = SGD(model.parameters(), lr=0.01)
     for step in range(15):
         model(torch.randn(2, 4)).square().mean().backward()
+        for each in model.parameters():
+            dist.all_reduce(each.grad)
         optimizer.step()
     dist.destroy_process_group()
 

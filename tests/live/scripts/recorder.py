@@ -1,5 +1,0 @@
-losses = []
-
-
-def record(step, loss):
-    losses.append((step, loss))
