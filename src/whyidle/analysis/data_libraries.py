@@ -75,11 +75,14 @@ def typical_waiting_share(facts: Facts, workers: int) -> float:
     return float(np.median(means)) * len(rows) / max(facts.scope.total, 1)
 
 
-def waits_for_threads(facts: Facts, spans: Intervals) -> bool:
-    """Return whether ``spans`` of the training thread are mostly waits for other threads."""
+def waits_for_threads(facts: Facts, iterated: IteratedLibrary) -> bool:
+    """Return whether a library's calls are mostly waits for other threads, as far as samples show
+    their inside: others are of the loop around them."""
+    package, spans, _ = iterated
     stacks = sampled_stacks(facts, spans)
-    waits = sum(time for stack, time in stacks.items() if _THREAD_WAIT.match(stack))
-    return waits > MOSTLY * stacks.total()
+    inside = {stack: time for stack, time in stacks.items() if f"/{package}/" in stack}
+    waits = sum(time for stack, time in inside.items() if _THREAD_WAIT.match(stack))
+    return waits > MOSTLY * sum(inside.values())
 
 
 def find_conversion(facts: Facts, spans: Intervals) -> tuple[Conversion, float]:

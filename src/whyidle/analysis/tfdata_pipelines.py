@@ -195,14 +195,19 @@ def stage_of(pipeline: Pipeline, node: Node) -> Stage | None:
 
 
 def pipeline_waits(facts: Facts) -> bool | None:
-    """Whether the pipeline mostly waits while a step waits for it, by the CPU time of the process
-    beyond the work of the steps."""
+    """Whether the pipeline mostly waits while a step waits for it."""
+    worked, waited = pipeline_work(facts), facts.bucket_share("input")
+    return None if worked is None else worked / waited < AT_WORK
+
+
+def pipeline_work(facts: Facts) -> float | None:
+    """Return the CPU time of the process beyond the work of the steps, as share of the step; None
+    if not known, or where no step waits."""
     reads = facts.timeline.process.cpu
     waited = facts.bucket_share("input")
     if len(reads) < 2 or reads[-1][0] <= reads[0][0] or waited <= 0:
         return None
-    cores = (reads[-1][1] - reads[0][1]) / (reads[-1][0] - reads[0][0])
-    return (cores - (1.0 - waited)) / waited < AT_WORK
+    return (reads[-1][1] - reads[0][1]) / (reads[-1][0] - reads[0][0]) - (1.0 - waited)
 
 
 def stage_evidence(slow: SlowStage) -> tuple[Evidence, ...]:

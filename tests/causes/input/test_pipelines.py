@@ -65,6 +65,13 @@ def test_python_that_computes_is_not_promised_threads():
     assert judge("serial-map", train(cores=1.0)) is None
 
 
+def test_python_holds_the_lock_in_what_does_not_wait():
+    """Of a step of 50 ms, 40 are a wait; 15 of them are CPU time."""
+    speedup = judge("serial-map", train(cores=0.5)).predicted.speedup
+    assert speedup == pytest.approx(50 / 15, abs=0.1)
+    assert judge("serial-map", train(cores=0.22)).predicted.speedup > 4.5
+
+
 @pytest.mark.parametrize("calls", [2, 16])
 def test_a_parallel_map_is_not_serial(calls):
     assert judge("serial-map", train(calls=calls)) is None

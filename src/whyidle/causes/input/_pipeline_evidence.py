@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.forecast import from_gains, hidden_loading
-from whyidle.analysis.tfdata_pipelines import PYTHON, RANDOM, SlowStage, count_epochs
+from whyidle.analysis.tfdata_pipelines import (
+    PYTHON,
+    RANDOM,
+    SlowStage,
+    count_epochs,
+    pipeline_work,
+)
 from whyidle.model.diagnosis import Place, Predicted
 
 MOST_CALLS = 16
@@ -24,11 +30,17 @@ def choose_calls(facts: Facts, slow: SlowStage) -> int:
 
 def predict_calls(facts: Facts, slow: SlowStage, calls: int, blocked: float) -> Predicted:
     """Predict the step if the stage handles ``calls`` elements at a time. Work needs a core for
-    each, and careful gets one besides that of the step; what waits needs none."""
+    each, and careful gets one besides that of the step; what waits needs none. Of Python that
+    waits, the rest holds the interpreter's lock: one call after the other."""
     work = slow.batch_s / facts.step_s
     fewest = max(1, calls // 2) if slow.waits else 1
+    locked = max(0.0, pipeline_work(facts) or 0.0) if slow.is_python else 0.0
     gains = hidden_loading(
-        blocked, work, (0.0, 0.0), facts.busy_ratio or 0.0, workers=(fewest, calls), given=calls
+        *(blocked, work, (0.0, 0.0), facts.busy_ratio or 0.0),
+        workers=(fewest, calls),
+        floor=(0.0, locked),
+        usual=locked,
+        given=calls,
     )
     return from_gains(gains, f"P1: {calls} elements at a time")
 

@@ -38,7 +38,8 @@ def serial_map(facts: Facts) -> Proof | None:
     is 1 and nobody may change it (a plain ``interleave`` reads one source at a time), and the step
     waits for its batches. The gain is the wait that
     remains with several elements at a time, at least the step without waiting. Code that mostly
-    waits, by the CPU time of the process, gains from many; code that works from as many as cores.
+    waits, by the CPU time of the process, gains from many, where it is Python down to that CPU
+    time, in which it holds the interpreter's lock; code that works from as many as cores.
 
     What looks alike
     ----------------

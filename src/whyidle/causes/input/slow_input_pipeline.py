@@ -137,7 +137,7 @@ def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
     made = " of Python objects" if conversion == "objects" else ""
     name, lost = LIBRARIES[package], format_duration(share * facts.step_s)
     waits, beside = pipeline_waits(facts) is not False, _predict_beside(share)
-    if not waits and waits_for_threads(facts, requests):  # more of them share the lock or the cores
+    if not waits and waits_for_threads(facts, iterated):  # more of them share the lock or the cores
         beside = from_gains((0.0, 0.0, share), "P1: more threads for code that works")
     return Proof(
         headline=f"{name} makes batches{made} in the training loop: {lost} of waiting per step"
