@@ -22,8 +22,9 @@ def trial(seconds: float, beside: int = 1) -> SearchTrial:
 def spend(monkeypatch: pytest.MonkeyPatch):
     """Sets the CPU time that all trials have used, which is the kernel's to say."""
 
-    def set_cpu_s(seconds: float) -> None:
+    def set_cpu_s(seconds: float, others: float = 0.0) -> None:
         monkeypatch.setattr(side_by_side, "used_cpu_s", lambda: seconds)
+        monkeypatch.setattr(side_by_side, "machine_cpu_s", lambda: seconds + others)
 
     set_cpu_s(0.0)
     monkeypatch.setattr(side_by_side, "largest_child_bytes", lambda: 1 << 20)
@@ -51,6 +52,15 @@ def test_trials_that_wait_run_side_by_side_if_that_is_faster(spend):
             room.note_end(trial(10.0 * slower, beside=2))
         assert room.count == count
         assert len(told) == 2
+
+
+def test_trials_leave_the_cores_of_other_programs_alone(spend):
+    told: list[str] = []
+    room = TrialRoom(None, told.append)
+    spend(10.0 * 0.1 * CORES, others=10.0 * 0.85 * (os.cpu_count() or 1))
+    room.note_end(trial(10.0))
+    assert room.count == 1
+    assert ", other programs " in told[0]
 
 
 def test_what_the_user_says_holds(spend):

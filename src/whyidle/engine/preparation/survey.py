@@ -174,7 +174,7 @@ def survey_dataset(python: str, spec: str, form: str, sources: Sequence[str]) ->
     size = _mean([kept["ratio"] * size for size in kept["sizes"]])
     whole_s = usual_seconds(one["prefixes"][0]["made_s"])
     read_s, rest_s = usual_seconds(kept["read_s"]), usual_seconds(kept["rest_s"])
-    again_s, rest = usual_seconds(kept["again_s"]), _mean(kept["rest_s"])
+    again_s, rest = min(usual_seconds(kept["again_s"]), read_s), _mean(kept["rest_s"])
     low = whole_s / (max(rest.high, rest_s) + READ_RATIO[1] * read_s)
     high = whole_s / (min(max(rest.low, 0.0), rest_s) + READ_RATIO[0] * again_s)
     return Survey(

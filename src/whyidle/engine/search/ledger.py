@@ -198,7 +198,10 @@ def opened_setup(ledger: Ledger) -> SearchSetup:
         InputError: the ledger has no line yet.
     """
     if ledger.setup is None:
-        raise InputError(f"The ledger in {ledger.folder} is empty.", hint="Name another folder.")
+        raise InputError(
+            f"The search in {ledger.folder} ended before its first trial.",
+            hint=f"Give the whole command again, with --out {ledger.folder}",
+        )
     return ledger.setup
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import msgspec
 
 from whyidle.engine.search.command_template import fill_command
 from whyidle.engine.search.proposals import Proposals
+from whyidle.engine.search.trial_process import LAUNCHER
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Diagnosis, Trial
 from whyidle.model.search import SearchSetup
@@ -28,23 +30,28 @@ def heal_loader(
         TrialError: ``whyidle fix`` fails.
     """
     place = folder / "heal"
-    place.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place, ignore_errors=True)  # of a search that was killed before its first trial
+    place.mkdir(parents=True)
     values = Proposals(setup).propose_values()
     filled = fill_command(setup.command, setup.dimensions, values, 0, place)
     plan, document = place / "plan.toml", place / "fix.json"
     files = ["--plan", plan, "--patch", place / "fix.patch", "--json", document, "--no-store"]
     quiet = ["-q"] if tell is None else []
     words = ["fix", "--budget", f"{seconds:g}s", *map(str, files), *quiet, "--", *filled.words]
-    done = subprocess.run(
-        [sys.executable, "-m", "whyidle", *words],
+    launcher = [sys.executable, "-IS", str(LAUNCHER), str(os.getpid()), "10"]  # ends it with us
+    with subprocess.Popen(
+        [*launcher, sys.executable, "-m", "whyidle", *words],
         env={**os.environ, **filled.variables},
-        check=False,
         stdout=subprocess.DEVNULL,
         stderr=None if tell else subprocess.PIPE,  # its progress
         text=True,
-    )
-    if done.returncode or not document.exists():
-        why = (done.stderr or "").strip().removeprefix("whyidle: ")
+    ) as child:
+        try:
+            _, error = child.communicate()
+        finally:
+            child.terminate()
+    if child.returncode or not document.exists():
+        why = (error or "").strip().removeprefix("whyidle: ")
         raise TrialError("The loader cannot be healed first.", why=why, hint="Omit --heal.")
     for trial in msgspec.json.decode(document.read_bytes(), type=Diagnosis).trials:
         if tell is not None and trial.edits:  # advice has none

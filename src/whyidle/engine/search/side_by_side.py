@@ -30,7 +30,7 @@ class TrialRoom:
         self._measures = fixed is None
         self._tell = tell
         self._cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        self._cpu_s = used_cpu_s()
+        self._cpu_s, self._busy_s = used_cpu_s(), machine_cpu_s()
         self._alone: list[float] = []
         self._together: list[float] = []
 
@@ -46,14 +46,18 @@ class TrialRoom:
         paces = self._alone if trial.beside == 1 else self._together
         paces.append(trial.seconds / len(trial.reports))
         if self.count == 1 and not self._together:
-            self._choose_count(trial, used_cpu_s() - self._cpu_s)
+            cpu_s = used_cpu_s() - self._cpu_s
+            self._choose_count(trial, cpu_s, machine_cpu_s() - self._busy_s - cpu_s)
         elif self.count > 1 and len(self._together) >= self.count:
             self._check_gain()
-        self._cpu_s = used_cpu_s()
+        self._cpu_s, self._busy_s = used_cpu_s(), machine_cpu_s()
 
-    def _choose_count(self, trial: SearchTrial, cpu_s: float) -> None:
-        cores = max(cpu_s / (trial.seconds or 1.0), 0.05)
-        rooms = {"cores": SPARE * self._cores / cores}
+    def _choose_count(self, trial: SearchTrial, cpu_s: float, others_s: float) -> None:
+        """Beside other programs a trial uses less than it would, and their cores are not free."""
+        seconds = trial.seconds or 1.0
+        cores, others = max(cpu_s / seconds, 0.05), max(others_s / seconds, 0.0)
+        free = self._cores - others * self._cores / (os.cpu_count() or 1)
+        rooms = {"cores": SPARE * free / cores}
         if memory := psutil.virtual_memory().available:
             rooms["memory"] = 1.0 + SPARE * memory / max(largest_child_bytes(), 1)
         verdict = trial.verdict
@@ -63,6 +67,7 @@ class TrialRoom:
         limit = min(rooms, key=lambda name: rooms[name])
         self.count = max(1, min(int(rooms[limit]), MOST))
         usage = f"a trial uses {cores:.1f} of {self._cores} cores"
+        usage += f", other programs {others:.1f}" if others >= 0.5 else ""
         if self.count > 1:
             self._tell(f"{usage}: {self.count} side by side, {self.threads} threads each")
         else:
@@ -83,6 +88,12 @@ def used_cpu_s() -> float:
     """CPU time of all trials that have ended, with their processes."""
     times = os.times()
     return times.children_user + times.children_system
+
+
+def machine_cpu_s() -> float:
+    """CPU time of all programs of the machine."""
+    times = psutil.cpu_times()
+    return times.user + times.system + getattr(times, "nice", 0.0)
 
 
 def largest_child_bytes() -> int:

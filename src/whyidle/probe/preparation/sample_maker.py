@@ -176,14 +176,16 @@ def _check_samples(order: dict[str, Any], dataset: Any) -> dict[str, Any]:
     prepared_dataset.MANIFEST += "~"  # it is not complete before this check
     prepared = prepared_dataset.PreparedDataset(order["folder"])
     shuffled = random.Random(0).sample(order["indices"], len(order["indices"]))
-    samples, read_s = {}, []
+    digests, read_s = {}, []
     for index in shuffled:
         begin = time.perf_counter()
-        samples[index] = prepared[index]
+        sample = prepared[index]
         read_s.append(time.perf_counter() - begin)
-    made = {i: hashlib.sha256(encode_sample(samples[i])).hexdigest() for i in order["indices"]}
+        digests[index] = hashlib.sha256(encode_sample(sample)).hexdigest()
+        del sample  # a job uses its memory again; new memory for each would double the time
     same = len(prepared) == len(dataset)
-    return {"digests": list(made.values()), "read_s": read_s, "same_length": same}
+    made = [digests[index] for index in order["indices"]]
+    return {"digests": made, "read_s": read_s, "same_length": same}
 
 
 def _seed_generators(seed: int) -> None:
