@@ -89,6 +89,14 @@ class Scans(keras.utils.PyDataset):
         super().__init__()
         self.files = files
 """
+EAGER = """import tensorflow as tf
+
+
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = model(x)
+    return tape.gradient(loss, weights)
+"""
 SAMPLES: dict[str, tuple[object, str]] = {
     "keras.run_eagerly": (False, KERAS),
     "tf.reduce_retracing": (True, KERAS),
@@ -96,6 +104,7 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "tfdata.interleave_calls": (4, KERAS.replace(".map(", ".interleave(")),
     "keras.steps_per_execution": (8, 'import keras\nmodel.compile("adam", loss="mse")\n'),
     "keras.workers": (4, SCANS),
+    "step.compile": (True, EAGER),
     "loader.workers": (4, TRAINING),
     "loader.pin_memory": (True, TRAINING),
     "loader.persistent_workers": (True, TRAINING),

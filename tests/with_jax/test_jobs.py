@@ -5,6 +5,8 @@ import json
 import pytest
 from jax_jobs import BREAK, LOOP, TRAIN
 
+from whyidle import catalog
+from whyidle.model.patch import KnobChange
 from whyidle.model.roles import Role
 
 USES = """
@@ -238,3 +240,45 @@ def test_in_a_trial_the_loss_is_the_output_without_dimensions(run_job):
     losses = [float.fromhex(one) for one in json.loads(path.read_text())["losses"]]
     assert not job.faults
     assert losses[:2] == pytest.approx([1.25, 1.16])
+
+
+EAGER = TRAIN.replace("@jax.jit\n", "") + LOOP
+LOSSES = """
+for i in range(30):
+    w, state, loss = train_step(w, state, x)
+    print(i, loss)
+"""
+SEVERAL = (
+    TRAIN.replace("@jax.jit\n", "")
+    + """
+def epoch(w, state):
+    for i in range(3):
+        w = w - 0.1 * jax.grad(loss_fn)(w, x)
+    return w
+for i in range(9):
+    w = epoch(w, state)
+print(w.sum())
+"""
+)
+UNTRACEABLE = EAGER.replace("    updates, state", "    assert loss > -1\n    updates, state")
+
+
+@pytest.mark.parametrize(
+    ("script", "why"), [(EAGER, ""), (SEVERAL, "in a loop"), (UNTRACEABLE, "cannot be traced")]
+)
+def test_a_step_that_is_not_compiled_is_compiled_by_a_plan(run_job, tmp_path, script, why):
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"edits": {"step.compile": True}, "was": {}}))
+    job = run_job(script, WHYIDLE_PLAN=str(plan))
+    assert float(job.out) == pytest.approx(float(run_job(script, watched=False).out), rel=1e-5)
+    assert why in job.knobs["declined"].get("step.compile", "")
+    assert job.knobs["applied"] == ({} if why else {"step.compile": 1})
+    assert not job.faults
+
+
+def test_the_patched_script_computes_the_same_losses(run_job):
+    script = TRAIN.replace("@jax.jit\n", "") + LOSSES
+    found = catalog.load_source_forms()["step"].write(script, KnobChange("step.compile", True))
+    assert "@jax.jit\ndef train_step" in found.text
+    plain, patched = (run_job(text, watched=False).out.split() for text in (script, found.text))
+    assert [*map(float, patched)] == pytest.approx([*map(float, plain)], rel=1e-5)

@@ -1,5 +1,8 @@
 """Knobs in a real TensorFlow: the numbers stay, and what they decline."""
 
+import inspect
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -201,3 +204,37 @@ def test_a_fault_of_a_knob_does_not_reach_the_job(turn, knob, monkeypatch, tmp_p
     assert "injected" in session.declined[knob]
     for told in tmp_path.glob("*.faults"):
         told.unlink()
+
+
+net, sgd, seen = None, None, []
+
+
+def train_step(x, y):
+    seen.append(tf.executing_eagerly())
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((net(x) - y) ** 2)
+    variables = net.trainable_variables
+    sgd.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    return loss
+
+
+def train_by_hand(monkeypatch):
+    here = sys.modules[__name__]
+    monkeypatch.setattr(here, "net", shapes.model())
+    monkeypatch.setattr(here, "sgd", keras.optimizers.SGD(0.1))
+    monkeypatch.setattr(here, "train_step", train_step)
+    return [float(here.train_step(x, y)) for x, y in shapes.dataset()]
+
+
+def test_a_step_of_the_jobs_own_is_compiled(turn, monkeypatch):
+    plain = alone(lambda: train_by_hand(monkeypatch))
+    seen.clear()
+    session = turn({"step.compile": True})
+    assert alone(lambda: train_by_hand(monkeypatch)) == pytest.approx(plain, rel=1e-5)
+    assert session.applied == {"step.compile": 1}
+    assert (seen[:2], any(seen[2:])) == ([True, True], False)
+    ((line, why),) = session.made["step.compile"].items()
+    assert (f"{__file__}:{inspect.unwrap(train_step).__code__.co_firstlineno}" == line, why) == (
+        True,
+        "",
+    )

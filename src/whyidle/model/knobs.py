@@ -158,6 +158,8 @@ _DECLARED: Final = (
          by_people="it is in the command itself"),
     Knob("python.tracer", bool, "whether a debugger or a tool for coverage runs",
          by_people="it is in the command itself"),
+    Knob("step.compile", bool, "whether the function that takes a step's gradients is compiled",
+         compiles=True),
     Knob("tf.functions_eager", bool, "whether traced functions run as plain Python"),
     Knob("tf.reduce_retracing", bool, "whether a traced function serves several shapes"),
     Knob("tfdata.cache", str, "the stage, by its line, after which elements are kept in memory"),

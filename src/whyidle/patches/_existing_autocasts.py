@@ -12,7 +12,7 @@ from whyidle.patches._keyword_argument import Keyword, argument_value, current_v
 from whyidle.patches._keyword_dicts import double_star_values
 from whyidle.patches._keyword_setter import KeywordSetter
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree
-from whyidle.patches._statement_edits import torch_name
+from whyidle.patches._statement_edits import imported_name
 from whyidle.patches._training_loops import called_method
 from whyidle.patches._value_origin import find_origin
 
@@ -68,7 +68,7 @@ def enable_autocasts(source: SourceTree, change: KnobChange, calls: list[cst.Cal
             on.set_keyword([call])  # explains what decides instead
         elif reason := explain_unsuitable(source, change.device):
             on.edits.why.append(reason)
-        elif torch := torch_name(source):
+        elif torch := imported_name(source):
             _enable_autocast(source, on, call, dtype, f"{torch}.{change.value}")
         else:
             on.leave_call(call, "is in a file without `import torch`")

@@ -12,8 +12,8 @@ from whyidle.patches._source_tree import SourceTree
 _HEAD = (cst.SimpleStatementLine, cst.Try, cst.If)
 
 
-def torch_name(source: SourceTree) -> str | None:
-    """The name of ``torch`` at the top of the file; None where it is not imported itself."""
+def imported_name(source: SourceTree, module: str = "torch") -> str | None:
+    """The name of a module at the top of the file; None where it is not imported itself."""
     for statement in source.module.body:
         if _is_main(source, statement):
             continue
@@ -21,10 +21,10 @@ def torch_name(source: SourceTree) -> str | None:
             if isinstance(each, cst.Import):
                 for alias in each.names:
                     name = source.code_of(alias.name)
-                    if name == "torch" and alias.asname is not None:
+                    if name == module and alias.asname is not None:
                         return source.code_of(alias.asname.name)
-                    if name.partition(".")[0] == "torch" and alias.asname is None:
-                        return "torch"
+                    if name.partition(".")[0] == module and alias.asname is None:
+                        return module
     return None
 
 
@@ -35,7 +35,7 @@ def after_imports(source: SourceTree, code: str) -> tuple[cst.CSTNode, Callable[
     names = {name for each in head for name in _imported_modules(source, each)}
     if "torch" not in names or not isinstance(head[-1], cst.SimpleStatementLine | cst.Try | cst.If):
         return None
-    torch = torch_name(source)
+    torch = imported_name(source)
     lines = ["", code.format(torch=torch or "torch")]
     lines = lines if torch else ["import torch", *lines]
     return head[-1], lambda last: cst.FlattenSentinel([last, *parse_statements(source, *lines)])

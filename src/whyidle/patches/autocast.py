@@ -10,7 +10,7 @@ from whyidle.model.patch import KnobChange, Rewrite, source_form
 from whyidle.patches._existing_autocasts import enable_autocasts, explain_unsuitable, find_autocasts
 from whyidle.patches._keyword_setter import FileEdits
 from whyidle.patches._source_tree import SourceTree, source_of
-from whyidle.patches._statement_edits import all_within, torch_name
+from whyidle.patches._statement_edits import all_within, imported_name
 from whyidle.patches._training_loops import called_method, trained_models
 
 DTYPE = "bfloat16"
@@ -42,7 +42,7 @@ def _wrap_forward(source: SourceTree, change: KnobChange) -> Rewrite:
     if not backward or any(_has_argument(call) for call in backward):
         return edits.rewrite_file(source)
     place = f"line {source.line_of(backward[0])}"
-    torch = torch_name(source)
+    torch = imported_name(source)
     span = _forward_span(source, backward[0])
     if len(backward) > 1:
         edits.why.append(f"{place} is one of several backward passes")

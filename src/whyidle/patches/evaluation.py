@@ -11,7 +11,7 @@ import libcst as cst
 from whyidle.model.patch import KnobChange, Rewrite, source_form
 from whyidle.patches._keyword_setter import FileEdits
 from whyidle.patches._source_tree import SourceTree, parse_expression, source_of
-from whyidle.patches._statement_edits import put_under, torch_name
+from whyidle.patches._statement_edits import imported_name, put_under
 from whyidle.patches._training_loops import called_method, contains_training, training_loops
 
 NAMES = re.compile(r"(^|_)(eval(uat(e|ion))?|val(id(ate|ation)?)?|test|infer(ence)?|predict)(_|$)")
@@ -35,7 +35,7 @@ def evaluation(text: str, change: KnobChange) -> Rewrite:
     if change.value is not False or ("eval(" not in text and not change.lines):
         return Rewrite(text)
     source, edits = source_of(text), FileEdits()
-    torch = torch_name(source)
+    torch = imported_name(source)
     for found in _find_evaluations(source, change.lines):
         if _guarded_already(source, found):
             edits.done = True

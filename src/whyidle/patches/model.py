@@ -8,7 +8,7 @@ from whyidle.model.patch import KnobChange, Rewrite, source_form
 from whyidle.patches._keyword_argument import Keyword
 from whyidle.patches._keyword_setter import FileEdits, KeywordSetter
 from whyidle.patches._source_tree import SourceTree, source_of
-from whyidle.patches._statement_edits import insert_before, torch_name
+from whyidle.patches._statement_edits import imported_name, insert_before
 from whyidle.patches._training_loops import called_method, single_model, trained_models
 
 COMPILE = ("torch.compile",)
@@ -50,7 +50,7 @@ def model(text: str, change: KnobChange) -> Rewrite:
 
 
 def _code_lines(source: SourceTree, name: str, change: KnobChange) -> list[str]:
-    torch = torch_name(source)
+    torch = imported_name(source)
     if change.knob == "model.compile":
         return [*_fallback_lines(source, torch), f"{name}.compile()"]
     return [f"{name}.to(memory_format={torch}.{change.value})"] if torch else []

@@ -17,8 +17,8 @@ from whyidle.model.roles import Role
 FRAMEWORKS = ("tensorflow", "jax")
 """frameworks whose users write the step as one function that is traced and compiled; the others'
 steps are meant to call their operators from Python"""
-COSTS = (0.1, 0.7, 0.93)
-"""share of work and Python that tracing saves: a small network took 14 to 20 times as long untraced
+COSTS = (0.1, 0.7, 0.96)
+"""share of work and Python that tracing saves: small networks took 14 to 21 times as long untraced
 (Keras 3.15, CPU); work in large operators stays"""
 
 

@@ -152,16 +152,6 @@ ADVICE = (
         risk="gradients no longer flow through earlier steps, if that was intended",
     ),
     advice(
-        *("compile-step", "uncompiled-step"),
-        title="Make the training step one traced function",
-        doc="Trace forward pass, gradients and update together. Only the author knows whether the "
-        "step does anything else than computing, which would then happen once.",
-        summary="put the whole step into one traced function, and make variables and the optimizer "
-        "outside of it",
-        consent="rounding",
-        risk="Python in the step (prints, lists, random numbers of NumPy) runs once per trace only",
-    ),
-    advice(
         *("scanned-steps", "short-step-calls"),
         title="Compute several steps in one jax.lax.scan",
         doc="Put the loop over some batches into the compiled function. Declines for fit of Keras, "

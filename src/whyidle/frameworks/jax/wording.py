@@ -26,10 +26,10 @@ BY_HAND: Final[dict[str, str]] = {
         "`losses.append(loss)` instead of `float(loss)`, and read the list every hundredth step"
     ),
     "model.compile": "jax.jit around the whole step, so that one call launches all of its kernels",
+    "step.compile": "@jax.jit above the function that takes the gradients",
 }
 FIXES: Final[dict[str, str]] = {
     "bucket-lengths": "with a mask in the loss",
-    "compile-step": "@jax.jit",
 }
 PATCHED: Final[dict[str, str]] = {}
 APPLIED: Final[dict[str, str]] = dict.fromkeys(
@@ -41,5 +41,5 @@ APPLIED: Final[dict[str, str]] = dict.fromkeys(
         "jax.x64",
     ),
     "jax",
-) | {"iterator.ahead": "iterator", "keras.workers": "keras"}
+) | {"iterator.ahead": "iterator", "keras.workers": "keras", "step.compile": "step"}
 """knobs that are set in a running process -> the module in ``probe/knobs`` that sets them"""

@@ -15,6 +15,7 @@ BY_HAND: Final[dict[str, str]] = {
     "keras.steps_per_execution": "model.compile(..., steps_per_execution={value})",
     "keras.train_on_batch": "Keras 3.9 or later, which traces train_on_batch once",
     "keras.workers": "the PyDataset with super().__init__(workers={value})",
+    "step.compile": "@tf.function above the function that takes the gradients",
     "tf.functions_eager": "tf.config.run_functions_eagerly({value})",
     "tf.reduce_retracing": "@tf.function(reduce_retracing={value})",
     "tfdata.cache": ".cache() behind the stage at {text}",
@@ -31,7 +32,6 @@ BY_HAND: Final[dict[str, str]] = {
     "copy.non_blocking": "dataset.prefetch(tf.data.AUTOTUNE)",
 }
 FIXES: Final[dict[str, str]] = {
-    "compile-step": "@tf.function",
     "fewer-callbacks": "`if batch % 100 == 0:` in on_train_batch_end, or on_epoch_end",
     "larger-batch": "dataset.batch(...), or fit(batch_size=...)",
     "report-rarely": "`if step % 100 == 0:` around it; TensorBoard(update_freq=100)",
@@ -50,6 +50,7 @@ APPLIED: Final[dict[str, str]] = {
     "keras.train_on_batch": "keras",
     "keras.workers": "keras",
     "model.compile": "model",
+    "step.compile": "step",
     "tf.functions_eager": "tf",
     "tf.reduce_retracing": "tf",
     "tfdata.cache": "tfdata",

@@ -61,9 +61,10 @@ class GradientMarks:
             self.events.notify("on_backward_begin", args)
             begin = clock_ns()
             try:
-                return gradient(*args, **kwargs)
+                out = gradient(*args, **kwargs)
             finally:
                 self.events.run_contained(HOOK, self.events.backward_ended, begin)
+            return out if self.calls.note_result is None else self.calls.note_result(out)
 
         return compute
 
