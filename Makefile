@@ -52,7 +52,7 @@ test-processes: $(VENV)/installed  ## tests that start real processes
 	$(pytest) -m 'real_processes and not live and not services'
 
 # kmock's plug-in for pytest needs a package that it does not install; its server is used without it
-test-services: $(SERVICES)/installed  ## real servers, schedulers and trackers, where they can be had
+test-services: $(SERVICES)/installed  ## real servers, schedulers, launchers and trackers, where they can be had
 	@$(DEBIAN_PACKAGES)
 	$(SERVICES)/bin/python -m pytest -p no:kmock -n 2 --dist worksteal -m services -rs || { test $$? -eq 1 && \
 	  $(SERVICES)/bin/python -m pytest -p no:kmock --second-try -m services --last-failed \

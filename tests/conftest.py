@@ -1,11 +1,14 @@
 """What holds for every test."""
 
+import compileall
 import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+import whyidle
 
 REAL_PROCESSES = {
     "live": "jobs under whyidle run: when steps and samples come is the machine's choice",
@@ -28,6 +31,16 @@ def pytest_addoption(parser):
     parser.addoption(
         "--frameworks", action="store_true", help="run what needs TensorFlow or JAX, too"
     )
+
+
+def pytest_configure(config):
+    """Processes that tests start find our probe compiled, as an installer leaves it: isolated ones,
+    which write nothing there, would each compile it anew."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(whyidle.__file__).parent / "probe", quiet=2)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell, in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it
 
 
 def pytest_collection_modifyitems(config, items):

@@ -80,6 +80,7 @@ for step in range(30):
 """
 
 
+@pytest.mark.services
 @pytest.mark.real_processes("two ranks meet in every step")
 def test_the_link_between_two_ranks_is_measured(capsys):
     torch = pytest.importorskip("torch")

@@ -5,6 +5,7 @@ import os
 import sys
 
 import pytest
+from own_sgd import OWN_SGD
 
 from whyidle.engine.recording.launcher import run_recorded
 from whyidle.engine.recording.recording_diagnosis import diagnose_jobs, note_end
@@ -81,11 +82,11 @@ def test_a_folder_that_may_only_be_read_is_no_error(recording):
     assert not (recording / SOURCES).exists()
 
 
-TRAIN = """
-import torch
+TRAIN = f"""
+{OWN_SGD}
 torch.set_num_threads(1)
 model = torch.nn.Linear(64, 64)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = SGD(model.parameters(), lr=0.1)
 
 def work():
     return sum(number * 0.5 for number in range(40_000))

@@ -37,8 +37,9 @@ def ready(child):
 
 
 @pytest.mark.usefixtures("default_hangup")
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("to_group", [False, True], ids=["alone", "group"])
+@pytest.mark.parametrize(
+    ("name", "to_group"), [*((name, False) for name in NAMES), ("SIGINT", True), ("SIGHUP", True)]
+)
 def test_a_signal_reaches_the_command_once(watching, counting, name, to_group):
     number = getattr(signal, name)
     with watching.start(watching.words(*counting), start_new_session=True) as child:

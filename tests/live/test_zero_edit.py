@@ -79,7 +79,7 @@ def in_turn(watching, command):
         "accumulation.py",
         "loaders.py",
         "compiled.py",
-        "ddp.py",
+        pytest.param("ddp.py", marks=pytest.mark.services),
         "spawned.py",
         "jobs.sh",
         "chars.py",

@@ -94,6 +94,7 @@ def test_a_job_with_workers_saves_and_loads_its_checkpoint(
     check(project)
 
 
+@pytest.mark.services
 @KINDS
 def test_two_ranks_meet_without_a_network(project: Path, tmp_path: Path, best: Level):
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]

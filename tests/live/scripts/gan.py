@@ -1,14 +1,15 @@
 """Two models, two optimizers, several backward passes in a step."""
 
 import torch
+from probe import Descent
 from torch import nn
 
 torch.manual_seed(3)
 torch.set_num_threads(1)
 maker = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
 judge = nn.Sequential(nn.Linear(2, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
-of_maker = torch.optim.Adam(maker.parameters(), lr=1e-3, betas=(0.5, 0.999))
-of_judge = torch.optim.Adam(judge.parameters(), lr=1e-3, betas=(0.5, 0.999))
+of_maker = Descent(maker.parameters(), lr=1e-3)
+of_judge = Descent(judge.parameters(), lr=1e-3)
 bce = nn.BCEWithLogitsLoss()
 real, fake = torch.ones(16, 1), torch.zeros(16, 1)
 for step in range(20):

@@ -89,6 +89,7 @@ def torchrun(*words):
     return [sys.executable, *launch, *map(str, words)]
 
 
+@pytest.mark.services
 def test_all_ranks_end_after_the_same_step_and_tell(train):
     found = run_arm(
         torchrun(train), ArmRequest(steps=30, seconds=0.3), train.parent / "arm", Open()
@@ -104,6 +105,7 @@ def test_all_ranks_end_after_the_same_step_and_tell(train):
     assert most > 50 << 20  # three interpreters with PyTorch
 
 
+@pytest.mark.services
 def test_a_rank_that_fails_ends_the_arm_where_a_launcher_looks(train):
     begun = time.monotonic()
     asked = ArmRequest(steps=1000, patience_s=100.0)

@@ -101,7 +101,8 @@ def test_rungs_of_a_race_are_told_by_samples(arm):
 
 
 def test_a_script_that_cuts_its_batches_up_is_seen(arm):
-    base, treated = arm(parts=2, steps=40), arm(parts=8, edits=EDITS, steps=40)
+    base, _ = pair(arm)
+    treated = arm(4, 0.005, "known", edits=EDITS, steps=40)
     assert "not 4" in explain_incomparable(FIX, base, treated).text
 
 
