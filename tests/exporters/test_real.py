@@ -16,7 +16,7 @@ from whyidle.model.schema import make_schema
 
 NAMES = [
     ["mlp_rtx3080_workers0_bs16"],
-    ["dlrm_a100_rank3of8"],
+    ["ddp_resnet_a100_rank0of2"],
     ["shampoo_dlrm_rank0of128", "shampoo_dlrm_rank1of128"],
     ["odd_no_gpu_events"],
     ["particle_transformer_a100_bs2"],

@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from own_sgd import OWN_SGD
+from heavy_samples import TRAIN
 
 pytest.importorskip("torch")
 
@@ -19,38 +19,12 @@ JOB = """
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.execv(sys.executable, [sys.executable, "train.py"])
 """
-TRAIN = """
-    import time
-    from torch.utils.data import DataLoader, Dataset
-
-    class Heavy(Dataset):
-        def __len__(self):
-            return 100000
-        def __getitem__(self, index):
-            total = 0
-            for number in range(40000):
-                total += number * number % 7
-            return torch.randn(64), index % 4
-
-    torch.set_num_threads(1)
-    model = torch.nn.Linear(64, 4)
-    optimizer = SGD(model.parameters(), lr=0.1)
-    begin, done = time.time(), 0
-    for x, y in DataLoader(Heavy(), batch_size=4, num_workers=2):
-        loss = torch.nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        done += 1
-        if done > 20 and time.time() - begin > 3:
-            break
-"""
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinity: Linux")
 def test_a_job_on_one_core(tmp_path):
     (tmp_path / "start.py").write_text(textwrap.dedent(JOB))
-    (tmp_path / "train.py").write_text(OWN_SGD + textwrap.dedent(TRAIN))
+    (tmp_path / "train.py").write_text(TRAIN)
     command = [sys.executable, "-m", "whyidle", "run", "-q", "--interval", "0.2"]
     subprocess.run(
         [*command, "--json", "out.json", "--no-store", "start.py", "one"],

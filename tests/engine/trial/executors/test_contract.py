@@ -22,19 +22,14 @@ ENOUGH = ArmRequest(steps=12, seconds=0.1, patience_s=60.0)
 
 
 @each_executor
-def test_an_arm_runs_as_it_was_typed_and_overwrites_nothing(name, start, place, job):
-    ran = start(name).run_arm(ENOUGH, place("one"))
-    assert ran.ending == "stopped", ran.output_end
-    assert ran.is_comparable
-    assert len(ran.report.losses) == len(ran.report.marks) >= 12
-    assert ran.output_end.startswith(f"{job} by its owner")
-
-
-@each_executor
-def test_knobs_are_turned_and_seeds_are_alike(name, start, place):
+def test_an_arm_runs_as_it_was_typed_but_for_knobs_and_seeds_are_alike(name, start, place, job):
     engine = start(name)
     threads = Edit(knob="torch.num_threads", value=3)
     base = engine.run_arm(ENOUGH, place("base"))
+    assert base.ending == "stopped", base.output_end
+    assert base.is_comparable
+    assert len(base.report.losses) == len(base.report.marks) >= 12
+    assert base.output_end.startswith(f"{job} by its owner")
     treated = engine.run_arm(ArmRequest((threads,), 12, 0.1, patience_s=60.0), place("treated"))
     assert treated.applied == {"torch.num_threads": 1}
     assert base.report.losses[:12] == treated.report.losses[:12]
