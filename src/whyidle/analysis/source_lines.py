@@ -25,7 +25,8 @@ _LIBRARY = re.compile(
     r"^datasets/(arrow_|dataset_dict|fingerprint|formatting|features|iterable_|table)"
 )
 _PACKAGE = re.compile(
-    r"(?:(?:site|dist)-packages|lib/python3\.\d+t?(?!/(?:site|dist)-packages/))/([^/(]+?)(?:/|\.py\()"
+    r"(?:(?:site|dist)-packages|lib/python3\.\d+t?(?!/(?:site|dist)-packages/)|/)/([^/(]+?)"
+    r"(?:/|\.py\()"
 )
 
 MOST_SAMPLES = 50

@@ -1,7 +1,8 @@
 """Tells the user's code from libraries by the file of a stack frame.
 
 A profiler strips ``sys.path`` entries, so that a library's path starts with its name. A watched
-process records whole paths: a library is in a folder of installed packages, or in a checkout, which
+process records whole paths: a library is in a folder of installed packages, or outside the folders
+of the job, which the probe marks by a double separator before its package. A checkout inside them
 is recognised by its subfolders (``~/lightning`` may be the user's own).
 """
 
@@ -11,9 +12,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-INSTALLED: Final = r"(?:(?:^|;)|(?:site|dist)-packages/)"
+INSTALLED: Final = r"(?:(?:^|;)|(?:site|dist)-packages/|//)"
 """text before the name of an installed library"""
-FOREIGN: Final = r"(?:site|dist)-packages/|lib/python3|^<"
+FOREIGN: Final = r"(?:site|dist)-packages/|lib/python3|//|^<"
 """matches files that are not the user's"""
 TORCH: Final = (
     rf"(?:{INSTALLED}torch/|/torch/(?=_|(?:amp|autograd|backends|cuda|distributed|fx|jit|nn|optim)/"

@@ -36,7 +36,7 @@ _WAITS: Final = re.compile(
     r"|multiprocessing/(connection\.py\(\d+\): _recv|popen_fork\.py\(\d+\): poll))$"
 )
 """innermost functions that wait in a system call while the GIL is free, however briefly"""
-_LIBRARY: Final = re.compile(r"(^|/)((site|dist)-packages|lib/python3\.\d+t?)/|^<frozen ")
+_LIBRARY: Final = re.compile(r"(^|/)((site|dist)-packages|lib/python3\.\d+t?)/|//|^<frozen ")
 """code that is not the user's own"""
 
 

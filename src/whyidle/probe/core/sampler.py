@@ -29,7 +29,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from . import fault_containment
-from .own_files import FOLDER
+from .own_files import FOLDER, name_file
 from .recorder import FLUSH_S, Recorder, clock_ns
 from .thread_stacks import frames_of
 
@@ -254,7 +254,7 @@ def describe_stack(frames: Sequence[FrameType]) -> str:
     for frame in frames:
         code = frame.f_code
         if not code.co_filename.startswith(_OWN):
-            parts.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+            parts.append(f"{name_file(code.co_filename)}({frame.f_lineno}): {code.co_name}")
     return ";".join(parts[:DEPTH])
 
 
