@@ -227,6 +227,7 @@ def test_what_would_be_slower_is_written_only_by_force(capsys: pytest.CaptureFix
     assert "--force" in told
     assert not Path("out").exists()
     assert prepare("--force", spec="sets.py:numbers") == 0
+    assert "Keep the dataset as it is." in capsys.readouterr().out
     assert Path("out/manifest.json").exists()
 
 

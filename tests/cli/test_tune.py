@@ -201,8 +201,9 @@ def test_trials_run_with_a_plan(capsys: pytest.CaptureFixture[str]):
     plan += 'fix = "threads"\nconsent = "none"\n[fix.edits]\nenv.MARK_OF_PLAN = "7"\n'
     Path("plan.toml").write_text(plan)
     code = "import os; print('loss', {x}, os.environ['MARK_OF_PLAN'], 'loss', 1)"
-    words = ["--space", "x=1,2", "--metric", "7 loss {}", "--plan", "plan.toml"]
+    words = ["--space", "x=1,2,3", "--metric", "7 loss {}", "--plan", "plan.toml", "--trials", "2"]
     assert tune(*words, command=(sys.executable, "-c", code)) == 0
     assert "all trials run with the kept fixes: threads" in capsys.readouterr().err
     Path("plan.toml").unlink()
-    assert main(["tune", "--resume", "s", "-q"]) == 0
+    assert main(["tune", "--resume", "s", "--trials", "3"]) == 0
+    assert "3 trials: 3 complete" in capsys.readouterr().out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -106,9 +105,7 @@ def trial_processes(folder: Path) -> list[int]:
 def test_a_search_that_is_killed_goes_on_without_a_lost_trial(tmp_path: Path):
     running = start_search(tmp_path)
     await_reports(tmp_path, running)
-    for process in members(running.pid, "python"):
-        with suppress(psutil.Error):
-            process.send_signal(signal.SIGKILL)
+    running.kill()
     running.wait()
     until = time.monotonic() + 30
     while trial_processes(tmp_path / "s") and time.monotonic() < until:
@@ -130,6 +127,21 @@ def test_a_search_that_is_killed_goes_on_without_a_lost_trial(tmp_path: Path):
     assert lost
     assert {trial.retry_of for trial in trials} >= {trial.number for trial in lost}
     assert len([trial for trial in trials if trial.ending != "lost"]) == 4
+
+
+def test_a_cluster_that_does_not_answer(tmp_path: Path):
+    words = ["tune", "--out", "s", "--engine", "ray", "--space", "x=1,2", "--metric", "loss: {}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "whyidle", *words, "--", "train.py", "{x}"],
+        cwd=tmp_path,
+        env={**os.environ, "RAY_ADDRESS": "127.0.0.1:1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "No Ray cluster answers" in done.stderr
+    assert "ray start --head" in done.stderr
 
 
 def test_where_the_head_is_killed_the_user_is_told_what_to_do(tmp_path: Path):

@@ -288,7 +288,7 @@ class NoiseEstimate:
 def estimate_noise(look: MemoryLook) -> NoiseEstimate | None:
     """Estimate the noise scale from the gradients of equal parts of one batch: its numerator and
     its denominator apart, the interval by leaving out each part in turn (two standard errors, with
-    the factor of so few)."""
+    the factor of so few). None: the parts tell nothing."""
     products, size = np.array(look.products, np.float64), look.part_size
     count = len(products)
     if count < 4 or not size or products.shape != (count, count) or not np.isfinite(products).all():
@@ -298,6 +298,8 @@ def estimate_noise(look: MemoryLook) -> NoiseEstimate | None:
     error = float(np.sqrt((count - 1) * np.var(rest)))
     reach = (2.0 + 4.0 / count) * error
     low, high = inverse + reach, inverse - reach
+    if low <= 0.0:  # the parts have no direction in common: nothing bounds the scale
+        return None
     return NoiseEstimate(_invert(inverse), _invert(low), _invert(high))
 
 

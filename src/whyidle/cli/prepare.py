@@ -191,9 +191,12 @@ def _print_result(
     package = ".".join(args.out.parts) if args.out.parent == Path() else args.out.name
     rest = ", ".join(survey.rest)
     online = f", transform=Compose([{rest}])" if rest else ""
+    times, advice = f"{faster:.1f}", ""
+    if faster < 1.0:
+        times, advice = f"{faster:.2g}", " Keep the dataset as it is."
     print(
         f"\n  {survey.samples:,} samples in {args.out}, checked; a sample is read "
-        f"{faster:.1f} times as fast as it was made.\n\n"
+        f"{times} times as fast as it was made.{advice}\n\n"
         f"  Read them where {args.spec.rpartition(':')[0]} makes the dataset:\n\n"
         f"  - dataset = {name}()\n"
         f"  + from {package}.reader import PreparedDataset\n"

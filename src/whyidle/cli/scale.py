@@ -149,7 +149,8 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     run_verb.prepare(parser)
     options = ["--quiet", "--stop-after", str(args.steps), "--store", str(store.root)]
-    _output.print_note(args, f"runs the command for {args.steps} steps")
+    note = f"runs the command for {args.steps} steps, then interrupts it as Ctrl-C does"
+    _output.print_note(args, note)
     status = run_verb.run(parser.parse_args([*options, "--look", LOOK, "--", *command]))
     new = [entry for entry in store.list_runs() if entry.id not in known]
     if not new:

@@ -134,7 +134,9 @@ def _read_looks(recording: Path, facts: Sequence[Facts]) -> Measured:
     first = known[0]
     if any(look.bytes != first.bytes for look in known):
         raise InputError(
-            "The ranks train different models.", why="Their parameters differ in number or size."
+            "The ranks train different models.",
+            why="Their parameters differ in number or size.",
+            hint="Only ranks that each train the whole model can be predicted.",
         )
     rows = [_complete_rows(look.steps) for look in known]
     notes = [f"the link was not measured: {first.no_link}"] if first.no_link else []

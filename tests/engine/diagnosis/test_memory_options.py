@@ -155,6 +155,11 @@ def made_products(phi, seed, parts=8, size=4, dimensions=400):
     )
 
 
+def test_gradients_without_a_common_direction_bound_no_noise_scale():
+    products = [[1.0 if i == j else -0.2 for j in range(4)] for i in range(4)]
+    assert estimate_noise(look(part_size=4, products=products)) is None
+
+
 @pytest.mark.parametrize("phi", [5.0, 20.0, 200.0])
 def test_the_noise_scale_is_in_its_interval(phi):
     hits = 0

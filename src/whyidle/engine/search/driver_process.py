@@ -10,6 +10,7 @@ import os
 import signal
 from contextlib import suppress
 
+from whyidle.engine.search.trial_launcher import DEATH_SIGNAL, set_process_option
 from whyidle.errors import TrialError
 
 _GOOD_END = b"."
@@ -21,6 +22,8 @@ class DriverProcess:
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
         self.pid = os.fork()
+        if self.is_child:  # or it would go on where this process is killed
+            set_process_option(DEATH_SIGNAL, signal.SIGKILL)
 
     @property
     def is_child(self) -> bool:

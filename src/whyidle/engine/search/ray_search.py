@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -40,6 +41,8 @@ QUIET = {
 is started here trials of normal priority, where Ray's default is that of background work"""
 OWN = ("RAY_", "CUDA_VISIBLE", "HIP_VISIBLE", "ROCR_VISIBLE")
 """beginnings of variables that Ray sets for a worker"""
+CONNECT_S = 10.0
+"""time for the head of a cluster to answer"""
 LAST_S = 5.0
 """time for the ends of the last trials to arrive, beyond their grace"""
 
@@ -59,7 +62,8 @@ def run_ray_search(state: SearchState, terms: TrialTerms, resources: Mapping[str
 
     Raises:
         MissingExtraError: Ray is not installed.
-        TrialError: the cluster lacks the resources, the metric never appears, or all trials fail.
+        TrialError: no cluster answers, it lacks the resources, the metric never appears, or all
+            trials fail.
     """
     try:
         import ray  # noqa: PLC0415  # an extra
@@ -70,7 +74,7 @@ def run_ray_search(state: SearchState, terms: TrialTerms, resources: Mapping[str
         ) from error
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+    _connect_ray(ray)
     try:
         holds, count = choose_resources(ray.nodes(), resources)
         trials = RayTrials(state, terms)
@@ -95,6 +99,24 @@ def run_ray_search(state: SearchState, terms: TrialTerms, resources: Mapping[str
         trials.finish_trials()
     finally:
         ray.shutdown()
+
+
+def _connect_ray(ray: Any) -> None:
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, _, port = address.rpartition(":")
+    try:
+        if port.isdecimal() and "/" not in host:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), CONNECT_S).close()
+        ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+    except Exception as error:  # Ray also raises exceptions without a class of their own
+        hint = "Start a cluster with ray start --head, or unset RAY_ADDRESS: one is started here."
+        raise TrialError(
+            "No Ray cluster answers." if address else "Ray cannot be started here.",
+            why=f"RAY_ADDRESS is {address!r}: {error}."
+            if address
+            else f"{error}".rstrip(".") + ".",
+            hint=hint if address else "Call it again; nothing is lost.",
+        ) from error
 
 
 def choose_resources(

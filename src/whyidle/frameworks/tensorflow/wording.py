@@ -34,6 +34,11 @@ BY_HAND: Final[dict[str, str]] = {
 FIXES: Final[dict[str, str]] = {
     "fewer-callbacks": "`if batch % 100 == 0:` in on_train_batch_end, or on_epoch_end",
     "larger-batch": "dataset.batch(...), or fit(batch_size=...)",
+    "overlap-exchange": (
+        "MirroredStrategy(cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2)): time 1, 2, 4 "
+        "packs and, without NVLink, ReductionToOneDevice(); on several workers "
+        "communication_options=CommunicationOptions(bytes_per_pack=50 * 1024 * 1024)"
+    ),
     "report-rarely": "`if step % 100 == 0:` around it; TensorBoard(update_freq=100)",
     "faster-pipeline": (
         "map(..., num_parallel_calls=tf.data.AUTOTUNE), interleave, cache(), "
