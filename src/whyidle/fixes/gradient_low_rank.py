@@ -16,10 +16,11 @@ where the exchange takes a large part of the step; healthy jobs keep a short tai
 def gradient_low_rank(proof: Proof) -> Proposal | None:
     """Approximate each matrix of gradients by two thin ones and add what that leaves out to the
     next step's (PowerSGD; Vogels et al., NeurIPS 2019). The first ten steps are exchanged whole.
-    Declines where collectives are bound by latency or do not carry gradients, and where less than a
-    tenth would be gained."""
+    Declines where collectives are bound by latency or do not carry gradients, where less than a
+    tenth would be gained, and on CPUs: PyTorch's hook waits for exchanges in the threads of gloo
+    that carry them out, and hangs from two buckets on."""
     facts = proof.get_facts(DistributedFacts)
-    if not facts.is_large or facts.kind_share("all_reduce") < 0.5:
+    if facts.on_cpu or not facts.is_large or facts.kind_share("all_reduce") < 0.5:
         return None
     if facts.low_rank is None or facts.low_rank.speedup < WORTH:
         return None
