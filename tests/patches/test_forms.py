@@ -206,7 +206,7 @@ NOISE = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.sampled_from(sorted(SAMPLES)), st.lists(st.tuples(st.integers(0, 99), NOISE), max_size=6))
 def test_whatever_stands_around_it_the_change_is_the_same(knob, noise):
     """Lines of any style put anywhere between statements stay as they are, and change nothing."""

@@ -94,7 +94,7 @@ while True:
 def test_python_between_operators_is_told_from_computing(tmp_path: Path):
     pytest.importorskip("torch")
     with started(tmp_path / "job.py", PYTHON) as job:
-        diagnosis = attach_to(find_target(job.pid), 9)
+        diagnosis = attach_to(find_target(job.pid), 7)
         assert job.poll() is None
     assert diagnosis.attribution.host > 0.4
     assert "score" in diagnosis.verdict.headline
