@@ -72,6 +72,14 @@ def test_an_accelerators_error_is_recognised():
     assert out_of_memory.is_out_of_memory(torch.OutOfMemoryError(CUDA))
 
 
+def test_a_hosts_error_is_recognised():
+    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+    with pytest.raises(MemoryError) as caught:
+        numpy.empty(1 << 46)
+    assert out_of_memory.is_out_of_memory(caught.value)
+    assert out_of_memory.read_message(str(caught.value)) == {"requested": 1 << 49}
+
+
 def test_sizes_are_read_from_the_message():
     assert out_of_memory.read_message(CUDA) == {
         "requested": 2 << 30,

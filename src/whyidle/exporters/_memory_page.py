@@ -27,12 +27,8 @@ BAR: Final = 24
 def draw_memory(page: Page, diagnosis: Diagnosis, full: bool) -> None:
     """Draw who holds memory, and what other settings would need."""
     account = diagnosis.memory
-    if account is None:
+    if account is None or (account.death is not None and account.peak is None):
         return
-    if account.death is not None:
-        _draw_death(page, account.death)
-        if account.peak is None:
-            return
     page.write_blank_line()
     head = page.styled_text("memory  ", "dim")
     page.write_paragraph(describe_peak(account), style="bold", indent=2, head=head)
@@ -52,8 +48,11 @@ def draw_memory(page: Page, diagnosis: Diagnosis, full: bool) -> None:
         page.write_paragraph(text, label="not known  ", indent=2)
 
 
-def _draw_death(page: Page, death: MemoryDeath) -> None:
-    page.write_blank_line()
+def draw_death(page: Page, diagnosis: Diagnosis) -> None:
+    """Draw what held memory when the job died for lack of it."""
+    death = diagnosis.memory and diagnosis.memory.death
+    if death is None:
+        return
     head = page.styled_text("out of memory  ", "bold red")
     page.write_paragraph(describe_death(death), style="bold", indent=2, head=head)
     for part in death.parts:
@@ -63,6 +62,7 @@ def _draw_death(page: Page, death: MemoryDeath) -> None:
     if death.growth:
         page.write_paragraph(death.growth, label="grew  ", indent=2)
     page.write_paragraph(death.change, label="would have fitted  ", indent=2)
+    page.write_blank_line()
 
 
 def describe_death(death: MemoryDeath) -> str:

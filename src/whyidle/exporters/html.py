@@ -58,6 +58,7 @@ def render_parts(diagnosis: Diagnosis) -> PageParts:
 def _page_sections(diagnosis: Diagnosis) -> list[Markup | None]:
     return [
         fixed_job.verdict(diagnosis) or summary.render_verdict(diagnosis),
+        memory.render_death(diagnosis),
         summary.render_attribution(diagnosis),
         trials.render_trials(diagnosis),
         line_table.render_lines(diagnosis),

@@ -11,7 +11,7 @@ from whyidle.exporters._exit_status import describe_exit
 from whyidle.exporters._findings_page import draw_findings, format_prediction
 from whyidle.exporters._limitations import draw_limitations
 from whyidle.exporters._line_table import draw_line_table
-from whyidle.exporters._memory_page import draw_memory
+from whyidle.exporters._memory_page import draw_death, draw_memory
 from whyidle.exporters._model_page import draw_model
 from whyidle.exporters._next_steps import NextStep, next_commands
 from whyidle.exporters._palette import BADGES
@@ -60,6 +60,7 @@ def render(
     word, exit_text = describe_exit(diagnosis)
     if exit_text:
         _draw_banner(page, word.upper(), exit_text, "bold red" if word == "failed" else "bold")
+    draw_death(page, diagnosis)
     if outcome := summarize_outcome(diagnosis):
         _draw_banner(page, "FIXED", outcome, "bold green", "bold green")
         page.write_paragraph("before", style="dim", indent=2)

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from whyidle.engine.diagnosis.diagnose import diagnose_job
@@ -68,6 +69,15 @@ def test_reports_name_line_module_and_owners(told):
     assert "blocks.3 (Block)" in " ".join(text.split())
     assert "images [64, 3, 1024, 1024] (805 MB)" in " ".join(text.split())
     assert "Out of memory" in html.render(told())
+
+
+def test_the_error_comes_first(told):
+    diagnosis = told()
+    failed = msgspec.structs.replace(diagnosis.run, exit_status=1)
+    diagnosis = msgspec.structs.replace(diagnosis, run=failed)
+    text = terminal.render(diagnosis)
+    assert "out of memory (see below)" in " ".join(text.split())
+    assert text.index("2.00 GB were asked for") < text.index(diagnosis.verdict.headline[:20])
 
 
 def test_a_document_that_is_no_document_is_ignored(tmp_path):

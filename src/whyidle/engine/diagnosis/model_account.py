@@ -102,8 +102,7 @@ def _list_swaps(look: ModelLook, step_s: float | None, passes: int) -> list[Laye
     found, share = [], _pass_share(look, step_s, passes)
     for swap in look.swaps:
         names = _shorten(swap.modules)
-        saved = [1.0 - changed / plain for plain, changed in swap.pairs]
-        step, change = _predict_step(saved, step_s, share)
+        step, change = _predict_step(swap.pairs, None, step_s, share)
         why = swap.failed and f"it does not fit this model: {swap.failed}"
         found.append(
             LayerSwap(
@@ -124,8 +123,7 @@ def _list_cells(look: ModelLook, step_s: float | None, passes: int) -> list[Laye
     found, share = [], _pass_share(look, step_s, passes)
     pass_s = float(np.median(look.passes)) if look.passes else 1.0
     for cell in look.cells:
-        saved = [(plain - changed) / pass_s for plain, changed in cell.pairs]
-        step, change = _predict_step(saved, step_s, share, ALONE)
+        step, change = _predict_step(cell.pairs, pass_s, step_s, share, ALONE)
         layer = cell.kind.removesuffix("Cell")
         found.append(
             LayerSwap(
@@ -157,16 +155,25 @@ def _pass_share(look: ModelLook, step_s: float | None, passes: int) -> float:
 
 
 def _predict_step(
-    saved: Sequence[float], step_s: float | None, share: float, error: float = 0.0
+    pairs: Sequence[tuple[float, float]],
+    pass_s: float | None,
+    step_s: float | None,
+    share: float,
+    error: float = 0.0,
 ) -> tuple[float | None, tuple[float, float] | None]:
-    """The step with a swap, and how many times shorter it is: the median of what was ``saved`` of
-    passes that were timed with it, as a share, since the job's own take another time; between the
-    quartiles, widened by a relative ``error``. No interval where it contains 1."""
-    if step_s is None or len(saved) < LEAST_PAIRS:
+    """The step with a swap, and how many times shorter it is: what the lower quartiles of both
+    sides save, since what disturbs a pass makes it longer, as a share of the pass, since the job's
+    own takes another time; between the quartiles of the pairs, widened by a relative ``error``. No
+    interval where it contains 1."""
+    if step_s is None or len(pairs) < LEAST_PAIRS:
         return None, None
-    low, middle, high = np.percentile(np.array(saved) * share * step_s, (25, 50, 75))
+    plain, changed = np.array(pairs).T
+    saved = (plain - changed) / (pass_s or plain)
+    first = np.percentile(plain, 25)
+    middle = (first - np.percentile(changed, 25)) / (pass_s or first)
+    low, high = np.percentile([*saved, middle], (25, 75))
     low, high = low - error * abs(low), high + error * abs(high)
-    steps = [max(step_s - each, 0.01 * step_s) for each in (low, middle, high)]
+    steps = [max(step_s * (1.0 - share * each), 0.01 * step_s) for each in (low, middle, high)]
     change = (float(step_s / steps[0]), float(step_s / steps[2]))
     if change[0] <= 1.0 <= change[1]:
         return float(steps[1]), None

@@ -14,7 +14,7 @@ from whyidle.exporters._memory_page import (
 )
 from whyidle.exporters._number_format import format_bytes, format_percent, format_seconds
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.memory import MemoryAccount, MemoryDeath
+from whyidle.model.memory import MemoryAccount
 
 COLOURS = {
     "parameters": "#4e79a7",
@@ -34,16 +34,13 @@ WIDTH, HEIGHT = 1000, 150
 def render_memory(diagnosis: Diagnosis) -> Markup | None:
     """Render the section; None without a look at memory."""
     account = diagnosis.memory
-    if account is None:
+    if account is None or (account.death is not None and account.peak is None):
         return None
-    if account.death is not None and account.peak is None:
-        return tag("section", tag("h2", "Memory"), _render_death(account.death), id="memory")
     texts = [*list_advice(account), *list_notes(account)]
     unknown = [tag("li", f"Not known: {text}.") for text in account.unknown]
     return tag(
         "section",
         tag("h2", "Memory"),
-        _render_death(account.death) if account.death else None,
         tag("p", describe_peak(account)),
         _render_parts(account),
         _render_curve(account),
@@ -54,18 +51,24 @@ def render_memory(diagnosis: Diagnosis) -> Markup | None:
     )
 
 
-def _render_death(death: MemoryDeath) -> Markup:
+def render_death(diagnosis: Diagnosis) -> Markup | None:
+    """Render what held memory when the job died for lack of it."""
+    death = diagnosis.memory and diagnosis.memory.death
+    if death is None:
+        return None
     rows = [
         tag("tr", tag("td", part.owner), tag("td", format_bytes(part.bytes), class_="n"))
         for part in death.parts
     ]
     return tag(
-        "div",
-        tag("p", tag("b", "Out of memory: "), describe_death(death), class_="state failed"),
+        "section",
+        tag("h2", "Out of memory"),
+        tag("p", tag("b", describe_death(death))),
         render_table(["held by", "bytes"], rows) if rows else None,
         tag("p", "Largest variables: ", ", ".join(death.largest)) if death.largest else None,
         tag("p", tag("b", "Grew: "), death.growth) if death.growth else None,
         tag("p", tag("b", "Would have fitted: "), death.change),
+        id="out-of-memory",
     )
 
 

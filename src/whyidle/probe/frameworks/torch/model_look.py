@@ -19,8 +19,8 @@ from .repeated_pass import RepeatedPass
 from .replay_state import check_modules, restore_job
 from .step_tape import find_tensors
 
-ROUNDS = 7
-"""timed passes with and without a swap, in turn"""
+ROUNDS, MOST_ROUNDS, ROUNDS_S = 7, 13, 2.0
+"""timed passes with and without a swap, in turn, and as many more as so many seconds allow"""
 MOST_SWAPS = 12
 LEAST_SHARE = 0.03
 """of the forward pass, below which other layers are not tried in place of some"""
@@ -129,10 +129,12 @@ class ModelPass(RepeatedPass):
     def _time_swap(self, swap: Any, leaves: dict[int, Any]) -> dict[str, Any]:
         """Passes with and without a swap, in turn, s."""
         row = {"kind": swap.kind, "modules": swap.modules, "keeps": swap.keeps, "pairs": []}
-        known = self.parameters
+        known, begin = self.parameters, time.monotonic()
         try:
-            for turn in range(ROUNDS):
+            for turn in range(MOST_ROUNDS):
                 if not self._has_time(6 * self.found["batch"]):
+                    break
+                if turn >= ROUNDS and time.monotonic() > begin + ROUNDS_S:
                     break
                 with swap.plain():
                     plain = self._time_again(leaves)

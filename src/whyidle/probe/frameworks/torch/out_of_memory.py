@@ -26,14 +26,15 @@ from ...core.own_files import FOLDER
 from . import accelerator
 from .step_tape import DEEPEST, find_tensors
 
-UNITS = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-SIZE = r"([\d.]+) (bytes|B|KiB|MiB|GiB)"
-REQUESTED = re.compile(rf"tried to allocate {SIZE}", re.IGNORECASE)
+UNITS = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+SIZE = r"([\d.]+) (bytes|B|KiB|MiB|GiB|TiB)"
+REQUESTED = re.compile(rf"(?:tried|unable) to allocate {SIZE}", re.IGNORECASE)
 CAPACITY = re.compile(rf"total capacity of {SIZE}")
 ALLOCATED = re.compile(rf"{SIZE} is allocated by PyTorch")
 UNUSED = re.compile(rf"{SIZE} is reserved (?:by PyTorch )?but unallocated")
 SIGNS = ("out of memory", "can't allocate memory")
-"""of the accelerators' allocators, and of the CPU's, which raises a plain ``RuntimeError``"""
+"""of the accelerators' allocators, and of the CPU's, which raises a plain ``RuntimeError``; Python
+and NumPy raise a ``MemoryError``"""
 LARGEST = 5
 
 
@@ -79,7 +80,7 @@ def is_out_of_memory(error: object) -> bool:
     """Whether an exception says that an allocator had no memory."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     text = str(error).lower()
-    return "OutOfMemoryError" in kinds or (
+    return bool(kinds.intersection(("OutOfMemoryError", "MemoryError"))) or (
         "RuntimeError" in kinds and any(sign in text for sign in SIGNS)
     )
 
