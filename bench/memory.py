@@ -3,8 +3,8 @@
 ``python bench/memory.py peaks [NAMES]``: peaks at two and four times the batch, in bfloat16 and
 with modules recomputed, against the allocation events of the profiler in jobs of that setting.
 ``times``: steps at other batches and with modules recomputed, and the proposed batch against a
-sweep; with ``MALLOC_TRIM_THRESHOLD_=100000000000 MALLOC_MMAP_THRESHOLD_=33554432`` without page
-faults, whose number is another one in each process.
+sweep; *unseen* are predictions without the times of batches above half of it. ``KEEP=FOLDER`` keeps
+what the looks found.
 """
 
 from __future__ import annotations
@@ -117,12 +117,9 @@ def fork(work: Callable[[], object]) -> str:
         return json.loads(text.read())
 
 
-STEADY_S = 0.6
-"""seconds of steps in each fresh process, after its first two steps"""
-
-
-ROUNDS, LOOKS = 16, 3
-"""turns of all settings (half as many where one takes a second), and looks before them"""
+ROUNDS, LOOKS, STEADY_S = 10, 3, 0.2
+"""turns of all settings (half as many where one takes a second), looks before them, and seconds of
+a turn"""
 
 
 class Worker:
@@ -157,17 +154,19 @@ class Worker:
 
 def time_in_turns(name: str, settings: Sequence[tuple[int, Callable]]) -> list[float]:
     """The step of each setting (batch, and what changes the model), s: each in a process of its
-    own, two steps of each in turn, of which the second counts, so that what runs beside them, other
-    programs above all, is the same for all. The lower quartile, as that only makes steps longer."""
+    own, some steps of each in turn, so that what runs beside them, other programs above all, is the
+    same for all. Of a turn the median of its second half counts: the first steps find the caches
+    of another process. Of the turns the lower quartile, as others only make steps longer."""
     workers = [Worker(name, *setting) for setting in settings]
     times: list[list[float]] = [[] for _ in settings]
     rounds = ROUNDS if sum(worker.step() for worker in workers) < 1.0 else ROUNDS // 2
-    for number in range(2 + rounds):
+    for number in range(1 + rounds):
         for worker, found in zip(workers, times, strict=True):
-            worker.step()
-            seconds = worker.step()
-            if number > 1:
-                found.append(seconds)
+            steps = [worker.step(), worker.step()]
+            while sum(steps) < STEADY_S:
+                steps.append(worker.step())
+            if number:
+                found.append(statistics.median(steps[len(steps) // 2 :]))
     for worker in workers:
         worker.end()
     return [statistics.quantiles(found, n=4)[0] for found in times]

@@ -63,6 +63,11 @@ def test_one_step_that_asked_for_more_needs_no_more_than_the_others(told, evalua
     assert what in told(allocated=None, unused=None, **notes).memory.death.change
 
 
+def test_a_hosts_array_is_no_matter_of_the_batch(told):
+    notes = {"error": "_ArrayMemoryError", "allocated": None, "unused": None}
+    assert "numpy.memmap" in told(**notes).memory.death.change
+
+
 def test_reports_name_line_module_and_owners(told):
     text = terminal.render(told())
     assert "train.py:12 in forward" in " ".join(text.split())

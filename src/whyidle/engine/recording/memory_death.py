@@ -25,6 +25,8 @@ KEEP_LESS = (
     "lists in which they are collected"
 )
 
+HOST_ERRORS: Final = ("MemoryError", "_ArrayMemoryError")
+"""of Python and of NumPy"""
 WARM_STEPS: Final = 10
 """steps after which optimizer states and caches have settled"""
 LEAST_GROWTH: Final = 64 << 20
@@ -132,6 +134,8 @@ def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int | No
             "half the micro-batch, with gradients accumulated over two of them, frees about half "
             "of the activations; what exactly fits: whyidle run --look memory with a smaller batch"
         )
+    if notes.error in HOST_ERRORS:
+        return "what this line makes, in smaller parts or mapped from a file (numpy.memmap)"
     if len(_warm_levels(notes)) < 2:
         return "not known: run with --look memory and a batch that fits"
     if notes.evaluating:
