@@ -157,26 +157,22 @@ class MemoryPlan:
         """How many times longer than the look's the job's own passes are: machines are not equally
         fast at all times, and caches are not equally full."""
         own, shares = self.pass_times.get(self.look.batch or 0), self.look.job_shares
-        if not own or not shares or self.step_s is None:
+        if not own or not shares or not self.step_s:
             return 1.0
         return shares[0] * self.step_s / self.passes / own
 
     def _fault_seconds(self, batch: float) -> float:
-        """Seconds of the page faults of a pass at a batch: memory that a step gives back to the
-        system is had again in the next. As many as the job's own passes have, in proportion to what
-        a pass holds beside what outlives it, or as the looks' passes of that size have, if those
-        are more: both may have found memory that earlier work had left."""
-        look, own = self.look, self.look.batch or 0
-        held, held_own = (self._pass_bytes(size) for size in (batch, own))
-        times = held / held_own if held and held_own else batch / own
+        """Seconds of the page faults of a pass: memory that a step gives back to the system is had
+        again in the next. Those of the job's own passes, in proportion to what a pass holds beside
+        what outlives it, or those of the look's passes of that size, if they have more: both may
+        have found memory that earlier work had left."""
+        look, held = self.look, []
+        for size in (batch, look.batch or 1):
+            phases = self.phases(size) or {"forward": 0.0, "backward": 0.0}
+            held.append(max(phases["forward"], phases["backward"]) - self.persistent)
+        times = held[0] / held[1] if min(held) > 0 else batch / (look.batch or 1)
         seen = _follow_line(_shortest(look.fault_times), batch) if look.fault_times else 0.0
-        job = look.job_faults_s[0] / self.passes * times if look.job_faults_s else 0.0
-        return max(job, seen)
-
-    def _pass_bytes(self, batch: float) -> float:
-        """The most that a pass holds beside what outlives it; 0 where it is not known."""
-        phases = self.phases(batch)
-        return max(phases["forward"], phases["backward"]) - self.persistent if phases else 0.0
+        return max(sum(look.job_faults_s[:1]) / self.passes * times, seen)
 
     @property
     def rest_s(self) -> float | None:

@@ -20,6 +20,9 @@ LEAST_PAIRS: Final = 4
 ALONE: Final = 0.25
 """relative error of a gain that was measured outside of the model: ten layers measured alone and
 then in place differed by up to 16 % of the step"""
+IN_PLACE: Final = 0.05
+"""share of a pass that is within the error of a swap in the live model: jobs that were really
+changed differed from what was predicted by up to 6 % of their step (docs/results/memory.md)"""
 TITLES: Final = {
     "channels_last": "channels_last memory format for the whole model",
     "bfloat16": "bfloat16 autocast for the whole model",
@@ -123,7 +126,7 @@ def _list_cells(look: ModelLook, step_s: float | None, passes: int) -> list[Laye
     found, share = [], _pass_share(look, step_s, passes)
     pass_s = float(np.median(look.passes)) if look.passes else 1.0
     for cell in look.cells:
-        step, change = _predict_step(cell.pairs, pass_s, step_s, share, ALONE)
+        step, change = _predict_step(cell.pairs, pass_s, step_s, share)
         layer = cell.kind.removesuffix("Cell")
         found.append(
             LayerSwap(
@@ -147,24 +150,17 @@ def _shorten(names: Sequence[str]) -> str:
 
 def _pass_share(look: ModelLook, step_s: float | None, passes: int) -> float:
     """Share of a step in its passes: as the job's own steps divide, or by the look's pass."""
-    if look.job_shares:
-        return 1.0 - look.job_shares[1]
-    if not look.passes or not step_s:
-        return 1.0
-    return min(float(np.median(look.passes)) * passes / step_s, 1.0)
+    known = float(np.median(look.passes)) * passes if look.passes else 1.0
+    return 1.0 - look.job_shares[1] if look.job_shares else min(known / (step_s or known), 1.0)
 
 
 def _predict_step(
-    pairs: Sequence[tuple[float, float]],
-    pass_s: float | None,
-    step_s: float | None,
-    share: float,
-    error: float = 0.0,
+    pairs: Sequence[tuple[float, float]], pass_s: float | None, step_s: float | None, share: float
 ) -> tuple[float | None, tuple[float, float] | None]:
     """The step with a swap, and how many times shorter it is: what the lower quartiles of both
     sides save, since what disturbs a pass makes it longer, as a share of the pass, since the job's
-    own takes another time; between the quartiles of the pairs, widened by a relative ``error``. No
-    interval where it contains 1."""
+    own takes another time; between the quartiles of the pairs, widened by the error of the method.
+    No interval where it contains 1. ``pass_s`` is a pass of the model where the pairs are none."""
     if step_s is None or len(pairs) < LEAST_PAIRS:
         return None, None
     plain, changed = np.array(pairs).T
@@ -172,7 +168,8 @@ def _predict_step(
     first = np.percentile(plain, 25)
     middle = (first - np.percentile(changed, 25)) / (pass_s or first)
     low, high = np.percentile([*saved, middle], (25, 75))
-    low, high = low - error * abs(low), high + error * abs(high)
+    margin = ALONE * np.abs((low, high)) if pass_s else np.full(2, IN_PLACE)
+    low, high = low - margin[0], high + margin[1]
     steps = [max(step_s * (1.0 - share * each), 0.01 * step_s) for each in (low, middle, high)]
     change = (float(step_s / steps[0]), float(step_s / steps[2]))
     if change[0] <= 1.0 <= change[1]:

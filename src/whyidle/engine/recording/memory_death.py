@@ -21,8 +21,7 @@ EXPANDABLE = (
 )
 KEEP_LESS = (
     "the same batch without tensors of past steps, while a smaller one only fails later: keep "
-    "numbers (loss.item()) or results without their graphs (output.detach()), and empty the "
-    "lists in which they are collected"
+    "numbers (loss.item()) or results without graphs (output.detach()), and empty their lists"
 )
 
 HOST_ERRORS: Final = ("MemoryError", "_ArrayMemoryError")
@@ -91,7 +90,7 @@ def _describe_growth(notes: DeathNotes) -> str:
     """What grew until the error: what outlives a step, or else this step's own."""
     if notes.steps == 0:
         return "nothing to compare with: no step was completed"
-    warm = _warm_levels(notes)
+    warm = [row for row in notes.levels if row[0] >= WARM_STEPS]
     if len(warm) < 2:
         return ""
     (begin, low), (end, high) = warm[0], warm[-1]
@@ -109,16 +108,11 @@ def _describe_growth(notes: DeathNotes) -> str:
     )
 
 
-def _warm_levels(notes: DeathNotes) -> list[tuple[int, int]]:
-    return [row for row in notes.levels if row[0] >= WARM_STEPS]
-
-
 def _is_growing(notes: DeathNotes) -> bool:
     """Whether what outlives a step grew from step to step."""
-    levels = [level for _, level in _warm_levels(notes)]
-    if len(levels) < 2 or any(a > b for a, b in pairwise(levels)):
-        return False
-    return levels[-1] - levels[0] > max(LEAST_GROWTH, 0.02 * levels[0])
+    levels = [level for step, level in notes.levels if step >= WARM_STEPS]
+    rising = len(levels) > 1 and all(a <= b for a, b in pairwise(levels))
+    return rising and levels[-1] - levels[0] > max(LEAST_GROWTH, 0.02 * levels[0])
 
 
 def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int | None) -> str:
@@ -136,7 +130,7 @@ def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int | No
         )
     if notes.error in HOST_ERRORS:
         return "what this line makes, in smaller parts or mapped from a file (numpy.memmap)"
-    if len(_warm_levels(notes)) < 2:
+    if not notes.steps or notes.steps < WARM_STEPS:
         return "not known: run with --look memory and a batch that fits"
     if notes.evaluating:
         return "evaluation of fewer samples at a time, under torch.inference_mode()"

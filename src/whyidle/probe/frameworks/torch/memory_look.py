@@ -96,13 +96,10 @@ class MemoryLook(Listener):
             self.marks.end_step()
         elif device_of(optimizer).type == "cpu":  # others compute meanwhile
             self.marks = StepMarks(torch, optimizer, self._contain)
+        free = MemoryLook.at_work in (None, self) and not torch.autograd._profiler_enabled()
         if self.done:
             self._note_settled()
-        elif (
-            self.seen >= FIRST
-            and not torch.autograd._profiler_enabled()
-            and MemoryLook.at_work in (None, self)
-        ):
+        elif self.seen >= FIRST and free:
             self._record_or_look(torch, optimizer, str(rank))
 
     def _record_or_look(self, torch: Any, optimizer: Any, rank: str) -> None:
@@ -122,11 +119,9 @@ class MemoryLook(Listener):
             self.stop_listening()
 
     def make_pass(self, torch: Any, optimizer: Any) -> RepeatedPass:
-        """The measurements, with what the recorded step showed."""
+        """The measurements."""
         assert self.tape is not None
-        look = RepeatedPass(torch, self.tape, optimizer, self.events.recorder.file_path("draft"))
-        look.found["kept_gradients"] = self.kept_gradients
-        return look
+        return RepeatedPass(torch, self.tape, optimizer, self.events.recorder.file_path("draft"))
 
     def _look(self, torch: Any, optimizer: Any) -> None:
         """Measure, and mark the steps from here on."""
@@ -141,21 +136,19 @@ class MemoryLook(Listener):
         except RuntimeError as error:  # of the framework, out of memory among them
             look.found["state"] = f"the step could not be computed again ({error})"[:400]
         look.found["optimizer_rows"] = self._read_update(optimizer)
+        look.found["kept_gradients"] = self.kept_gradients
         self.found, self.fault_s = {**look.found, "windows": [(begin, clock_ns())]}, look.fault_s
         if self.marks is not None:
             self.found["job_faults_s"] = [n * look.fault_s for n in self.marks.least_faults()]
-            self.marks.stop()
-            self.marks = StepMarks(torch, optimizer, self._contain)
+            self.marks.rows = []
 
     def _note_settled(self) -> None:
         """Note how the steps after the look divide."""
-        assert self.marks is not None
-        rows = len(self.marks.rows)
-        if rows > 1:
+        if self.marks is not None and len(self.marks.rows) > 1:
             self.found = {**self.found, "job_shares": self.marks.median_shares(self.fault_s)}
             self.publish()
-        if rows > SETTLED:
-            self.stop_listening()
+            if len(self.marks.rows) > SETTLED:
+                self.stop_listening()
 
     def _contain(self, work: Callable[..., Any]) -> Callable[..., None]:
         return lambda *_: self.events.run_contained(self.listener, work)
