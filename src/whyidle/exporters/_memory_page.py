@@ -50,7 +50,7 @@ def draw_memory(page: Page, diagnosis: Diagnosis, full: bool) -> None:
 
 def draw_death(page: Page, diagnosis: Diagnosis) -> None:
     """Draw what held memory when the job died for lack of it."""
-    death = diagnosis.memory and diagnosis.memory.death
+    death = diagnosis.memory.death if diagnosis.memory else None
     if death is None:
         return
     head = page.styled_text("out of memory  ", "bold red")

@@ -53,7 +53,7 @@ def render_memory(diagnosis: Diagnosis) -> Markup | None:
 
 def render_death(diagnosis: Diagnosis) -> Markup | None:
     """Render what held memory when the job died for lack of it."""
-    death = diagnosis.memory and diagnosis.memory.death
+    death = diagnosis.memory.death if diagnosis.memory else None
     if death is None:
         return None
     rows = [
