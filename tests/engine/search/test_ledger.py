@@ -19,7 +19,7 @@ from whyidle.engine.search.proposals import Proposals
 from whyidle.engine.search.search_document import make_search
 from whyidle.engine.search.search_state import replayed_proposals
 from whyidle.errors import InputError, UsageError
-from whyidle.model.search import Dimension, Report, SearchSetup, pareto_front
+from whyidle.model.search import Dimension, Report, SearchSetup, TrialVerdict, pareto_front
 
 SETUP = SearchSetup(
     command=["train", "{lr}"],
@@ -135,3 +135,13 @@ def test_the_front_and_the_best(ledger):
     assert search.best == 3
     assert search.front == pareto_front(ledger.trials, "minimize") == [0, 1, 3]
     assert pareto_front(ledger.trials, "maximize") == [0, 2]
+
+
+@pytest.mark.parametrize(("bucket", "told"), [("input", True), ("interruption", False)])
+def test_only_trials_that_wait_for_data_compare_data_pipelines(ledger, bucket: str, told: bool):
+    write_trial(ledger, Proposals(SETUP), None, 0.5)
+    verdict = TrialVerdict(
+        state="starved", headline="", cause="x", device="cpu", devices=1, waits={bucket: 0.7}
+    )
+    ledger.append(Ended(number=0, ending="complete", seconds=4.0, verdict=verdict))
+    assert any("data pipelines" in note for note in make_search(ledger).notes) is told

@@ -48,7 +48,13 @@ def best_trial(trials: list[SearchTrial], setup: SearchSetup) -> SearchTrial | N
 
 
 def _starved_notes(trials: list[SearchTrial], setup: SearchSetup) -> list[str]:
-    starved = [t for t in trials if t.verdict is not None and t.verdict.state == "starved"]
+    starved = [
+        trial
+        for trial in trials
+        if (found := trial.verdict) is not None
+        and found.state == "starved"
+        and max(found.waits, key=found.waits.__getitem__, default="input") == "input"
+    ]
     if not starved:
         return []
     causes = Counter(t.verdict.cause for t in starved if t.verdict and t.verdict.cause)
