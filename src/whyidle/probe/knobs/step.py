@@ -2,16 +2,18 @@
 
 The function is found by the gradients that it takes: it must be called by its global name. Once a
 call has shown that it takes each gradient once, it is compiled; if its first compiled call fails,
-the job goes on with the function as it was.
+the job goes on with the function as it was. A function is left alone whose own Python does what a
+trace would do once only, or twice where tracing fails.
 """
 
 from __future__ import annotations
 
+import dis
 import functools
 import os
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from . import NO_FORM, KnobSession
@@ -21,6 +23,12 @@ COMPILE = "step.compile"
 INSTALLED = ("site-packages", "dist-packages")
 NO_FUNCTION = "no function of the job takes gradients uncompiled and is called by its name"
 IN_LOOP = "its function takes gradients in a loop"
+EFFECTS = (
+    "its Python has effects of its own in each step (output, lists, variables, random numbers)"
+)
+EFFECT_NAMES = frozenset({"print", "write", "append", "extend", "item", "tolist", "numpy"})
+"""functions and methods that put out or keep what a step computed, or read it"""
+STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR")
 MODULES = "a module of flax.nnx changes in the function: compile it by flax.nnx.jit"
 
 
@@ -48,6 +56,7 @@ class StepFunction:
         line = os.path.join(self.session.start, f"{code.co_filename}:{code.co_firstlineno}")
         self.settled = True
         why = IN_LOOP if len(set(lines)) < len(lines) else MODULES if _has_modules(args) else ""
+        why = why or (EFFECTS if has_effects(code, self.function.__globals__) else "")
         if not why:
             try:
                 compiled = self.compiler(self.function)
@@ -61,6 +70,18 @@ class StepFunction:
                 return out
         self.session.run_contained([COMPILE], self.session.decline_knobs, [COMPILE], why, line)
         return self.function(*args, **named)
+
+
+def has_effects(code: CodeType, names: dict[str, Any]) -> bool:
+    """Whether a function, by its own code, does more than to compute its result. ``names`` are the
+    globals of its module."""
+    stores = any(each.opname in STORES for each in dis.get_instructions(code))
+    modules = {m.__name__ for m in map(names.get, code.co_names) if isinstance(m, ModuleType)}
+    draws = modules & {"random", "time"} or ("numpy" in modules and "random" in code.co_names)
+    if stores or draws or EFFECT_NAMES & {*code.co_names}:
+        return True
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return any(has_effects(each, names) for each in inner)
 
 
 def _has_modules(args: tuple[Any, ...]) -> bool:
