@@ -209,8 +209,12 @@ def test_a_fault_of_a_knob_does_not_reach_the_job(turn, knob, monkeypatch, tmp_p
 net, sgd, seen = None, None, []
 
 
-def train_step(x, y):
+def note_mode():
     seen.append(tf.executing_eagerly())
+
+
+def train_step(x, y):
+    note_mode()  # effects of its own would keep it from being compiled
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((net(x) - y) ** 2)
     variables = net.trainable_variables
