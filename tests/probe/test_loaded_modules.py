@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,12 @@ def test_a_folder_that_would_hide_a_library_is_not_told(tmp_path: Path, tree, fi
     path = tree("loaded_five/a.py", "loaded_five.a")
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
+    assert loaded_modules.loaded_files()[path] == []
+
+
+def test_a_folder_that_is_gone_is_not_told(tmp_path: Path, tree):
+    path = tree("gone/loaded_six.py", "loaded_six", "gone")
+    shutil.rmtree(tmp_path / "gone")
     assert loaded_modules.loaded_files()[path] == []
 
 

@@ -42,9 +42,9 @@ def test_the_prefix_is_what_two_processes_make_alike(tmp_path: Path):
     assert survey.prefix == 1
     assert survey.rest == ["shake", "Halve()"]
     made = Preparation(sys.executable, spec, "map", survey, folder=tmp_path / "out", shard=2_000)
-    made.open_folder()
-    made.write_shards(1, lambda done, total: None)
-    made.finish_data()
+    with made.open_folder():
+        made.write_shards(1, lambda done, total: None)
+        made.finish_data()
     prepared = PreparedDataset(str(tmp_path / "out"), transform=lambda x: x + 1)
     assert len(made.shards) > 1
     sample, index = pickle.loads(pickle.dumps(PreparedDataset(str(tmp_path / "out"))))[7]

@@ -69,8 +69,12 @@ def _module_root(path: str, name: str) -> str:
 
 
 def _hides_other_module(start: str) -> bool:
-    """Whether a folder has a module of the same name as one loaded from elsewhere."""
-    for name in os.listdir(start):
+    """Whether a folder has a module of the same name as one loaded from elsewhere, or is gone."""
+    try:
+        names = os.listdir(start)
+    except OSError:
+        return True
+    for name in names:
         whole = os.path.join(start, name)
         package = os.path.isfile(os.path.join(whole, "__init__.py"))
         loaded = _module_file(sys.modules.get(name if package else name.removesuffix(".py")))
