@@ -11,9 +11,8 @@ import argparse
 import os
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from whyidle.cli._options import add_quiet, add_store, store_of
 from whyidle.errors import InputError, OutputError, UsageError, WhyidleError
@@ -124,8 +123,7 @@ def _check_gain(survey: Survey) -> None:
 _HINT = "whyidle prepare train.py:make_train_set --out prepared"
 
 
-@dataclass(frozen=True, slots=True)
-class _JobGain:
+class _JobGain(NamedTuple):
     """What the last run says of its data, and predicts for the job."""
 
     headline: str

@@ -16,20 +16,18 @@ the extra: pip install 'whyidle[serve]'.
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import os
-import socket
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from whyidle.cli import _output
 from whyidle.cli._options import add_quiet
 from whyidle.errors import InputError, MissingExtraError, OutputError, UsageError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the help of all commands needs none of these
+    import socket
+
     from whyidle.server.access import AccessList
     from whyidle.server.site import SiteSettings
 
@@ -101,6 +99,8 @@ def run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     if args.action == "start":
         return _serve(args, settings)
+    from datetime import datetime
+
     from whyidle.server.access import AccessList
     from whyidle.server.site import ACCESS_FILE
 
@@ -161,6 +161,8 @@ def bind(where: str) -> socket.socket:
         UsageError: it is no address.
         OutputError: it cannot be listened at.
     """
+    import socket
+
     if where.startswith("unix:"):
         family, address = socket.AF_UNIX, where.removeprefix("unix:")
     else:
@@ -197,6 +199,8 @@ def parse_address(where: str) -> tuple[str, int]:
 
 
 def _is_private(where: str) -> bool:
+    import ipaddress
+
     if where.startswith("unix:"):
         return True
     host, _ = parse_address(where)
@@ -229,6 +233,9 @@ def _print_start(args: argparse.Namespace, settings: SiteSettings) -> None:
 
 
 def _login_address(access: AccessList, listen: str, role: str) -> str:
+    import socket
+    from urllib.parse import quote
+
     code = access.add_code(f"{os.environ.get('USER', 'user')}-login", role)  # type: ignore[arg-type]
     if listen.startswith("unix:"):
         return f"/login?code={code}"
