@@ -261,10 +261,19 @@ print(w.sum())
 """
 )
 UNTRACEABLE = EAGER.replace("    updates, state", "    assert loss > -1\n    updates, state")
+KEEPING = "kept = []\n" + EAGER.replace(
+    "    updates, state", "    kept.append(loss)\n    updates, state"
+)
 
 
 @pytest.mark.parametrize(
-    ("script", "why"), [(EAGER, ""), (SEVERAL, "in a loop"), (UNTRACEABLE, "cannot be traced")]
+    ("script", "why"),
+    [
+        (EAGER, ""),
+        (SEVERAL, "in a loop"),
+        (UNTRACEABLE, "cannot be traced"),
+        (KEEPING, "effects of its own"),
+    ],
 )
 def test_a_step_that_is_not_compiled_is_compiled_by_a_plan(run_job, tmp_path, script, why):
     plan = tmp_path / "plan.json"
