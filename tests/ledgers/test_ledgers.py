@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,8 +18,16 @@ from hypothesis import strategies as st
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.errors import InputError
 from whyidle.ledgers import csv, ray, slurm, store
-from whyidle.ledgers._fields import mig_milli, parse_clock, parse_size, parse_state, parse_time
-from whyidle.model.fleet_rows import DAY_MS, LedgerRows, Window
+from whyidle.ledgers._fields import (
+    mig_milli,
+    mig_profile,
+    parse_clock,
+    parse_size,
+    parse_state,
+    parse_time,
+)
+from whyidle.model.fleet_rows import DAY_MS, HOUR_MS, LedgerRows, Window
+from whyidle.model.node_lists import expand_nodes
 from whyidle.store.run_store import Store
 from whyidle.testing.fleet_contracts import check_ledger
 from whyidle.testing.jobs import SICK
@@ -77,18 +86,97 @@ def test_slurm_s_accounting(tmp_path: Path):
     path.write_text(SACCT)
     rows = check_ledger(slurm, str(path), ALL)
     jobs = {job.job: job for job in rows.jobs}
-    assert set(jobs) == {"100_1", "200", "200~2", "300", "400"}
+    assert set(jobs) == {"100_1", "200~1", "200", "300", "400"}
     assert (jobs["100_1"].gpus, jobs["100_1"].gpu_type, jobs["100_1"].limit_s) == (4, "a100", 5400)
     assert jobs["100_1"].cpu_s == 5400
-    assert (jobs["200"].profile, jobs["200"].milli, jobs["200~2"].state) == (
+    assert (jobs["200~1"].profile, jobs["200~1"].milli, jobs["200"].state) == (
         "1g.10gb", 143, "completed",
     )  # fmt: skip
     held = [(h.job, h.label, h.node, h.gpus) for h in rows.holdings]
     assert held[:2] == [("100_1", "101", "gpu01", 2), ("100_1", "101", "gpu02", 2)]
-    assert {row[0] for row in held} == {"100_1", "200", "200~2", "300"}
+    assert {row[0] for row in held} == {"100_1", "200~1", "200", "300"}
     assert dict(rows.counts) == {
         "duplicate rows": 1, "jobs that end before they start": 1, "incomplete rows": 1,
     }  # fmt: skip
+
+
+HEAD = "JobID|JobName|User|State|Start|End|ElapsedRaw|AllocTRES|NodeList"
+
+
+def hours_of(*lines: str) -> tuple[float, LedgerRows]:
+    """GPU-hours that these rows of sacct hold."""
+    rows = LedgerRows()
+    slurm.parse_accounting("\n".join([HEAD, *lines]), rows, {})
+    return sum((h.end_ms - h.start_ms) * h.gpus for h in rows.holdings) / HOUR_MS, rows
+
+
+def test_every_attempt_that_ran_holds_its_gpus():
+    hours, rows = hours_of(
+        "7|a|u|REQUEUED|2026-11-01T00:00:00|2026-11-01T10:00:00||gres/gpu=8|n1",
+        "7|a|u|NODE_FAIL|2026-11-01T11:00:00|2026-11-01T12:00:00||gres/gpu=8|n1",
+        "7|a|u|COMPLETED|2026-11-01T13:00:00|2026-11-01T14:00:00||gres/gpu=8|n2",
+        "8|a|u|RESIZING|2026-11-01T00:00:00|2026-11-01T01:00:00||gres/gpu=2|n3",
+        "8|a|u|COMPLETED|2026-11-01T01:00:00|2026-11-01T02:00:00||gres/gpu=1|n3",
+        "9|a|u|REQUEUED|2026-11-01T00:00:00|2026-11-01T01:00:00||gres/gpu=1|n3",
+        "9|a|u|PENDING|Unknown|Unknown|||",
+    )
+    assert hours == 80 + 8 + 8 + 2 + 1 + 1
+    states = {job.job: job.state for job in rows.jobs}
+    assert states["9"] == "pending"  # by the id that Slurm knows
+    assert (states["7~1"], states["7"], states["9~1"]) == ("preempted", "completed", "preempted")
+
+
+def test_the_text_of_a_user_breaks_no_row():
+    times = "2026-11-01T00:00:00|2026-11-01T01:00:00"
+    hours, rows = hours_of(f"7|a|b|c|u|COMPLETED|{times}||gres/gpu=1|n1")
+    assert (hours, rows.jobs[0].name, rows.jobs[0].user) == (1, "a|b|c", "u")
+    mark = "|5f|"
+    head = ["JobID", "User", "State", "Start", "End", "AllocTRES", "JobName"]
+    record = ["7", "u", "COMPLETED", *times.split("|"), "gres/gpu=1", "a|b\n9|root|RUNNING"]
+    text = "\n".join([mark.join(head), mark.join(record), mark.join(record).replace("7", "8", 1)])
+    rows = LedgerRows()
+    slurm.parse_accounting(text, rows, {}, mark)
+    assert [(job.job, job.user) for job in rows.jobs] == [("7", "u"), ("8", "u")]
+    assert not rows.counts
+
+
+def test_the_night_when_daylight_saving_ends(monkeypatch):
+    """Clocks in Berlin go from 03:00 back to 02:00."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    night = "2026-10-25T"
+    hours, _ = hours_of(
+        f"1|a|u|COMPLETED|{night}01:30:00|{night}02:30:00|7200|gres/gpu=1|n1",
+        f"2|a|u|COMPLETED|{night}02:30:00|{night}03:30:00|3600|gres/gpu=1|n1",
+        f"3|a|u|COMPLETED|{night}02:45:00|{night}02:15:00|1800|gres/gpu=1|n1",
+        f"4|a|u|COMPLETED|{night}02:10:00|{night}02:20:00|4200|gres/gpu=1|n1",
+    )
+    monkeypatch.undo()
+    time.tzset()
+    assert hours == pytest.approx(2 + 1 + 0.5 + 4200 / 3600)
+
+
+def test_slurm_s_spellings():
+    times = "2026-11-01T00:00:00|2026-11-01T07:00:00"
+    _, rows = hours_of(
+        f"1|a|u|COMPLETED|{times}||gres/gpu=1,gres/gpu:a100_1g.5gb=1|r[1-2]n[1-2]",
+        f"2|a|u|COMPLETED|{times}||gres/shard=4|n1",
+    )
+    slice_job = rows.jobs[0]
+    assert (slice_job.profile, slice_job.milli, slice_job.nodes) == ("1g.5gb", 143, 4)
+    assert rows.counts["jobs with gres/shard, whose share of a GPU is not counted"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("gpu[08-10,12],login1", ["gpu08", "gpu09", "gpu10", "gpu12", "login1"]),
+        ("a[1]b,c", ["a1b", "c"]),
+    ],
+)
+def test_lists_of_nodes(text: str, names: list[str]):
+    assert expand_nodes(text) == names
 
 
 def test_scontrol_says_which_gpus_a_running_job_holds():
@@ -201,6 +289,7 @@ def test_times_states_sizes_and_slices():
         1000 << 20,
         None,
     )
+    assert mig_profile("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb") == "1g.5gb"
     assert (mig_milli("3g.40gb"), mig_milli("1g.10gb+me"), mig_milli("a100")) == (429, 143, 1000)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Final
 
 from whyidle.model.fleet_rows import WHOLE, JobState
 
 _STATES: Final[dict[str, JobState]] = {
-    "pending": "pending", "configuring": "pending", "queued": "pending", "requeued": "pending",
+    "pending": "pending", "configuring": "pending", "queued": "pending",
     "running": "running", "completing": "running", "suspended": "running", "resizing": "running",
     "stopped": "running", "signaling": "running", "stage_out": "running",
     "completed": "completed", "pass": "completed", "passed": "completed", "succeeded": "completed",
@@ -20,13 +20,15 @@ _STATES: Final[dict[str, JobState]] = {
     "timeout": "timeout", "deadline": "timeout",
     "cancelled": "cancelled", "canceled": "cancelled", "killed": "cancelled",
     "revoked": "cancelled",
-    "preempted": "preempted", "evicted": "preempted",
+    "preempted": "preempted", "evicted": "preempted", "requeued": "preempted",
 }  # fmt: skip
-"""words of Slurm, Philly, Helios, Acme, Kubernetes and Ray, in lower case"""
+"""words of Slurm, Philly, Helios, Acme, Kubernetes and Ray, in lower case. A requeued attempt ran
+and was ended by the cluster; the job that waits again has a row of its own, which is pending."""
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)i?B?[nc]?", re.IGNORECASE)
 _CLOCK: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
-_MIG: Final = re.compile(r"(\d)g\.\d+gb(?:\+\S+)?", re.IGNORECASE)
+_MIG: Final = re.compile(r"(?:.*[_-])?((\d)g\.\d+gb(?:\+\S+)?)", re.IGNORECASE)
+"""``1g.5gb``, ``a100_1g.5gb`` as Slurm types it, ``NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`` of a node"""
 LATEST_MS: Final = 253_402_300_800_000
 """the year 10000: a later time is an error"""
 
@@ -37,9 +39,10 @@ def parse_state(text: str) -> JobState:
     return _STATES.get(word, "unknown")
 
 
-def parse_time(text: str) -> int | None:
+def parse_time(text: str, *, repeated: bool = False) -> int | None:
     """Milliseconds of a time in ISO form (local time unless it has a zone) or a number of seconds
-    or milliseconds since the epoch; None if there is none.
+    or milliseconds since the epoch; None if there is none. A local time that the clock showed
+    twice, in the night when daylight saving ends, is the first, or the second if ``repeated``.
 
     Raises:
         ValueError: it is no time.
@@ -51,7 +54,7 @@ def parse_time(text: str) -> int | None:
         number = float(text)
     except ValueError:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00").replace("/", "-"))
-        number = moment.timestamp()
+        number = moment.replace(fold=int(repeated)).timestamp()
     if math.isnan(number):
         return None
     milliseconds = number if number > 1e11 else number * 1000
@@ -60,19 +63,16 @@ def parse_time(text: str) -> int | None:
     return round(milliseconds)
 
 
-def format_time(time_ms: int) -> str:
-    """Local time, as Slurm's clients take it."""
-    return (
-        datetime.fromtimestamp(time_ms / 1000, timezone.utc)
-        .astimezone()
-        .strftime("%Y-%m-%dT%H:%M:%S")
-    )
+def mig_profile(text: str | None) -> str | None:
+    """The MIG profile that a type of GPUs or a product names, such as ``1g.5gb``."""
+    matched = _MIG.fullmatch(text) if text else None
+    return matched[1] if matched else None
 
 
 def mig_milli(profile: str | None) -> int:
     """The share of a card's multiprocessors that a MIG slice has, in sevenths; else a whole one."""
     matched = _MIG.fullmatch(profile) if profile else None
-    return round(int(matched[1]) * WHOLE / 7) if matched else WHOLE
+    return round(int(matched[2]) * WHOLE / 7) if matched else WHOLE
 
 
 def parse_number(text: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 MOST: Final = 100_000
@@ -10,22 +11,34 @@ MOST: Final = 100_000
 
 
 def expand_nodes(text: str) -> list[str]:
-    """The names in a list such as ``gpu[01-03,7],login1``.
+    """The names in a list such as ``gpu[01-03,7],rack[1-2]n[1-2]``.
 
     Raises:
         ValueError: it is no such list.
     """
-    names = []
-    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", text):
-        stem, bracket, rest = part.partition("[")
-        if not bracket:
-            names.append(stem)
-            continue
-        for item in rest.rstrip("]").split(","):
-            low, _, high = item.partition("-")
-            width = len(low)
-            names += [f"{stem}{n:0{width}}" for n in _span(low, high)]
+    names: list[str] = []
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        stems = [""]
+        for plain, bracket in re.findall(r"([^\[]+)|\[([^\]]*)\]", part):
+            ends = [plain] if plain else list(_numbers_in(bracket))
+            if len(stems) * len(ends) > MOST:
+                raise ValueError(part)
+            stems = [stem + end for stem in stems for end in ends]
+        names += stems
     return names
+
+
+def short_name(node: str) -> str:
+    """A node's name without its domain, which some programs print and others do not; an address
+    stays whole."""
+    return node if re.fullmatch(r"[0-9.]+", node) else node.partition(".")[0] or node
+
+
+def _numbers_in(bracket: str) -> Iterator[str]:
+    """Numbers of a bracket such as ``01-03,7``, with their leading zeros."""
+    for item in bracket.split(","):
+        low, _, high = item.partition("-")
+        yield from (f"{n:0{len(low)}}" for n in _span(low, high))
 
 
 def expand_numbers(text: str) -> list[int]:
