@@ -127,6 +127,42 @@ def test_pods_with_whole_shared_and_mig_gpus(cluster):
             kubernetes.read("", ALL)
 
 
+def test_init_containers_slices_of_a_node_and_evicted_pods(cluster, monkeypatch):
+    init = pod("init", "nvidia.com/gpu", "2")
+    init["spec"]["initContainers"] = [
+        {"name": "fetch", "resources": {"limits": {"nvidia.com/gpu": "2"}}},
+        {"name": "sidecar", "restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}},
+    ]
+    evicted = pod("evicted", "nvidia.com/gpu", "1", "Failed")
+    evicted["metadata"]["deletionTimestamp"] = "2026-11-26T05:00:05Z"
+    lost = pod("lost", "nvidia.com/gpu", "1", "Failed")
+    lost["status"]["conditions"] = [
+        {"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-26T03:00:05Z"}
+    ]
+    single = pod("single", "nvidia.com/gpu", "1")
+    single["spec"]["nodeName"] = "mig-node"
+    node = {
+        "metadata": {
+            "name": "mig-node",
+            "labels": {
+                "nvidia.com/gpu.count": "56", "nvidia.com/mig.strategy": "single",
+                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+            },
+        },
+        "spec": {}, "status": {"capacity": {"nvidia.com/gpu": "56"}},
+    }  # fmt: skip
+    monkeypatch.setitem(PODS, "items", [init, evicted, lost, single])
+    monkeypatch.setitem(NODES, "items", [*NODES["items"], node])
+    rows = kubernetes.read("", ALL)
+    jobs = {job.name: job for job in rows.jobs}
+    assert (jobs["init"].gpus, jobs["init"].cpus) == (2, 3.0)
+    assert (jobs["single"].profile, jobs["single"].milli) == ("1g.5gb", 143)
+    held = {h.label: (h.end_ms - h.start_ms) / 3_600_000 for h in rows.holdings}
+    assert (held["team/evicted"], held["team/lost"]) == (4.0, 2.0)
+    assert {row.node: row.gpus for row in rows.nodes} == {"gpu-node-1": 8, "mig-node": 8}
+    assert not rows.counts
+
+
 def test_one_mail_a_user_and_none_to_the_exempt(tmp_path: Path, capsys):
     pytest.importorskip("aiosmtpd")
     from aiosmtpd.controller import Controller  # noqa: PLC0415

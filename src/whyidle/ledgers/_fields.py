@@ -27,7 +27,7 @@ and was ended by the cluster; the job that waits again has a row of its own, whi
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)i?B?[nc]?", re.IGNORECASE)
 _CLOCK: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
-_MIG: Final = re.compile(r"(?:.*[_-])?((\d)g\.\d+gb(?:\+\S+)?)", re.IGNORECASE)
+_MIG: Final = re.compile(r"(?:.*[_-])?(([1-7])g\.\d+gb(?:\+\S+)?)", re.IGNORECASE)
 """``1g.5gb``, ``a100_1g.5gb`` as Slurm types it, ``NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`` of a node"""
 LATEST_MS: Final = 253_402_300_800_000
 """the year 10000: a later time is an error"""
@@ -73,6 +73,13 @@ def mig_milli(profile: str | None) -> int:
     """The share of a card's multiprocessors that a MIG slice has, in sevenths; else a whole one."""
     matched = _MIG.fullmatch(profile) if profile else None
     return round(int(matched[2]) * WHOLE / 7) if matched else WHOLE
+
+
+def slices_of_card(profile: str | None) -> int:
+    """How many slices of a MIG profile one card is divided into: seven compute slices, less what
+    remains; 1 without a profile."""
+    matched = _MIG.fullmatch(profile) if profile else None
+    return 7 // int(matched[2]) if matched else 1
 
 
 def parse_number(text: str) -> float | None:

@@ -236,8 +236,9 @@ def _read_times(record: Mapping[str, str]) -> tuple[int | None, int | None]:
         for end in (False, True)
     ]
     for start, end in readings:
-        known = elapsed.isdigit() and start is not None and end is not None
-        if known and end - start == int(elapsed) * 1000:
+        if start is None or end is None or not elapsed.isdigit():
+            break
+        if end - start == int(elapsed) * 1000:
             return start, end
     return readings[0]
 

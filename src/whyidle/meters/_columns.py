@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from whyidle.errors import InputError
 from whyidle.model.fleet_rows import READING_COLUMNS
+from whyidle.model.node_lists import short_name_sql
 
 
 class _Source(NamedTuple):
@@ -136,14 +137,8 @@ def select_columns(
 def _convert(source: _Source, expression: str, kind: str | None) -> str:
     if source.field == "time_ms":
         return _convert_time(expression, kind)
-    if source.field == "node":  # gpu7.cluster:9400 is gpu7, but an address stays whole
-        name = f"CAST({expression} AS VARCHAR)"
-        host = f"split_part({name}, ':', 1)"
-        return (  # most names are plain, and regular expressions cost more than all else
-            f"CASE WHEN strpos({name}, '.') + strpos({name}, ':') + strpos({name}, ' ') > 0 THEN "
-            f"CASE WHEN regexp_full_match({host}, '[0-9.]+') THEN {host} "
-            f"ELSE nullif(split_part(trim({host}), '.', 1), '') END ELSE nullif({name}, '') END"
-        )
+    if source.field == "node":
+        return short_name_sql(expression)
     if source.field not in METRICS:
         return f"nullif(trim(CAST({expression} AS VARCHAR)), '')"
     number = (

@@ -28,6 +28,7 @@ from whyidle.errors import InputError
 from whyidle.meters._columns import NAMES, quote_text
 from whyidle.meters._tables import import_duckdb
 from whyidle.model.fleet_rows import DAY_MS, HOUR_MS, READING_COLUMNS, MeterTable, Progress, Window
+from whyidle.model.node_lists import short_name
 
 TOKEN: Final = "WHYIDLE_PROMETHEUS_TOKEN"
 STEP_S: Final = 60
@@ -244,8 +245,6 @@ def _series_columns(labels: Mapping[str, str]) -> Iterable[str]:
         column: next((labels[name] for name in names if labels.get(name)), "")
         for column, names in _LABELS.items()
     }
-    host = found["node"].partition(":")[0]
-    if not host.replace(".", "").isdigit():
-        host = host.partition(".")[0]
+    host = short_name(found["node"].partition(":")[0])
     gpu, slice_ = labels.get("gpu", ""), labels.get("GPU_I_ID", "")
     return host, f"{gpu}/{slice_}" if slice_ else gpu, found["uuid"], found["job"], found["owner"]

@@ -14,13 +14,15 @@ Verb = Literal["warn", "cancel", "resize"]
 
 class ActionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Jobs in ``state`` for ``idle_s`` are warned about ``warnings`` times, at least ``every_s``
-    apart, and then cancelled if ``action`` says so."""
+    apart, and then cancelled if ``action`` says so. A warning is forgotten when the job works
+    again, and after ``expire_s``."""
 
     state: IdleState = "idle-held"
     idle_s: float = 7200.0
     action: Literal["hint", "cancel"] = "hint"
     warnings: int = 2
     every_s: float = 1800.0
+    expire_s: float = 86_400.0
 
 
 class Exemptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

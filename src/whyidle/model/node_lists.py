@@ -1,4 +1,4 @@
-"""Lists of nodes as Slurm writes them."""
+"""Names of nodes: lists as Slurm writes them, and the one rule by which two names are the same."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ def short_name(node: str) -> str:
     """A node's name without its domain, which some programs print and others do not; an address
     stays whole."""
     return node if re.fullmatch(r"[0-9.]+", node) else node.partition(".")[0] or node
+
+
+def short_name_sql(expression: str) -> str:
+    """``short_name`` of an expression of DuckDB, which may end with a port; NULL if it is empty."""
+    name = f"trim(CAST({expression} AS VARCHAR))"
+    host = f"split_part({name}, ':', 1)"
+    return (  # most names are plain, and regular expressions cost more than all else
+        f"CASE WHEN strpos({name}, '.') + strpos({name}, ':') = 0 THEN nullif({name}, '') "
+        f"WHEN regexp_full_match({host}, '[0-9.]+') THEN {host} "
+        f"ELSE nullif(split_part({host}, '.', 1), '') END"
+    )
 
 
 def _numbers_in(bracket: str) -> Iterator[str]:

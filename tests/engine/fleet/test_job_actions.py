@@ -133,6 +133,48 @@ def test_an_idle_job_is_warned_and_cancelled_after_its_warnings():
     assert verbs(plan(told, CANCEL, log=others)) == [("warn", "1")]
 
 
+def test_a_warning_is_forgotten_when_the_job_works_again_and_after_a_time():
+    told = report(row("7", idle=120))
+    old = [warned("7", 200), warned("7", 150)]  # before it worked two hours ago
+    assert verbs(plan(told, CANCEL, log=old)) == [("warn", "7")]
+    told = report(row("7", idle=60 * 24 * 6))
+    five_days = [warned("7", 60 * 24 * 5), warned("7", 60 * 24 * 5 - 40)]
+    assert verbs(plan(told, CANCEL, log=five_days)) == [("warn", "7")]
+    recent = [warned("7", 100), warned("7", 50)]
+    assert verbs(plan(told, CANCEL, log=recent)) == [("cancel", "7")]
+
+
+SQUEUE = """#!/bin/sh
+case "$*" in
+*%u*) echo "RUNNING|ann" ;;
+*) test -e {place}/stubborn && echo RUNNING ;;
+esac
+exit 0
+"""
+
+
+def test_nobody_is_told_of_an_end_before_it_is_one(tmp_path, monkeypatch):
+    for name, text in {
+        "squeue": SQUEUE.format(place=tmp_path),
+        "scancel": f"#!/bin/sh\necho cancelled $1 >> {tmp_path}/told\n",
+        "tell": f"#!/bin/sh\necho told >> {tmp_path}/told\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("whyidle.engine.fleet.job_actions.ENDING_S", 1.0)
+    policy = ActionPolicy(enforce=True, notify=[str(tmp_path / "tell")])
+    planned = plan(report(row("17")), CANCEL, log=[warned("17", 100), warned("17", 50)])
+    errors: list[str] = []
+    assert Actor(policy, tmp_path / "log", errors.append).act(planned) == 0
+    assert (tmp_path / "told").read_text() == "cancelled 17\ntold\n"
+    (tmp_path / "stubborn").touch()
+    assert Actor(policy, tmp_path / "log", errors.append).act(planned) == 1
+    assert "still runs" in errors[0]
+    assert (tmp_path / "told").read_text().count("told\n") == 1
+    assert [entry.event for entry in read_log(tmp_path / "log")][-1] == "failed"
+
+
 def test_only_running_jobs_that_are_idle_for_long_enough_are_meant():
     jobs = [
         row("busy", idle=None),

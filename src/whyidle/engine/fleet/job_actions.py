@@ -10,8 +10,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,8 @@ PERIODS: Final = 3.0
 """sampling periods after which the newest sample is old, at least ``ActionPolicy.stale_s``"""
 TIMEOUT_S: Final = 30.0
 """for a scheduler's command, or the program that tells an owner"""
+ENDING_S: Final = 60.0
+"""in which a cancelled job must have ended: twice Slurm's KillWait, after which it is killed"""
 RESIZED: Final = "resize"
 
 
@@ -173,12 +176,18 @@ def _is_exempt(exempt: Exemptions, row: FleetJobRow | FleetJob) -> bool:
 def _next_action(
     row: FleetJobRow, rule: ActionRule, log: Sequence[LogEntry], now: datetime
 ) -> Action | None:
-    """The next warning, the end of the job, or None while a warning is recent."""
+    """The next warning, the end of the job, or None while a warning is recent. A warning counts
+    while the job has been idle ever since, and for as long as the policy says."""
+    since = max(
+        datetime.fromisoformat(_utc(row.idle_since or "")),
+        now - timedelta(seconds=rule.expire_s),
+    )
     given = [
-        datetime.fromisoformat(entry.time)
+        moment
         for entry in log
         if entry.job == row.job and entry.user == row.user
         and entry.verb == "warn" and entry.event == "done"
+        and (moment := datetime.fromisoformat(entry.time)) >= since
     ]  # fmt: skip
     if given and (now - max(given)).total_seconds() < rule.every_s:
         return None
@@ -235,15 +244,10 @@ class Actor:
                 self._note(action, "skipped", why)
                 self._report(f"skipped {action.verb} of {action.job}: {why}")
                 continue
-            try:
-                self._execute(action)
-            except (OSError, subprocess.SubprocessError) as error:
+            why = self._execute(action)
+            if why is not None:
                 failed += 1
-                why = _explain_failure(error)
-                self._note(action, "failed", why)
-                self._report(f"{action.verb} of {action.job} failed: {why}")
-            else:
-                self._note(action, "done")
+                self._report(f"{action.verb} of {action.job}: {why}")
         return failed
 
     def _reason_to_skip(self, action: Action) -> str | None:
@@ -261,11 +265,48 @@ class Actor:
             return f"it is {state.lower() or 'gone'} now"
         return None
 
-    def _execute(self, action: Action) -> None:
+    def _execute(self, action: Action) -> str | None:
+        """Do it, see what became of it, write that to the log, and only then tell the owner.
+        Returns what went wrong."""
+        try:
+            if action.command:
+                _run(action.command)
+            if action.verb == "cancel" and not self._has_ended(action.job):
+                why = f"it still runs {ENDING_S:.0f} s after scancel"
+                self._note(action, "failed", why)
+                return why
+            if action.verb == "warn":
+                self._tell_owner(action)
+        except (OSError, subprocess.SubprocessError) as error:
+            why = _explain_failure(error)
+            self._note(action, "failed", why)
+            return why
+        try:
+            if action.verb != "warn":
+                self._tell_owner(action)
+        except (OSError, subprocess.SubprocessError) as error:
+            why = f"done, but its owner was not told: {_explain_failure(error)}"
+            self._note(action, "done", why)
+            return why
+        self._note(action, "done")
+        return None
+
+    def _tell_owner(self, action: Action) -> None:
         if self._policy.notify:
             _run(self._policy.notify, json.dumps(msgspec.to_builtins(action)))
-        if action.command:
-            _run(action.command)
+
+    def _has_ended(self, job: str) -> bool:
+        """Whether a cancelled job leaves the queue, or its nodes at least clean up behind it."""
+        limit = time.monotonic() + ENDING_S
+        while time.monotonic() < limit:
+            try:
+                state = _run(["squeue", "-h", "-j", job, "-o", "%T"]).strip()
+            except subprocess.CalledProcessError:
+                return True  # squeue knows it no more
+            if state in ("", "COMPLETING", "CANCELLED"):
+                return True
+            time.sleep(0.5)
+        return False
 
     def _note(self, action: Action, event: str, why: str | None = None) -> None:
         entry = LogEntry(

@@ -80,6 +80,8 @@ def read_fleet(
     if overlaps := totals.count_overlaps(connection):
         rows.counts["whole GPUs that two jobs hold at once"] += overlaps
     series.route_series(connection)
+    if found:
+        rows.notes += series.name_unmatched_nodes(connection)
     day_sums.sum_days(connection, window, version=version, work=work, now_ms=now, progress=progress)
     rows.counts.update(day_sums.count_readings(connection))
     disagreeing = totals.sum_holdings(connection, periods)

@@ -25,6 +25,8 @@ _PROBED: Final = 64
 """series whose sampling period is measured"""
 _STEPS: Final = 50
 """periods of them that are read"""
+_NAMED: Final = 5
+"""nodes that a note names"""
 
 
 def prepare_readings(
@@ -188,3 +190,26 @@ def route_series(connection: duckdb.DuckDBPyConnection) -> None:
         WHERE holdings.milli = 1000
         """,
     )
+
+
+def name_unmatched_nodes(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Sentences on nodes whose holdings match no reading, and whose readings match no holding: a
+    node that is never allocated is among the latter, and so is a name that is spelled otherwise."""
+    matched = "SELECT {column} FROM routes"
+    found = (
+        ("Nodes with jobs and without readings", "holdings", "hold"),
+        ("Nodes with readings and without jobs", "series", "series"),
+    )
+    notes = []
+    for text, table, column in found:
+        rows = run_query(
+            connection,
+            f"SELECT node FROM {table} WHERE node IS NOT NULL GROUP BY node "
+            f"HAVING count(*) FILTER ({column} IN ({matched.format(column=column)})) = 0 "
+            "ORDER BY node",
+        )
+        if rows:
+            names = ", ".join(str(node) for (node,) in rows[:_NAMED])
+            more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+            notes.append(f"{text}: {names}{more}.")
+    return notes

@@ -11,6 +11,7 @@ import msgspec
 
 from whyidle.errors import InputError, MissingExtraError
 from whyidle.model.fleet_rows import LedgerRows
+from whyidle.model.node_lists import short_name_sql
 
 if TYPE_CHECKING:
     import duckdb
@@ -89,9 +90,12 @@ def load_rows(connection: duckdb.DuckDBPyConnection, rows: LedgerRows) -> None:
     }  # fmt: skip
     for name, part in parts.items():
         load_table(connection, name, part, COLUMNS[name])
+    node = short_name_sql("node")
+    connection.execute(f"UPDATE nodes SET node = {node}")
     connection.execute(
         "CREATE OR REPLACE TABLE holdings AS "
-        "SELECT row_number() OVER (ORDER BY start_ms, job, node, gpu) AS hold, * FROM holdings"
+        "SELECT row_number() OVER (ORDER BY start_ms, job, node, gpu) AS hold, "
+        f"* REPLACE ({node} AS node) FROM holdings"
     )
 
 
