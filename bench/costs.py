@@ -7,8 +7,7 @@ nothing; that of help is a Python that does nothing. Floor and figure take turns
 machine slows both. Ends with status 1 if a figure is 20 % worse than the one recorded last of the
 same trace and number of cores: the processor time, the peak memory, or the least wall time, which
 other programs disturb less than the median. ``--record`` appends the figures to
-``bench/costs.json`` and writes the table in ``docs/results/performance.md``. ``--hta`` adds
-Holistic Trace Analysis.
+``bench/costs.json``. ``--hta`` adds Holistic Trace Analysis.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from explain import HTA
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "costs.json"
-PAGE = HERE.parent / "docs" / "results" / "performance.md"
-MARKS = "<!-- costs: written by bench/costs.py -->", "<!-- /costs -->"
 WORSE = 1.2
 CHECKED = ("least", "cpu_ratio", "memory_mb")
 FLOOR = """
@@ -155,23 +152,6 @@ def compare(name: str, figure: dict[str, Any], last: dict[str, Any] | None) -> l
     return [f"{name}: {key} is {by - 1:+.0%}" for key, by in changes.items() if by > WORSE]
 
 
-def write_page(recorded: list[dict[str, Any]]) -> None:
-    """Write a row for each recorded figure, by date, into the page of results."""
-    head = ("date", "cores", "figure", "seconds", "of the floor", "cpu", "of the floor's", "memory")
-    rows = [
-        f"| {entry['date']} | {entry['cores']} | {name} | {f['seconds']} | {f['ratio']} "
-        f"({f['least']} to {f['most']}) | {f['cpu_s']} | {f['cpu_ratio']} | {f['memory_mb']} MB |"
-        for entry in recorded
-        for name, f in entry["figures"].items()
-    ]
-    table = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *rows]
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    page = f"{before}{MARKS[0]}\n" + "\n".join(table) + f"\n{MARKS[1]}{after}"
-    PAGE.write_text(page, encoding="utf-8")
-
-
 def main() -> int:
     """Measure, compare, record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -197,7 +177,6 @@ def main() -> int:
         entry = {"date": str(date.today()), "cores": cores, "figures": figures}
         recorded.append(entry)
         RECORDED.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
-        write_page(recorded)
     print(*worse, sep="\n", file=sys.stderr)
     return 1 if worse else 0
 

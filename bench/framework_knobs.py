@@ -6,7 +6,7 @@ Run it in an environment with the framework, on a machine that does nothing else
     .venv-tensorflow/bin/python bench/framework_knobs.py steps [--rounds 3]
 
 The three are run in turn in processes of their own, all of them watched; each job measures its own
-steps. Prints a row of the table in ``docs/results/frameworks.md``: medians over the rounds, with
+steps. Prints a row of a table: medians over the rounds, with
 the range, and the loss that the job prints last.
 """
 

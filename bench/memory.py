@@ -1,4 +1,4 @@
-"""How far planned memory and steps are from measured ones: ``docs/results/memory.md``.
+"""How far planned memory and steps are from measured ones.
 
 ``python bench/memory.py peaks [NAMES]``: peaks at two and four times the batch, in bfloat16 and
 with modules recomputed, against the allocation events of the profiler in jobs of that setting.

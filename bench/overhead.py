@@ -1,10 +1,9 @@
 """What watching costs: training steps with and without, in turns; the hooks alone; start-up.
 
-    python bench/overhead.py [--seconds 60] [--traceml FOLDER] [--write]
+    python bench/overhead.py [--seconds 60] [--traceml FOLDER]
 
 A machine that does nothing else. ``--traceml`` names a folder that holds an installed TraceML
-(``pip install --target FOLDER traceml-ai``). ``--write`` puts the tables into
-``docs/results/performance.md``, in a section of their own.
+(``pip install --target FOLDER traceml-ai``).
 
 Everything is switched on and off in turns inside one process, in pairs of blocks, for whole
 processes differ by more than what is asked for: medians over the pairs, with their standard error.
@@ -17,12 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from datetime import date
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -32,8 +29,6 @@ SOURCE = HERE.parent / "src"
 JOB, HOOKS, INSIDE, LOOKS = (
     HERE / f"overhead_{name}.py" for name in ("job", "hooks", "inside", "looks")
 )
-RESULTS = HERE.parent / "docs" / "results" / "performance.md"
-HEADING = "## What watching a command costs"
 BOOT = SOURCE / "whyidle" / "probe" / "boot"
 TRACEML = "import sys; from traceml_ai.launcher.cli import main; sys.exit(main())"
 
@@ -212,52 +207,18 @@ def startup_table(runs: int) -> list[str]:
     return lines
 
 
-def write(lines: list[str]) -> None:
-    """Put the section into the page, in the place of an older one."""
-    text = RESULTS.read_text(encoding="utf-8")
-    head, _, rest = text.partition(f"{HEADING}\n")
-    _, follows, after = rest.partition("\n## ")
-    body = "\n".join(lines)
-    page = f"{head.rstrip()}\n\n{HEADING}\n\n{body}\n{follows}{after}"
-    RESULTS.write_text(page.rstrip() + "\n", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each process")
     parser.add_argument("--steps-ms", type=float, nargs="+", default=[5.0, 50.0])
     parser.add_argument("--runs", type=int, default=21, help="of start-up")
     parser.add_argument("--traceml", metavar="FOLDER", help="where TraceML is installed")
-    parser.add_argument("--write", action="store_true", help=f"into {RESULTS.name}")
     args = parser.parse_args()
     hooks = hooks_table(args.seconds / 2)
     looks = looks_table(args.seconds / 2)
     startup = startup_table(args.runs)
     print(*hooks, "", *looks, "", *startup, "", sep="\n", flush=True)
-    steps = steps_table(args.steps_ms, args.seconds, args.traceml)
-    if args.write:
-        write(
-            [
-                f"`python bench/overhead.py --seconds {args.seconds:g}`, "
-                f"{date.today()}, Python {platform.python_version()}, {os.cpu_count()} cores. "
-                "On and off in turns inside one process: medians over pairs of blocks, and their "
-                "standard error. The control is nothing against nothing.",
-                "",
-                *steps,
-                "",
-                *hooks,
-                "",
-                "A wake-up is a look; some then also write, some do chores. What each takes from a "
-                "job of operators of 7 us, mean and standard error; the first "
-                "five hundred looks are denser than later ones.",
-                "",
-                *looks,
-                "",
-                "Start-up, median (least to most), and what watching adds, median and quartiles:",
-                "",
-                *startup,
-            ]
-        )
+    print(*steps_table(args.steps_ms, args.seconds, args.traceml), sep="\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ The folder's README holds a table with one row per trace and the reader's verdic
 
     python bench/traces.py FOLDER [--markdown OUT]
 
-Exit status 1 where a verdict disagrees that ``docs/results/traces.md`` does not argue.
+Exit status 1 where a verdict disagrees that ``ARGUED`` does not name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ARGUED = {
     "odd_cpu_only_gloo_rank34",
     "resnet50_v100_workers4_b",
 }
-"""where we disagree, and docs/results/traces.md shows why from the events"""
+"""where we disagree, for a reason that the events show"""
 
 
 def readers_verdicts(readme: Path) -> dict[str, tuple[str, str | None]]:

@@ -17,7 +17,7 @@ from clinic.verbs.run import run
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "clinic"
-PAGE, HEALED = (ROOT / "docs" / "results" / name for name in ("clinic.md", "healed.md"))
+PAGE, HEALED = (ROOT / "build" / "results" / name for name in ("clinic.md", "healed.md"))
 
 
 def main(words: Sequence[str] | None = None) -> int:

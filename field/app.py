@@ -27,7 +27,7 @@ from field.truth import (
 from field.watch import Outcome, Outcomes, explain_again, fingerprint, watch_job
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE = ROOT / "build" / "field", ROOT / "docs" / "results" / "field.md"
+RESULTS, PAGE = ROOT / "build" / "field", ROOT / "build" / "results" / "field.md"
 FAILED, USAGE, STOPPED = 1, 2, 130
 """exit statuses"""
 
@@ -168,6 +168,7 @@ def report(args: argparse.Namespace) -> int:
     fixed = {name: done for name in jobs if (done := results.load(name)) and not done.error}
     page = render_page(jobs, known, fixed)
     if args.write:
+        PAGE.parent.mkdir(parents=True, exist_ok=True)
         PAGE.write_text(page, "utf-8")
     print(page)
     return 0

@@ -1,4 +1,4 @@
-"""The page of the suite, docs/results/field.md."""
+"""The page of the suite, build/results/field.md."""
 
 from __future__ import annotations
 

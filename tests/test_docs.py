@@ -123,7 +123,7 @@ def test_the_version_is_the_same_everywhere():
 
 def test_pictures_are_there_small_and_refer_to_nothing_outside():
     drawn = REPOSITORY / "docs" / "pictures"
-    assert {path.name for path in drawn.iterdir()} == {"page.png", "terminal.svg", "what-if.png"}
+    assert {path.name for path in drawn.iterdir()} == {"page.png", "terminal.svg"}
     assert all(path.stat().st_size < 150_000 for path in drawn.iterdir())
     svg = (drawn / "terminal.svg").read_text(encoding="utf-8")
     assert "@font-face" not in svg

@@ -4,19 +4,17 @@ Each row is one job in two versions that differ by one habit. The sick one is wa
 run alone, in turn, and the ratio of their median runs of steps is what the cure really brought
 here. Run on a machine that does nothing else::
 
-    python bench/cures [--rounds 3] [--only NAME] [--write]
+    python bench/cures [--rounds 3] [--only NAME]
 
-``--write`` replaces the table in ``docs/results/predictions.md``. Exit status 1 where the first
+Exit status 1 where the first
 finding is another cause than the planted one, or the interval misses the outcome.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -26,8 +24,6 @@ from pathlib import Path
 import numpy as np
 
 JOB = Path(__file__).with_name("job.py")
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "predictions.md"
-BEGIN, END = "<!-- cures: written by bench/cures -->", "<!-- /cures -->"
 DROPPED = 0.1
 """share of the steps, the first ones, that are left out as warm-up"""
 
@@ -79,19 +75,16 @@ ROW = "{:22} {:32} {:24} {:>16}  {}"
 
 
 def main() -> int:
-    """Print, and perhaps write, the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=CASES, action="append")
-    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     print(ROW.format("job", "first finding", "predicted", "measured", "covered"))
     rows = []
     for name in args.only or CASES:
         rows.append(examine(name, CASES[name], args.rounds))
         print(ROW.format(*rows[-1][:5]), flush=True)
-    if args.write:
-        write(rows)
     return 0 if all(row[4] == "yes" for row in rows) else 1
 
 
@@ -145,26 +138,6 @@ def seconds(*options: str) -> float:
 def one_core() -> dict[str, str]:
     """Operators on one thread from the first import on."""
     return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def write(rows: list[tuple[str, ...]]) -> None:
-    """Replace the table in the results."""
-    lines = [
-        BEGIN,
-        f"Made on {datetime.date.today()} by `python bench/cures --write` on {os.cpu_count()} "
-        f"cores, Python {platform.python_version()}; ratios of mean step times, with the least "
-        "and the greatest of the pairs.",
-        "",
-        "| job | first finding | predicted speed-up | measured | covered |",
-        "|---|---|---|---|---|",
-        *[f"| {' | '.join(row)} |" for row in rows],
-        END,
-    ]
-    text = RESULTS.read_text(encoding="utf-8")
-    if BEGIN not in text:
-        text += f"\n## Watched jobs and their cures\n\n{BEGIN}\n{END}\n"
-    head, rest = text.split(BEGIN)
-    RESULTS.write_text(head + "\n".join(lines) + rest.split(END)[1], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ def write(args: argparse.Namespace, pairs: Sequence[Pair], results: Results, mis
         return
     picture = args.write.with_suffix(".svg")
     drawn = matrix(marks("whyidle", judged(pairs)))
+    args.write.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(drawn, encoding="utf-8")
     text = page(pairs, _words(args), picture.name, missing, _real(pairs, results))
     args.write.write_text(text, encoding="utf-8")

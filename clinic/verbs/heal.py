@@ -27,6 +27,7 @@ def healed(args: argparse.Namespace) -> int:
     text = page(found, _words(args), f"{date.today()} on {machine()}")
     print(text)
     if args.write:
+        args.write.parent.mkdir(parents=True, exist_ok=True)
         args.write.write_text(text, encoding="utf-8")
     return FAILED if any(one.error for one in found) else 0
 

@@ -56,18 +56,6 @@ def test_the_figure_recorded_last_is_of_as_many_cores():
     assert costs.last_figure(recorded, "help", 4) is None
 
 
-def test_a_row_is_written_for_each_recorded_figure(tmp_path, monkeypatch):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{costs.MARKS[0]}\nold\n{costs.MARKS[1]}\nafter\n")
-    monkeypatch.setattr(costs, "PAGE", page)
-    costs.write_page([entry("2026-11-01", 2, help=FIGURE), entry("2026-11-02", 2, help=FIGURE)])
-    text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "old" not in text
-    assert text.count("| help | 1.0 | 2.0 (1.9 to 2.2) | 1.5 | 3.0 | 80 MB |") == 2
-
-
 def test_a_command_is_measured_beside_its_floor():
     work = [sys.executable, "-c", "sum(range(3_000_000)); x = bytearray(60_000_000)"]
     figure = costs.measure(costs.Figure("x", work, [sys.executable, "-c", "pass"], 1), 2)

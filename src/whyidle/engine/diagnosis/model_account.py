@@ -22,7 +22,7 @@ ALONE: Final = 0.25
 then in place differed by up to 16 % of the step"""
 IN_PLACE: Final = 0.05
 """share of a pass that is within the error of a swap in the live model: jobs that were really
-changed differed from what was predicted by up to 6 % of their step (docs/results/memory.md)"""
+changed differed from what was predicted by up to 6 % of their step"""
 TITLES: Final = {
     "channels_last": "channels_last memory format for the whole model",
     "bfloat16": "bfloat16 autocast for the whole model",
