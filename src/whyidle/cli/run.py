@@ -169,11 +169,12 @@ def run(args: argparse.Namespace) -> int:
             note_end(recording, run_id, command, None)
         limits = WatchLimits(args.steps, args.stop_after, args.profile, tuple(args.look))
         variables = _plan_environment(plan, recording, args.recompute)
-        publishing = _open_publishing(args, recording, track=track)
-        beside = _companions(args, recording)
+        follow = _share_follower(recording) if recording else None
+        publishing = _open_publishing(args, recording, follow, track=track)
+        beside = _companions(args, recording, follow)
         if publishing is not None:
             variables |= publishing.variables()
-            beside.append(lambda _: publishing)
+            beside.append(publishing.start)
         ended = run_recorded(command, recording, limits, beside, variables)
         if recording:
             note_end(recording, run_id, command, ended)
@@ -214,16 +215,17 @@ def _plan_environment(
     return {}
 
 
-def _companions(args: argparse.Namespace, recording: Path | None) -> list[Beside]:
+def _companions(
+    args: argparse.Namespace, recording: Path | None, follow: Callable[[], LiveWatch] | None
+) -> list[Beside]:
     """The monitor, the live view and the news for who watches, while the command runs."""
     from whyidle.cli import _live_view
     from whyidle.engine.monitoring.live_news import NewsDesk
     from whyidle.engine.recording.recording_diagnosis import start_monitor
 
-    if recording is None:
+    if recording is None or follow is None:
         return []
     monitors: list[Monitor] = []
-    follow = _share_follower(recording)
 
     def start_reading(pid: int) -> Monitor:
         monitors.append(start_monitor(recording, pid, args.interval))
@@ -259,17 +261,23 @@ def _wants_tracking(args: argparse.Namespace) -> bool:
 
 
 def _open_publishing(
-    args: argparse.Namespace, recording: Path | None, *, track: bool
+    args: argparse.Namespace,
+    recording: Path | None,
+    follow: Callable[[], LiveWatch] | None,
+    *,
+    track: bool,
 ) -> RunPublishing | None:
     destinations = list_destinations(args)
-    if recording is None or not (destinations or track):
+    if recording is None or follow is None or not (destinations or track):
         return None
     from whyidle.engine.monitoring.run_publishing import RunPublishing
 
     def tell(text: str) -> None:
         print(f"whyidle: {text}", file=sys.stderr)
 
-    return RunPublishing(recording, destinations, tell, track=track, dcgm_names=args.dcgm_names)
+    return RunPublishing(
+        recording, follow, destinations, tell, track=track, dcgm_names=args.dcgm_names
+    )
 
 
 def _reason_not_to_watch() -> str | None:

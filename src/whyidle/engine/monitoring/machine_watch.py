@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
@@ -36,7 +36,8 @@ MOST_WORDS: Final = 400
 
 class MachineWatch:
     """Looks at this machine; each ``look`` returns the document of one. ``lasting``: looks go on
-    for longer than launchers need to answer."""
+    for longer than launchers need to answer. ``job``: looks at one command of ``whyidle run`` only,
+    at its first process and with the news that its launcher has itself."""
 
     def __init__(
         self,
@@ -44,9 +45,11 @@ class MachineWatch:
         sources: Mapping[str, Source] | None = None,
         *,
         lasting: bool = True,
+        job: tuple[int, Callable[[], JobNews]] | None = None,
     ) -> None:
         self._root, self._lasting = root, lasting
-        self._table = ProcessTable(root)
+        self._table = ProcessTable(root, job[0] if job else None)
+        self._own_news = job[1] if job else None
         self._gpus = WatchedGpus(root, sources)
         self._host = catalog.plugin_module("sources", "host").open(Target(root=root))
         self._host_before: tuple[float, Reading] | None = None
@@ -62,12 +65,13 @@ class MachineWatch:
         window = now - self._host_before[0] if self._host_before else 0.0
         self._gpus.look(now)
         self._table.refresh()
-        reserved = self._read_reservations(now)
+        reserved = self._read_reservations(now) if self._own_news is None else {}
         holders = {pid for card in self._gpus.cards.values() for pid in card.holders}
         certain = {pid for pid in holders if self._table.is_driver_pid(pid)}
         groups = group_jobs(self._table, certain)
         jobs = [self._describe_job(group) for group in groups.values()]
-        jobs += self._strangers(holders - certain) + _bare_reservations(reserved, jobs)
+        if self._own_news is None:
+            jobs += self._strangers(holders - certain) + _bare_reservations(reserved, jobs)
         gpus = [self._describe_gpu(subject, jobs, reserved) for subject in self._gpus.cards]
         self._forget(groups.keys(), {*self._gpus.cards, *(job.key for job in jobs)})
         return WatchedMachine(
@@ -140,6 +144,8 @@ class MachineWatch:
     def _read_news(self, group: JobGroup) -> JobNews | None:
         if group.recording is None or not os.access(group.recording, os.R_OK | os.X_OK):
             return None
+        if self._own_news is not None:
+            return self._own_news()
         known = self._recorded.get(group.key)
         if known is None:
             known = FollowedJob(group.recording, lasting=self._lasting)

@@ -46,17 +46,22 @@ class SeenProcess:
 
 
 class ProcessTable:
-    """All processes below a root file system, refreshed at every look."""
+    """All processes below a root file system, or one process with its descendants, refreshed at
+    every look."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._root, self._proc = root, root / "proc"
+    def __init__(self, root: Path = Path("/"), top: int | None = None) -> None:
+        self._root, self._proc, self._top = root, root / "proc", top
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
         self.processes: dict[int, SeenProcess] = {}
 
     def refresh(self) -> None:
         """Read new processes, forget those that have ended."""
         try:
-            alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}  # noqa: PTH208
+            alive = (
+                {int(name) for name in os.listdir(self._proc) if name.isdigit()}  # noqa: PTH208
+                if self._top is None
+                else _descendants(self._proc, self._top)
+            )
         except OSError:
             alive = set()
         alive.discard(os.getpid())
@@ -113,6 +118,20 @@ class ProcessTable:
                 return
             yield seen
             pid = seen.parent
+
+
+def _descendants(proc: Path, top: int) -> set[int]:
+    """A process and those below it, as the kernel lists children (CONFIG_PROC_CHILDREN)."""
+    found: set[int] = set()
+    waiting = [top]
+    while waiting:
+        pid = waiting.pop()
+        found.add(pid)
+        with suppress(OSError):  # it has ended
+            for path in (proc / str(pid) / "task").iterdir():
+                with suppress(OSError):
+                    waiting += map(int, (path / "children").read_text(encoding="ascii").split())
+    return found
 
 
 def _namespace_of(proc: Path) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,6 +20,9 @@ from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.publisher import Destination
 from whyidle.model.watch_document import WatchedMachine
 
+if TYPE_CHECKING:
+    from whyidle.engine.recording.live_state import LiveWatch
+
 EVERY_S: Final = 5.0
 """time between looks: a Prometheus server scrapes every 15 to 60 s, trackers draw minutes"""
 JOIN_S: Final = 5.0
@@ -27,24 +30,23 @@ TRACK = "WHYIDLE_TRACK"
 
 
 class RunPublishing:
-    """Follows one command. Use as a context while it runs, then call ``finish``."""
+    """Follows one command. Use ``start`` as a context while it runs, then call ``finish``.
+    ``follow`` makes the state of the recording that the live view and watches share."""
 
     def __init__(
         self,
         recording: Path,
+        follow: Callable[[], LiveWatch],
         destinations: Mapping[str, str],
         tell: Callable[[str], object],
         *,
         track: bool = False,
         dcgm_names: bool = False,
     ) -> None:
-        self._recording, self._tell, self._track = recording, tell, track
+        self._recording, self._follow, self._tell = recording, follow, tell
+        self._track = track
         self._publishing = Publishing(tell)
         self._untried: set[str] = set()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run_loop, name="whyidle-publishing", daemon=True
-        )
         name = f"whyidle-{run_name(recording)}"
         for kind, where in destinations.items():
             destination = Destination(
@@ -59,20 +61,28 @@ class RunPublishing:
             return {}
         return {TRACK: "1", **self._wandb.environment(os.environ)}
 
-    def __enter__(self) -> RunPublishing:
-        self._thread.start()
-        return self
+    @contextmanager
+    def start(self, pid: int) -> Iterator[None]:
+        """Publish the command whose first process is ``pid`` until the context ends."""
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=self._run_loop, args=(pid, stop), name="whyidle-publishing", daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(JOIN_S)
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(JOIN_S)
+    def _run_loop(self, pid: int, stop: threading.Event) -> None:
+        from whyidle.engine.monitoring.recorded_job import RecordedJob  # noqa: PLC0415  # numpy
 
-    def _run_loop(self) -> None:
-        watch = MachineWatch()
+        watch = MachineWatch(job=(pid, RecordedJob(self._recording, self._follow()).look))
         key = f"run:{run_name(self._recording)}"
         try:
             while True:
-                ended = self._stop.wait(EVERY_S)
+                ended = stop.wait(EVERY_S)
                 machine = select_job(watch.look(), key)
                 if self._track:
                     self._open_trackers()
