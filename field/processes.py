@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from field.truth import JOBS, Job
+from field.truth import CURED, JOBS, Job
 
 LIMIT_S = 300.0
 """longer than ten times any job here"""
@@ -50,11 +50,22 @@ class JobRun(msgspec.Struct, frozen=True):
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder with all scripts, which vanishes."""
+    """A folder with all scripts and their cured twins, which vanishes. A cure is a patch of the
+    script.
+
+    Raises:
+        JobError: a patch does not fit its script.
+    """
     folder = Path(tempfile.mkdtemp(prefix="field-"))
     try:
         for script in JOBS.glob("*.py"):
             shutil.copy(script, folder)
+        for cure in JOBS.glob("*.patch"):
+            twin, sick = f"{cure.stem}{CURED}.py", f"{cure.stem}.py"
+            words: list[str] = ["patch", "--silent", "--output", twin, sick, str(cure)]
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise JobError(f"{cure.name} does not fit: {done.stdout.strip()}")
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

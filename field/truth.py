@@ -137,8 +137,9 @@ def _defects(job: Job, folder: Path) -> Iterable[str]:
         return
     if not job.healthy:
         twin = next(w for w in shlex.split(job.cured_command) if w.endswith(".py"))
-        if not (folder / twin).is_file():
-            yield f"there is no {twin}"
+        cure = Path(twin.removesuffix(".py").removesuffix(CURED)).with_suffix(".patch")
+        if not ((folder / twin).is_file() or (folder / cure).is_file()):
+            yield f"there is neither {twin} nor {cure}"
         if not (job.place or job.cause):
             yield "neither a place nor a cause is said"
     lines = (folder / job.script).read_text("utf-8").splitlines()
