@@ -14,8 +14,12 @@ bin = $(VENV)/bin
 pytest = $(bin)/python -m pytest -n 2 --dist worksteal
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
-.PHONY: demo watch fix test test-unit test-probe test-processes test-live clinic check format docs
+.PHONY: help release demo watch fix test test-unit test-probe test-processes test-live clinic check format docs
 .PHONY: test-frameworks test-frameworks-oldest test-services site pictures bench gpu clean
+
+help:  ## list what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
+	  expand -t 24
 
 demo: $(DEMO)/installed  ## explain a recording, watch a small training job and fix another
 	@$(DEMO)/bin/python -m whyidle.testing.demo $(DEMO)/out/trace.json.gz >/dev/null
@@ -123,8 +127,16 @@ gpu:  ## prove whyidle on this machine's GPU, or rehearse without one; GPU='--st
 	then $(PYTHON) -m bench.gpu $(GPU); \
 	else $(MAKE) -s $(VENV)/installed && $(bin)/python -m bench.gpu $(GPU); fi
 
+release: .release/installed  ## build and check wheel and source distribution, and try the wheel alone
+	.release/bin/python packaging/release.py $(RELEASE)
+
+.release/installed:
+	$(call environment,.release)
+	@.release/bin/python $(pip) 'build>=1.2' 'twine>=5'
+	@touch $@
+
 clean:  ## remove build products and environments
-	rm -rf $(VENV) .venv-* $(DEMO) $(SITE) .services build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(DEMO) $(SITE) .services .release build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(DEMO)/installed: pyproject.toml
 	$(call environment,$(DEMO))
