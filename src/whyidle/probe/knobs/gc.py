@@ -23,7 +23,10 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """
     every = int(edits.get("gc.collect_interval_steps") or 0)
     if edits.get("gc.freeze"):
-        session.after_steps(lambda step: _collect_between_steps(session, edits, step, every))
+        asked = gc.enable if every else bool  # who would collect between steps no longer does
+        session.after_steps(
+            lambda step: _collect_between_steps(session, edits, step, every), ended=asked
+        )
     elif every:
         _thin_collections(session, edits, every)
 
