@@ -73,13 +73,6 @@ def test_a_model_that_is_bound_by_the_same_lines_is_left(knob, lines):
     assert untouched(TORCH + lines, knob, value)
 
 
-@pytest.mark.parametrize("size", ["32 * 2", "None"])
-def test_a_batch_that_is_multiplied_already_is_told(size):
-    text = f"{LOADER}d = DataLoader(ds, batch_size={size}, shuffle=True)\n"
-    why = untouched(text, "loader.batch_size_times", 2)
-    assert ("already" if "2" in size else "=None") in why[0]
-
-
 @pytest.mark.parametrize(
     ("knob", "value", "line", "done"),
     [
@@ -165,14 +158,6 @@ def test_what_a_dictionary_gives_an_autocast_is_not_given_again():
     assert "torch.autocast(**amp)" in new
 
 
-def test_functions_that_ask_for_gradients_are_no_evaluations():
-    text = (
-        f"{TORCH}def evaluate(model, loader):\n    model.eval()\n    for x in loader:\n"
-        "        out = model(x)\n        g = torch.autograd.grad(out.sum(), x)\n"
-    )
-    assert rewrite(text, "evaluation.gradients", False).text == text
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -200,17 +185,6 @@ def test_options_that_the_script_gives_itself_are_not_those_of_the_command():
         "args = p.parse_args(['--workers', '0'])\nd = DataLoader(ds, num_workers=args.workers)\n"
     )
     assert untouched(text, "loader.workers", 4)
-
-
-def test_attention_of_another_kind_than_the_trial_s_stays():
-    text = (
-        "from transformers import AutoModel\n"
-        "a = AutoModel.from_pretrained(n, attn_implementation='eager')\n"
-        "b = AutoModel.from_pretrained(n, attn_implementation='flash_attention_2')\n"
-    )
-    new = rewrite(text, "model.attention", "sdpa", "eager").text
-    assert "'flash_attention_2'" in new
-    assert "'eager'" not in new
 
 
 def test_what_a_variable_has_by_default_is_kept_beside():

@@ -12,33 +12,24 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import NO_FORM, DeclinedError, KnobSession, _fused_attention, _module_recomputation
+from . import NO_FORM, DeclinedError, KnobSession
 from ._keras_models import COMPILE as OF_KERAS
 from ._keras_models import compile_models, runs_on_tensorflow
-from ._recomputation import keep_activations
 
 Call = Callable[..., Any]
-CHECKPOINTING = "model.checkpointing"
 DYNAMIC = "model.compile_dynamic"
 COMPILE = ("model.compile", "model.compile_mode", DYNAMIC)
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
-    """Compile the model, change how the script compiles it, set its memory format, keep its
-    activations or compute them again, or switch its attention."""
+    """Compile the model, change how the script compiles it, or set its memory format."""
     edits = dict(edits)
     if runs_on_tensorflow():
         session.decline_knobs([knob for knob in edits if knob != OF_KERAS], NO_FORM)
         compile_models(session, {knob: edits[knob] for knob in edits if knob == OF_KERAS})
         return
-    if form := edits.pop(_fused_attention.KNOB, None):
-        _fused_attention.fuse_attention(session, form, wrap_outermost)
-    if names := edits.pop(_module_recomputation.KNOB, None):
-        _module_recomputation.recompute_chosen(session, names, wrap_outermost)
     if DYNAMIC in edits and "model.compile" not in edits:
         _for_any_length(session, edits.pop(DYNAMIC))
-    if edits.pop(CHECKPOINTING, True) is False:
-        keep_activations(session, CHECKPOINTING)
     if not edits:
         return
     known = {*COMPILE, "model.memory_format"}

@@ -69,8 +69,6 @@ class ArmRequest:
     patch: SourcePatch | None = None  # run patched copies of the user's files
     rungs: tuple[float, ...] = ()
     """seconds from the first step on after which it reports its step time"""
-    per_sample: bool = False  # report the time of a sample at rungs, not of a step
-    noise: bool = False  # compare gradients from step to step
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +170,7 @@ def arm_environment(
     variables["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     variables["WHYIDLE_RUN"] = str(folder / "recording")
     variables["PYTHONHASHSEED"] = str(request.seed)
-    names = ("steps", "seconds", "seed", "sway", "eager", "rungs", "per_sample", "noise", "profile")
+    names = ("steps", "seconds", "seed", "sway", "eager", "rungs", "profile")
     limits = {name: getattr(request, name) for name in names}
     variables["WHYIDLE_TRIAL"] = json.dumps(limits)
     if request.edits:

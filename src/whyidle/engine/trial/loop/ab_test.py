@@ -26,11 +26,6 @@ from whyidle.engine.trial.loop.trial_result import (
 )
 from whyidle.engine.trial.statistics.alpha_spending import ALONE, alpha_share
 from whyidle.engine.trial.statistics.background_load import compare_load
-from whyidle.engine.trial.statistics.per_sample_timing import (
-    changes_batch,
-    explain_incomparable,
-    work_s,
-)
 from whyidle.engine.trial.statistics.speedup import (
     common_steps,
     compiled_late,
@@ -109,10 +104,8 @@ def run_pair(trial: TrialResult, bench: ArmFactory) -> RejectionReason | None:
         if into is trial.treats and (why := failure_reason(result, trial.candidate)):
             return _explain_failure(trial, bench, result, why)
         into.append(result)
-    why = explain_incomparable(trial.candidate, trial.bases[-1], trial.treats[-1])
-    if not why:
-        _record_times(trial, _first_rank_reports(trial.bases), _first_rank_reports(trial.treats))
-    return why
+    _record_times(trial, _first_rank_reports(trial.bases), _first_rank_reports(trial.treats))
+    return None
 
 
 def _explain_failure(
@@ -154,8 +147,6 @@ def _record_times(
     )  # a fix that removes recompilations must be credited with them
     trial.base_s = [step_s(report, steps, whole=with_compilation) for report in base]
     trial.treated_s = [step_s(report, treated_steps, whole=with_compilation) for report in treated]
-    if changes_batch(trial.candidate):
-        trial.base_s, trial.treated_s = work_s(base, treated)
     trial.once = startup_cost(
         [startup_s(report, steps, whole=with_compilation) for report in base],
         [startup_s(report, treated_steps, whole=with_compilation) for report in treated],
