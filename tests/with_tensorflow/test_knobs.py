@@ -128,17 +128,6 @@ def test_an_interleave_that_is_parallel_already_is_left(turn):
     assert session.applied == {}
 
 
-def test_pipelines_give_up_their_order_unless_the_job_keeps_it(turn):
-    session = turn({"tfdata.deterministic": False})
-    data = tf.data.Dataset.range(9).map(lambda i: i + 1, num_parallel_calls=2)
-    assert sorted(int(one) for one in data) == [*range(1, 10)]
-    assert session.applied == {"tfdata.deterministic": 1}
-    options = tf.data.Options()
-    options.deterministic = True
-    assert [int(one) for one in data.with_options(options)] == [*range(1, 10)]
-    assert session.applied == {"tfdata.deterministic": 1}
-
-
 @keras_3
 def test_layers_compute_in_a_narrow_type_unless_the_job_says_otherwise(turn):
     edits = {"autocast.dtype": "bfloat16", "autocast.grad_scaler": False}

@@ -13,9 +13,7 @@ def recompute_modules(proof: Proof) -> Proposal | None:
     """The modules that free most of the peak for least time compute their forward pass once more
     when the backward pass needs it. The numbers stay the same, dropout and the statistics of batch
     norm included; the step takes longer, and the memory allows a larger batch. Proposed where
-    `--look memory` has measured the modules. Applied at run time through the modules' classes, so
-    copies of the model keep their own weights; declines for modules that exchange with other ranks,
-    are compiled, contain hooks, or keep a count."""
+    `--look memory` has measured the modules."""
     names, share = proof.get_facts(MemoryFacts).recompute, proof.get_facts(MemoryFacts).again
     if not names:
         return None

@@ -13,10 +13,9 @@ from typing import Final, Literal
 
 Setting = str | int | float | bool
 """value of a knob"""
-Draws = Literal["same", "others", "others in steps", "others for good"]
+Draws = Literal["same", "others", "others in steps"]
 """Random numbers of a job with a knob set: the ``same``; ``others``, from the generators of loader
-workers; ``others in steps``, from a generator of compiled code, which a trial can avoid; ``others
-for good``, which a trial cannot avoid."""
+workers; ``others in steps``, from a generator of compiled code, which a trial can avoid."""
 
 
 Subject = Literal["torch", "tensorflow", "keras", "jax", "python", "loaders"]
@@ -82,7 +81,7 @@ _DECLARED: Final = (
          by_people="it belongs where the script wraps the model",
          subjects=(TORCH,)),
     Knob("ddp.comm_hook", str, "the form in which gradients are exchanged",
-         among=("bf16_compress", "fp16_compress", "powersgd"),
+         among=("bf16_compress", "fp16_compress"),
          by_people="it belongs where the script wraps the model",
          subjects=(TORCH,)),
     Knob("ddp.find_unused_parameters", bool,

@@ -53,8 +53,6 @@ class KnobSession:
         self.line: str | None = None
         """the line of the job that is creating an object now"""
         self.start = os.getcwd()
-        self.multiplied: dict[str, list[int]] = {}
-        """knob -> the original values that it multiplied"""
         self.waiting: dict[str, Callable[[], str]] = {}
         """knob -> why it has not been applied yet; empty text: nothing to report"""
         self.undo: list[Callable[[], None]] = []
@@ -65,7 +63,7 @@ class KnobSession:
     def _reset_after_fork(self) -> None:
         """Start a report of the child's own."""
         self.applied, self.declined = {}, {}
-        self.waiting, self.made, self.multiplied = {}, {}, {}
+        self.waiting, self.made = {}, {}
 
     @property
     def is_child(self) -> bool:
@@ -120,12 +118,6 @@ class KnobSession:
             lines[line] = lines.get(line) or why
         return new
 
-    def note_multiplied(self, knob: str, value: int) -> None:
-        """Note an original value that a knob multiplies."""
-        if value not in (known := self.multiplied.setdefault(knob, [])):
-            known.append(value)
-            self.write_state()
-
     def decline_knobs(self, knobs: Collection[str], why: str, line: str | None = None) -> None:
         """Decline these knobs. What was applied elsewhere stays. ``line`` created the object that
         stays unchanged, if not the current line."""
@@ -165,7 +157,7 @@ class KnobSession:
     def write_state(self) -> None:
         """Write the report on the knobs, completely or not at all."""
         report: dict[str, Any] = {"applied": self.applied, "declined": self.declined}
-        report |= {"multiplied": self.multiplied, "made": self.made}
+        report["made"] = self.made
         settled = {*self.applied, *self.declined}
         report["waiting"] = {
             knob: text

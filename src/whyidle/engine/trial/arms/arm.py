@@ -84,8 +84,6 @@ class ArmResult:
     applied: Mapping[str, int] = field(default_factory=dict)  # knob -> how often it took effect
     declined: Mapping[str, str] = field(default_factory=dict)  # knob -> why it took no effect
     made: Made = field(default_factory=dict)
-    multiplied: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """knob -> original values that it multiplied"""
     rungs: Mapping[int, float] = field(default_factory=dict)  # rung -> seconds of a step
     ranks: Mapping[int, ProcessReport] = field(default_factory=dict)
     lost: Sequence[int] = ()  # ranks that died and left the others waiting
@@ -196,7 +194,6 @@ def _read_result(
         applied=knobs.applied,
         declined=knobs.declined,
         made=knobs.made,
-        multiplied=knobs.multiplied,
         rungs=watchdog.outrun.rungs | ({rung.number: rung.step_s} if rung else {}),
         ranks=lost_ranks.by_rank(reports),
         lost=watchdog.lost,

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-import msgspec
-
 from whyidle.engine.trial.arms import error_line
 from whyidle.engine.trial.arms.arm import ArmResult
 from whyidle.engine.trial.arms.page_cache import run_warm
@@ -170,18 +168,10 @@ def failure_reason(result: ArmResult, candidate: Candidate) -> RejectionReason |
 
 def _applied_edits(candidate: Candidate, treats: Sequence[ArmResult]) -> tuple[Edit, ...]:
     return tuple(
-        _with_multiplied(edit, treats)
+        edit
         for edit in candidate.edits
         if edit.knob.startswith("env.") or all(result.applied.get(edit.knob) for result in treats)
     )
-
-
-def _with_multiplied(edit: Edit, treats: Sequence[ArmResult]) -> Edit:
-    """Record the original values that an edit multiplied, so that it never applies to others."""
-    originals = sorted(
-        {number for result in treats for number in result.multiplied.get(edit.knob, ())}
-    )
-    return msgspec.structs.replace(edit, was=", ".join(map(str, originals))) if originals else edit
 
 
 def _is_too_short(result: ArmResult) -> bool:
