@@ -152,22 +152,6 @@ def test_models_are_compiled_by_xla_unless_the_job_says_how(turn):
     assert "says how" in session.declined["model.compile"]
 
 
-@keras_3
-def test_train_on_batch_is_traced_once(turn):
-    def train():
-        net, (x, y) = shapes.model(), shapes.pairs()
-        losses = [float(net.train_on_batch(x[:BATCH], y[:BATCH])) for _ in range(5)]
-        return [*losses, *net.fit(shapes.dataset(), verbose=0, shuffle=False).history["loss"]]
-
-    plain = alone(train)
-    session = turn({"keras.train_on_batch": True})
-    assert alone(train) == pytest.approx(plain, rel=1e-6)
-    if VERSION < WITH_PARTIAL_CALLS:
-        assert session.applied == {"keras.train_on_batch": 5}
-    else:
-        assert "traces train_on_batch once" in session.declined["keras.train_on_batch"]
-
-
 PLACES = {"keras.steps_per_execution": "keras.check_joinable"}
 PLACES["tfdata.interleave_calls"] = "tfdata.limit_calls"
 

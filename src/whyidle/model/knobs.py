@@ -172,7 +172,7 @@ _DECLARED: Final = (
     Knob("keras.steps_per_execution", int, "steps that one call of a model's function takes",
          most=MANY, subjects=(KERAS,)),
     Knob("keras.train_on_batch", bool, "whether a step on one batch is traced once",
-         subjects=(KERAS,)),
+         by_people="it needs Keras 3.9 or later", subjects=(KERAS,)),
     Knob("keras.workers", int, "threads that make the batches of a PyDataset", most=MANY,
          subjects=(KERAS,)),
     Knob("jax.check_tracer_leaks", bool,
