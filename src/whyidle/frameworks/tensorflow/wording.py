@@ -14,10 +14,6 @@ BY_HAND: Final[dict[str, str]] = {
     "tf.functions_eager": "tf.config.run_functions_eagerly({value})",
     "tf.reduce_retracing": "@tf.function(reduce_retracing={value})",
     "tfdata.cache": ".cache() behind the stage at {text}",
-    "tfdata.deterministic": (
-        "options = tf.data.Options(); options.deterministic = {value}; dataset = "
-        "dataset.with_options(options)"
-    ),
     "tfdata.interleave_calls": "dataset.interleave(..., num_parallel_calls={value})",
     "tfdata.map_calls": "dataset.map(..., num_parallel_calls={value})",
     "tfdata.pool": (

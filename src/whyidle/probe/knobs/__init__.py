@@ -215,7 +215,7 @@ class KnobSession:
 
         self.undo.append(call_after_import(module, attribute, run))
 
-    def after_steps(self, work: Callable[[int], None], ended: Callable[[], None] = bool) -> None:
+    def after_steps(self, work: Callable[[int], None], ended: Callable[[], Any] = bool) -> None:
         """Call ``work`` with the step number after every step of the optimizer that steps first, in
         any framework; ``ended`` once steps are no longer seen."""
         count = StepCount(self, work, ended)
@@ -245,7 +245,7 @@ class StepCount:
     """The steps of the optimizer that steps first, whose number goes to ``work``."""
 
     def __init__(
-        self, session: KnobSession, work: Callable[[int], None], ended: Callable[[], None]
+        self, session: KnobSession, work: Callable[[int], None], ended: Callable[[], Any]
     ) -> None:
         self.session, self.work, self.ended = session, work, ended
         self.first: int | None = None

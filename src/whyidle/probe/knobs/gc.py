@@ -23,7 +23,8 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """
     every = int(edits.get("gc.collect_interval_steps") or 0)
     if edits.get("gc.freeze"):
-        asked = gc.enable if every else bool  # who would collect between steps no longer does
+        # without steps nothing would collect any more
+        asked: Callable[[], Any] = gc.enable if every else bool
         session.after_steps(
             lambda step: _collect_between_steps(session, edits, step, every), ended=asked
         )
