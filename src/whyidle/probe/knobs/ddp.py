@@ -8,9 +8,6 @@ from typing import Any
 from . import NO_FORM, KnobSession
 
 NO_SYNC = "ddp.no_sync"
-WARM_UP = 10
-"""steps with the usual exchange before one that changes what is learned: DistributedDataParallel
-forms its buckets anew after the first"""
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 
 
