@@ -98,7 +98,6 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "torch.num_threads": (2, TRAINING),
     "env.*": ("0", TRAINING),
     "model.compile": (True, TRAINING),
-    "model.memory_format": ("channels_last", TRAINING),
     "model.compile_mode": ("reduce-overhead", COMPILED),
     "model.compile_dynamic": (True, COMPILED),
     "copy.non_blocking": (True, TRAINING),

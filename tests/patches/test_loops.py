@@ -63,19 +63,6 @@ def test_what_a_script_says_of_it_already_is_left():
     assert added(text, "model.compile", True) == ["+model.compile()"]
 
 
-def test_a_model_is_laid_out_before_its_optimizer():
-    assert added(PLAIN, "model.memory_format", "channels_last") == [
-        "+model.to(memory_format=torch.channels_last)"
-    ]
-
-
-def test_without_pytorch_at_its_top_a_file_names_no_format():
-    text = "from torch import optim\nopt = optim.SGD(model.parameters())\n"
-    found = rewrite(text, "model.memory_format", "channels_last")
-    assert found.text == text
-    assert found.why == ("line 2 is in a file without `import torch`",)
-
-
 def test_models_of_objects():
     text = "import torch\nclass T:\n    def make(self):\n        return torch.optim.SGD(self.net.parameters())\n"  # noqa: E501
     assert added(text, "model.compile", True)[1:] == ["+self.net.compile()"]
@@ -119,17 +106,14 @@ def test_a_model_whose_optimizer_is_one_of_several_is_compiled_once():
 
 
 @pytest.mark.parametrize(
-    "knob", [("model.compile", True), ("model.memory_format", "channels_last")]
-)
-@pytest.mark.parametrize(
     "given",
     ["model.head.parameters()",
      '[{"params": model.body.parameters()}, {"params": model.head.parameters(), "lr": 1}]'],
 )  # fmt: skip
-def test_where_a_part_is_trained_the_model_is_what_is_called(knob, given):
+def test_where_a_part_is_trained_the_model_is_what_is_called(given):
     text = f"import torch\nopt = torch.optim.SGD({given})\nmodel(x).backward()\n"
-    *_, line = added(text, *knob)
-    assert line.startswith(("+model.compile(", "+model.to("))
+    *_, line = added(text, "model.compile", True)
+    assert line.startswith("+model.compile(")
 
 
 BRANCHES = """import torch

@@ -17,7 +17,6 @@ SETTINGS = {
     "evaluation.gradients": False,
     "matmul.precision": "high",
     "model.checkpointing": False,
-    "model.memory_format": "channels_last",
     "torch.deterministic": False,
 }
 TOGETHER = {
