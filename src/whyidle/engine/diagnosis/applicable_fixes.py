@@ -41,7 +41,7 @@ def keep_applicable_fixes(findings: list[Finding], lead: Facts) -> list[Finding]
 def fit_subjects(fix: ProposedFix, subjects: frozenset[Subject]) -> ProposedFix | None:
     """The fix with the edits whose subject a job with these has; None if it has that of none. It is
     advice where only people can set one of them in this job."""
-    present: dict[Edit, set[str]] = {}
+    present: dict[Edit, frozenset[Subject]] = {}
     for edit in fix.edits:
         of = catalog.find_knob(edit.knob).subjects
         if not of or subjects & {*of}:
