@@ -76,22 +76,6 @@ data = data.apply(tf.data.experimental.assert_cardinality(STEPS))
 net = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
 net.compile(keras.optimizers.SGD(1e-4), "mse")
 """
-UNEVEN = """
-STEPS = 50
-
-def read(i):
-    time.sleep(0.05 if i % 16 == 0 else 0.002)
-    return np.float32(i / 400)
-
-def load(i):
-    x = tf.reshape(tf.numpy_function(read, [i], tf.float32), [1])
-    return x, x
-
-data = tf.data.Dataset.range(400).map(load, num_parallel_calls=8).shuffle(50, seed=1).batch(8)
-data = data.apply(tf.data.experimental.assert_cardinality(STEPS))
-net = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
-net.compile("sgd", "mse")
-"""
 WIDE = """
 STEPS, ROWS = 10, 64
 x = np.random.rand(STEPS * ROWS, 512).astype("float32")
@@ -198,12 +182,6 @@ CASES = {
         {"tfdata.interleave_calls": 4, "tfdata.pool": 4},
         "cycle_length=4",
         "cycle_length=4, num_parallel_calls=4",
-    ),
-    "order": Case(
-        KERAS + UNEVEN + FIT,
-        {"tfdata.deterministic": False},
-        "num_parallel_calls=8",
-        "num_parallel_calls=8, deterministic=False",
     ),
     "policy": Case(
         KERAS + WIDE + FIT,

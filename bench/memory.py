@@ -20,10 +20,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import memory_models as jobs
 from whyidle.analysis.memory_plan import MemoryPlan
@@ -32,7 +34,6 @@ from whyidle.importers._process_facts import read_document
 from whyidle.model.memory_look import MemoryLook as Look
 from whyidle.probe.frameworks.torch import repeated_pass, step_marks
 from whyidle.probe.frameworks.torch.memory_look import MemoryLook
-from whyidle.probe.knobs._module_recomputation import recompute_modules
 
 HERE = Path(__file__).parent
 REAL_STEPS = 6
@@ -67,7 +68,12 @@ def true_peak(name: str, batch: int, *, narrow: bool = False, change=bool) -> in
 
 def recompute(names: list[str]):
     """What recomputes modules in a model."""
-    return lambda model: recompute_modules(model, names)
+
+    def change(model) -> None:
+        for module in map(model.get_submodule, names):
+            module.forward = partial(checkpoint, module.forward, use_reentrant=False)
+
+    return change
 
 
 def compare_peaks(names: list[str], changes: tuple[str, ...] = CHANGES) -> None:

@@ -51,16 +51,6 @@ fix = "fused-optimizer"
 consent = "rounding"
 [fix.edits]
 optimizer.fused = true
-[[fix]]
-fix = "evaluate-without-gradients"
-consent = "none"
-[fix.edits]
-evaluation.gradients = false
-[[fix]]
-fix = "async-checkpoint"
-consent = "none"
-[fix.edits]
-checkpoint.asynchronous = true
 """
 """every fix that lists of advice call safe, for a machine of two cores"""
 

@@ -238,10 +238,9 @@ def knob_wording(framework: str | None) -> Mapping[str, str]:
     return _load_wording(framework, "BY_HAND")
 
 
-def own_knob_wording(knob: str) -> str:
-    """How users of the first framework that has a knob write it; empty if none has it."""
-    found = (knob_wording(framework).get(knob) for framework in _framework_packages())
-    return next(filter(None, found), "")
+def subject_wording(subject: str) -> Mapping[str, str]:
+    """How each knob of a subject (``model.knobs.Subject``) is written."""
+    return _load_table(f"whyidle.frameworks.{subject}", "BY_HAND")
 
 
 def fix_wording(framework: str | None) -> Mapping[str, str]:
@@ -252,11 +251,6 @@ def fix_wording(framework: str | None) -> Mapping[str, str]:
 def patch_wording(framework: str | None) -> Mapping[str, str]:
     """How a file that sets a knob differs from a plan; empty for an unknown framework."""
     return _load_wording(framework, "PATCHED")
-
-
-def applied_knobs(framework: str | None) -> Mapping[str, str]:
-    """The knobs that can be set in a running process of a framework other than PyTorch."""
-    return _load_wording(framework, "APPLIED")
 
 
 def framework_title(framework: str | None) -> str:
@@ -272,13 +266,14 @@ def _framework_packages() -> Mapping[str | None, ModuleType]:
     return {package.NAME: package for package in packages}
 
 
-@cache
 def _load_wording(framework: str | None, table: str) -> Mapping[str, str]:
     package = _framework_packages().get(framework)
-    if package is None:
-        return {}
-    module = importlib.import_module(f"{package.__name__}.wording")
-    wording: Mapping[str, str] = getattr(module, table)
+    return {} if package is None else _load_table(package.__name__, table)
+
+
+@cache
+def _load_table(package: str, table: str) -> Mapping[str, str]:
+    wording: Mapping[str, str] = getattr(importlib.import_module(f"{package}.wording"), table, {})
     return wording
 
 

@@ -45,7 +45,6 @@ USUAL = {
     "rarer": PREDICTED,
     "interval_s": (1.0, 90.0),
     "compressed": PREDICTED,
-    "low_rank": PREDICTED,
     "type": "float images",
     "fragmented": True,
     "used": 1,

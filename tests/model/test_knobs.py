@@ -1,5 +1,6 @@
 """Every knob that a fix turns is in the vocabulary, with a setting of the right kind."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -9,20 +10,13 @@ import whyidle
 from whyidle import catalog
 from whyidle.engine.wording import by_hand, word_fixes
 from whyidle.fixes.debug_mode_off import SWITCHES
-from whyidle.frameworks import jax, tensorflow
-from whyidle.frameworks.jax.wording import BY_HAND as JAX
-from whyidle.frameworks.tensorflow.wording import BY_HAND as TENSORFLOW
-from whyidle.frameworks.torch.wording import BY_HAND, FIXES, PATCHED
 from whyidle.model.diagnosis import Edit, Finding, Interval, ProposedFix
 from whyidle.model.knobs import KNOBS, setting_problem
 
-OWN = {
-    knob: framework.NAME
-    for framework, words in ((tensorflow, TENSORFLOW), (jax, JAX))
-    for knob in words
-    if knob not in BY_HAND
+WORDS = {
+    folder: importlib.import_module(f"whyidle.frameworks.{folder}.wording")
+    for folder in catalog.plugin_names("frameworks")
 }
-"""knobs that PyTorch has not -> a framework that has them"""
 FOLDER = Path(whyidle.__file__).parent / "fixes"
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in FOLDER.rglob("*.py"))
 NAMED = set(re.findall(r'knob=f?"([a-z0-9_.A-Z{}]+)"', TEXT)) | {
@@ -38,7 +32,7 @@ def test_fixes_and_vocabulary_name_the_same_knobs():
 @pytest.mark.parametrize("name", KNOBS)
 def test_what_a_person_writes_holds_the_setting(name):
     kind = KNOBS[name].kind
-    said = by_hand(name, kind(4), OWN.get(name, "pytorch"))
+    said = by_hand(name, kind(4))
     assert said.startswith("write ")
     assert "{" not in said
     assert not said.endswith(".")
@@ -57,10 +51,19 @@ def test_a_person_gets_words_that_can_be_written(name, value, said):
     assert said in by_hand(name, value)
 
 
-def test_every_knob_is_worded_for_pytorch():
-    assert set(BY_HAND) == set(KNOBS) - set(OWN)
-    assert set(PATCHED) <= set(KNOBS)
-    assert set(FIXES) <= set(catalog.load_fixes())
+def test_words_are_of_knobs_and_fixes_that_exist():
+    for folder, words in WORDS.items():
+        assert set(words.BY_HAND) <= set(KNOBS), folder
+        assert set(getattr(words, "PATCHED", ())) <= set(KNOBS), folder
+        assert set(getattr(words, "FIXES", ())) <= set(catalog.load_fixes()), folder
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_every_knob_is_of_a_subject_that_words_it(name):
+    subjects = set(KNOBS[name].subjects)
+    assert subjects
+    assert any(name in WORDS[subject].BY_HAND for subject in subjects | {"torch"})
+    assert set(KNOBS[name].by_hand_in) <= subjects
 
 
 @pytest.mark.parametrize(
@@ -73,8 +76,7 @@ def test_every_knob_is_worded_for_pytorch():
         ),
         (
             "another",
-            "set up; then set loader.workers to 4: processes that make batches, set "
-            "loader.pin_memory to True: whether batches lie in pinned memory",
+            "set up; then DataLoader(..., num_workers=4, pin_memory=True)",
         ),
     ],
 )
@@ -92,9 +94,9 @@ def test_a_fix_is_worded_for_the_framework_of_the_job(framework, said):
     assert worded.summary == said
 
 
-def test_without_a_known_framework_a_person_is_told_what_the_knob_means():
-    said = by_hand("loader.workers", 4, "another")
-    assert said == "set loader.workers to 4: processes that make batches"
+def test_a_knob_without_words_of_the_framework_is_written_as_its_subject_does():
+    assert by_hand("loader.workers", 4, "jax") == "write DataLoader(..., num_workers=4)"
+    assert by_hand("gc.freeze", True, "another").startswith("write gc.collect() and gc.freeze()")
 
 
 def test_a_variable_is_exported():

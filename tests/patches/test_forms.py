@@ -30,15 +30,8 @@ torch.autograd.set_detect_anomaly(True)
 torch.use_deterministic_algorithms(True)
 
 
-def test(model, loader):
-    model.eval()
-    return sum(model(x).sum().item() for x in loader) + sum(1 for _ in loader)  # ünïcode
-
-
-def evaluate(model, loader):
-    model.eval()
-    for x in loader:
-        model(x)
+def count(loader):
+    return sum(1 for _ in loader)  # ünïcode
 
 
 model = DDP(nn.Linear(1, 1))
@@ -52,16 +45,6 @@ for step, (x, y) in enumerate(DataLoader(data, num_workers=2)):
     torch.cuda.empty_cache()
 '''
 COMPILED = "import torch\nmodel = torch.compile(model)\nx = 1\n"
-HUGGING_FACE = """from transformers import AutoModel, TrainingArguments
-args = TrainingArguments(gradient_checkpointing=True)
-model = AutoModel.from_pretrained("x", attn_implementation='eager')
-"""
-SEARCHING = """from torch.nn.parallel import DistributedDataParallel as DDP
-model = DDP(model, find_unused_parameters=True)
-"""
-SHARDED = """from torch.distributed.fsdp import fully_shard
-fully_shard(model)
-"""
 ACCUMULATED = """import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 model = DDP(torch.nn.Linear(1, 1))
@@ -70,9 +53,6 @@ for i, x in enumerate(batches):
     loss.backward()
     if i % 4 == 3:
         optimizer.step()
-"""
-SHUFFLED = """from torch.utils.data import DataLoader
-loader = DataLoader(data, batch_size = 16, shuffle=True)
 """
 KERAS = """import tensorflow as tf
 data = tf.data.Dataset.range(9).map(decode).batch(4)
@@ -112,38 +92,24 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "loader.full_affinity": (True, TRAINING),
     "optimizer.fused": (True, TRAINING),
     "optimizer.foreach": (True, TRAINING),
-    "ddp.bucket_cap_mb": (25, TRAINING),
-    "ddp.find_unused_parameters": (False, SEARCHING),
-    "ddp.gradient_as_bucket_view": (True, TRAINING),
-    "ddp.static_graph": (True, TRAINING),
-    "fsdp.reshard_after_forward": (False, SHARDED),
     "autograd.anomaly_mode": (False, TRAINING),
     "torch.deterministic": (False, TRAINING),
     "matmul.precision": ("high", TRAINING),
     "torch.num_threads": (2, TRAINING),
     "env.*": ("0", TRAINING),
     "model.compile": (True, TRAINING),
-    "model.memory_format": ("channels_last", TRAINING),
     "model.compile_mode": ("reduce-overhead", COMPILED),
     "model.compile_dynamic": (True, COMPILED),
-    "evaluation.gradients": (False, TRAINING),
     "copy.non_blocking": (True, TRAINING),
     "torch.cudnn_benchmark": (True, TRAINING),
     "gc.collect_interval_steps": (100, TRAINING),
     "memory.empty_cache_every": (500, TRAINING),
     "autocast.dtype": ("bfloat16", TRAINING),
-    "ddp.comm_hook": ("bf16_compress", TRAINING),
     "ddp.no_sync": (4, ACCUMULATED),
-    "model.checkpointing": (False, HUGGING_FACE),
-    "model.attention": ("sdpa", HUGGING_FACE),
-    "loader.batch_size_times": (4, SHUFFLED),
 }
-UNWRITTEN = (
-    *("autocast.grad_scaler", "optimizer.scale_learning_rate"),
-    *("tfdata.pool", "tfdata.deterministic"),
-)
-"""knobs whose form never writes anything of its own, or only beside another's, or only at the line
-of a finding (``test_tfdata_options.py``)"""
+UNWRITTEN = ("autocast.grad_scaler", "tfdata.pool")
+"""knobs whose form never writes anything of its own, or only at the line of a finding
+(``test_tfdata_options.py``)"""
 FORMS = catalog.load_source_forms()
 
 
@@ -181,8 +147,7 @@ def test_git_takes_the_patch(tmp_path: Path, knob: str, end: str):
     compile(patched, "train.py", "exec")
     again = make_patch(kept, ["python", "train.py"], tmp_path)
     assert again.diff == ""
-    said = "already" if knob == "loader.batch_size_times" else ""  # it may have been the user's
-    assert all(said and said in sentence for sentence in again.sentences)
+    assert not again.sentences
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ LOOP = """for x in loader:
         ("matmul.precision", "high", "tf32=True"),
         ("model.compile", True, "torch_compile=True"),
         ("optimizer.fused", True, 'optim="adamw_torch_fused"'),
-        ("ddp.bucket_cap_mb", 25, "ddp_bucket_cap_mb=25"),
     ],
 )
 def test_training_arguments(knob, value, said):
@@ -36,24 +35,6 @@ def test_an_optimizer_that_was_chosen_stays():
     assert found.why == ("line 2 names an optimizer other than adamw_torch",)
     plain = text.replace("adafactor", "adamw_torch")
     assert 'optim="adamw_torch_fused"' in rewrite(plain, "optimizer.fused", True, False).text
-
-
-@pytest.mark.parametrize("name", ["activation_checkpointing", "gradient_checkpointing"])
-def test_checkpointing_goes_off_by_the_name_that_turns_it_on(name):
-    line = f"args = TrainingArguments('o', {name}=True)"
-    assert added(f"{HF}{line}\n", "model.checkpointing", False, True) == [
-        f"-{line}", f"+args = TrainingArguments('o', {name}=False)"
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["activation_checkpointing", "gradient_checkpointing"])
-def test_checkpointing_that_the_model_was_told_of(name):
-    """The arguments said nothing, so that nothing said there would change it."""
-    line = f"model.{name}_enable(gradient_checkpointing_kwargs={{'use_reentrant': False}})"
-    text = f"{HF}args = TrainingArguments('o')\n{line}\n"
-    assert added(text, "model.checkpointing", False, True) == [
-        f"-{line}", f"+model.{name}_disable()"
-    ]  # fmt: skip
 
 
 def test_checkpointing_of_which_nothing_is_said():
@@ -79,22 +60,6 @@ def test_half_precision_of_another_kind_stays(other):
     found = rewrite(f"{HF}args = TrainingArguments({other})\n", "autocast.dtype", "bfloat16")
     assert not found.done
     assert len(found.why) == 1
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'model = AutoModel.from_pretrained("x", attn_implementation="eager")',
-        'config = BertConfig(hidden_size=64, attn_implementation="eager")',
-        'config._attn_implementation = "eager"',
-    ],
-)
-def test_attention_that_is_asked_to_be_slow(line):
-    assert added(f"{HF}{line}\n", "model.attention", "sdpa", "eager")[1] == (
-        "+" + line.replace("eager", "sdpa")
-    )
-    plain = f'{HF}model = AutoModel.from_pretrained("x")\n'
-    assert not rewrite(plain, "model.attention", "sdpa", "eager").done
 
 
 @pytest.mark.parametrize("words", ["", "precision=32", 'precision="32-true"'])
@@ -158,9 +123,6 @@ def test_arguments_of_trl():
     assert added(text, "loader.workers", 4) == [
         f"-{line}", f"+{line[:-1]}, dataloader_num_workers=4)"
     ]  # fmt: skip
-    found = rewrite(text, "model.checkpointing", False, True)
-    assert found.text == text
-    assert found.why == ("line 2 may turn it on by default",)
 
 
 PARSED = """from transformers import HfArgumentParser, TrainingArguments
@@ -179,11 +141,3 @@ def test_arguments_that_the_command_gives(knob, value, word):
     dotted = "import transformers as t\nt.HfArgumentParser(t.TrainingArguments)\n"
     assert len(rewrite(dotted, knob, value).why) == 1
     assert rewrite(PARSED.replace("TrainingArguments", "Other"), knob, value).why == ()
-
-
-def test_checkpointing_that_the_command_asks_for():
-    options = ("--gradient_checkpointing", "True")
-    assert rewrite(PARSED, "model.checkpointing", False, True, options=options).why == (
-        "line 2 reads it from the command: change `--gradient_checkpointing` there",
-    )
-    assert rewrite(PARSED, "model.checkpointing", False, True).why == ()

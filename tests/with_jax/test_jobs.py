@@ -291,3 +291,14 @@ def test_the_patched_script_computes_the_same_losses(run_job):
     assert "@jax.jit\ndef train_step" in found.text
     plain, patched = (run_job(text, watched=False).out.split() for text in (script, found.text))
     assert [*map(float, patched)] == pytest.approx([*map(float, plain)], rel=1e-5)
+
+
+def test_the_collector_freezes_after_steps_of_a_compiled_function(run_job, tmp_path):
+    plan = tmp_path / "plan.json"
+    edits = {"gc.freeze": True, "gc.collect_interval_steps": 50}
+    plan.write_text(json.dumps({"edits": edits, "was": {}}))
+    told = "import gc\nprint(gc.get_freeze_count() > 0, gc.isenabled())\n"
+    job = run_job(TRAIN + LOOP + told, WHYIDLE_PLAN=str(plan))
+    assert job.out.split()[-2:] == ["True", "False"]
+    assert job.knobs["applied"] == dict.fromkeys(edits, 1)
+    assert not job.faults

@@ -128,17 +128,6 @@ def test_an_interleave_that_is_parallel_already_is_left(turn):
     assert session.applied == {}
 
 
-def test_pipelines_give_up_their_order_unless_the_job_keeps_it(turn):
-    session = turn({"tfdata.deterministic": False})
-    data = tf.data.Dataset.range(9).map(lambda i: i + 1, num_parallel_calls=2)
-    assert sorted(int(one) for one in data) == [*range(1, 10)]
-    assert session.applied == {"tfdata.deterministic": 1}
-    options = tf.data.Options()
-    options.deterministic = True
-    assert [int(one) for one in data.with_options(options)] == [*range(1, 10)]
-    assert session.applied == {"tfdata.deterministic": 1}
-
-
 @keras_3
 def test_layers_compute_in_a_narrow_type_unless_the_job_says_otherwise(turn):
     edits = {"autocast.dtype": "bfloat16", "autocast.grad_scaler": False}
@@ -161,22 +150,6 @@ def test_models_are_compiled_by_xla_unless_the_job_says_how(turn):
     assert session.applied == {"model.compile": 1}
     assert shapes.model(jit_compile=False).jit_compile is False
     assert "says how" in session.declined["model.compile"]
-
-
-@keras_3
-def test_train_on_batch_is_traced_once(turn):
-    def train():
-        net, (x, y) = shapes.model(), shapes.pairs()
-        losses = [float(net.train_on_batch(x[:BATCH], y[:BATCH])) for _ in range(5)]
-        return [*losses, *net.fit(shapes.dataset(), verbose=0, shuffle=False).history["loss"]]
-
-    plain = alone(train)
-    session = turn({"keras.train_on_batch": True})
-    assert alone(train) == pytest.approx(plain, rel=1e-6)
-    if VERSION < WITH_PARTIAL_CALLS:
-        assert session.applied == {"keras.train_on_batch": 5}
-    else:
-        assert "traces train_on_batch once" in session.declined["keras.train_on_batch"]
 
 
 PLACES = {"keras.steps_per_execution": "keras.check_joinable"}

@@ -99,12 +99,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "lists which ones took effect",
     )
     group.add_argument(
-        "--recompute",
-        metavar="MODULES",
-        help="compute the activations of these modules again in the backward pass, with the same "
-        "numbers; names as --look memory reports them, with commas between",
-    )
-    group.add_argument(
         "--no-live", action="store_true", help="show no live view at the bottom of the terminal"
     )
     add_destinations(parser)
@@ -168,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
         if recording:
             note_end(recording, run_id, command, None)
         limits = WatchLimits(args.steps, args.stop_after, args.profile, tuple(args.look))
-        variables = _plan_environment(plan, recording, args.recompute)
+        variables = _plan_environment(plan, recording)
         follow = _share_follower(recording) if recording else None
         publishing = _open_publishing(args, recording, follow, track=track)
         beside = _companions(args, recording, follow)
@@ -196,18 +190,14 @@ def _load_plan(args: argparse.Namespace, command: Sequence[str]) -> FixPlan | No
     return plan
 
 
-def _plan_environment(
-    plan: FixPlan | None, recording: Path | None, recompute: str | None
-) -> dict[str, str]:
+def _plan_environment(plan: FixPlan | None, recording: Path | None) -> dict[str, str]:
     from whyidle.engine.recording.plan_channel import write_request
 
-    if plan is None and not recompute:
+    if plan is None:
         return {}
-    own = {"model.recompute": recompute} if recompute else {}
     try:
         if recording is not None:
-            settings, was = (plan.settings, plan.previous_settings) if plan else ({}, {})
-            return write_request({**settings, **own}, was, recording)
+            return write_request(plan.settings, plan.previous_settings, recording)
         why = "the command is not watched"
     except OSError as error:
         why = str(error)

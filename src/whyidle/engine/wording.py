@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from whyidle import catalog
-from whyidle.model.diagnosis import Edit, Finding, ProposedFix
+from whyidle.model.diagnosis import Edit, Finding
 from whyidle.model.knobs import ENVIRONMENT, LISTS, Setting, as_python
 
 PYTORCH = "pytorch"
@@ -17,15 +17,16 @@ CALL = "(..., "
 
 
 def by_hand(knob: str, value: Setting, framework: str | None = PYTORCH) -> str:
-    """Instruction for setting a knob, without full stop; without wording, the knob's meaning."""
+    """Instruction for setting a knob, without full stop; in the framework's words, or else its
+    subject's; without any, the knob's meaning."""
     if knob.startswith(ENVIRONMENT):
         variable = knob.removeprefix(ENVIRONMENT)
         behind = ", appended with a comma if it is already set," if variable in LISTS else ""
         return f"export {variable}={value}{behind} before the command"
     declared = catalog.find_knob(knob)
-    written = catalog.knob_wording(framework).get(knob) or declared.wording
-    if not written and framework == PYTORCH:  # a knob of another framework alone
-        written = catalog.own_knob_wording(knob)
+    words = [catalog.knob_wording(framework).get(knob), declared.wording]
+    words += [catalog.subject_wording(subject).get(knob) for subject in declared.subjects]
+    written = next(filter(None, words), "")
     if not written:
         meaning = f": {declared.meaning}" if declared.meaning else ""
         return f"set {knob} to {as_python(value)}{meaning}"
@@ -53,33 +54,13 @@ def patched_difference(knob: str, framework: str | None = PYTORCH) -> str:
 
 
 def word_fixes(finding: Finding, framework: str | None) -> Finding:
-    """The finding, with those of its fixes that its framework has, in the framework's words."""
+    """The finding with its fixes in the framework's words."""
     examples = catalog.fix_wording(framework)
     fixes = []
-    for proposed in finding.fixes:
-        own = _framework_of(proposed, framework)
-        fix = _fit_framework(proposed, own)
-        if fix is None:
-            continue
-        edits = summarize_edits(fix.edits, own)
+    for fix in finding.fixes:
+        edits = summarize_edits(fix.edits, framework)
         summary = fix.summary.replace(EDITS, edits) or edits
         if fix.fix in examples:
             summary = f"{summary} ({examples[fix.fix]})"
         fixes.append(msgspec.structs.replace(fix, summary=summary))
     return msgspec.structs.replace(finding, fixes=fixes)
-
-
-def _framework_of(fix: ProposedFix, framework: str | None) -> str | None:
-    """The framework that a fix is about: tf.data also feeds loops of PyTorch and JAX."""
-    return "tensorflow" if any(e.knob.startswith("tfdata.") for e in fix.edits) else framework
-
-
-def _fit_framework(fix: ProposedFix, framework: str | None) -> ProposedFix | None:
-    """The fix as far as a framework has its knobs; None if it has them not."""
-    if framework in (None, PYTORCH) or not catalog.knob_wording(framework):
-        return fix
-    knobs = {edit.knob for edit in fix.edits if not edit.knob.startswith(ENVIRONMENT)}
-    if not knobs <= {*catalog.knob_wording(framework)}:
-        return None
-    applied = knobs <= {*catalog.applied_knobs(framework)}
-    return msgspec.structs.replace(fix, automatic=fix.automatic and applied)

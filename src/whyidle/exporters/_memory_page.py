@@ -156,7 +156,10 @@ def list_advice(account: MemoryAccount) -> list[str]:
         texts.append(text)
     now = next((o for o in account.options if o.change == "recomputation"), None)
     if now is not None:
-        texts.append(f"to recompute: whyidle run --recompute {','.join(now.modules)} COMMAND")
+        texts.append(
+            "to recompute: torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) where "
+            f"the model calls {', '.join(now.modules)}"
+        )
     if best is not None and account.batch:
         texts.append(_describe_best(account, best))
     if account.noise is not None:

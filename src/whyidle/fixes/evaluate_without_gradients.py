@@ -11,8 +11,7 @@ from whyidle.model.proof_facts import DeviceFacts, InterruptionFacts
 @fix("needless-compute", "heavy-evaluation", consent="none")
 def evaluate_without_gradients(proof: Proof) -> Proposal | None:
     """The numbers stay the same. Declines where nothing shows evaluation, or evaluation that
-    records a backward graph. Applied at run time, the first calls from each line run unchanged, to
-    verify that nothing learns from them."""
+    records a backward graph."""
     without = proof.get_facts(InterruptionFacts).without_graph
     if not proof.get_facts(DeviceFacts).gradients and without is None:
         return None

@@ -21,10 +21,7 @@ def larger_batch(proof: Proof) -> Proposal | None:
     Adam. Larger batches also need warm-up; from 8,192 samples over all ranks, layer-wise rates:
     LARS (You et al. 2017) or LAMB (You et al. 2020). A larger global batch may learn differently:
     beyond the gradient noise scale, the variance of single gradients over their squared mean, more
-    samples teach little more. Applied at run time, and only with consent, shuffling loaders get
-    larger batches; a trial picks the size with the most samples per second, and keeps it only where
-    the loss after the same training time is no higher. Declines where the script builds its batches
-    itself, or an epoch would have few batches left."""
+    samples teach little more."""
     larger = proof.get_facts(HostFacts).larger
     if larger is None and isinstance(proof.facts, HostFacts):
         return None

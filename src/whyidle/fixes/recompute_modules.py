@@ -11,11 +11,9 @@ from whyidle.model.proof_facts import MemoryFacts
 @fix("memory-capacity-bound", consent="none")
 def recompute_modules(proof: Proof) -> Proposal | None:
     """The modules that free most of the peak for least time compute their forward pass once more
-    when the backward pass needs it. The numbers stay the same, dropout and the statistics of batch
-    norm included; the step takes longer, and the memory allows a larger batch. Proposed where
-    `--look memory` has measured the modules. Applied at run time through the modules' classes, so
-    copies of the model keep their own weights; declines for modules that exchange with other ranks,
-    are compiled, contain hooks, or keep a count."""
+    when the backward pass needs it. The numbers stay the same, dropout included, except that
+    batch norm counts each batch twice; the step takes longer, and the memory allows a larger batch.
+    Proposed where `--look memory` has measured the modules."""
     names, share = proof.get_facts(MemoryFacts).recompute, proof.get_facts(MemoryFacts).again
     if not names:
         return None

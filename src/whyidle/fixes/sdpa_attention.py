@@ -15,9 +15,9 @@ RISK = "some masks and types, and dropout on a CPU, fall back to the written-out
 @fix("naive-attention", consent="rounding")
 def sdpa_attention(proof: Proof) -> Proposal | None:
     """Use one fused kernel for product, softmax and product. Sums are formed in another order, and
-    dropout draws other random numbers. Automatic for model libraries with a switch for their
-    attention; advice where the script writes attention out, or requests attention weights that it
-    may need."""
+    dropout draws other random numbers. Model libraries have a switch for their
+    attention; elsewhere the script writes attention out, or requests attention weights that it may
+    need."""
     libraries = proof.get_facts(DeviceFacts).libraries
     if libraries is not None and "models" not in libraries:
         summary = UNREAD_WEIGHTS if libraries else WRITTEN_OUT

@@ -1,6 +1,6 @@
-"""Plug-in folder: the names of a framework, one folder per framework.
+"""Plug-in folder: what a subject calls things (``model.knobs.Subject``), one folder per subject.
 
-``NAME`` of the folder is the framework's name in a recording. ``names`` has its ``VOCABULARY``: the
-roles of the names in its recordings. ``wording`` has how its users write knobs and fixes by hand.
-They import only the model.
+``wording`` has how users write knobs and fixes by hand. A framework's folder has also ``NAME``, its
+name in a recording, and ``names`` with its ``VOCABULARY``: the roles of the names in its
+recordings. They import only the model.
 """

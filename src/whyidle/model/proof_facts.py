@@ -79,7 +79,6 @@ class DistributedFacts(ProofFacts):
     on_cpu: bool = False
     nodes: int = 1
     compressed: Predicted | None = None  # what half of the bytes gain
-    low_rank: Predicted | None = None  # what thin matrices in place of gradients gain
     gathered_once: Predicted | None = None  # what one of two gathers gains
     fewer: Predicted | None = None  # what half of the exchanges, or of the bubbles, gain
     backend: str = ""

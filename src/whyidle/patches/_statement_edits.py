@@ -132,11 +132,6 @@ def insert_before(source: SourceTree, *lines: str) -> Callable[[Any], Any]:
     return change
 
 
-def insert_after(source: SourceTree, *lines: str) -> Callable[[Any], Any]:
-    """A change that inserts lines after a statement."""
-    return lambda statement: cst.FlattenSentinel([statement, *parse_statements(source, *lines)])
-
-
 def put_under(source: SourceTree, head: str) -> Callable[[Any], Any]:
     """A change that wraps a statement in a block such as ``with x:``; comments stay above."""
     return lambda statement: _with_head(source, head, [statement])

@@ -27,24 +27,6 @@ def has_step(source: SourceTree, node: cst.CSTNode) -> bool:
     return bool(called & {"backward", "step", "manual_backward"})
 
 
-def contains_training(source: SourceTree, node: cst.CSTNode) -> bool:
-    """Whether a node trains something, itself or in functions that it calls: functions of the file,
-    and others that get an optimizer or are named for training."""
-    own = {function.name.value: function for function in source.all_nodes(cst.FunctionDef)}
-    waiting, seen = [node], set[cst.CSTNode]()
-    while waiting:
-        if (inner := waiting.pop()) in seen:
-            continue
-        seen.add(inner)
-        calls = source.nodes_inside(cst.Call, inner)
-        if has_step(source, inner) or any(_is_for_training(source, call) for call in calls):
-            return True
-        # methods of a model, such as train(), are PyTorch's
-        called = {source.code_of(call.func).removeprefix("self.") for call in calls}
-        waiting += [own[name] for name in called & own.keys()]
-    return False
-
-
 def _is_for_training(source: SourceTree, call: cst.Call) -> bool:
     if source.qualified_names(call.func) == {GRADIENTS}:
         return True

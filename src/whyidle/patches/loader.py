@@ -8,10 +8,10 @@ from whyidle.model.knobs import Setting, as_python
 from whyidle.model.patch import KnobChange, Rewrite, source_form
 from whyidle.patches._keyword_argument import Keyword, argument_value, current_value, matching_calls
 from whyidle.patches._keyword_setter import KeywordSetter
-from whyidle.patches._loader_arguments import DATA_LOADER
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree, source_of
 
 WORKERS = Keyword("num_workers", 0, position=5)
+DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 KEYWORDS = {
     "loader.workers": WORKERS,
     "loader.pin_memory": Keyword("pin_memory", False, position=7),

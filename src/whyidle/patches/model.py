@@ -1,4 +1,4 @@
-"""Changes of a model before its optimizer is created: compiled, channels-last."""
+"""Compiles a model before its optimizer is created."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SETTINGS = {
 }
 
 
-@source_form("model.compile", "model.memory_format", *SETTINGS)
+@source_form("model.compile", *SETTINGS)
 def model(text: str, change: KnobChange) -> Rewrite:
     """Lines before the file's only optimizer. ``model.compile()`` compiles in place, so that names
     in checkpoints stay the same. The options of a compiled model are set at its call."""
-    if not any(word in text for word in ("parameters(", "compile", "memory_format")):
+    if not any(word in text for word in ("parameters(", "compile")):
         return Rewrite(text)
     source = source_of(text)
     if change.knob in SETTINGS:
@@ -31,35 +31,24 @@ def model(text: str, change: KnobChange) -> Rewrite:
     if not change.value:
         return Rewrite(text)
     found, edits = single_model(source), FileEdits()
-    if change.knob == "model.compile":
-        edits.done = _already_compiled(source, edits)
-    else:
-        _find_layout(source, change, edits)
+    edits.done = _already_compiled(source, edits)
     if edits.done or edits.why:
         return edits.rewrite_file(source)
-    if found is not None and (lines := _code_lines(source, found.name, change)):
+    if found is not None:
+        lines = (*_fallback_lines(source), f"{found.name}.compile()")
         edits.changes[found.statement] = insert_before(source, *lines)
         edits.done = True
-    elif found is not None:
-        line = source.line_of(found.statement)
-        edits.why.append(f"line {line} is in a file without `import torch`")
     elif others := trained_models(source):
         names = ", ".join(dict.fromkeys(each.name for each in others))
         edits.why.append(f"line {source.line_of(others[0].statement)} trains {names}")
     return edits.rewrite_file(source)
 
 
-def _code_lines(source: SourceTree, name: str, change: KnobChange) -> list[str]:
-    torch = imported_name(source)
-    if change.knob == "model.compile":
-        return [*_fallback_lines(source, torch), f"{name}.compile()"]
-    return [f"{name}.to(memory_format={torch}.{change.value})"] if torch else []
-
-
-def _fallback_lines(source: SourceTree, torch: str | None) -> list[str]:
+def _fallback_lines(source: SourceTree) -> list[str]:
     """Code that cannot be compiled runs uncompiled, as in the trial."""
     if "suppress_errors" in source.text:
         return []
+    torch = imported_name(source)
     dynamo = f"{torch}._dynamo" if torch else "_dynamo"
     line = f"{dynamo}.config.suppress_errors = True  # code that cannot be compiled runs as it is"
     return [line] if torch else ["from torch import _dynamo", line]
@@ -110,23 +99,6 @@ def _call_condition(source: SourceTree, call: cst.Call) -> str:
     trained = [each.statement for each in trained_models(source)]
     inside = source.nodes_inside(cst.SimpleStatementLine, found)
     return "" if any(each in inside for each in trained) else source.code_of(found.test)
-
-
-def _find_layout(source: SourceTree, change: KnobChange, edits: FileEdits) -> None:
-    wanted, names = f"torch.{change.value}", {each.name for each in trained_models(source)}
-    for call in source.all_nodes(cst.Call):
-        matches = any(
-            arg.keyword is not None
-            and arg.keyword.value == "memory_format"
-            and source.qualified_names(arg.value) == {wanted}
-            for arg in call.args
-        )
-        if not matches or (names and not _concerns_model(source, call, names)):
-            continue
-        if condition := _call_condition(source, call):
-            edits.why.append(f"line {source.line_of(call)} lays it out where `{condition}`")
-        else:
-            edits.done = True
 
 
 def _compile_calls(source: SourceTree) -> list[cst.Call]:

@@ -11,17 +11,13 @@ from whyidle.model.patch import KnobChange, Rewrite, source_form
 from whyidle.patches._keyword_setter import FileEdits
 from whyidle.patches._source_tree import SourceTree, parse_expression, source_of
 
-SETTINGS = {
-    "tfdata.pool": "threading.private_threadpool_size",
-    "tfdata.deterministic": "deterministic",
-}
-"""knob -> the option that it sets"""
+OPTION = "threading.private_threadpool_size"
 STAGES = frozenset({"map", "interleave"})
 NAME = "options"
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
 
-@source_form(*SETTINGS)
+@source_form("tfdata.pool")
 def tfdata_options(text: str, change: KnobChange) -> Rewrite:
     """An assignment to the option gets the new value. Otherwise the pipeline with the ``map`` or
     ``interleave`` at a line that the finding names gets options, where it is the whole value of an
@@ -29,9 +25,8 @@ def tfdata_options(text: str, change: KnobChange) -> Rewrite:
     if "tensorflow" not in text:
         return Rewrite(text)
     source, edits = source_of(text), FileEdits()
-    option = SETTINGS[change.knob]
     for assign in source.all_nodes(cst.Assign):
-        if source.code_of(assign.targets[0].target).endswith(f".{option}"):
+        if source.code_of(assign.targets[0].target).endswith(f".{OPTION}"):
             edits.replace_expression(assign.value, as_python(change.value))
     module = _imported_name(source)
     if edits.done or module is None:
@@ -39,7 +34,7 @@ def tfdata_options(text: str, change: KnobChange) -> Rewrite:
     for call in source.all_nodes(cst.Call):
         stage = isinstance(call.func, cst.Attribute) and call.func.attr.value in STAGES
         if stage and set(change.lines) & set(source.lines_of(call)):
-            _add_options(source, edits, call, (module, option, as_python(change.value)))
+            _add_options(source, edits, call, module, as_python(change.value))
     return edits.rewrite_file(source)
 
 
@@ -50,7 +45,7 @@ def _imported_name(source: SourceTree) -> str | None:
 
 
 def _add_options(
-    source: SourceTree, edits: FileEdits, call: cst.Call, words: tuple[str, str, str]
+    source: SourceTree, edits: FileEdits, call: cst.Call, module: str, threads: str
 ) -> None:
     """Give the pipeline that a call belongs to options of its own."""
     chain: cst.CSTNode = call
@@ -68,8 +63,7 @@ def _add_options(
     elif any(name.value == NAME for name in source.all_nodes(cst.Name)):
         edits.why.append(f"the name `{NAME}` is taken")
     elif statement not in edits.changes:
-        module, option, value = words
-        lines = (f"{NAME} = {module}.data.Options()", f"{NAME}.{option} = {value}")
+        lines = (f"{NAME} = {module}.data.Options()", f"{NAME}.{OPTION} = {threads}")
         added = [cst.parse_statement(each) for each in lines]
         behind = parse_expression(f"x.with_options({NAME})")
         edits.changes[chain] = lambda new: _call_on(behind, new)

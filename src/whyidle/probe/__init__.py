@@ -36,10 +36,11 @@ def install(
 
     cpu_cores.remember_given_cores(given)
 
-    if os.environ.get("WHYIDLE_PLAN") and not _sessions and not late:
+    if os.environ.get("WHYIDLE_PLAN") and not _sessions and not _plans and not late:
         from . import knobs
 
-        knobs.install(folder)  # before the hooks, which must see the changed job
+        _plans.append(None)  # a knob may import another framework, which comes here again
+        _plans[0] = knobs.install(folder)  # before the hooks, which must see the changed job
     adapter = importlib.import_module(f"{__name__}.frameworks.{framework}.adapter").Adapter()
     if _sessions:
         session = _sessions[0]
@@ -47,6 +48,8 @@ def install(
     else:
         session = Session(folder, adapter, late=late)
         _sessions.append(session)
+    if framework != "torch" and any(_plans):
+        _plans[0].follow_steps(session.events)
     if os.environ.get("WHYIDLE_TRIAL") and not late:
         adapter.install_trial(session.events, session.is_burst_awaited)
 
@@ -59,6 +62,8 @@ def uninstall() -> None:
 
 
 _sessions: list[Any] = []
+_plans: list[Any] = []
+"""the knobs of the process, once they have been applied: ``KnobSession``, or None without a plan"""
 
 
 def step() -> None:

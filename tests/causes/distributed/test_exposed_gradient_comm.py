@@ -123,11 +123,6 @@ def test_ranks_on_cpus_compress_to_float16_and_others_may_send_less():
     on_cpu = replace(proof, facts=replace(proof.facts, on_cpu=True))
     for case, value in ((proof, "bf16_compress"), (on_cpu, "fp16_compress")):
         assert treat("gradient-compression", case).edits[0].value == value
-    most = twin_speedup(ddp(4_000), ddp(0.001))
-    assert treat("gradient-low-rank", on_cpu) is None  # PyTorch's hook hangs on gloo
-    low_rank = treat("gradient-low-rank", proof).predicted
-    assert proof.facts.compressed.speedup < low_rank.speedup <= most * 1.02
-    assert treat("gradient-low-rank", judge(CAUSE, gathering())) is None
 
 
 def gathering(times: int = 2) -> Builder:

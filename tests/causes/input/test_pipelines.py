@@ -302,9 +302,6 @@ def waiting(batch_ms=700, calls=16, threads=16, **more):
 
 
 PAIRS["slow-data-source"] = Pair(sick=waiting, healthy=lambda: waiting(wait_ms=0))
-PAIRS["ordered-results"] = Pair(
-    sick=lambda: waiting(100, 8), healthy=lambda: waiting(100, 8, wait_ms=0)
-)
 
 
 def test_calls_that_wait_as_many_as_are_useful_wait_for_the_source():
@@ -313,15 +310,6 @@ def test_calls_that_wait_as_many_as_are_useful_wait_for_the_source():
     assert judge("slow-data-source", waiting(threads=2)) is None
     assert judge("slow-data-source", waiting(cores=1.5)) is None
     assert judge("small-data-threadpool", waiting()) is None
-
-
-def test_calls_that_could_make_a_batch_sooner_wait_for_their_order():
-    top = diagnose_job([waiting(100, 8)]).findings[0]
-    assert top.cause == "ordered-results"
-    assert [edit.knob for edit in top.fixes[0].edits] == ["tfdata.deterministic"]
-    ordered = {"threads": 16, "deterministic": 0}
-    for other in (waiting(), waiting(100, 8, threads=4), train(calls=8, options=ordered)):
-        assert judge("ordered-results", other) is None
 
 
 def test_of_a_call_that_takes_its_batch_unseen_nothing_is_said():

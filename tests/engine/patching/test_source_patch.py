@@ -291,21 +291,6 @@ def test_autocast_is_for_the_device_that_trains(folder: Path, kind: str, said: s
     assert f'+with torch.autocast("{said}", dtype=torch.bfloat16):' in diff
 
 
-def test_lines_of_a_finding_follow_what_was_inserted_above(folder: Path):
-    evaluate = "def {0}():\n    m.eval()\n    for x in y:\n        m(x)\n"
-    text = "import torch\n" + evaluate.format("test_a") + evaluate.format("test_b")
-    write(folder, {"train.py": text})
-
-    def kept(line: int) -> KeptFix:
-        edit = Edit(knob="evaluation.gradients", value=False, was=True)
-        return KeptFix("evaluate", [edit], [Place(file="train.py", line=line, function="x")])
-
-    guarded = "@torch.no_grad()\n" + evaluate
-    new = "import torch\n" + guarded.format("test_a") + guarded.format("test_b")
-    patch = make_patch([kept(2), kept(9)], ["python", "train.py"], folder)
-    assert patch.files[(folder / "train.py").resolve()] == new
-
-
 @pytest.mark.parametrize(("value", "told"), [(True, True), (False, False)])
 def test_what_is_otherwise_in_a_file_than_in_a_trial_is_told(folder, value, told):
     write(folder, {"train.py": SCRIPT})

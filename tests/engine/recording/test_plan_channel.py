@@ -49,12 +49,11 @@ def test_what_the_user_has_asked_of_the_allocator_stays(tmp_path, monkeypatch, o
 def test_processes_are_told_together(tmp_path):
     for pid, applied, declined in ((1, {"a.b": 2}, {}), (2, {"a.b": 1}, {"c.d": "because"})):
         told = {"applied": applied, "declined": declined}
-        text = json.dumps({**told, "multiplied": {"a.b": [8 * pid, 8]}})
+        text = json.dumps(told)
         (tmp_path / f"{pid}.knobs.json").write_text(text)
     (tmp_path / "3.knobs.json").write_text('{"appl')  # it was killed
     assert read_applied_knobs(tmp_path).applied == {"a.b": 3}
     assert read_applied_knobs(tmp_path).declined == {"c.d": "because"}
-    assert read_applied_knobs(tmp_path).multiplied == {"a.b": [8, 16]}
 
 
 def test_what_was_waited_for_counts_where_nobody_knows_better(tmp_path):

@@ -1,14 +1,18 @@
 """What turns the knobs: it counts, tells, contains faults, and turns everything back."""
 
+import gc
 import json
 import os
 from pathlib import Path
 
 import pytest
 import small_jobs as jobs
+import standin
 import torch
 
 from whyidle.probe import knobs
+from whyidle.probe.core.events import Events
+from whyidle.probe.core.recorder import Recorder
 from whyidle.probe.knobs import matmul
 
 
@@ -102,6 +106,35 @@ def test_steps_are_those_of_the_optimizer_that_steps_first(turn):
     assert seen == [1, 2, 3]
 
 
+def test_steps_of_other_frameworks_count_until_the_recording_ends(turn, tmp_path):
+    session = turn({"gc.freeze": True, "gc.collect_interval_steps": 3})
+    events = Events(Recorder(str(tmp_path)), standin.Framework())
+    session.follow_steps(events)
+    session.follow_steps(events)
+    compiled = object()  # a step of JAX is no optimizer of PyTorch
+    for _ in range(4):
+        events.attend_step(compiled)
+    assert gc.isenabled()
+    events.attend_step(compiled)
+    assert session.applied == {"gc.freeze": 1, "gc.collect_interval_steps": 1}
+    assert gc.get_freeze_count()
+    assert not gc.isenabled()
+    events.undo[knobs.StepRelay.listener]()
+    assert gc.isenabled()
+
+
+def test_steps_of_pytorch_are_not_counted_twice(turn, tmp_path):
+    seen, session = [], turn({})
+    session.after_steps(seen.append)
+    events = Events(Recorder(str(tmp_path)), standin.Framework())
+    session.follow_steps(events)
+    net = jobs.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer.step()
+    events.attend_step(optimizer)
+    assert seen == [1]
+
+
 def test_it_counts_and_tells_seldom(turn):
     session = turn({"torch.deterministic": False})
     for times in range(1, 6):
@@ -149,8 +182,6 @@ def test_several_at_once_leave_the_numbers_as_they_are(turn):
             "gc.freeze": True,
             "gc.collect_interval_steps": 2,
             "autograd.anomaly_mode": False,
-            "evaluation.gradients": False,
-            "checkpoint.asynchronous": True,
             "memory.empty_cache_every": 100,
             "copy.non_blocking": True,
             "torch.num_threads": 1,

@@ -102,7 +102,6 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
             compressed=predict_removal(
                 0.0, half, "P7 with half of the bytes", half * FROM_FEWER_BYTES
             ),
-            low_rank=predict_removal(0.0, high, "P7 with few bytes", high * FROM_FEWER_BYTES),
             gathered_once=predict_removal(
                 0.0, gathered, "P7 without the second of two gathers", gathered / 2.0
             ),

@@ -1,14 +1,20 @@
-"""Keeps of the proposed fixes those whose object exists in what was recorded: no learning rate is
-scaled without training, and nothing is compiled that runs as a CUDA graph already."""
+"""Keeps of the proposed fixes those whose object exists in what was recorded: no switch of PyTorch
+is set in a job of JAX, no learning rate is scaled without training, and nothing is compiled that
+runs as a CUDA graph already."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
 
+from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
-from whyidle.model.diagnosis import Finding, ProposedFix
+from whyidle.analysis.subjects import find_subjects
+from whyidle.model.diagnosis import Edit, Finding, ProposedFix
+from whyidle.model.knobs import Subject
 from whyidle.model.roles import Role
 
 IN_GRAPHS = 0.5
@@ -22,17 +28,38 @@ EXCHANGING = "ddp."
 
 def keep_applicable_fixes(findings: list[Finding], lead: Facts) -> list[Finding]:
     """Return the findings with the fixes that apply to the kind of recording."""
-    kind = lead.kind
+    subjects, kind = find_subjects(lead.timeline), lead.kind
+    if subjects is not None:
+        findings = [_keep(finding, lambda fix: fit_subjects(fix, subjects)) for finding in findings]
     if kind is None:
         return findings
     if kind.kind == "graph_capture":
         return []
-    return [
-        msgspec.structs.replace(
-            finding, fixes=[kept for fix in finding.fixes if (kept := _applicable(fix, lead))]
-        )
-        for finding in findings
-    ]
+    return [_keep(finding, lambda fix: _applicable(fix, lead)) for finding in findings]
+
+
+def fit_subjects(fix: ProposedFix, subjects: frozenset[Subject]) -> ProposedFix | None:
+    """The fix with the edits whose subject a job with these has; None if it has that of none. It is
+    advice where only people can set one of them in this job."""
+    present: dict[Edit, frozenset[Subject]] = {}
+    for edit in fix.edits:
+        of = catalog.find_knob(edit.knob).subjects
+        if not of or subjects & {*of}:
+            present[edit] = subjects & {*of}
+    if fix.edits and not present:
+        return None
+    by_hand = any(
+        of and of <= {*catalog.find_knob(edit.knob).by_hand_in} for edit, of in present.items()
+    )
+    return msgspec.structs.replace(
+        fix, edits=list(present), automatic=fix.automatic and not by_hand
+    )
+
+
+def _keep(finding: Finding, fit: Callable[[ProposedFix], ProposedFix | None]) -> Finding:
+    return msgspec.structs.replace(
+        finding, fixes=[kept for fix in finding.fixes if (kept := fit(fix))]
+    )
 
 
 def _compiled_share(lead: Facts) -> float:

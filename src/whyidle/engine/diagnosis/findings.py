@@ -170,7 +170,8 @@ def _propose_fixes(item: ProvenCause) -> list[ProposedFix]:
             summary=plan.summary,
             edits=list(plan.edits),
             consent=fix.consent,
-            automatic=plan.automatic,
+            automatic=plan.automatic
+            and any(not catalog.find_knob(edit.knob).by_people for edit in plan.edits),
             predicted=_predict_fix(plan, item) if plan.faster else None,
             risk=plan.risk,
         )

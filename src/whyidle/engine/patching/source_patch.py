@@ -111,20 +111,9 @@ class _SourceTree:
         return cls(own, texts, dict(texts), device, made)
 
     def apply_fix(self, fix: KeptFix, folder: Path) -> str:
-        """Write a fix into the files; returns instructions for the edits that were not written.
-        Edits that belong together are written completely or not at all."""
-        before, edits = dict(self.texts), _in_order(fix.edits)
-        instructions = {edit.knob: self._apply_edit(fix, edit, folder) for edit in edits}
-        whole = any(catalog.find_knob(knob).belongs_with in instructions for knob in instructions)
-        if whole and any(instructions.values()):
-            self.texts = before
-            self.notes.pop(fix.fix, None)
-            hands = (by_hand(edit.knob, _edit_setting(edit)) for edit in edits)
-            instructions = {
-                knob: instructions[knob] or hand
-                for knob, hand in zip(instructions, hands, strict=True)
-            }
-        return "; ".join(filter(None, instructions.values()))
+        """Write a fix into the files; returns instructions for the edits that were not written."""
+        instructions = [self._apply_edit(fix, edit, folder) for edit in _in_order(fix.edits)]
+        return "; ".join(filter(None, instructions))
 
     def _apply_edit(self, fix: KeptFix, edit: Edit, folder: Path) -> str:
         done, why, notes = self._write_edit(fix, edit, folder, list(self.texts))

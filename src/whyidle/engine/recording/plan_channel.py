@@ -30,7 +30,6 @@ class AppliedKnobs(msgspec.Struct, frozen=True):
     waiting: dict[str, str] = {}
     """what a knob without effect waited for: its reason if no process declined it"""
     made: dict[str, dict[str, str]] = {}  # lines that created what it sets (`Made`)
-    multiplied: dict[str, list[int]] = {}  # original values that it multiplied
 
 
 def write_request(
@@ -74,7 +73,6 @@ def read_applied_knobs(recording: Path) -> AppliedKnobs:
     declined: dict[str, str] = {}
     waiting: dict[str, str] = {}
     made: list[Made] = []
-    multiplied: dict[str, list[int]] = {}
     for path in sorted(recording.glob("*.knobs.json")):
         with suppress(OSError, msgspec.DecodeError):
             one = msgspec.json.decode(path.read_bytes(), type=AppliedKnobs)
@@ -83,10 +81,8 @@ def read_applied_knobs(recording: Path) -> AppliedKnobs:
             made.append(one.made)
             for knob, times in one.applied.items():
                 applied[knob] = applied.get(knob, 0) + times
-            for knob, numbers in one.multiplied.items():
-                multiplied[knob] = sorted({*multiplied.get(knob, ()), *numbers})
     unmet = {knob: why for knob, why in waiting.items() if knob not in applied}
-    return AppliedKnobs(applied, unmet | declined, made=merge_lines(made), multiplied=multiplied)
+    return AppliedKnobs(applied, unmet | declined, made=merge_lines(made))
 
 
 def merge_lines(documents: Iterable[Made]) -> dict[str, dict[str, str]]:

@@ -10,11 +10,9 @@ BY_HAND: Final[dict[str, str]] = {
     ),
     "autocast.grad_scaler": "torch.amp.GradScaler(enabled={value}) around the backward pass",
     "autograd.anomaly_mode": "torch.autograd.set_detect_anomaly({value})",
-    "callbacks.every": "a condition that calls it every {value} steps, if it only logs or measures",
     "checkpoint.asynchronous": (
         "torch.distributed.checkpoint.async_save(...) instead of torch.save(...)"
     ),
-    "checkpoint.interval_factor": "an interval {value} times as long between checkpoints",
     "collate.length_buckets": "a collate_fn that pads to the next of the {text}",
     "collate.pad_to": "a collate_fn that pads each batch to its {text} sample",
     "compile.cache": (
@@ -25,7 +23,6 @@ BY_HAND: Final[dict[str, str]] = {
         "Accelerate dataloader_config=DataLoaderConfiguration(non_blocking={value}), with "
         "Hugging Face's Trainer accelerator_config=dict(non_blocking={value})"
     ),
-    "dataset.cache": "a cache of the dataset's items, by index",
     "ddp.bucket_cap_mb": "DistributedDataParallel(..., bucket_cap_mb={value})",
     "ddp.comm_hook": (
         "model.register_comm_hook(None, "
@@ -38,29 +35,13 @@ BY_HAND: Final[dict[str, str]] = {
         "the one before optimizer.step() ({value} per step)"
     ),
     "ddp.static_graph": "DistributedDataParallel(..., static_graph={value})",
-    "evaluation.batch_factor": "evaluation batches {value} times as large",
     "evaluation.gradients": "`with torch.set_grad_enabled({value}):` around evaluation",
-    "evaluation.interval_factor": "an interval {value} times as long between evaluations",
     "fsdp.reshard_after_forward": "fully_shard(..., reshard_after_forward={value})",
-    "gc.collect_interval_steps": (
-        "gc.collect() every {value} steps only (with gc.freeze(), gc.disable() as well)"
-    ),
-    "gc.freeze": "gc.collect() and gc.freeze() after the first steps",
-    "iterator.ahead": "a thread that keeps a queue.Queue({value}) of batches full",
-    "loader.batch_size_times": "a batch size {value} times as large",
-    "loader.full_affinity": (
-        "os.sched_setaffinity(0, CORES) in worker_init_fn, with all cores of the command"
-    ),
-    "loader.persistent_workers": "DataLoader(..., persistent_workers={value})",
     "loader.pin_memory": "DataLoader(..., pin_memory={value})",
-    "loader.prefetch_factor": "DataLoader(..., prefetch_factor={value})",
-    "loader.worker_threads": "torch.set_num_threads({value}) in the DataLoader's worker_init_fn",
-    "loader.workers": "DataLoader(..., num_workers={value})",
     "log.deferred": (
         "`total += loss.detach()` instead of `total += loss.item()`, and read the total where it "
         "is displayed"
     ),
-    "logging.interval_factor": "an interval {value} times as long between reports",
     "loop.microbatch_times": (
         "micro-batches {value} times as large, and correspondingly fewer of them: with Hugging "
         "Face per_device_train_batch_size and gradient_accumulation_steps, with Lightning the "
@@ -87,8 +68,6 @@ BY_HAND: Final[dict[str, str]] = {
         "a learning rate scaled with the batch, for Adam by its square root: {value}"
     ),
     "profiler.active": "torch.profiler.schedule(...), so that only a few steps are profiled",
-    "python.profiler": "the command without cProfile or another Python profiler",
-    "python.tracer": "the command without debugger and coverage",
     "torch.cudnn_benchmark": "torch.backends.cudnn.benchmark = {value}",
     "torch.deterministic": "torch.use_deterministic_algorithms({value})",
     "torch.num_threads": "torch.set_num_threads({value}) at the beginning",

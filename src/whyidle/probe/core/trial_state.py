@@ -6,7 +6,6 @@ converts numbers to ``float``. Only ``TrialDevice.synchronize`` may wait for a d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from .device_timestamps import DeviceClock
@@ -48,9 +47,6 @@ class TrialState(Protocol):
 
     def norm(self, optimizer: Any) -> Any:
         """Return the norm of all of the optimizer's parameters."""
-
-    def gradients(self, optimizer: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the optimizer's gradients with the number of their parameter."""
 
     def random_state(self, index: int | None) -> bytes:
         """Return the state of the framework's random generator on a device."""

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from ..core import fault_containment as guard
+from ..core.events import Events
 from ..core.import_hooks import call_after_import
+from ..core.listener import Listener
 from ._source_line import find_source_line
 
 NO_FORM = "it cannot be applied while the script runs"
@@ -51,18 +53,17 @@ class KnobSession:
         self.line: str | None = None
         """the line of the job that is creating an object now"""
         self.start = os.getcwd()
-        self.multiplied: dict[str, list[int]] = {}
-        """knob -> the original values that it multiplied"""
         self.waiting: dict[str, Callable[[], str]] = {}
         """knob -> why it has not been applied yet; empty text: nothing to report"""
         self.undo: list[Callable[[], None]] = []
+        self.counts: list[StepCount] = []
         self.owner = os.getpid()
         os.register_at_fork(after_in_child=self._reset_after_fork)
 
     def _reset_after_fork(self) -> None:
         """Start a report of the child's own."""
         self.applied, self.declined = {}, {}
-        self.waiting, self.made, self.multiplied = {}, {}, {}
+        self.waiting, self.made = {}, {}
 
     @property
     def is_child(self) -> bool:
@@ -117,12 +118,6 @@ class KnobSession:
             lines[line] = lines.get(line) or why
         return new
 
-    def note_multiplied(self, knob: str, value: int) -> None:
-        """Note an original value that a knob multiplies."""
-        if value not in (known := self.multiplied.setdefault(knob, [])):
-            known.append(value)
-            self.write_state()
-
     def decline_knobs(self, knobs: Collection[str], why: str, line: str | None = None) -> None:
         """Decline these knobs. What was applied elsewhere stays. ``line`` created the object that
         stays unchanged, if not the current line."""
@@ -162,7 +157,7 @@ class KnobSession:
     def write_state(self) -> None:
         """Write the report on the knobs, completely or not at all."""
         report: dict[str, Any] = {"applied": self.applied, "declined": self.declined}
-        report |= {"multiplied": self.multiplied, "made": self.made}
+        report["made"] = self.made
         settled = {*self.applied, *self.declined}
         report["waiting"] = {
             knob: text
@@ -220,27 +215,71 @@ class KnobSession:
 
         self.undo.append(call_after_import(module, attribute, run))
 
-    def after_steps(self, work: Callable[[int], None]) -> None:
-        """Call ``work`` with the step number after every step of the optimizer that steps first."""
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+    def after_steps(self, work: Callable[[int], None], ended: Callable[[], Any] = bool) -> None:
+        """Call ``work`` with the step number after every step of the optimizer that steps first, in
+        any framework; ``ended`` once steps are no longer seen."""
+        count = StepCount(self, work, ended)
+        self.counts.append(count)
 
-        first: list[int] = []
-        count = 0
+        def watch_torch(optimizers: Any) -> None:
+            def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+                count.note_step(optimizer)
 
-        def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-            nonlocal count
-            if not first:
-                first.append(id(optimizer))
-            if first[0] == id(optimizer):
-                count += 1
-                self.run_contained(tuple(self.edits), work, count)
+            self.undo.append(optimizers.register_optimizer_step_post_hook(after_step).remove)
 
-        self.undo.append(register_optimizer_step_post_hook(after_step).remove)
+        module = "torch.optim.optimizer"
+        self.after_import((), module, "register_optimizer_step_post_hook", watch_torch)
+
+    def follow_steps(self, events: Events) -> None:
+        """Count the steps that frameworks other than PyTorch report, too."""
+        if self.counts and StepRelay.listener not in events.undo:
+            events.add_listener(StepRelay(self.counts))
 
     def undo_changes(self, to: int = 0) -> None:
         """Undo all changes but the first ``to``, last first."""
         while len(self.undo) > to:
             self.undo.pop()()
+
+
+class StepCount:
+    """The steps of the optimizer that steps first, whose number goes to ``work``."""
+
+    def __init__(
+        self, session: KnobSession, work: Callable[[int], None], ended: Callable[[], Any]
+    ) -> None:
+        self.session, self.work, self.ended = session, work, ended
+        self.first: int | None = None
+        self.steps = 0
+
+    def note_step(self, optimizer: Any) -> None:
+        """An optimizer has stepped; None: one that its framework does not name."""
+        if self.first is None:
+            self.first = id(optimizer)
+        if self.first == id(optimizer):
+            self.steps += 1
+            self.session.run_contained(tuple(self.session.edits), self.work, self.steps)
+
+
+class StepRelay(Listener):
+    """Passes on steps but PyTorch's, whose own hook stays when the recording ends."""
+
+    listener = "steps of knobs"
+    wants_steps = True
+
+    def __init__(self, counts: list[StepCount]) -> None:
+        self.counts = counts
+
+    def on_step(self, optimizer: Any) -> None:
+        """Count the step."""
+        kinds = getattr(sys.modules.get("torch.optim"), "Optimizer", ())
+        if not isinstance(optimizer, kinds):
+            for count in self.counts:
+                count.note_step(optimizer)
+
+    def stop_listening(self) -> None:
+        """No further step will be seen."""
+        for count in self.counts:
+            count.ended()
 
 
 def install(folder: str) -> KnobSession | None:

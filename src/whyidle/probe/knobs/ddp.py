@@ -2,103 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import KnobSession
+from . import NO_FORM, KnobSession
 
-ARGUMENTS = ("bucket_cap_mb", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
-HOOK = "ddp.comm_hook"
-WARM_UP = 10
-"""steps with the usual exchange before one that changes what is learned: DistributedDataParallel
-forms its buckets anew after the first"""
-POWER_RANK = 2
-"""of the matrices that stand for a gradient: PyTorch advises 1 to 4"""
+NO_SYNC = "ddp.no_sync"
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
-    """Change the wrapper's arguments, register its hook, and exchange gradients in the last
-    backward pass of each step only."""
+    """Exchange gradients in the last backward pass of each step only."""
     from torch.nn.parallel import DistributedDataParallel as Wrapper
 
-    settings = {knob.partition(".")[2]: value for knob, value in edits.items()}
-    named = {name: value for name, value in settings.items() if name in ARGUMENTS}
-    if named:
-        session.wrap_constructor(Wrapper, lambda original: _wrap_init(session, named, original))
-    if (hook := settings.get("comm_hook")) in HOOKS:
-        session.replace_function(
-            Wrapper, "forward", lambda original: _wrap_hook_registration(session, hook, original)
-        )
-    elif HOOK in edits:
-        session.decline_knobs([HOOK], f"only {', '.join(HOOKS)} are supported")
-    if "no_sync" in settings:
-        Accumulation(session, int(settings["no_sync"])).apply_to(Wrapper)
-
-
-def _wrap_init(
-    session: KnobSession, named: dict[str, Any], original: Callable[..., Any]
-) -> Callable[..., Any]:
-    signature = inspect.signature(original)
-    knobs = [f"ddp.{name}" for name in named]
-
-    def init(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = signature.bind(self, *args, **kwargs).arguments
-        except TypeError:  # the script's own mistake, which PyTorch reports better
-            return original(self, *args, **kwargs)
-        result = original(**{**bound, **named})
-        session.record_applied(*knobs)
-        return result
-
-    return init
-
-
-def _compress(name: str) -> tuple[Any, Any]:
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
-    return None, getattr(default_hooks, f"{name}_hook")
-
-
-def _low_rank(_: str) -> tuple[Any, Any]:
-    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
-
-    state = power.PowerSGDState(
-        process_group=None, matrix_approximation_rank=POWER_RANK, start_powerSGD_iter=WARM_UP
-    )
-    return state, power.powerSGD_hook
-
-
-HOOKS = {"bf16_compress": _compress, "fp16_compress": _compress, "powersgd": _low_rank}
-"""value -> makes the state and the function that ``register_comm_hook`` takes"""
-
-
-def _wrap_hook_registration(
-    session: KnobSession, hook: str, original: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Register the hook at the first forward pass: the script may register its own before, and
-    there can be only one."""
-    seen: set[int] = set()
-
-    def register(self: Any) -> None:
-        if getattr(self, "_comm_hooks", None):
-            session.decline_knobs([HOOK], "the script has registered a hook of its own")
-            return
-        try:
-            self.register_comm_hook(*HOOKS[hook](hook))
-        except (ImportError, TypeError, RuntimeError) as error:  # no NumPy, or not this backend
-            session.decline_knobs([HOOK], f"PyTorch refuses: {error}")
-        else:
-            session.record_applied(HOOK)
-
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if id(self) not in seen:
-            seen.add(id(self))
-            session.run_contained([HOOK], register, self)
-        return original(self, *args, **kwargs)
-
-    return forward
+    session.decline_knobs([knob for knob in edits if knob != NO_SYNC], NO_FORM)
+    if NO_SYNC in edits:
+        Accumulation(session, int(edits[NO_SYNC])).apply_to(Wrapper)
 
 
 class Accumulation:
@@ -144,7 +63,7 @@ class Accumulation:
                 self.local.pop(id(model), None)
                 return original(model, *args, **kwargs)
             self.local[id(model)] = model
-            self.session.record_applied("ddp.no_sync")
+            self.session.record_applied(NO_SYNC)
             with model.no_sync():
                 return original(model, *args, **kwargs)
 

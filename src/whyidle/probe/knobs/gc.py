@@ -23,7 +23,11 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """
     every = int(edits.get("gc.collect_interval_steps") or 0)
     if edits.get("gc.freeze"):
-        session.after_steps(lambda step: _collect_between_steps(session, edits, step, every))
+        # without steps nothing would collect any more
+        asked: Callable[[], Any] = gc.enable if every else bool
+        session.after_steps(
+            lambda step: _collect_between_steps(session, edits, step, every), ended=asked
+        )
     elif every:
         _thin_collections(session, edits, every)
 

@@ -12,7 +12,6 @@ from . import NO_FORM, DeclinedError, KnobSession
 from ._source_line import find_source_line
 
 WORKERS, EAGER, STEPS = "keras.workers", "keras.run_eagerly", "keras.steps_per_execution"
-ON_BATCH = "keras.train_on_batch"
 ADAPTER = "keras.src.trainers.data_adapters.py_dataset_adapter"
 TRAINERS = (
     ("keras.src.trainers.trainer", "Trainer"),
@@ -30,9 +29,7 @@ Functions = weakref.WeakKeyDictionary[Any, dict[int, dict[str, Any]]]
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change datasets and models that the job makes from now on."""
-    session.decline_knobs(
-        [knob for knob in edits if knob not in (WORKERS, EAGER, STEPS, ON_BATCH)], NO_FORM
-    )
+    session.decline_knobs([knob for knob in edits if knob not in (WORKERS, EAGER, STEPS)], NO_FORM)
     if WORKERS in edits:
         session.wait_for([WORKERS], "the job fits no PyDataset with fewer threads")
         session.after_import(
@@ -47,42 +44,9 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
             session.after_import(
                 [EAGER], module, name, partial(_set_eager, session, name, edits[EAGER])
             )
-    if ON_BATCH in edits:
-        session.wait_for([ON_BATCH], "train_on_batch is traced once already, or is not called")
-        session.after_import([ON_BATCH], *FITTED, partial(_trace_batches_once, session))
     if STEPS in edits:
         session.wait_for([STEPS], "the job fits no model of Keras 3 on TensorFlow")
         session.after_import([STEPS], *FITTED, partial(_join_steps, session, edits[STEPS]))
-
-
-def _trace_batches_once(session: KnobSession, loaded: Any) -> None:
-    """Before 3.9 Keras 3 passes a new generator to the traced function of ``train_on_batch``, which
-    traces it anew. What this function calls for the batch is traced itself, and once."""
-
-    def find_untraced(model: Any) -> Any:
-        if keras_version() >= WITH_PARTIAL_CALLS:
-            session.decline_knobs([ON_BATCH], "this version of Keras traces train_on_batch once")
-            return None
-        model.make_train_function()
-        untraced = getattr(model.train_function, "python_function", None)
-        if untraced is not None:
-            session.record_applied(ON_BATCH)
-        return untraced
-
-    def make(original: Any) -> Any:
-        def train_on_batch(self: Any, *args: Any, **named: Any) -> Any:
-            untraced = session.run_contained([ON_BATCH], find_untraced, self)
-            if untraced is None:
-                return original(self, *args, **named)
-            traced, self.train_function = self.train_function, untraced
-            try:
-                return original(self, *args, **named)
-            finally:
-                self.train_function = traced
-
-        return train_on_batch
-
-    session.replace_function(loaded.TensorFlowTrainer, "train_on_batch", make)
 
 
 def keras_version() -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from . import (
     NO_FORM,
     DeclinedError,
     KnobSession,
-    _batch_resizing,
     _persistent_workers,
     _worker_start,
 )
@@ -30,10 +29,8 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     from torch.utils.data import DataLoader
 
     requested = _requested_arguments(session, edits)
-    others = {*ARGUMENTS, *_worker_start.KNOBS, _batch_resizing.KNOB}
+    others = {*ARGUMENTS, *_worker_start.KNOBS}
     session.decline_knobs([knob for knob in edits if knob not in others], NO_FORM)
-    if edits.get(_batch_resizing.KNOB):
-        _batch_resizing.enlarge_batches(session, edits[_batch_resizing.KNOB])
     if not requested:
         return
     ours = (

@@ -1,4 +1,4 @@
-"""Changes the model as a whole: compiles it, or sets its memory format.
+"""Compiles the model, and finds it for other knobs.
 
 The model is every outermost module that is called with gradients enabled: usually one, several if a
 step calls parts separately. It is changed through its class, so that it can still be pickled.
@@ -12,39 +12,27 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import NO_FORM, DeclinedError, KnobSession, _fused_attention, _module_recomputation
+from . import NO_FORM, KnobSession
 from ._keras_models import COMPILE as OF_KERAS
 from ._keras_models import compile_models, runs_on_tensorflow
-from ._recomputation import keep_activations
 
 Call = Callable[..., Any]
-CHECKPOINTING = "model.checkpointing"
 DYNAMIC = "model.compile_dynamic"
 COMPILE = ("model.compile", "model.compile_mode", DYNAMIC)
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
-    """Compile the model, change how the script compiles it, set its memory format, keep its
-    activations or compute them again, or switch its attention."""
+    """Compile the model, or change how the script compiles it."""
     edits = dict(edits)
     if runs_on_tensorflow():
         session.decline_knobs([knob for knob in edits if knob != OF_KERAS], NO_FORM)
         compile_models(session, {knob: edits[knob] for knob in edits if knob == OF_KERAS})
         return
-    if form := edits.pop(_fused_attention.KNOB, None):
-        _fused_attention.fuse_attention(session, form, wrap_outermost)
-    if names := edits.pop(_module_recomputation.KNOB, None):
-        _module_recomputation.recompute_chosen(session, names, wrap_outermost)
     if DYNAMIC in edits and "model.compile" not in edits:
         _for_any_length(session, edits.pop(DYNAMIC))
-    if edits.pop(CHECKPOINTING, True) is False:
-        keep_activations(session, CHECKPOINTING)
-    if not edits:
-        return
-    known = {*COMPILE, "model.memory_format"}
-    if unknown := [knob for knob in edits if knob not in known]:
-        raise DeclinedError(f"{', '.join(unknown)}: it needs a change of the script")
-    wrap_outermost(session, edits, functools.partial(_change_model, session, edits))
+    session.decline_knobs([knob for knob in edits if knob not in COMPILE], NO_FORM)
+    if edits := {knob: to for knob, to in edits.items() if knob in COMPILE}:
+        wrap_outermost(session, edits, functools.partial(_compile_model, session, edits))
 
 
 def _for_any_length(session: KnobSession, dynamic: bool) -> None:
@@ -113,34 +101,21 @@ def wrap_outermost(
     session.after_steps(lambda _: handle.remove())
 
 
-def _change_model(session: KnobSession, edits: dict[str, Any], model: Any, call: Call) -> Call:
-    import torch
-
-    compile_knobs = [knob for knob in edits if knob in COMPILE]
-    if compile_knobs and any(
+def _compile_model(session: KnobSession, edits: dict[str, Any], model: Any, call: Call) -> Call:
+    if any(
         hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None
         for part in model.modules()
     ):
-        session.decline_knobs(compile_knobs, "it is compiled already")
-    elif compile_knobs and (kind := _uncompilable_device(model)):
-        session.decline_knobs(
-            compile_knobs, f"PyTorch's compiler does not support the device {kind!r}"
-        )
-    elif compile_knobs:
+        session.decline_knobs(edits, "it is compiled already")
+    elif kind := _uncompilable_device(model):
+        session.decline_knobs(edits, f"PyTorch's compiler does not support the device {kind!r}")
+    else:
         import torch._dynamo
 
         torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs uncompiled
         _compile_in_place(model, mode=edits.get("model.compile_mode"), dynamic=edits.get(DYNAMIC))
-        session.record_applied(*compile_knobs)
-    if edits.get("model.memory_format") != "channels_last":
-        return call
-    model.to(memory_format=torch.channels_last)
-    session.record_applied("model.memory_format")
-
-    def call_channels_last(*args: Any, **kwargs: Any) -> Any:
-        return call(*map(_to_channels_last, args), **kwargs)
-
-    return call_channels_last
+        session.record_applied(*edits)
+    return call
 
 
 def _compile_in_place(model: Any, **how: Any) -> None:
@@ -169,11 +144,3 @@ def _uncompilable_device(model: Any) -> str:
     register()
     kinds = {parameter.device.type for parameter in model.parameters()} - {"meta"}
     return next((kind for kind in kinds if common.get_scheduling_for_device(kind) is None), "")
-
-
-def _to_channels_last(value: Any) -> Any:
-    import torch
-
-    if isinstance(value, torch.Tensor) and value.dim() == 4:
-        return value.contiguous(memory_format=torch.channels_last)
-    return value

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from . import DeclinedError, KnobSession, _learning_rate
+from . import NO_FORM, KnobSession
 
 SWITCHES = ("fused", "foreach")
 GROUPS = "param_groups"
@@ -18,19 +18,17 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     optimizer that refuses is created as the script asked."""
     import torch
 
-    if edits.get(_learning_rate.KNOB):
-        try:
-            _learning_rate.scale_rates(session)
-        except DeclinedError as reason:
-            session.decline_knobs([_learning_rate.KNOB], str(reason))
-    edits = {knob: value for knob, value in edits.items() if knob != _learning_rate.KNOB}
+    session.decline_knobs(
+        [knob for knob in edits if knob.partition(".")[2] not in SWITCHES], NO_FORM
+    )
+    edits = {knob: to for knob, to in edits.items() if knob.partition(".")[2] in SWITCHES}
     if not edits:
         return
     for name in dir(torch.optim):
         kind = getattr(torch.optim, name)
         if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer):
-            known = inspect.signature(kind.__init__).parameters
-            own = {k: v for k, v in edits.items() if k.partition(".")[2] in known}
+            takes = inspect.signature(kind.__init__).parameters
+            own = {k: v for k, v in edits.items() if k.partition(".")[2] in takes}
             if own and "__init__" in vars(kind):
                 session.wrap_constructor(kind, functools.partial(_wrap_init, session, own, kind))
     _watch_for_others(session, edits)

@@ -20,7 +20,6 @@ from ._source_line import find_source_line
 PLACE = "tensorflow.python.data.ops"
 CALLS, POOL, CACHE = "tfdata.map_calls", "tfdata.pool", "tfdata.cache"
 SOURCES = "tfdata.interleave_calls"
-ORDER = "tfdata.deterministic"
 THREADED = {CALLS: "map", SOURCES: "interleave"}
 """knobs that call a function of the job in several threads -> the method that takes it"""
 CALLS_NAMED = "num_parallel_calls"
@@ -35,6 +34,9 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     session.decline_knobs(
         [knob for knob in edits if knob not in (*THREADED, *ENDS, CACHE)], NO_FORM
     )
+
+    if not edits.keys() & {*THREADED, *ENDS, CACHE}:
+        return
 
     def change_maps(module: Any) -> None:
         for knob in THREADED.keys() & edits.keys():
@@ -165,15 +167,6 @@ def _with_pool(dataset: Any, threads: int) -> Any:
     return dataset.with_options(options)
 
 
-def _with_order(dataset: Any, deterministic: bool) -> Any:
-    """The dataset with or without the order of its elements; None if the job decides that."""
-    if dataset.options().deterministic is not None:
-        return None
-    options = _new_options()
-    options.deterministic = deterministic
-    return dataset.with_options(options)
-
-
 def _new_options() -> Any:
     from tensorflow.python.data.ops import options as options_lib
 
@@ -182,7 +175,6 @@ def _new_options() -> Any:
 
 ENDS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     POOL: (_with_pool, "every pipeline of the job has a pool of its own"),
-    ORDER: (_with_order, "every pipeline of the job says whether it keeps its order"),
 }
 """knob -> what changes a dataset, and why that was not done"""
 

@@ -31,9 +31,7 @@ from ..core.trial_state import TrialState
 from . import parent_shells
 from .compile_pauses import CompilePauses
 from .device_progress import DeviceProgress
-from .gradient_noise import GradientNoise
 from .rank_sync import RankSync
-from .sample_counter import SampleCounter
 
 MOST_LOSSES = 20_000
 WITNESSED = 10
@@ -69,12 +67,6 @@ class TrialRecorder(Listener):
         self.rungs: list[float] = request.get("rungs") or []
         """seconds after which intermediate step times are reported"""
         self.rung = 0
-        self.per_sample: bool = request.get("per_sample", False)
-        """whether times per sample are reported instead"""
-        self.drawn = SampleCounter()
-        self.samples: list[int] = []
-        """samples used until each mark"""
-        self.noise = GradientNoise() if request.get("noise") else None
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.known: list[int] = []
@@ -114,7 +106,6 @@ class TrialRecorder(Listener):
         self.backwards += 1
         if self.first is None and self.backwards > BACKWARDS:
             self.note_step()
-        self.drawn.note_backward()
         if len(self.losses) < MOST_LOSSES:
             self.losses += [self.state.loss_of(tensors)] * steps
             if steps > 1 or self.known:
@@ -125,7 +116,6 @@ class TrialRecorder(Listener):
         if self.first is None or self.others > MOST_OTHERS:
             self.first, self.others = id(optimizer), 0
             self.marks.clear()
-            self.samples.clear()
             self.kept = self.state.largest(optimizer)
             fault_containment.run_contained(
                 self.folder,
@@ -139,11 +129,6 @@ class TrialRecorder(Listener):
         fault_containment.run_contained(
             self.folder, "parameters", lambda: self._note_parameters(optimizer)
         )
-        if self.noise is not None:
-            own, state = self.noise, self.state
-            fault_containment.run_contained(
-                self.folder, "gradients", lambda: own.note_step(state.gradients(optimizer))
-            )
         self.note_step()
 
     def on_compilation(self, begin: int, end: int) -> None:
@@ -168,7 +153,6 @@ class TrialRecorder(Listener):
             return
         self.ranks.join_ranks()
         self.marks.append(self.ended or clock())
-        self.samples.append(self.drawn.note_step())
         if self.marks[-1] - self.looked >= MEMORY_NS:
             fault_containment.run_contained(self.folder, "memory", self._hold_parents)
         fault_containment.run_contained(
@@ -220,19 +204,11 @@ class TrialRecorder(Listener):
         first = max(first, bisect.bisect_left(self.marks, self._steady_start() or 0))
         if len(self.marks) < RUNG_STEPS or len(self.marks) - first <= RUNG_LEAST:
             return
-        count = self._work_done(first)
-        if not count:
-            return
+        count = len(self.marks) - 1 - first
         self.rung += 1
         step_s = (self.marks[-1] - self.marks[first]) / 1e9 / count
         report = {"rung": self.rung, "step_s": step_s, "rank": self.ranks.rank}
         self._write_document("rung", report)
-
-    def _work_done(self, first: int) -> int:
-        """Number of steps or samples since a mark."""
-        if self.per_sample:
-            return self.samples[-1] - self.samples[first]
-        return len(self.marks) - 1 - first
 
     def _write_document(self, kind: str, document: dict[str, Any]) -> None:
         path = Path(self.folder) / f"{os.getpid()}.{kind}.json"
@@ -267,8 +243,6 @@ class TrialRecorder(Listener):
             "marks": self.marks,
             "drained": [] if self.failed else self.done.drained_by_step(),
             "compiled": self.compiled.pauses_by_step(),
-            "samples": self.samples if self.drawn.total else [],
-            "noise": self.noise.noise_terms() if self.noise else [],
             "losses": [float(loss).hex() for loss in self.losses],  # JSON knows no infinity
             "known": self.known,
             "moved": None if self.moved is None else float(self.moved).hex(),

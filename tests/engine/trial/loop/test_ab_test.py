@@ -5,7 +5,6 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
@@ -66,7 +65,6 @@ def bench(base, treated, other=None, affordable=True, **more):
         **{
             "swayed": lambda seed, steps: pytest.fail("not asked for"),
             "drawn": lambda steps: pytest.fail("not asked for"),
-            "noisy": lambda steps: pytest.fail("not asked for"),
             **more,
         },
     )
@@ -420,19 +418,6 @@ def test_compiled_code_is_held_by_a_run_that_draws_the_same_numbers(drew, off_by
     assert asked == [40] * drew
 
 
-@pytest.mark.parametrize(("drew", "kept"), [(True, True), (None, True), (False, False)])
-def test_a_fused_kernel_draws_other_random_numbers_where_any_are_drawn(drew, kept):
-    """With dropout its losses are others, as with other seeds; without any they have to hold."""
-    fused = replace(FIX, consent="rounding", edits=(Edit(knob="model.attention", value="sdpa"),))
-    treated = replace(ran(0.1, off(LOSSES, 1e-2)), applied={"model.attention": 1})
-    told = replace(ran(0.2).report, drew=drew)
-    base = replace(ran(0.2), report=told, ranks={0: told})
-    swayed = replace(ran(0.3, off(LOSSES, 1e-6)), swayed=True)
-    other = ran(0.2, off(LOSSES, 2e-2))
-    arms = bench([base], [treated], other=other, swayed=lambda seed, steps: swayed)
-    assert run_ab_test(fused, arms, []).kept == kept
-
-
 def several(step_s, *losses):
     each = [ran(step_s, one).report for one in losses]
     return replace(ran(step_s), report=each[0], ranks=dict(enumerate(each)))
@@ -592,110 +577,6 @@ def test_files_that_never_stay_in_memory_are_how_the_job_runs():
     found = run_ab_test(FIX, bench([base], [treated]), [])
     assert found.kept
     assert len(found.notes) == 1
-
-
-# -- larger batches -------------------------------------------------------------------------
-
-BATCH = Edit(knob="loader.batch_size_times", value=4, was=1)
-LARGER = replace(FIX, fix="larger-batch", consent="convergence", edits=(BATCH,))
-
-
-def sized(step_s, size, rate=0.99):
-    losses = [2.0 * rate**i for i in range(200)]
-    one = ran(step_s, losses)
-    samples = [size * (i + 1) for i in range(200)] if size else []
-    told = replace(one.report, samples=samples)
-    return replace(one, report=told, ranks={0: told}, applied={"loader.batch_size_times": 1})
-
-
-def test_a_larger_batch_gains_by_samples():
-    """Steps are slower, and bring four times as much."""
-    found = run_ab_test(LARGER, larger(noisy([(2.0, 1.0)] * 200)), [])
-    assert found.kept, found.rejection_text
-    (note,) = found.notes
-    assert note.startswith("gradient noise scale 8 samples")
-    assert "a sample contributes 0.40 times as much" in note  # (8 + 8) / (8 + 32)
-    assert "contribute 1.28 times as much" in note
-    assert found.effect.speedup == pytest.approx(0.2 * 4 / 0.25, rel=0.01)
-    assert found.base_s[0] == pytest.approx(0.2, rel=0.01)
-    assert found.treated_s[0] == pytest.approx(0.25 / 4, rel=0.01)
-
-
-def test_the_sizes_that_were_multiplied_are_what_a_plan_holds_for():
-    treats = [
-        replace(sized(0.25, 32, rate=0.96), multiplied={"loader.batch_size_times": sizes})
-        for sizes in ([8], [16, 8])
-    ]
-    arms = bench([sized(0.2, 8)], treats, sized(0.2, 8), noisy=lambda steps: noisy([]))
-    (edit,) = run_ab_test(LARGER, arms, []).candidate.edits
-    assert edit == msgspec.structs.replace(BATCH, was="8, 16")
-
-
-def larger(ran_noisy, affordable=True):
-    """A job that eats 3.2 times the samples, and learns as much in the same time."""
-    treated = sized(0.25, 32, rate=0.96)
-    arms = {"noisy": lambda steps: ran_noisy, "affordable": affordable}
-    return bench([sized(0.2, 8)], [treated], sized(0.2, 8), **arms)
-
-
-def noisy(noise, **more):
-    one = sized(0.2, 8)
-    return replace(one, **{"report": replace(one.report, noise=noise), **more})
-
-
-def test_samples_that_teach_hardly_anything_more_are_no_gain():
-    """With gradients that agree, one sample is as good as a batch."""
-    found = run_ab_test(LARGER, larger(noisy([(0.01, 1.0)] * 200)), [])
-    assert not found.kept
-    assert found.rejection_kind != "harm"
-    assert "slower learning" in found.rejection_text
-
-
-@pytest.mark.parametrize(
-    "one",
-    [noisy([]), noisy([(2.0, 1.0)] * 10), noisy([], ending="crashed", report=None)],
-    ids=["not seen", "few", "out of memory"],
-)
-def test_without_a_noise_scale_the_loss_alone_decides(one):
-    found = run_ab_test(LARGER, larger(one), [])
-    assert found.kept
-    (note,) = found.notes
-    assert "(gradient noise scale) was not measured: too few gradients" in note
-
-
-def test_there_must_be_time_for_it():
-    found = run_ab_test(LARGER, larger(None, affordable=False), [])
-    assert found.kept
-    (note,) = found.notes
-    assert "(gradient noise scale) was not measured: there was no time" in note
-
-
-def test_one_that_brings_no_more_samples_a_second_is_not_kept():
-    found = run_ab_test(LARGER, bench([sized(0.05, 8)], [sized(0.25, 32)]), [])
-    assert found.rejection_text == "slower"
-
-
-def test_one_that_learns_more_slowly_is_rolled_back_however_many_samples_it_eats():
-    found = run_ab_test(LARGER, bench([sized(0.2, 8)], [sized(0.25, 32, 0.99)], sized(0.2, 8)), [])
-    assert found.rejection_kind == "harm"
-    assert "s of training the loss is" in found.rejection_text
-
-
-@pytest.mark.parametrize(
-    ("base", "treated", "why"),
-    [
-        (8, 8, "1 times as many samples with it, not 4"),
-        (8, 16, "2 times as many samples with it, not 4"),
-        (0, 0, "was not recorded"),
-        (8, 0, "was not recorded"),
-    ],
-)
-def test_steps_that_did_not_grow_as_they_should_are_not_judged(base, treated, why):
-    """A script may cut its batches into pieces, or make up for larger ones."""
-    found = run_ab_test(LARGER, bench([sized(0.2, base)], [sized(0.1, treated)]), [])
-    assert not found.kept
-    assert found.rejection_text.startswith("declined: ")
-    assert why in found.rejection_text
 
 
 def paused(arm, after, seconds):

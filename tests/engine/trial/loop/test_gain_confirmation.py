@@ -42,8 +42,7 @@ def arms(*found):
 
 def bench(base, treated, affordable=lambda: True):
     unasked = {
-        name: lambda *_: pytest.fail("not asked for")
-        for name in ("other", "swayed", "drawn", "noisy")
+        name: lambda *_: pytest.fail("not asked for") for name in ("other", "swayed", "drawn")
     }
     return ArmFactory(
         base=arms(*base), treated=arms(*treated), affordable=affordable, say=lambda _: None,

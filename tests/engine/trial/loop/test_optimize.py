@@ -602,24 +602,6 @@ def test_what_the_job_took_no_number_of_in_a_race_is_not_tried_in_pairs(tmp_path
     )
 
 
-def test_energy_is_told_of_as_many_samples(tmp_path):
-    found = Job(tmp_path, [diagnosis(WORKERS), diagnosis()], both).heal()
-    used = msgspec.structs.replace(SEEN.utilization, energy_j_per_step=40.0)
-    after = msgspec.structs.replace(found.after, utilization=used)
-    edits = (Edit(knob="loader.batch_size_times", value=4, was=1),)
-    for kept, joules in ((found.kept, 40.0), ([replace(found.kept[0], edits=edits)], 10.0)):
-        told = fix_document.make_document(replace(found, after=after, kept=kept))
-        assert told.detail.fixed.energy_j_per_step == joules
-
-
-def test_times_of_larger_batches_are_said_to_be_of_as_many_samples(tmp_path):
-    larger = proposed_fix("larger-batch", 2.0, loader__batch_size_times=4)
-    found = Job(tmp_path, [diagnosis(larger), diagnosis()], lambda _: 1.0).heal()
-    (trial,) = fix_document.make_document(found).trials
-    assert "of an original step" in trial.notes[0]
-    assert "was not recorded" in trial.why
-
-
 def test_of_a_fix_whose_arms_take_long_there_is_one_pair_and_a_budget_that_would_do(tmp_path):
     """Compiling takes as long as it takes, of which arms without it say nothing."""
     job = Job(tmp_path, [diagnosis(WORKERS)], both)

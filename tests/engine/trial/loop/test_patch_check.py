@@ -16,7 +16,7 @@ from whyidle.engine.trial.loop.optimize import Optimized
 from whyidle.engine.trial.loop.trial_result import TrialResult
 from whyidle.engine.trial.statistics.loss_equivalence import BaselineRuns
 from whyidle.engine.trial.statistics.speedup import SpeedupEstimate
-from whyidle.model.diagnosis import Edit, Place
+from whyidle.model.diagnosis import Edit
 from whyidle.testing.demo import job
 
 SCRIPT = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
@@ -183,18 +183,6 @@ def test_what_is_left_to_do_by_hand_is_not_asked_of_the_patched_files(tmp_path, 
         "speed-up of 1.50 includes the fixes to apply by hand (dataset-cache). Losses: 40 losses, "
         "bitwise equal."
     )
-
-
-def test_a_cause_that_shows_later_has_its_lines_as_well(tmp_path, healed):
-    script = SCRIPT + "for x in train:\n    f(x).backward()\nfor x in held_out:\n    f(x)\n"
-    finding = diagnose_job([job().timeline()]).findings[0]
-    place = Place(file="train.py", line=7, function=None)
-    finding = msgspec.structs.replace(finding, cause="heavy-evaluation", where=[place])
-    edit = Edit(knob="evaluation.gradients", value=False, was=True)
-    healed.kept[:] = [replace(FIX, cause="heavy-evaluation", edits=(edit,))]
-    looks = [msgspec.structs.replace(healed.before, findings=[finding]), healed.before]
-    found = over(tmp_path, replace(healed, diagnoses=looks), Trials([ran(0.1)], []), script)
-    assert "+with torch.no_grad():" in found.patch.diff
 
 
 def test_other_numbers_or_a_crash_hand_over_nothing(tmp_path, healed):

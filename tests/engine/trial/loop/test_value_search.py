@@ -187,37 +187,6 @@ def test_without_numbers_to_turn_nothing_runs(tmp_path, edit):
     assert not engine.raced
 
 
-BATCH = Edit(knob="loader.batch_size_times", value=4, was=1, among=(4, 8, 2))
-LARGER = replace(FIX, fix="larger-batch", consent="convergence", edits=(BATCH,))
-
-
-class Batches(Engine):
-    """A step takes ``step_s`` of how many times as large its batch is."""
-
-    def run_arm(self, asked, _folder, _slowest):
-        self.raced.append(asked.per_sample)
-        ran = self._ran(asked.edits[0].value)
-        return replace(ran, applied={"loader.batch_size_times": 1})
-
-
-def test_of_batches_the_fastest_by_samples_is_taken_not_the_largest(tmp_path):
-    engine = Batches({2: 0.11, 4: 0.12, 8: 0.32})
-    found, told, _ = choose_candidate_value(healing(tmp_path, engine), LARGER)
-    assert [edit.value for edit in found.edits] == [4]
-    each = {one.value: one.step_s for one in told}
-    assert each == pytest.approx({2: 0.055, 4: 0.03, 8: 0.04})
-    assert engine.raced == [True] * 3
-
-
-def test_rungs_are_of_steps_where_all_batches_are_alike(tmp_path):
-    class Numbers(Engine):
-        def run_arm(self, asked, folder, slowest):
-            assert not asked.per_sample
-            return super().run_arm(asked, folder, slowest)
-
-    choose_candidate_value(healing(tmp_path, Numbers(dict.fromkeys((1, 2, 4, 8, 16), 0.1))), FIX)
-
-
 class Rungs(Engine):
     """A step takes what is told at each rung of a number; the arm ends where that is too slow."""
 

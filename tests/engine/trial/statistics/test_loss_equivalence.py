@@ -163,54 +163,6 @@ def test_distance_is_none_of_itself_and_grows_with_the_difference():
     assert loss_distance([1.0] * 10, [1.1] * 10) == pytest.approx(0.1)
 
 
-# -- other batches --------------------------------------------------------------------------
-
-
-def sized(size, step_s, losses):
-    marks = [int(step_s * i * 1e9) for i in range(len(losses))]
-    samples = [size * (i + 1) for i in range(len(losses))]
-    return ProcessReport("stopped", 0, marks, list(losses), samples=samples)
-
-
-def decay(count, rate, seed, noise=0.02):
-    chance = random.Random(seed)
-    return [2.0 * rate**i + chance.gauss(0, noise) for i in range(count)]
-
-
-SMALL = BaselineRuns(sized(8, 0.01, decay(200, 0.99, 1)), other=sized(8, 0.01, decay(200, 0.99, 2)))
-
-
-def test_larger_batches_are_held_to_the_same_time_not_the_same_step():
-    """Eight times the samples in twice the time, and half as many steps that go as far in sum."""
-    found = loss_equivalence.check_losses(
-        "convergence", SMALL, sized(64, 0.02, decay(100, 0.98, 3))
-    )
-    assert found.holds
-    assert "after 2.0 s of training" in found.explanation
-
-
-@pytest.mark.parametrize(
-    "losses",
-    [decay(100, 0.99, 3), [2.0] * 100, [*decay(99, 0.98, 3), math.nan], [math.inf] * 100],
-    ids=["lags", "learns nothing", "diverges late", "diverges"],
-)
-def test_those_that_have_learned_less_by_then_do_not_hold(losses):
-    assert not loss_equivalence.check_losses("convergence", SMALL, sized(64, 0.02, losses)).holds
-
-
-def test_without_another_seed_hardly_anything_is_chance():
-    alone = BaselineRuns(SMALL.base)
-    bound = sized(64, 0.02, [loss * 1.05 for loss in decay(100, 0.98, 1)])
-    assert not loss_equivalence.check_losses("convergence", alone, bound).holds
-
-
-def test_steps_with_as_many_samples_are_compared_one_by_one():
-    again = sized(8, 0.01, decay(200, 0.99, 4))
-    assert "losses" in loss_equivalence.check_losses("convergence", SMALL, again).explanation
-    assert not loss_equivalence.other_batches(SMALL.base, again)
-    assert not loss_equivalence.other_batches(SMALL.base, told(BASE))
-
-
 def test_of_a_run_that_tells_every_fifth_loss_only_these_are_compared():
     known = range(4, 100, 5)
     told_losses = [BASE[4 + i // 5 * 5] for i in range(100)]

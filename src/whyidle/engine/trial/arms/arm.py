@@ -69,8 +69,6 @@ class ArmRequest:
     patch: SourcePatch | None = None  # run patched copies of the user's files
     rungs: tuple[float, ...] = ()
     """seconds from the first step on after which it reports its step time"""
-    per_sample: bool = False  # report the time of a sample at rungs, not of a step
-    noise: bool = False  # compare gradients from step to step
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,6 @@ class ArmResult:
     applied: Mapping[str, int] = field(default_factory=dict)  # knob -> how often it took effect
     declined: Mapping[str, str] = field(default_factory=dict)  # knob -> why it took no effect
     made: Made = field(default_factory=dict)
-    multiplied: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """knob -> original values that it multiplied"""
     rungs: Mapping[int, float] = field(default_factory=dict)  # rung -> seconds of a step
     ranks: Mapping[int, ProcessReport] = field(default_factory=dict)
     lost: Sequence[int] = ()  # ranks that died and left the others waiting
@@ -172,7 +168,7 @@ def arm_environment(
     variables["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     variables["WHYIDLE_RUN"] = str(folder / "recording")
     variables["PYTHONHASHSEED"] = str(request.seed)
-    names = ("steps", "seconds", "seed", "sway", "eager", "rungs", "per_sample", "noise", "profile")
+    names = ("steps", "seconds", "seed", "sway", "eager", "rungs", "profile")
     limits = {name: getattr(request, name) for name in names}
     variables["WHYIDLE_TRIAL"] = json.dumps(limits)
     if request.edits:
@@ -198,7 +194,6 @@ def _read_result(
         applied=knobs.applied,
         declined=knobs.declined,
         made=knobs.made,
-        multiplied=knobs.multiplied,
         rungs=watchdog.outrun.rungs | ({rung.number: rung.step_s} if rung else {}),
         ranks=lost_ranks.by_rank(reports),
         lost=watchdog.lost,

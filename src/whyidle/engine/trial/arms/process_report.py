@@ -31,9 +31,6 @@ class ProcessReport:
     device: Sequence[Sequence[int]] = ()  # (steps done, bytes allocated on the device)
     device_free: int | None = None
     device_peak: int | None = None
-    samples: Sequence[int] = ()  # samples used up to each mark, if they were counted
-    noise: Sequence[Sequence[float]] = ()
-    """scatter of the gradients from step to step, for ``gradient_noise.py``"""
     drained: Sequence[Sequence[int]] = ()
     """(steps done, time) at which the device's queue was empty; it was waited for at the first"""
     compiled: Sequence[Sequence[int]] = ()  # (steps done, ns) of each compilation
@@ -61,7 +58,7 @@ def lead_report(reports: list[ProcessReport]) -> ProcessReport | None:
 
 
 class RungReport(NamedTuple):
-    """A rung that the first rank reached (1, 2, ...), and its seconds of a step or a sample."""
+    """A rung that the first rank reached (1, 2, ...), and its seconds of a step."""
 
     number: int
     step_s: float

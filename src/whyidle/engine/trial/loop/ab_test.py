@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-import msgspec
-
 from whyidle.engine.trial.arms import error_line
 from whyidle.engine.trial.arms.arm import ArmResult
 from whyidle.engine.trial.arms.page_cache import run_warm
@@ -26,11 +24,6 @@ from whyidle.engine.trial.loop.trial_result import (
 )
 from whyidle.engine.trial.statistics.alpha_spending import ALONE, alpha_share
 from whyidle.engine.trial.statistics.background_load import compare_load
-from whyidle.engine.trial.statistics.per_sample_timing import (
-    changes_batch,
-    explain_incomparable,
-    work_s,
-)
 from whyidle.engine.trial.statistics.speedup import (
     common_steps,
     compiled_late,
@@ -109,10 +102,8 @@ def run_pair(trial: TrialResult, bench: ArmFactory) -> RejectionReason | None:
         if into is trial.treats and (why := failure_reason(result, trial.candidate)):
             return _explain_failure(trial, bench, result, why)
         into.append(result)
-    why = explain_incomparable(trial.candidate, trial.bases[-1], trial.treats[-1])
-    if not why:
-        _record_times(trial, _first_rank_reports(trial.bases), _first_rank_reports(trial.treats))
-    return why
+    _record_times(trial, _first_rank_reports(trial.bases), _first_rank_reports(trial.treats))
+    return None
 
 
 def _explain_failure(
@@ -154,8 +145,6 @@ def _record_times(
     )  # a fix that removes recompilations must be credited with them
     trial.base_s = [step_s(report, steps, whole=with_compilation) for report in base]
     trial.treated_s = [step_s(report, treated_steps, whole=with_compilation) for report in treated]
-    if changes_batch(trial.candidate):
-        trial.base_s, trial.treated_s = work_s(base, treated)
     trial.once = startup_cost(
         [startup_s(report, steps, whole=with_compilation) for report in base],
         [startup_s(report, treated_steps, whole=with_compilation) for report in treated],
@@ -179,18 +168,10 @@ def failure_reason(result: ArmResult, candidate: Candidate) -> RejectionReason |
 
 def _applied_edits(candidate: Candidate, treats: Sequence[ArmResult]) -> tuple[Edit, ...]:
     return tuple(
-        _with_multiplied(edit, treats)
+        edit
         for edit in candidate.edits
         if edit.knob.startswith("env.") or all(result.applied.get(edit.knob) for result in treats)
     )
-
-
-def _with_multiplied(edit: Edit, treats: Sequence[ArmResult]) -> Edit:
-    """Record the original values that an edit multiplied, so that it never applies to others."""
-    originals = sorted(
-        {number for result in treats for number in result.multiplied.get(edit.knob, ())}
-    )
-    return msgspec.structs.replace(edit, was=", ".join(map(str, originals))) if originals else edit
 
 
 def _is_too_short(result: ArmResult) -> bool:

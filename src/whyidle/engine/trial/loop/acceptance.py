@@ -16,20 +16,16 @@ from whyidle.engine.trial.loop.trial_result import (
     harm_reason,
 )
 from whyidle.engine.trial.statistics.background_load import compare_load
-from whyidle.engine.trial.statistics.gradient_noise import estimate_scale
 from whyidle.engine.trial.statistics.memory_leak import MemoryLeak, find_leaks, goes_on
-from whyidle.engine.trial.statistics.per_sample_timing import batch_factor, changes_batch
 from whyidle.engine.trial.statistics.rank_equivalence import (
     baseline_by_rank,
     check_all_ranks,
-    fewest_losses,
 )
 from whyidle.engine.trial.statistics.speedup import SpeedupEstimate
 
 HARM = 0.75
 """a fix below this speed-up that is slower in every pair is called slower without further proof"""
 LONGER = 3  # length of the arm that confirms a leak, relative to a usual arm
-UNMEASURED = "the effect of the larger batch on learning (gradient noise scale) was not measured"
 
 
 def decide_acceptance(
@@ -65,8 +61,6 @@ def decide_acceptance(
         trial.reason = (
             harm_reason(text) if trial.check.measured else RejectionReason("unjudged", text)
         )
-    if trial.check.holds and changes_batch(trial.candidate):
-        trial.reason = _check_sample_worth(trial, bench, gain)
     trial.kept = trial.reason is None
 
 
@@ -119,23 +113,3 @@ def _remaining_job(
         if result.report and result.ending == "finished"
     ]
     return float(max(lengths)) if lengths else None
-
-
-def _check_sample_worth(
-    trial: TrialResult, bench: ArmFactory, gain: SpeedupEstimate
-) -> RejectionReason | None:
-    """Note how a larger batch affects learning; reject it if less is learned per second."""
-    if not bench.affordable():
-        trial.notes.append(f"{UNMEASURED}: there was no time for another run (--budget)")
-        return None
-    bench.say("a run without it that compares gradients, to measure the effect of larger batches")
-    result = bench.noisy(fewest_losses(trial.untreated))
-    scale = estimate_scale(result.report) if result.is_comparable and result.report else None
-    if scale is None:
-        trial.notes.append(f"{UNMEASURED}: too few gradients were recorded")
-        return None
-    factor = batch_factor(trial.candidate)
-    trial.notes.append(scale.describe_scale(factor, gain.speedup))
-    best = gain.high * scale.sample_worth(factor, scale.high)
-    little = "more samples per second, but slower learning"
-    return None if best > 1.0 else RejectionReason("little", little)

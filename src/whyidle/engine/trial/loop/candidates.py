@@ -91,13 +91,8 @@ def verdict_fixes(diagnosis: Diagnosis) -> frozenset[str]:
 
 
 def candidate_key(candidate: Candidate) -> tuple[str, tuple[Edit, ...]]:
-    """Identity of a candidate, without alternative values and batch factors."""
-    edits = tuple(
-        msgspec.structs.replace(
-            edit, among=(), value=None if catalog.find_knob(edit.knob).per_sample else edit.value
-        )
-        for edit in candidate.edits
-    )
+    """Identity of a candidate, without alternative values."""
+    edits = tuple(msgspec.structs.replace(edit, among=()) for edit in candidate.edits)
     return candidate.fix, edits
 
 

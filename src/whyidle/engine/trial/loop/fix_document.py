@@ -14,7 +14,6 @@ from whyidle.engine.trial.loop.remaining_findings import describe_remaining
 from whyidle.engine.trial.loop.trial_result import TrialResult
 from whyidle.engine.trial.statistics.background_load import common_load
 from whyidle.engine.trial.statistics.peak_memory import peak_memory
-from whyidle.engine.trial.statistics.per_sample_timing import batch_factor, batch_remarks
 from whyidle.engine.trial.statistics.speedup import SpeedupEstimate
 from whyidle.model.diagnosis import Diagnosis, FixedJob, Predicted, Trial
 from whyidle.model.knobs import Setting
@@ -134,7 +133,7 @@ def _trial_entry(trial: TrialResult) -> Trial:
         pairs=gain.pairs if gain else 0,
         startup_s=trial.once.seconds if trial.once else None,
         pays_after_steps=pays_after if math.isfinite(pays_after) else None,
-        notes=[*batch_remarks(candidate), *trial.notes],
+        notes=trial.notes,
         searched=trial.searched,
         untold=trial.rejection_kind == "untold",
         harmful=trial.rejection_kind == "harm",
@@ -183,7 +182,6 @@ def _fixed_job(
     speedup = whole.speedup if whole else None
     rate = optimized.before.steps.samples_per_s
     energy = after.utilization.energy_j_per_step
-    factor = max(map(batch_factor, optimized.kept), default=1.0)
     first, _, _ = after.verdict.headline.partition(". ")  # the rest is a finding, listed below
     left = [first] if after.verdict.state == "starved" else []
     left += describe_remaining(optimized, after)
@@ -199,6 +197,6 @@ def _fixed_job(
         samples_per_s_before=rate,
         samples_per_s=rate * speedup if rate and speedup else None,
         energy_j_per_step_before=optimized.before.utilization.energy_j_per_step,
-        energy_j_per_step=None if energy is None else energy / factor,
+        energy_j_per_step=energy,
         price_per_hour=price_per_hour,
     )

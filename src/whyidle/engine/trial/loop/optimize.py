@@ -264,7 +264,6 @@ def make_arms(
         other=lambda: session.run_trial_arm(base, seed=1),
         swayed=lambda seed, steps: session.run_numeric_arm(base, steps, sway=seed),
         drawn=lambda steps: session.run_numeric_arm(treated, steps, eager=True),
-        noisy=lambda steps: session.run_numeric_arm(base, steps, noise=True),
         affordable=lambda: session.can_afford(LEAST_ARMS - 1 + kept_back),
         pressing=lambda: (
             not (session.kept_candidates or waits) and session.over_s > PAIR * session.arm_s

@@ -16,7 +16,6 @@ from whyidle.engine.trial.arms.loaded_modules import explain_unloaded, found_as
 from whyidle.engine.trial.arms.process_report import ProcessReport
 from whyidle.engine.trial.loop.optimize import Optimized, all_kept, make_arms
 from whyidle.engine.trial.loop.trial_session import TrialSession
-from whyidle.engine.trial.statistics.per_sample_timing import changes_batch, work_s
 from whyidle.engine.trial.statistics.rank_equivalence import check_all_ranks
 from whyidle.engine.trial.statistics.speedup import SpeedupEstimate, step_s
 
@@ -130,10 +129,10 @@ def _compare_patched(
             why = f"{REFUSED}in the patched job, {check.explanation}."
             return PatchCheck(patch, None, why, is_writable=False)
         losses = f" Losses: {check.explanation}."
-    times = _PatchedTimes(list(first.base_s), [_patched_s(optimized, report)])
+    times = _PatchedTimes(list(first.base_s), [step_s(report, len(report.marks))])
     gain = optimized.combined_trial.effect if optimized.combined_trial else None
     if gain is not None and not patch.lacking and times.is_below(gain):
-        _rerun_both(session, optimized, patch, times)
+        _rerun_both(session, patch, times)
     message = times.describe_times(gain, patch.lacking) + losses
     return PatchCheck(patch, times.patched_speedup, message)
 
@@ -170,20 +169,7 @@ class _PatchedTimes:
         )
 
 
-def _patched_s(optimized: Optimized, report: ProcessReport) -> float:
-    known = (
-        optimized.combined_trial.untreated.get(report.rank or 0)
-        if optimized.combined_trial
-        else None
-    )
-    if known is None or not any(changes_batch(one) for one in optimized.kept):
-        return step_s(report, len(report.marks))
-    return work_s([known.base], [report])[1][0]
-
-
-def _rerun_both(
-    session: TrialSession, optimized: Optimized, patch: SourcePatch, times: _PatchedTimes
-) -> None:
+def _rerun_both(session: TrialSession, patch: SourcePatch, times: _PatchedTimes) -> None:
     """Run both sides once more, because the machine's speed varies."""
     if session.over_s < AGAIN * session.arm_s:
         return
@@ -199,4 +185,4 @@ def _rerun_both(
         and result.report is not None
     ):
         times.base_s.append(step_s(base.report, len(base.report.marks)))
-        times.patched_s.append(_patched_s(optimized, result.report))
+        times.patched_s.append(step_s(result.report, len(result.report.marks)))

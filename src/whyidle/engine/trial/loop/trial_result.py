@@ -56,7 +56,6 @@ class ArmFactory:
     """without the fix, with rounding noise; takes a seed and a number of steps"""
     drawn: Callable[[int], ArmResult]
     """with the fix, for some steps; compiled code draws the random numbers of uncompiled code"""
-    noisy: Callable[[int], ArmResult]  # without the fix, for some steps; compares gradients
     affordable: Callable[[], bool]  # whether there is time for another pair
     say: Callable[[str], None]  # shows progress
     pressing: Callable[[], bool] = bool
@@ -79,7 +78,7 @@ class TrialResult:
     effect: SpeedupEstimate | None = None
     check: LossCheck | None = None
     base_s: list[float] = field(default_factory=list)
-    """seconds of a steady step (or of its original number of samples), one per arm"""
+    """seconds of a steady step, one per arm"""
     treated_s: list[float] = field(default_factory=list)
     once: StartupCost | None = None
     untreated: Mapping[int, BaselineRuns] = field(default_factory=dict)

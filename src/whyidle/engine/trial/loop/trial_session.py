@@ -163,10 +163,8 @@ class TrialSession:
 
     def race_values(self, entries: Sequence[tuple[Edit, ...]]) -> list[ArmResult]:
         """Run arms with different values of a knob; stop those that fall behind."""
-        edits = [edit for entry in entries for edit in entry]
-        sizes = {edit.value for edit in edits if catalog.find_knob(edit.knob).per_sample}
         rungs = tuple(part * self.seconds for part in RUNGS)
-        common = ArmRequest((), FEWEST, self.seconds, rungs=rungs, per_sample=len(sizes) > 1)
+        common = ArmRequest((), FEWEST, self.seconds, rungs=rungs)
         limits = [self._compile_patience(entry, self.patience_s) for entry in entries]
         results: list[ArmResult] = []
         fastest: dict[int, float] = {}

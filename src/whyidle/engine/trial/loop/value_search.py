@@ -124,8 +124,7 @@ def _with_value(candidate: Candidate, edit: Edit, value: int) -> Candidate:
 
 
 def _search_entry(knob: str, value: int, result: ArmResult) -> SearchedValue:
-    sized = catalog.find_knob(knob).per_sample
-    last = result.rungs[max(result.rungs)] if result.rungs and not sized else None
+    last = result.rungs[max(result.rungs)] if result.rungs else None
     if result.declined.get(knob) and not result.applied.get(knob) and result.ending == "outrun":
         return SearchedValue(knob=knob, value=value, step_s=None, ended="declined")
     if result.ending == "outrun":
@@ -134,5 +133,5 @@ def _search_entry(knob: str, value: int, result: ArmResult) -> SearchedValue:
         return SearchedValue(knob=knob, value=value, step_s=None, ended="failed")
     if not result.applied.get(knob):
         return SearchedValue(knob=knob, value=value, step_s=None, ended="declined")
-    each = step_s(result.report, len(result.report.marks)) / (value if sized else 1)
+    each = step_s(result.report, len(result.report.marks))
     return SearchedValue(knob=knob, value=value, step_s=each, ended="through")

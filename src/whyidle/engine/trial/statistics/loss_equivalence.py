@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from whyidle.engine.trial.arms.process_report import ProcessReport
-from whyidle.engine.trial.statistics.speedup import samples_per_step
 from whyidle.model.diagnosis import Consent
 
 BLOCKS = 8  # number of block means of the loss to compare; single losses vary with the batch
@@ -25,8 +24,6 @@ networks that distance varies up to fivefold (``tests``, and `UNITS` of ``roundi
 learning rate that is wrong by a thousandth causes twenty times as much"""
 EXACT = 1e-6  # relative difference due to one more rounding of a loss, single precision
 FAR = 2.0  # allowed factor between the distances that parameters move in the first steps
-OTHER_SIZE = 0.1
-"""relative difference of samples per step from which steps are not compared one by one"""
 UNMEASURED = "the effect of rounding on this job could not be measured"
 NEAR = 1e-3  # relative difference that is always allowed
 
@@ -108,8 +105,6 @@ def check_losses(
         rest = "parameters move as before" if same else "so its effect on the numbers is unknown"
         text = f"no loss was recorded, {rest}"
         return LossCheck(same, text, measured=same)
-    if consent == "convergence" and other_batches(untreated.base, treated):
-        return _by_time(untreated, treated)
     if are_identical(base, treated.losses):
         norm, again = untreated.base.norm, untreated.again
         steady = again is None or again.norm == norm
@@ -226,51 +221,6 @@ def _as_far(base: float | None, treated: float | None) -> bool:
     if base is None or treated is None or not base > 0 or not math.isfinite(base):
         return True
     return 1 / FAR < treated / base < FAR
-
-
-def other_batches(base: ProcessReport, treated: ProcessReport) -> bool:
-    """Whether the steps have different numbers of samples."""
-    one, another = samples_per_step(base), samples_per_step(treated)
-    return one is not None and another is not None and abs(another / one - 1.0) > OTHER_SIZE
-
-
-def _by_time(untreated: BaselineRuns, treated: ProcessReport) -> LossCheck:
-    base = untreated.base
-    references = [one for one in (untreated.again, untreated.other) if one is not None]
-    end = min(one.marks[-1] - one.marks[0] for one in (base, treated, *references))
-    before, after = (_loss_curve(one, end) for one in (base, treated))
-    variation = max(
-        (_relative_difference(before, _loss_curve(one, end)) for one in references), default=0.0
-    )
-    scale = sum(map(abs, before)) / len(before) or 1.0
-    worse = (after[-1] - before[-1]) / scale
-    text = (
-        f"after {end / 1e9:.1f} s of training the loss is {after[-1]:.4g}, without the fix "
-        f"{before[-1]:.4g}; runs without it differ by {variation:.2%}"
-    )
-    return LossCheck(worse <= max(ROOM * variation, NEAR), text)
-
-
-def _loss_curve(report: ProcessReport, end: float) -> list[float]:
-    """Means of the loss over intervals of equal time, from the first step up to ``end`` ns."""
-    parts: list[list[float]] = [[] for _ in range(BLOCKS)]
-    losses_per_step = len(report.losses) / len(report.marks)
-    for number, mark in enumerate(report.marks):
-        since = mark - report.marks[0]
-        if since <= end:
-            losses = report.losses[
-                round(number * losses_per_step) : round((number + 1) * losses_per_step)
-            ]
-            parts[min(int(BLOCKS * since / end), BLOCKS - 1)] += losses
-    means: list[float] = []
-    for part in parts:
-        means.append(sum(part) / len(part) if part else means[-1] if means else math.nan)
-    return means
-
-
-def _relative_difference(one: Sequence[float], another: Sequence[float]) -> float:
-    square = sum((a - b) ** 2 for a, b in zip(one, another, strict=True)) / len(one)
-    return math.sqrt(square) / (sum(map(abs, one)) / len(one) or 1.0)
 
 
 def _check_near(untreated: BaselineRuns, treated: ProcessReport) -> LossCheck:

@@ -58,8 +58,7 @@ def _random_number_changes(
     be set to draw the original ones."""
     draws = {catalog.find_knob(edit.knob).draws for edit in candidate.edits}
     drew = any(one.base.drew is not False for one in known.values())
-    redrawn = "others" in draws or (drew and "others for good" in draws)
-    return redrawn, drew and "others in steps" in draws
+    return "others" in draws, drew and "others in steps" in draws
 
 
 def fewest_losses(known: Mapping[int, BaselineRuns]) -> int:

@@ -94,21 +94,6 @@ def compiled_late(report: ProcessReport) -> bool:
     return any(count > WARM_STEPS for count, _ in report.compiled)
 
 
-def sample_s(report: ProcessReport) -> float | None:
-    """Seconds of a sample in the steady part; None if samples were not counted."""
-    each = samples_per_step(report)
-    return step_s(report, len(report.marks)) / each if each else None
-
-
-def samples_per_step(report: ProcessReport) -> float | None:
-    """Samples of a step in the steady part; None if they were not counted."""
-    if not report.samples:
-        return None
-    last = len(report.marks) - 1
-    first = warmup_mark(report, last + 1)
-    return (report.samples[last] - report.samples[first]) / max(last - first, 1) or None
-
-
 def startup_s(report: ProcessReport, steps: int, *, whole: bool = False) -> float:
     """Seconds from the framework's import on in excess of steady steps (``step_s``)."""
     if report.drained:

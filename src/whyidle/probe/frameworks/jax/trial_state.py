@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from ...core.trial_state import TrialDevice
@@ -80,10 +79,6 @@ class StepState:
     def norm(self, optimizer: Any) -> Any:
         """Return the sum of the norms of all outputs of the last step; None without any."""
         return sum(self.local(one).norm() for one in self.leaves()) or None
-
-    def gradients(self, optimizer: Any) -> Iterator[tuple[int, Any]]:
-        """Yield nothing: gradients stay inside compiled functions."""
-        return iter(())
 
     def random_state(self, index: int | None) -> bytes:
         """Return NumPy's state: JAX's keys are arguments of the job's own."""

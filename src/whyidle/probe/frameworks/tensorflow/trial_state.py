@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 from ...core.trial_state import TrialDevice
@@ -81,10 +80,6 @@ class KerasState:
     def norm(self, optimizer: Any) -> Any:
         """Return the sum of the norms of all variables; None without any."""
         return sum(self.local(one).norm() for one in self.variables()) or None
-
-    def gradients(self, optimizer: Any) -> Iterator[tuple[int, Any]]:
-        """Yield nothing: gradients stay inside traced functions."""
-        return iter(())
 
     def random_state(self, index: int | None) -> bytes:
         """Return the state of TensorFlow's global generator of seeds."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import random
 import sys
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from ...core import fault_containment
 from ...core.events import Events
 from ...trial import seeding, trial_recorder
-from ...trial.sample_counter import SampleCounter
 from . import trial_state
 
 
@@ -25,8 +22,7 @@ def install_trial_hooks(events: Events, awaited: Callable[[], bool]) -> None:
     * ``seed``: added to every seed,
     * ``sway``: the seed of the rounding noise, if any,
     * ``eager``: compiled code draws the random numbers that it would draw uncompiled,
-    * ``rungs`` and ``per_sample``: when and how intermediate times are reported,
-    * ``noise``: compare gradients from step to step,
+    * ``rungs``: when intermediate times are reported,
     * ``profile``: continue while ``awaited`` says that operators are still to be recorded.
     """
     text = os.environ.get("WHYIDLE_TRIAL")
@@ -56,9 +52,6 @@ def install_trial_hooks(events: Events, awaited: Callable[[], bool]) -> None:
 
     register_optimizer_step_post_hook(after_step)
     events.add_listener(observer)
-    fault_containment.run_contained(
-        folder, "samples", lambda: count_samples(folder, observer.drawn)
-    )
     original = torch.autograd.backward
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -67,46 +60,6 @@ def install_trial_hooks(events: Events, awaited: Callable[[], bool]) -> None:
 
     torch.autograd.backward = backward
     trial_recorder.install_witness(observer)
-
-
-def count_samples(folder: str, drawn: SampleCounter) -> None:
-    """Count the samples that iterators of DataLoaders return."""
-    from torch.utils.data import dataloader
-
-    Kind: Any = dataloader._BaseDataLoaderIter  # noqa: N806
-    ask, hand_out, reset = Kind._next_index, Kind.__next__, Kind._reset
-
-    def note(work: Any) -> None:
-        fault_containment.run_contained(folder, "samples", work)
-
-    @functools.wraps(ask)
-    def _next_index(self: Any) -> Any:
-        index = ask(self)
-        note(
-            lambda: _batch_sizes(self).append(len(index) if isinstance(index, list | tuple) else 1)
-        )
-        return index
-
-    @functools.wraps(hand_out)
-    def __next__(self: Any) -> Any:  # noqa: N807
-        data = hand_out(self)
-        note(lambda: drawn.note_batch(id(self), _batch_sizes(self).popleft()))
-        return data
-
-    @functools.wraps(reset)
-    def _reset(self: Any, *args: Any, **kwargs: Any) -> Any:
-        note(lambda: _batch_sizes(self).clear())
-        return reset(self, *args, **kwargs)
-
-    Kind._next_index, Kind.__next__, Kind._reset = _next_index, __next__, _reset
-
-
-def _batch_sizes(iterator: Any) -> deque[int]:
-    """Sizes of the batches that an iterator was asked for and has not returned yet."""
-    sizes: deque[int] | None = vars(iterator).get("_whyidle_sizes")
-    if sizes is None:
-        sizes = iterator._whyidle_sizes = deque()
-    return sizes
 
 
 def _draw_eagerly() -> None:

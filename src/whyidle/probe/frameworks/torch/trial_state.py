@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from ...core.trial_state import TrialDevice
@@ -97,17 +96,6 @@ def loss_of(tensors: Any) -> Any:
     loss: Any = sum(tensor.detach().sum() for tensor in roots)
     plain = type(loss).__name__ == "Tensor" and loss.device.type == "cpu"
     return loss.item() if plain else loss
-
-
-def gradients(optimizer: Any) -> Iterator[tuple[int, Any]]:
-    """Yield this rank's gradients of an optimizer, with the number of their parameter."""
-    import torch
-
-    for group in optimizer.param_groups:
-        for param in group["params"]:
-            grad = getattr(param.grad, "_local_tensor", param.grad)
-            if grad is not None and grad.layout is torch.strided:
-                yield id(param), grad.detach().float()
 
 
 def rank() -> tuple[int, int] | None:
