@@ -1,4 +1,4 @@
-"""`whyidle fleet what-if` and `whyidle fleet act`."""
+"""`whyidle fleet act`."""
 
 from __future__ import annotations
 
@@ -11,35 +11,6 @@ import pytest
 from whyidle.__main__ import main
 
 pytest.importorskip("duckdb")
-pytest.importorskip("simpy")
-
-
-@pytest.fixture
-def cluster() -> list[str]:
-    """Two nodes of two GPUs; four jobs of half a device."""
-    rows = [f"j{i},ann,{i},{i},{i + 60},1,500" for i in range(4)]
-    Path("jobs.csv").write_text("\n".join(["job,user,submit,start,end,gpus,gpu_milli", *rows]))
-    Path("nodes.csv").write_text("sn,gpu,model\na,1,T4\nb,1,T4\n")
-    return ["--ledger", "csv:jobs.csv,nodes.csv", "--since", "all"]
-
-
-def test_what_if_replays_a_ledger(cluster, capsys):
-    words = ["fleet", "what-if", *cluster, "--policy", "whole", "--policy", "share"]
-    assert main([*words, "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [one["pile"]["left"] for one in told["results"]] == [2, 0]
-    assert "nobody waited" in told["reproduction"]["why"]
-    assert main([*words, "--html", "what.html"]) == 0
-    shown = capsys.readouterr().out
-    assert "2.0 by the shares" in " ".join(shown.split())
-    assert Path("what.html").read_text().count("<svg") == 1
-
-
-def test_what_if_refuses_what_it_does_not_know(cluster, capsys):
-    assert main(["fleet", "what-if", *cluster, "--policy", "fastest"]) == 2
-    assert main(["fleet", "what-if"]) == 2
-    assert main(["fleet", "what-if", "--ledger", "csv:jobs.csv", "--since", "all"]) == 1
-    assert "nodes are not known" in capsys.readouterr().err
 
 
 def moments(minutes: float) -> str:

@@ -1,14 +1,13 @@
-"""Say what became of a cluster's allocated GPU-hours: whose they were, what was wasted, and why.
+"""Account for a cluster's GPU-hours by user, job and cause.
 
     whyidle fleet report --ledger slurm --meter prometheus:http://prom:9090
     whyidle fleet report --ledger csv:jobs.csv --meter csv:readings.csv --by cause --html fleet.html
     whyidle fleet jobs --ledger slurm --meter parquet:history/ --user alice
     whyidle fleet digest --ledger slurm --meter prometheus:http://prom:9090 --mail mail.toml
-    whyidle fleet what-if --ledger csv:jobs.csv,nodes.csv --policy backfill+best-fit+share
     whyidle fleet act --policy policy.toml --ledger slurm --meter prometheus:http://prom:9090
 
-A ledger says who held which GPUs, a meter how busy they were. Nothing is changed anywhere, but by
-`act --yes`. Needs the extra `fleet`: pip install 'whyidle[fleet]'.
+A ledger says who held which GPUs, a meter how busy they were. Only `act --yes` changes anything.
+Needs the extra `fleet`: pip install 'whyidle[fleet]'.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ ACTIONS = {
     "report": "_fleet_report",
     "jobs": "_fleet_jobs",
     "digest": "_fleet_digest",
-    "what-if": "_fleet_what_if",
     "act": "_fleet_act",
 }
 """subcommand -> its module"""
