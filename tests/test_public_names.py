@@ -69,8 +69,7 @@ def test_verbs_and_options():
     period = {"--since", "--until", "--store"}
     assert options("runs") == small | period | {"--command", "--state", "--device"}
     assert options("history") == small | period | {"--html", "--fail-on"}
-    inside = {"--inject"}
-    assert options("attach") == common | outputs | {"--no-store", "--fail-on", "--seconds"} | inside
+    assert options("attach") == common | outputs | {"--no-store", "--fail-on", "--seconds"}
     assert options("causes") == small
     assert options("doctor") == small | {"--store"}
     assert options("alerts") == small | {
