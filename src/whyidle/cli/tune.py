@@ -354,4 +354,4 @@ def _best_command(search: Search) -> str | None:
     setup, folder = search.setup, trial_folder(Path(search.folder), best.number)
     filled = fill_command(setup.command, setup.dimensions, best.values, best.number, folder)
     variables = [f"{name}={shlex.quote(text)}" for name, text in filled.variables.items()]
-    return " ".join([*variables, _next_steps.shell_text(filled.words)])
+    return " ".join([*variables, shlex.join(filled.words)])
