@@ -87,6 +87,11 @@ class ModuleWatch:
             and any(number and number % samples == 0 for number in shape)
         }
 
+    def keeps_rows_of(self, samples: int) -> bool:
+        """Whether most of what is kept has the samples, or parts of them, as rows."""
+        rows = sum(n for shape, n in self._shapes.items() if shape and shape[0] % samples == 0)
+        return rows > 0.9 * sum(self._shapes.values())
+
     def unpack(self, packed: Any) -> Any:
         """Give it back, and mark where a module's backward pass begins."""
         owner, tensor = packed

@@ -106,7 +106,7 @@ class MemoryLook(Listener):
         elif not self.recorded:
             self.found["state"] = "no call of a model that computes gradients was seen"
         self._publish()
-        if self.steps > LOOKED or len(self.recorded) >= LOOKS:
+        if self.steps > LOOKED or len(self.recorded) >= LOOKS or not self.wants_steps:
             self.stop_listening()
 
     def _arm(self, optimizer: Any) -> None:
@@ -168,6 +168,8 @@ class MemoryLook(Listener):
             self._decline(str(reason))
             return
         self.recorded[step.size or 0] = found.pop("recorded")
+        if step.size is None:  # no other one would tell more
+            self.wants_steps = False
         if len(self.recorded) == 1:
             self.found = {**found, "state": "measured", "windows": [(step.began, clock_ns())]}
         else:
@@ -187,6 +189,7 @@ class RecordedStep:
     ) -> None:
         self.torch = torch
         self.size, self.why = find_batch_size(args, loader_size)
+        self.listed = any(isinstance(value, list) for value in args)
         self.began, self.begun_s = clock_ns(), time.perf_counter()
         self.device = device_of(optimizer)
         self.groups = [p for group in optimizer.param_groups for p in group["params"]]
@@ -285,6 +288,8 @@ class RecordedStep:
             raise NotReplayableError("torch.func, which the step calls, allows no look at memory")
         recorded = read_allocations(self._profiler, self._result, draft, self.device)
         rows = recorded["rows"] = _drop_earlier(recorded["rows"])
+        if self.size and self.listed and not self.watch.keeps_rows_of(self.size):
+            self.size, self.why = None, "the model computes the samples of a list one by one"
         gradients = [p.grad for p in self.groups if p.grad is not None]
         growing = _Growth(self, gradients)
         last = {address: turn for turn, (_, address, size) in enumerate(rows) if size > 0}
