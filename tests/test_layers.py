@@ -133,7 +133,7 @@ THIRD_PARTY = {
     "version": set(),
     "api": {"IPython"},
     "integrations": INTEGRATED,
-    "probe": {"torch", "tensorflow", "jax", "h5py", "numpy", "pyarrow"},
+    "probe": {"torch", "tensorflow", "jax"},
     "__main__": set(),
     "emulator": {"numpy", "torch"},
 }
@@ -268,11 +268,6 @@ def foreign_parts(path: Path) -> set[str]:
     if own in NO_FRAMEWORK:
         found |= {name.partition(".")[0] for name in imports(path)} - sys.stdlib_module_names
     return found
-
-
-def test_only_forms_of_prepared_data_import_libraries_of_data():
-    paths = [path for path in FILES if layer(path) == "probe" and path.parent.name != "forms"]
-    assert not [p for p in paths if {"h5py", "numpy", "pyarrow"} & set(imports(p))]
 
 
 def test_the_probe_s_core_knows_no_framework():

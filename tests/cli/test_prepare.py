@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from whyidle.__main__ import main
+from whyidle.cli.prepare import FORMS, LIBRARIES
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix
 from whyidle.store.run_store import Store
@@ -79,9 +80,12 @@ def prepare(*words: str, spec: str = "sets.py:make_lines") -> int:
 def read_back(monkeypatch: pytest.MonkeyPatch) -> tuple[object, object]:
     """The dataset as the shown edit reads it, and the original."""
     monkeypatch.syspath_prepend(str(Path.cwd()))
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("out", "sets")]:
+    monkeypatch.syspath_prepend(str(Path("out").absolute()))
+    for name in [
+        name for name in sys.modules if name.partition(".")[0] in ("whyidle_prepared", "sets")
+    ]:
         del sys.modules[name]
-    reader, sets = importlib.import_module("out.reader"), importlib.import_module("sets")
+    reader, sets = importlib.import_module("whyidle_prepared"), importlib.import_module("sets")
     return reader.PreparedDataset("out"), sets.make_lines()
 
 
@@ -92,7 +96,7 @@ def test_samples_are_the_same_and_the_edit_reads_them(
     told = capsys.readouterr()
     assert "64 made twice are the same" in told.err
     assert "predicted" in told.err
-    assert "+ from out.reader import PreparedDataset" in told.out
+    assert "+ from whyidle_prepared import PreparedDataset" in told.out
     manifest = json.loads(Path("out/manifest.json").read_text())
     assert manifest["sources"] == [str(Path("text.txt").absolute())]
     assert len(manifest["shards"]) > 3
@@ -103,20 +107,10 @@ def test_samples_are_the_same_and_the_edit_reads_them(
         prepared[120]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("form", "package"),
-    [
-        ("map", None),
-        ("tar", None),
-        pytest.param("arrow", "pyarrow", marks=pytest.mark.services),
-        pytest.param("hdf5", "h5py", marks=pytest.mark.services),
-    ],
-)
+@pytest.mark.parametrize("form", FORMS)
 def test_an_interrupted_run_goes_on_by_shard_and_mends_a_broken_one(
-    monkeypatch: pytest.MonkeyPatch, form: str, package: str | None
+    monkeypatch: pytest.MonkeyPatch, form: str
 ):
-    if package:
-        pytest.importorskip(package)
     assert prepare("--form", form) == 0
     lines = Path("out/progress.jsonl").read_text().splitlines(keepends=True)
     kept, broken = sorted(path for path in Path("out").iterdir() if path.stem in ("00000", "00001"))
@@ -132,19 +126,10 @@ def test_an_interrupted_run_goes_on_by_shard_and_mends_a_broken_one(
     assert [prepared[i] for i in range(120)] == [original[i] for i in range(120)]  # type: ignore[index]
 
 
-FORMS = [
-    "map",
-    pytest.param("arrow", marks=pytest.mark.services),
-    pytest.param("hdf5", marks=pytest.mark.services),
-]
-PACKAGES = {"arrow": "pyarrow", "hdf5": "h5py"}
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_a_run_that_is_killed_goes_on(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], form: str
 ):
-    pytest.importorskip(PACKAGES.get(form, "json"))
     words = ["prepare", "--out", "out", "--shard", "0.004", "--workers", "2", "--form", form]
     command = [sys.executable, "-m", "whyidle", *words, "sets.py:make_slow"]
     running = subprocess.Popen(command)
@@ -169,7 +154,6 @@ def test_a_run_that_is_killed_goes_on(
 def test_a_disk_that_another_program_fills(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
 ):
-    pytest.importorskip(PACKAGES.get(form, "json"))
     Path("full").mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", "full"]
     if subprocess.run(mount, check=False).returncode:
@@ -185,6 +169,34 @@ def test_a_disk_that_another_program_fills(
         assert prepare("--out", "full/out2", "--form", form, spec="sets.py:make_slow") == 0
     finally:
         subprocess.run(["umount", "full"], check=True)
+
+
+def test_a_source_that_is_newer_than_the_data_is_warned_of(monkeypatch: pytest.MonkeyPatch):
+    assert prepare("-q") == 0
+    later = time.time() + 60
+    os.utime("text.txt", (later, later))
+    with pytest.warns(UserWarning, match=r"text.txt is newer than the data"):
+        read_back(monkeypatch)
+
+
+def test_the_shown_edit_works_for_any_folder(capsys: pytest.CaptureFixture[str]):
+    assert prepare("--out", "some data/2024-01") == 0
+    told = capsys.readouterr().out
+    edit = "\n".join(line[4:] for line in told.splitlines() if line.startswith("  + "))
+    Path("job.py").write_text(f"{edit}\nprint(len(dataset), dataset[3][1]['draw'])\n")
+    done = subprocess.run(
+        [sys.executable, "../job.py"], cwd="some data", capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "120 0.5\n"
+
+
+@pytest.mark.parametrize("form", LIBRARIES)
+def test_forms_of_libraries_are_shown_and_not_written(
+    form: str, capsys: pytest.CaptureFixture[str]
+):
+    assert prepare("--form", form) == 0
+    assert "make_lines" in capsys.readouterr().out
+    assert not Path("out").exists()
 
 
 def test_sources_that_change_meanwhile(capsys: pytest.CaptureFixture[str]):

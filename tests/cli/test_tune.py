@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.engine.search.ledger import Ledger
+from whyidle.engine.search.study import open_study, read_search_file, read_trials
 from whyidle.engine.search.trial_process import MARK
 
 pytestmark = pytest.mark.real_processes("trials are processes of their own")
@@ -54,7 +54,7 @@ def test_a_search_finds_the_best_region_and_tells_it(
     assert {trial["ending"] for trial in trials} == {"complete", "pruned"}
     assert 1e-4 < best["values"]["lr"] < 1e-2
     assert best["metric"] == min(t["metric"] for t in trials if t["ending"] == "complete")
-    assert trials[4]["forecast"]["trials"] == 4
+    assert f"train.py {best['values']['lr']!r}" in told.out.replace("\n", "")
     assert f"Best: trial {best['number']}, val_loss" in told.out
     assert "will minimize val_loss: {} (--maximize for the reverse)" in told.err
     assert all(len(line) <= 80 for line in told.out.splitlines())
@@ -94,9 +94,9 @@ def test_a_search_that_is_killed_goes_on(capsys: pytest.CaptureFixture[str]):
     ]
     environ = {**os.environ, "EPOCH_S": "0.1"}
     child = subprocess.Popen([sys.executable, "-m", "whyidle", *words, "{lr}", "\n"], env=environ)
-    ledger = Path("s/ledger.jsonl")
+    output = Path("s/trials/0000/output.log")
     until = time.monotonic() + 30
-    while time.monotonic() < until and not (ledger.exists() and b'"report"' in ledger.read_bytes()):
+    while time.monotonic() < until and not (output.exists() and output.read_bytes()):
         time.sleep(0.02)
     child.send_signal(signal.SIGKILL)
     child.wait()
@@ -105,10 +105,8 @@ def test_a_search_that_is_killed_goes_on(capsys: pytest.CaptureFixture[str]):
         time.sleep(0.05)
     assert trial_processes() == []
     assert main(["tune", "--resume", "s", "--parallel", "1"]) == 0
-    assert "run again, since whyidle was killed meanwhile: trial 0" in capsys.readouterr().err
-    opened = Ledger(Path("s").absolute())
-    trials = opened.trials
-    opened.close()
+    assert "run again, since they were cut off: trial 0" in capsys.readouterr().err
+    trials = read_trials(open_study(read_search_file(Path("s"))))
     assert [trial.ending for trial in trials] == ["lost", *["complete"] * 4]
     assert trials[1].values == trials[0].values
     assert trials[1].retry_of == 0
@@ -179,8 +177,8 @@ def test_a_search_that_is_killed_while_it_heals_leaves_nothing_behind(
     child.wait()
     assert healers
     assert psutil.wait_procs(healers, timeout=20.0)[1] == []
-    assert main(["tune", "--resume", "s"]) == 1
-    assert "ended before its first trial" in capsys.readouterr().err
+    assert main(["tune", "--resume", "s"]) == 2
+    assert "There is no search in" in capsys.readouterr().err
 
 
 def test_two_objectives_have_a_front(capsys: pytest.CaptureFixture[str]):
@@ -207,3 +205,23 @@ def test_trials_run_with_a_plan(capsys: pytest.CaptureFixture[str]):
     Path("plan.toml").unlink()
     assert main(["tune", "--resume", "s", "--trials", "3"]) == 0
     assert "3 trials: 3 complete" in capsys.readouterr().out
+
+
+def test_a_search_is_a_study_of_optuna_and_only_shown_by_outputs(
+    capsys: pytest.CaptureFixture[str],
+):
+    words = [*SPACE, "--space", "width=1..9", *LOSS, "--trials", "9", "--prune", "none"]
+    command = ("train.py", "{lr}", "\n", "{width}")
+    storage = f"sqlite:///{Path('studies.db').absolute()}"
+    assert tune(*words, "--storage", storage, "--parallel", "2", command=command) == 0
+    optuna = pytest.importorskip("optuna")
+    study = optuna.load_study(study_name="s", storage=storage)
+    assert len(study.trials) == 9
+    assert study.trials[0].intermediate_values
+    assert study.trials[0].user_attrs["whyidle.ending"] == "complete"
+    assert "What makes trials good (PED-ANOVA): lr" in " ".join(capsys.readouterr().out.split())
+    assert main(["tune", "--resume", "s", "--html", "s.html"]) == 0
+    assert len(study.trials) == 9
+    assert main(["tune", "--resume", "s", "--trials", "10"]) == 0
+    assert len(optuna.load_study(study_name="s", storage=storage).trials) == 10
+    assert json.loads(Path("s/search.json").read_text())["parallel"] == 2

@@ -6,7 +6,6 @@ import sys
 import time
 
 import pytest
-from drm_tree import make_machine
 
 from emulator import fake_nvml
 from emulator import source as emulated
@@ -52,17 +51,13 @@ SHOWN = {
 
 
 @pytest.fixture
-def target(request, tmp_path, monkeypatch):
+def target(tmp_path, monkeypatch):
     log = tmp_path / "smi.csv"
     log.write_text(LOG)
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.module([fake_nvml.training()] * 2))
     shown = tmp_path / "4711.json"
     shown.write_text(json.dumps(SHOWN | {"clock_ns": time.perf_counter_ns()}))
     environ = {"WHYIDLE_EMULATED_COUNTERS": str(tmp_path)}
-    source = request.getfixturevalue("source") if "source" in request.fixturenames else None
-    if source in (SOURCES["amd"], SOURCES["intel"]):
-        make_machine(tmp_path)
-        return Target(root=tmp_path)
     return Target(pid=os.getpid(), recording=log, environ=environ)
 
 
@@ -72,7 +67,7 @@ def source(request):
 
 
 def test_the_sources_that_ship():
-    assert NAMES == ["amd", "host", "intel", "nvml", "replay"]
+    assert NAMES == ["host", "nvml", "replay"]
 
 
 def test_declaration(source):

@@ -3,10 +3,9 @@
     whyidle attach 4711                  look for eight seconds, then report
     whyidle attach 4711 --seconds 30     look for longer: rarer causes, smaller errors
     whyidle attach 4711 --html why.html  the same report as a page
-    whyidle attach 4711 --inject         let the job record itself meanwhile (Python 3.14)
 
 The process and its loader workers are looked at from outside, 50 times a second, without stopping
-them. What cannot be seen from outside is said. It needs py-spy: pip install 'whyidle[attach]'.
+them. The report lists what could not be observed. It needs py-spy: pip install 'whyidle[attach]'.
 """
 
 from __future__ import annotations
@@ -36,12 +35,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"length of the look (default: {SECONDS:g})",
     )
-    parser.add_argument(
-        "--inject",
-        action="store_true",
-        help="let the job's own interpreter (Python 3.14 or later) start the probe of whyidle run "
-        "inside the job, and remove it after the look: steps and the cost of each batch are seen",
-    )
     add_outputs(parser)
     add_storage(parser)
     add_gate(parser)
@@ -60,7 +53,6 @@ def _parse_seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Look, store the diagnosis, and report it."""
     from whyidle.engine.attachment.attach import attach_to
-    from whyidle.engine.attachment.injection import look_from_inside
     from whyidle.engine.attachment.target_process import find_target
 
     _output.check_outputs(args)
@@ -72,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
         diagnosis = known
     else:
         _output.print_note(args, f"looking at process {args.pid} for {args.seconds:g} s")
-        look = look_from_inside if args.inject else attach_to
-        diagnosis = look(target, args.seconds)
+        diagnosis = attach_to(target, args.seconds)
     stored = _output.store_diagnosis(args, diagnosis, named=True)
     steps = _next_steps.next_steps(diagnosis, [], stored and "last", args.store)
     _output.write_report(args, diagnosis, steps, stored=stored)

@@ -17,10 +17,42 @@ from typing import TYPE_CHECKING, NamedTuple
 from whyidle.cli._options import add_quiet, add_store, store_of
 from whyidle.errors import InputError, OutputError, UsageError, WhyidleError
 
-FORMS = ("map", "tar", "arrow", "hdf5", "tfrecord")
+FORMS = ("map", "tar")
+LIBRARIES = {
+    "arrow": """pip install datasets
+
+from datasets import Dataset
+data = Dataset.from_generator(lambda: ({{"x": x, "y": y}} for x, y in {name}()))
+data.save_to_disk("{out}")                  # read: datasets.load_from_disk("{out}")""",
+    "hdf5": """pip install h5py
+
+import h5py, numpy as np
+samples = {name}()
+with h5py.File("{out}.h5", "w") as file:    # open it in each worker, not before
+    x = file.create_dataset("x", (len(samples), *np.shape(samples[0][0])), "f4")
+    for i in range(len(samples)):
+        x[i] = samples[i][0]""",
+    "tfrecord": """{name}_data.map(decode).save("{out}")     # of a tf.data.Dataset
+data = tf.data.Dataset.load("{out}")        # or tf.io.TFRecordWriter for files of your own""",
+    "litdata": """pip install litdata
+
+from litdata import StreamingDataset, optimize
+optimize(fn={name}().__getitem__, inputs=list(range(len({name}()))),
+         output_dir="s3://BUCKET/{out}", chunk_bytes="64MB", num_workers=8)
+dataset = StreamingDataset("s3://BUCKET/{out}", shuffle=True)""",
+    "mds": """pip install mosaicml-streaming
+
+from streaming import MDSWriter, StreamingDataset
+with MDSWriter(out="s3://BUCKET/{out}", columns={{"x": "ndarray", "y": "int"}}) as writer:
+    for x, y in {name}():
+        writer.write({{"x": x, "y": y}})
+dataset = StreamingDataset(remote="s3://BUCKET/{out}", local="/tmp/{out}", shuffle=True,
+                           batch_size=32)""",
+}
+"""form -> how its own library writes and reads it"""
 
 if TYPE_CHECKING:
-    from whyidle.engine.preparation.survey import Survey
+    from whyidle.engine.preparation.survey import Forecast, Survey
 
 CAUSES = ("repeated-deterministic-preprocessing", "small-file-random-io", "heavy-cpu-transform")
 """findings that prepared data would remove"""
@@ -37,10 +69,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--form",
-        choices=FORMS,
+        choices=(*FORMS, *LIBRARIES),
         default="map",
-        help="map: memory-mapped arrays (default); tar: WebDataset; arrow: Hugging Face datasets; "
-        "hdf5: h5py; tfrecord: tf.data",
+        help="map: memory-mapped samples (default); tar: WebDataset; for the others, the code for "
+        "their libraries is printed: arrow, hdf5, tfrecord, and for several nodes or object stores "
+        "litdata and mds (MosaicML Streaming)",
     )
     parser.add_argument(
         "--source",
@@ -79,6 +112,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("What makes the dataset?", why=why, hint=_HINT)
     if not args.shard > 0 or (args.workers is not None and args.workers < 1):
         raise UsageError("--shard and --workers must be above 0.")
+    if args.form in LIBRARIES:
+        print(LIBRARIES[args.form].format(name=args.spec.rpartition(":")[2], out=args.out.name))
+        return 0
     survey = survey_dataset(
         args.python, args.spec, args.form, [str(Path(p).absolute()) for p in args.source]
     )
@@ -116,7 +152,7 @@ def _check_gain(survey: Survey) -> None:
             "Reading prepared samples would be slower than making them: nothing was written.",
             why=f"A sample would be read {gain.value:.2g} ({gain.low:.2g} to {gain.high:.2g}) "
             "times as fast as it is made.",
-            hint="Another --form may be faster (map is the fastest); --force writes it anyway.",
+            hint="--form map is the faster one; --force writes it anyway.",
         )
 
 
@@ -172,7 +208,8 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
         rate = size.value / survey.samples / survey.whole_s / 1e6
         lines.append(
             f"larger than the free memory: each epoch reads it from the disk again, which gains "
-            f"only from {rate:,.0f} MB/s per loader worker on"
+            f"only from {rate:,.0f} MB/s per loader worker on; --form litdata, mds or tar read it "
+            "in order"
         )
     if gain.high < 1.0 and (args.force or args.dry_run):
         lines.append("reading would be slower than making: not worth it")
@@ -183,25 +220,25 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
 
 
 def _print_result(
-    args: argparse.Namespace, survey: Survey, faster: float, job: _JobGain | None
+    args: argparse.Namespace, survey: Survey, faster: Forecast, job: _JobGain | None
 ) -> None:
-    name = args.spec.rpartition(":")[2]
-    package = ".".join(args.out.parts) if args.out.parent == Path() else args.out.name
+    place, _, name = args.spec.rpartition(":")
+    folder = str(args.out.absolute())
     rest = ", ".join(survey.rest)
     online = f", transform=Compose([{rest}])" if rest else ""
-    times, advice = f"{faster:.1f}", ""
-    if faster < 1.0:
-        times, advice = f"{faster:.2g}", " Keep the dataset as it is."
+    advice = " Keep the dataset as it is." if faster.value < 1.0 else ""
     print(
         f"\n  {survey.samples:,} samples in {args.out}, checked; a sample is read "
-        f"{times} times as fast as it was made.{advice}\n\n"
-        f"  Read them where {args.spec.rpartition(':')[0]} makes the dataset:\n\n"
+        f"{faster.value:.2g} times as fast as it is made ({faster.low:.2g} to {faster.high:.2g} in "
+        f"turns; predicted {survey.gain.value:.2g}).{advice}\n\n"
+        f"  Read them where {place} makes the dataset:\n\n"
         f"  - dataset = {name}()\n"
-        f"  + from {package}.reader import PreparedDataset\n"
-        f'  + dataset = PreparedDataset("{args.out}"{online})\n'
+        f"  + import sys; sys.path.append({folder!r})\n"
+        f"  + from whyidle_prepared import PreparedDataset\n"
+        f"  + dataset = PreparedDataset({folder!r}{online})\n"
     )
     if survey.native:
-        native = survey.native.format(folder=args.out, package=package)
+        native = survey.native.format(folder=folder)
         print(f"  Other libraries read the files, too: {native}\n")
     if job is not None:
         print(f"  The job's gain (predicted: {job.predicted}) is measured by\n\n  {job.measure}\n")

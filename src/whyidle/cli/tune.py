@@ -2,7 +2,8 @@
 
 COMMAND is the command that you use today, with placeholders: python train.py --lr {lr}. Each trial
 runs it with other values; trials that fall behind are ended early. The metric is read from the
-output or from what the script reports. An interrupted or killed search goes on with --resume.
+output or from what the script reports. An interrupted or killed search goes on with --resume,
+also in several processes at once. The study is Optuna's: optuna-dashboard shows it.
 
 Placeholders: {NAME} of the space, {config} (path of a JSON file with all values), {trial} (number)
 and {folder} (a folder for the trial's files).
@@ -11,6 +12,8 @@ and {folder} (a folder for the trial's files).
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,14 +21,13 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _durations, _next_steps, _output
 from whyidle.cli._options import STDOUT, add_quiet, add_store
-from whyidle.cli.fix import parse_resources
-from whyidle.errors import UsageError
+from whyidle.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     from whyidle.cli._tune_progress import TuneProgress
-    from whyidle.engine.search.ledger import Ledger
+    from whyidle.engine.search.study import SearchFile
     from whyidle.model.plan import FixPlan
-    from whyidle.model.search import SearchSetup
+    from whyidle.model.search import Search, SearchSetup
 
 TRIALS = 20
 """default number of trials"""
@@ -76,7 +78,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prune",
         choices=("median", "asha", "none"),
-        help="how trials that fall behind are ended early (default: median; with ray: asha)",
+        default="median",
+        help="how trials that fall behind are ended early (default: median)",
     )
     group.add_argument("--seed", type=int, default=0)
     limits = parser.add_argument_group("limits")
@@ -90,28 +93,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--grace",
         metavar="TIME",
         type=_parse_time,
-        default=10.0,
         help="time between SIGTERM and SIGKILL for a trial that is ended (default: 10s)",
-    )
-    limits.add_argument(
-        "--engine",
-        choices=("optuna", "ray"),
-        default="optuna",
-        help="ray: trials on a Ray cluster, placed by Ray Tune and ended early by ASHA",
-    )
-    limits.add_argument(
-        "--resources",
-        metavar="LIST",
-        type=parse_resources,
-        default={},
-        help="with --engine ray: what a trial holds, such as cpu=4,gpu=1 (default: a GPU with its "
-        "share of the cores, or a machine without GPUs)",
     )
     limits.add_argument(
         "--parallel",
         metavar="N",
         type=_parse_count,
-        help="trials side by side (default: as many as the load of the first one allows)",
+        help="trials side by side, each with its part of the cores in threads (default: 1)",
     )
     jobs = parser.add_argument_group("trials")
     jobs.add_argument(
@@ -127,7 +115,17 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "trials with those that are faster with equivalent losses",
     )
     jobs.add_argument("--out", metavar="DIR", type=Path, help="folder of the search")
-    jobs.add_argument("--resume", metavar="DIR|last", help="go on with a search")
+    jobs.add_argument(
+        "--storage",
+        metavar="URL",
+        help="where Optuna keeps the study, such as sqlite:///study.db or a database that several "
+        "machines share (default: study.db in the folder of the search)",
+    )
+    jobs.add_argument(
+        "--resume",
+        metavar="DIR|last",
+        help="go on with a search; with --html, --json or --all alone it is only shown",
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--json", metavar="PATH|-", help="write the search as JSON")
     output.add_argument("--html", metavar="PATH", help="write a page with pictures")
@@ -154,36 +152,57 @@ def _parse_time(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run or resume the search and report it."""
+    """Run, resume or show the search."""
+    from whyidle.engine.search.search_document import make_search
+    from whyidle.engine.search.study import open_study, read_search_file
+
+    _output.check_outputs(args)
+    folder = _search_folder(args).absolute()
+    if args.resume and not args.command:
+        search = read_search_file(folder)
+        shows = (args.html, args.json, args.all)
+        if any(shows) and not any((args.trials, args.budget, args.gpu_hours, args.parallel)):
+            study = open_study(search)
+            _report_search(args, make_search(folder, search, study))
+            return 0
+    else:
+        search = _begin_search(args, folder)
+    search.trials = args.trials or search.trials
+    search.parallel = args.parallel or search.parallel
+    search.grace_s = args.grace or search.grace_s
+    search.trial_s = args.trial_time or search.trial_s
+    search.write(folder)
+    return _run_search(args, folder, search)
+
+
+def _begin_search(args: argparse.Namespace, folder: Path) -> SearchFile:
+    """A new search, or the one of the same command that the folder holds."""
     from msgspec.structs import replace
 
     from whyidle.cli._tune_progress import TuneProgress
-    from whyidle.engine.search.ledger import Ledger, Opened, check_setup
+    from whyidle.engine.search import study
     from whyidle.engine.search.loader_healing import heal_loader
-    from whyidle.version import __version__
 
-    _output.check_outputs(args)
-    setup = None if args.resume and not args.command else _read_setup(args)
-    folder = _search_folder(args)
-    if args.resume and not (folder / "ledger.jsonl").is_file():
-        raise UsageError(f"There is no search in {folder}.", hint="whyidle tune --resume last")
-    ledger = Ledger(folder.absolute())
+    setup = _read_setup(args)
+    if args.resume or (folder / study.FILE).is_file():
+        search = study.read_search_file(folder)
+        if args.heal:
+            setup = replace(setup, plan=search.setup.plan)
+        study.check_setup(folder, search.setup, setup)
+        return search
+    study.load_optuna()
     try:
-        if setup is not None:
-            if args.heal:
-                before = ledger.setup
-                tell = None if args.quiet else TuneProgress(quiet=False, trials=0).tell
-                plan = before and before.plan
-                if before is None:
-                    plan = heal_loader(setup, ledger.folder, args.heal, tell)
-                setup = replace(setup, plan=plan)
-            check_setup(ledger, setup)
-            if ledger.setup is None:
-                trials = args.trials or _count_trials(setup)
-                ledger.append(Opened(setup=setup, whyidle=__version__, trials=trials))
-        return _run_engine(args, ledger)
-    finally:
-        ledger.close()
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"{error.strerror or error}."
+        hint = "Name another folder with --out."
+        raise OutputError(f"Cannot write to {folder}.", why=why, hint=hint) from error
+    if args.heal:
+        tell = None if args.quiet else TuneProgress(quiet=False, trials=0).tell
+        setup = replace(setup, plan=heal_loader(setup, folder, args.heal, tell))
+    trials = int(study.count_points(setup)) if setup.sampler == "grid" else TRIALS
+    storage = args.storage or f"sqlite:///{folder / 'study.db'}"
+    return study.SearchFile(setup=setup, storage=storage, study=folder.name, trials=trials)
 
 
 def _read_setup(args: argparse.Namespace) -> SearchSetup:
@@ -210,8 +229,7 @@ def _read_setup(args: argparse.Namespace) -> SearchSetup:
         objective=args.objective,
         take=args.take,
         sampler=args.sampler,
-        pruner=args.prune or ("asha" if args.engine == "ray" else "median"),
-        engine=args.engine,
+        pruner=args.prune,
         seed=args.seed,
         plan=args.plan.read_text(encoding="utf-8") if _read_plan(args.plan) else None,
     )
@@ -224,19 +242,13 @@ def _read_plan(path: Path | None) -> FixPlan | None:
     return read_plan(path, load_knobs()) if path else None
 
 
-def _apply_plan(ledger: Ledger, setup: SearchSetup) -> FixPlan | None:
-    """The plan of all trials, which the ledger keeps: the file may have changed since."""
+def _apply_plan(folder: Path, setup: SearchSetup) -> FixPlan | None:
+    """The plan of all trials, which the search keeps: the file may have changed since."""
     if setup.plan is None:
         return None
-    path = ledger.folder / "plan.toml"
+    path = folder / "plan.toml"
     path.write_text(setup.plan, encoding="utf-8")
     return _read_plan(path)
-
-
-def _count_trials(setup: SearchSetup) -> int:
-    from whyidle.engine.search.space import grid_points
-
-    return sum(1 for _ in grid_points(setup.dimensions)) if setup.sampler == "grid" else TRIALS
 
 
 def _search_folder(args: argparse.Namespace) -> Path:
@@ -244,7 +256,7 @@ def _search_folder(args: argparse.Namespace) -> Path:
 
     searches = locate_store(args.store).root / FOLDER
     if args.resume == "last":
-        found = sorted(path for path in searches.glob("*") if (path / "ledger.jsonl").is_file())
+        found = sorted(path for path in searches.glob("*") if (path / "search.json").is_file())
         if not found:
             raise UsageError("There is no search to resume.", why=f"{searches} holds none.")
         return found[-1]
@@ -254,87 +266,54 @@ def _search_folder(args: argparse.Namespace) -> Path:
     return named or searches / datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
 
 
-def _run_engine(args: argparse.Namespace, ledger: Ledger) -> int:
-    """Run the search; with Ray in a child process, which Ray may end."""
-    from whyidle.engine.search.driver_process import DriverProcess
-    from whyidle.engine.search.ledger import opened_setup
-    from whyidle.engine.search.trial_process import end_left_processes
-
-    if opened_setup(ledger).engine != "ray":
-        return _run_search(args, ledger)
-    driver = DriverProcess()
-    if driver.is_child:
-        try:
-            return _run_search(args, ledger)
-        finally:
-            driver.note_end()
-    try:
-        return driver.wait_for_child(str(ledger.folder))
-    finally:
-        end_left_processes(ledger.folder)
-
-
-def _run_search(args: argparse.Namespace, ledger: Ledger) -> int:
+def _run_search(args: argparse.Namespace, folder: Path, search: SearchFile) -> int:
     from whyidle.cli._tune_progress import TuneProgress
-    from whyidle.engine.search.ledger import opened_setup
-    from whyidle.engine.search.ray_search import run_ray_search
-    from whyidle.engine.search.search_run import SearchRun
-    from whyidle.engine.search.search_state import SearchLimits, SearchState
-    from whyidle.engine.search.side_by_side import TrialRoom
+    from whyidle.engine.search.search_document import make_search
+    from whyidle.engine.search.search_run import SearchLimits, SearchRun
     from whyidle.engine.search.trial_process import TrialTerms, end_left_processes
 
-    setup = opened_setup(ledger)
-    plan = _apply_plan(ledger, setup)
-    limits = SearchLimits(args.trials or ledger.asked_trials, args.budget, args.gpu_hours)
-    progress = TuneProgress(quiet=args.quiet, trials=limits.trials)
-    _tell_beginning(progress, args, ledger, setup)
+    setup, parallel = search.setup, search.parallel
+    plan = _apply_plan(folder, setup)
+    progress = TuneProgress(quiet=args.quiet, trials=search.trials)
+    end_left_processes(folder)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    terms = TrialTerms(
+        metric=setup.metric,
+        search=folder,
+        grace_s=search.grace_s,
+        most_s=search.trial_s,
+        plan=plan,
+        threads=max((cores or 1) // parallel, 1) if parallel > 1 else None,
+    )
+    status = 0
+    run = SearchRun(folder, search, terms, progress)
+    _tell_beginning(progress, args, folder, setup)
     if plan is not None:
         fixes = ", ".join(fix.fix for fix in plan.fix if fix.enabled)
         progress.tell(f"all trials run with the kept fixes: {fixes or 'none'}")
-    end_left_processes(ledger.folder)
-    if lost := ledger.close_running():
-        numbers = ", ".join(map(str, lost))
-        progress.tell(f"run again, since whyidle was killed meanwhile: trial {numbers}")
-    terms = TrialTerms(
-        metric=setup.metric,
-        search=ledger.folder,
-        grace_s=args.grace,
-        most_s=args.trial_time,
-        plan=plan,
-    )
-    status = 0
     try:
-        state = SearchState(ledger, limits, progress)
-        if setup.engine == "ray":
-            run_ray_search(state, terms, args.resources)
-        else:
-            SearchRun(state, terms, TrialRoom(args.parallel, progress.tell)).run_trials()
+        run.run_trials(SearchLimits(args.budget, args.gpu_hours))
     except KeyboardInterrupt:
         status = INTERRUPTED
     finally:
         progress.close()
-    _report_search(args, ledger, interrupted=bool(status))
-    fails = {trial.ending for trial in ledger.trials} == {"failed"}
-    return status or int(fails)
+    document = make_search(folder, search, run.study)
+    _report_search(args, document, interrupted=bool(status))
+    return status or int({trial.ending for trial in document.trials} == {"failed"})
 
 
 def _tell_beginning(
-    progress: TuneProgress, args: argparse.Namespace, ledger: Ledger, setup: SearchSetup
+    progress: TuneProgress, args: argparse.Namespace, folder: Path, setup: SearchSetup
 ) -> None:
-    verb = "resumes" if ledger.trials else "searches"
-    guessed = "" if args.direction or args.resume else f" (--{_opposite(setup)} for the reverse)"
-    progress.tell(f"{verb} in {ledger.folder}; will {setup.direction} {setup.metric}{guessed}")
+    opposite = "maximize" if setup.direction == "minimize" else "minimize"
+    guessed = "" if args.direction or args.resume else f" (--{opposite} for the reverse)"
+    verb = "resumes" if args.resume else "searches"
+    progress.tell(f"{verb} in {folder}; will {setup.direction} {setup.metric}{guessed}")
 
 
-def _opposite(setup: SearchSetup) -> str:
-    return "maximize" if setup.direction == "minimize" else "minimize"
-
-
-def _report_search(args: argparse.Namespace, ledger: Ledger, *, interrupted: bool) -> None:
-    from whyidle.engine.search.search_document import make_search
+def _report_search(args: argparse.Namespace, search: Search, *, interrupted: bool = False) -> None:
     from whyidle.exporters._search_table import render_search
 
-    search = make_search(ledger)
     if args.json:
         _output.write_json(args.json, search)
     if args.html:
@@ -343,17 +322,36 @@ def _report_search(args: argparse.Namespace, ledger: Ledger, *, interrupted: boo
         _output.write_target(args.html, render_page(search))
     if args.quiet or args.json == STDOUT:
         return
-    place = Path(search.folder)
-    place = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
-    folder = _next_steps.shell_text([place])
-    resume = f"whyidle tune --resume {folder}"
-    steps = [(resume, "go on")] if interrupted else [(f"{resume} --trials N", "with more trials")]
-    steps += [] if args.html else [(f"{resume} --html tune.html", "pictures")]
     text = render_search(
         search,
         width=_output.output_width(),
         colours=_output.stream_colours(),
         full=args.all,
-        next_steps=steps,
+        next_steps=_list_next_steps(args, search, interrupted=interrupted),
     )
     sys.stdout.write(text)
+
+
+def _list_next_steps(
+    args: argparse.Namespace, search: Search, *, interrupted: bool
+) -> list[tuple[str, str]]:
+    """The best command with its values in full, then how to go on."""
+    steps = [(command, "the best one")] if (command := _best_command(search)) else []
+    place = Path(search.folder)
+    place = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+    resume = f"whyidle tune --resume {_next_steps.shell_text([place])}"
+    steps += [(resume, "go on")] if interrupted else [(f"{resume} --trials N", "with more trials")]
+    return steps + ([] if args.html else [(f"{resume} --html tune.html", "pictures")])
+
+
+def _best_command(search: Search) -> str | None:
+    from whyidle.engine.search.command_template import fill_command
+    from whyidle.engine.search.search_run import trial_folder
+
+    best = next((trial for trial in search.trials if trial.number == search.best), None)
+    if best is None:
+        return None
+    setup, folder = search.setup, trial_folder(Path(search.folder), best.number)
+    filled = fill_command(setup.command, setup.dimensions, best.values, best.number, folder)
+    variables = [f"{name}={shlex.quote(text)}" for name, text in filled.variables.items()]
+    return " ".join([*variables, shlex.join(filled.words)])

@@ -9,8 +9,7 @@
 Of a job that runs under whyidle run the proven cause and its place are shown. Of any other job it
 says what is likely, and what would prove it. No job is stopped, traced or slowed down.
 
-The readings of GPUs have been tested on stand-ins only: NVIDIA's through NVML, AMD's and Intel's
-through files of Linux' drivers.
+GPUs are read through NVML (NVIDIA); those of other vendors are not listed.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedPass:
-    """The allocations of one forward and backward pass that was computed again."""
+    """The allocations of one step, from the first call of the model to the update."""
 
     batch: int = 0
     rows: tuple[tuple[int, int, int], ...] = ()
@@ -19,8 +19,17 @@ class RecordedPass:
     """address, bytes, and module whose backward pass needs it"""
     outputs: tuple[tuple[int, int], ...] = ()
     """address of a result, and the module that returned it"""
-    autocast: str | None = None
-    """type of the narrow precision that the look added"""
+    grows: tuple[int, ...] = ()
+    """rows whose memory grows with the batch"""
+
+    def at_batch(self, batch: int) -> RecordedPass:
+        """The same pass at another batch, by what grows with it."""
+        rows, times = list(self.rows), batch / self.batch
+        for turn in self.grows:
+            when, address, size = rows[turn]
+            rows[turn] = when, address, round(size * times)
+        saved = tuple((a, round(size * times), owner) for a, size, owner in self.saved)
+        return replace(self, batch=batch, rows=tuple(rows), saved=saved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class MemoryLook:
     state: str = ""
     device: str = ""
     batch: int | None = None  # samples of a micro-batch
-    autocast: str | None = None  # of the job itself
+    why_no_batch: str = ""
     parameters: int | None = None
     buffers: int | None = None
     gradients: int | None = None
@@ -47,21 +56,17 @@ class MemoryLook:
     modules: tuple[tuple[str, str], ...] = ()  # name and class
     replays: tuple[RecordedPass, ...] = ()
     optimizer_rows: tuple[tuple[int, int, int], ...] = ()  # of one step of the optimizer
-    times: tuple[tuple[int, float], ...] = ()  # batch size, seconds of a pass without page faults
-    fault_times: tuple[tuple[int, float], ...] = ()  # batch size, seconds of a pass's page faults
-    job_faults_s: tuple[float, ...] = ()  # of the passes of a step before the look, and of its rest
-    job_shares: tuple[float, ...] = ()  # of steps after it, the same without page faults
-    left_out: tuple[str, ...] = ()  # for which the look had no time
+    times: tuple[tuple[int, float], ...] = ()  # batch size, seconds of the recorded passes
+    process_bytes: int | None = None  # the most that the process has had of the host
     module_times: tuple[float, ...] = ()  # s, of the forward pass in each module
-    narrow_times: tuple[tuple[int, float], ...] = ()  # the same in bfloat16
-    part_size: int | None = None  # samples of each part of the batch
-    products: tuple[tuple[float, ...], ...] = ()  # of the gradients of any two parts
-    whole_products: tuple[float, ...] = ()  # of the whole batch's gradient with them and itself
 
-    def passes(self, autocast: str | None = None) -> tuple[RecordedPass, ...]:
-        """The recorded passes of one precision, the smallest batch first."""
-        chosen = [one for one in self.replays if one.autocast == autocast]
-        return tuple(sorted(chosen, key=lambda one: one.batch))
+    def passes(self) -> tuple[RecordedPass, ...]:
+        """The recorded steps, the smallest batch first; one that was recorded alone, twice: at its
+        own batch, and at twice that by what grows with it."""
+        found = sorted(self.replays, key=lambda one: one.batch)
+        if len(found) == 1 and found[0].grows:
+            found.append(found[0].at_batch(2 * found[0].batch))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

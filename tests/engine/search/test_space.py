@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from whyidle.engine.search.command_template import check_template, fill_command
-from whyidle.engine.search.space import grid_points, read_space
+from whyidle.engine.search.space import grid_values, read_space
 from whyidle.errors import InputError, UsageError
 from whyidle.model.search import Dimension
 
@@ -53,11 +53,8 @@ def test_an_empty_space_and_files_that_cannot_be_read(tmp_path: Path):
 
 
 def test_grid():
-    points = list(grid_points(read_space(["lr=log:1e-4..1e-2/3", "n=1..4/3", "b=32,64"])))
-    assert len(points) == 18
-    assert points[0] == {"lr": 1e-4, "n": 1, "b": 32}
-    assert {point["lr"] for point in points} == {1e-4, 1e-3, 1e-2}
-    assert {point["n"] for point in points} == {1, 2, 4}
+    space = read_space(["lr=log:1e-4..1e-2/3", "n=1..4/3", "b=32,64"])
+    assert [grid_values(d) for d in space] == [[1e-4, 1e-3, 1e-2], [1, 2, 4], [32, 64]]
 
 
 def test_values_go_into_the_command(tmp_path: Path):

@@ -13,6 +13,7 @@ from whyidle.analysis.memory_plan import MemoryPlan, Phase
 from whyidle.engine.diagnosis.memory_options import OptionList
 from whyidle.model.memory import MemoryAccount, MemoryOption, ModuleRow, Part
 from whyidle.model.memory_look import MemoryLook
+from whyidle.model.number_text import format_bytes
 
 MEASURED: Final = "measured"
 MODULES: Final = 60
@@ -30,7 +31,7 @@ def build_account(facts: Facts) -> MemoryAccount | None:
     steps = facts.steps.seconds
     step_s = float(np.median(steps)) if facts.steps.found_by and len(steps) else None
     plan = MemoryPlan(look, step_s, backward_passes(facts) or 1)
-    phases = plan.phases(look.batch) if look.batch else None
+    phases = plan.phases(look.batch or 0)
     phase = _highest_phase(phases) if phases else None
     own, listed = plan.job_order, OptionList(plan)
     largest = plan.largest_batch()
@@ -50,10 +51,10 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         options=listed.build_options(),
         largest_batch=largest,
         largest_recomputed=_largest_recomputed(plan, listed, largest),
-        best_batch=listed.best_batch,
-        noise=listed.noise,
+        best_batch=None,
+        noise=None,
         advice=[],
-        unknown=_list_unknown(look, phases, listed),
+        unknown=_list_unknown(look, phases),
     )
 
 
@@ -98,8 +99,11 @@ def _list_parts(plan: MemoryPlan, phase: Phase | None) -> list[Part]:
     if phase is None:
         parts["gradients"] = look.gradients
     elif phase == "optimizer":
+        rest = plan.final_level(look.batch or 0) - (
+            0 if look.kept_gradients else look.gradients or 0
+        )
         parts |= {"gradients": look.gradients, "workspace": plan.update_bytes}
-        parts["results"] = look.results
+        parts["results"] = round(max(rest, 0.0))
     elif plan.job_order is not None:
         parts |= _split_peak(plan.job_order, phase)
         if look.kept_gradients:
@@ -151,18 +155,21 @@ def _list_modules(look: MemoryLook, own: AllocationOrder) -> list[ModuleRow]:
     return sorted(rows, key=lambda row: -row.activations)[:MODULES]
 
 
-def _list_unknown(
-    look: MemoryLook, phases: dict[Phase, float] | None, listed: OptionList
-) -> list[str]:
+def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[str]:
     unknown = []
-    if phases is not None and (why := listed.why_no_accumulation()):
-        unknown.append(f"accumulation in smaller parts is not offered: {why}")
     if look.state != MEASURED:
-        unknown.append(f"the step was not computed again: {look.state}")
+        unknown.append(f"no step was recorded: {look.state}")
     elif phases is None:
         unknown.append(f"this PyTorch reports no allocations of the device {look.device!r}")
-    if look.left_out:
-        unknown.append(f"the look's time was over before: {', '.join(look.left_out)}")
-    if look.reserved is None:
+    elif look.batch is None:
+        unknown.append(f"other batches: {look.why_no_batch}")
+    if look.device == "cpu" and look.process_bytes and phases:
+        beside = look.process_bytes - max(phases.values())
+        unknown.append(
+            f"the process has taken up to {format_bytes(look.process_bytes)} of the host, "
+            f"{format_bytes(max(beside, 0))} beside tensors: libraries, and workspaces of "
+            "operators, which may grow with the batch"
+        )
+    if look.reserved is None and look.device != "cpu":
         unknown.append("fragmentation: the allocator of this device tells no reserved memory")
     return unknown

@@ -15,24 +15,28 @@ from typing import Any
 from whyidle.engine.isolation.disk_space import SHARE, disk_room
 from whyidle.engine.preparation.survey import (
     PROBE,
+    Forecast,
     MakerProcess,
     Survey,
     ask_once,
     fingerprint_sources,
-    usual_seconds,
+    measure_gain,
 )
 from whyidle.errors import InputError, OutputError, UsageError
 from whyidle.store.atomic_write import write_atomic
 
 MANIFEST, PROGRESS = "manifest.json", "progress.jsonl"
+PACKAGE = "whyidle_prepared"
 READER = {
     "knobs/_sample_codec.py": "sample_codec.py",
-    "preparation/prepared_dataset.py": "reader.py",
+    "preparation/prepared_dataset.py": "__init__.py",
     "preparation/sample_rows.py": "sample_rows.py",
     "preparation/forms/__init__.py": "forms/__init__.py",
-    "preparation/forms/{form}.py": "forms/{form}.py",
+    "preparation/forms/map.py": "forms/map.py",
+    "preparation/forms/tar.py": "forms/tar.py",
 }
-"""files of the probe that read the data without whyidle, and their names beside it"""
+"""files of the probe that read the data without whyidle, and their names in ``PACKAGE`` beside it:
+the same for all forms, so that a job may read several prepared datasets"""
 
 
 class Preparation:
@@ -69,7 +73,7 @@ class Preparation:
         self._check_bytes(needed, "Nothing was written" if not done else "What is written stays")
 
     def _check_bytes(self, needed: float, state: str) -> None:
-        room = disk_room(self.folder if self.folder.exists() else self.folder.parent)
+        room = disk_room(next(p for p in (self.folder, *self.folder.parents) if p.exists()))
         free = room.free_bytes - SHARE * room.whole_bytes
         if needed > free:
             raise OutputError(
@@ -180,9 +184,9 @@ class Preparation:
             name = f"{number:05}{survey.suffix}"
             yield name, begin, min(begin + self._count, survey.samples)
 
-    def finish_data(self) -> float:
-        """Check the sources and samples, and complete the folder; returns how many times faster a
-        sample is now than before.
+    def finish_data(self) -> Forecast:
+        """Check the sources and samples, and complete the folder; returns how many times as fast a
+        sample is read as it is made.
 
         Raises:
             InputError: the sources changed meanwhile, or a sample differs.
@@ -198,7 +202,7 @@ class Preparation:
         manifest = {**self._setup, "imports": survey.imports, "shards": shards}
         draft = self.folder / f"{MANIFEST}~"
         draft.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        order = {**self._order, "mode": "check", "indices": survey.indices}
+        order = {**self._order, "mode": "check", "indices": survey.indices, "prefix": survey.prefix}
         try:
             found = ask_once(self._python, {**order, "folder": str(self.folder)})
             if found["digests"] != survey.digests or not found["same_length"]:
@@ -207,15 +211,19 @@ class Preparation:
                     why="The dataset depends on the order or the process in which it is read.",
                     hint="It cannot be prepared as it is.",
                 )
-            (self.folder / "forms").mkdir(exist_ok=True)
-            for source, name in READER.items():
-                text = (PROBE / source.format(**self._order)).read_text("utf-8")
-                text = text.replace(".knobs._sample_codec", "sample_codec")
-                (self.folder / name.format(**self._order)).write_text(text, encoding="utf-8")
+            self._write_reader()
             draft.replace(self.folder / MANIFEST)
         finally:
             draft.unlink(missing_ok=True)
-        return survey.whole_s / (survey.rest_s + usual_seconds(found["read_s"]))
+        return measure_gain(found["rounds"])
+
+    def _write_reader(self) -> None:
+        package = self.folder / PACKAGE
+        (package / "forms").mkdir(parents=True, exist_ok=True)
+        for source, name in READER.items():
+            text = (PROBE / source).read_text("utf-8")
+            text = text.replace(".knobs._sample_codec", "sample_codec")
+            (package / name).write_text(text, encoding="utf-8")
 
 
 def _hash_file(path: Path) -> str:

@@ -15,17 +15,12 @@ from typing import Any
 import numpy as np
 import psutil
 
-from whyidle.errors import InputError, MissingExtraError, OutputError
+from whyidle.errors import InputError, OutputError
 
 PROBE = Path(__file__).parents[2] / "probe"
-EXTRAS = {"tfrecord": "tensorflow"}
-"""extras of forms, where they do not have the form's name"""
 SURVEYED = 64
 """samples that are made twice, and from which size and time are predicted: one that differs in a
 twentieth of all is met with 96 %"""
-READ_RATIO = (0.8, 2.0)
-"""ends of the time to read a sample, beside those to read it from a small file again and for the
-first time: caches are between the two, and the first touch of each page of a file costs more"""
 MANY = 20
 """opened files from which their common folder is the source, not each of them"""
 _BOOT = """
@@ -69,8 +64,7 @@ class Survey:
     empty: int  # bytes of a shard beside its samples
     size: Forecast
     gain: Forecast
-    whole_s: float
-    rest_s: float
+    whole_s: float  # to make a sample
     sources: list[str]
 
     @property
@@ -88,7 +82,6 @@ class MakerProcess:
     """A process of the user's Python that makes samples."""
 
     def __init__(self, python: str, order: dict[str, Any]) -> None:
-        self._python, self._form = python, order["form"]
         read, write = os.pipe()
         words = [python, "-c", _BOOT, json.dumps({**order, "reply": write}), str(PROBE)]
         self._child = subprocess.Popen(
@@ -111,12 +104,6 @@ class MakerProcess:
         line = self.replies.readline()
         found: dict[str, Any] = json.loads(line) if line else {"error": "its process died"}
         if "error" in found:
-            if found.get("kind") == "package":
-                raise MissingExtraError(
-                    f"The form {self._form} requires a package in {self._python}.",
-                    why=f"{found['error']}.",
-                    hint=f'pip install "whyidle[{EXTRAS.get(self._form, self._form)}]"',
-                )
             if found.get("kind") == "disk":
                 hint = "Free space, then call it again: complete shards stay."
                 raise OutputError("The disk is full.", why=f"{found['error']}.", hint=hint)
@@ -172,11 +159,7 @@ def survey_dataset(python: str, spec: str, form: str, sources: Sequence[str]) ->
         )
     count = one["samples"]
     size = _mean([kept["ratio"] * size for size in kept["sizes"]])
-    whole_s = usual_seconds(one["prefixes"][0]["made_s"])
-    read_s, rest_s = usual_seconds(kept["read_s"]), usual_seconds(kept["rest_s"])
-    again_s, rest = min(usual_seconds(kept["again_s"]), read_s), _mean(kept["rest_s"])
-    low = whole_s / (max(rest.high, rest_s) + READ_RATIO[1] * read_s)
-    high = whole_s / (min(max(rest.low, 0.0), rest_s) + READ_RATIO[0] * again_s)
+    rounds = [*kept["rounds"], *_same_prefix(other, kept)["rounds"]]
     return Survey(
         samples=count,
         suffix=one["suffix"],
@@ -190,18 +173,23 @@ def survey_dataset(python: str, spec: str, form: str, sources: Sequence[str]) ->
         sizes=[round(kept["ratio"] * size) for size in kept["sizes"]],
         empty=kept["empty"],
         size=Forecast(size.value * count, size.low * count, size.high * count),
-        gain=Forecast(whole_s / (rest_s + read_s), low, high),
-        whole_s=whole_s,
-        rest_s=rest_s,
+        gain=measure_gain(rounds),
+        whole_s=float(np.median([made_s for made_s, _ in rounds])),
         sources=list(sources) or find_sources(set(one["files"])),
     )
 
 
-def usual_seconds(seconds: Sequence[float]) -> float:
-    """The mean without the slowest tenth: other programs interrupt some, and the first one loads
-    libraries."""
-    ordered = sorted(seconds)
-    return float(np.mean(ordered[: max(round(0.9 * len(ordered)), 1)]))
+def _same_prefix(reply: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = next(p for p in reply["prefixes"] if p["prefix"] == kept["prefix"])
+    return found
+
+
+def measure_gain(rounds: Sequence[Sequence[float]]) -> Forecast:
+    """How many times as fast samples are read as made: the median of rounds (seconds to make, and
+    to read), with the tenth below and above which the others lie: other programs interrupt some."""
+    ratios = [made_s / read_s for made_s, read_s in rounds]
+    low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9)).tolist()
+    return Forecast(middle, low, high)
 
 
 def _mean(values: Sequence[float]) -> Forecast:

@@ -57,6 +57,8 @@ class WatchLimits:
         limits = {"WHYIDLE_STEPS": self.steps, "WHYIDLE_STOP_AFTER": self.stop_after}
         variables = {name: str(number) for name, number in limits.items() if number is not None}
         variables |= {"WHYIDLE_PROFILE": self.profile} if self.profile != "auto" else {}
+        if "memory" in self.looks:  # PyTorch would print that it began to record in the middle
+            variables["TORCH_CPP_LOG_LEVEL"] = os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR")
         return variables | ({"WHYIDLE_LOOK": ",".join(self.looks)} if self.looks else {})
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from whyidle.engine.search.command_template import fill_command
-from whyidle.engine.search.proposals import Proposals
+from whyidle.engine.search.study import first_values
 from whyidle.engine.search.trial_process import LAUNCHER
 from whyidle.errors import TrialError
 from whyidle.model.diagnosis import Diagnosis, Trial
@@ -32,8 +32,7 @@ def heal_loader(
     place = folder / "heal"
     shutil.rmtree(place, ignore_errors=True)  # of a search that was killed before its first trial
     place.mkdir(parents=True)
-    values = Proposals(setup).propose_values()
-    filled = fill_command(setup.command, setup.dimensions, values, 0, place)
+    filled = fill_command(setup.command, setup.dimensions, first_values(setup), 0, place)
     plan, document = place / "plan.toml", place / "fix.json"
     files = ["--plan", plan, "--patch", place / "fix.patch", "--json", document, "--no-store"]
     quiet = ["-q"] if tell is None else []

@@ -1,10 +1,12 @@
-"""Makes the document of a search from its ledger."""
+"""Makes the document of a search from its study."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
-from whyidle.engine.search.ledger import Ledger, opened_setup
+from whyidle.engine.search.study import SearchFile, importances, read_trials
 from whyidle.model.search import (
     Search,
     SearchSetup,
@@ -16,18 +18,22 @@ from whyidle.model.search import (
 from whyidle.version import __version__
 
 
-def make_search(ledger: Ledger) -> Search:
+def make_search(folder: Path, search: SearchFile, study: Any) -> Search:
     """The document, whole or of a search that goes on."""
-    trials, setup = ledger.trials, opened_setup(ledger)
+    trials, setup = read_trials(study), search.setup
     best = best_trial(trials, setup)
     return Search(
         whyidle=__version__,
-        folder=str(ledger.folder),
+        folder=str(folder),
         setup=setup,
         trials=trials,
         best=best.number if best else None,
         front=pareto_front(trials, setup.direction),
-        notes=[*_starved_notes(trials, setup), *_forecast_notes(trials), *_beside_notes(trials)],
+        notes=[
+            *_importance_notes(importances(study, setup)),
+            *_starved_notes(trials, setup),
+            *_beside_notes(trials),
+        ],
     )
 
 
@@ -67,18 +73,9 @@ def _starved_notes(trials: list[SearchTrial], setup: SearchSetup) -> list[str]:
     ]
 
 
-def _forecast_notes(trials: list[SearchTrial]) -> list[str]:
-    predicted = [
-        (t.forecast, t.seconds)
-        for t in trials
-        if t.forecast is not None and t.seconds is not None and t.ending == "complete"
-    ]
-    if not predicted:
-        return []
-    within = sum(forecast.low <= seconds <= forecast.high for forecast, seconds in predicted)
-    return [
-        f"Durations of whole trials within the predicted interval: {within} of {len(predicted)}."
-    ]
+def _importance_notes(shares: dict[str, float]) -> list[str]:
+    named = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    return [f"What makes trials good (PED-ANOVA): {named}."] if shares else []
 
 
 def _beside_notes(trials: list[SearchTrial]) -> list[str]:

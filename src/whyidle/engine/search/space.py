@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from whyidle.errors import InputError, UsageError
-from whyidle.model.search import Dimension, Value, Values
+from whyidle.model.search import Dimension, Value
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -136,10 +135,3 @@ def grid_values(dimension: Dimension) -> list[Value]:
     if dimension.whole:
         return list(dict.fromkeys(round(point) for point in points))
     return [float(f"{point:.6g}") for point in points]
-
-
-def grid_points(dimensions: Sequence[Dimension]) -> Iterator[Values]:
-    """All points of the grid; the last dimension changes first."""
-    names = [dimension.name for dimension in dimensions]
-    for values in itertools.product(*map(grid_values, dimensions)):
-        yield dict(zip(names, values, strict=True))

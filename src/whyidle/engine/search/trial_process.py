@@ -22,8 +22,9 @@ from whyidle.model.search import Report
 
 LAUNCHER = Path(__file__).with_name("trial_launcher.py")
 OUTPUT, REPORTED, RECORDING = "output.log", "reported.jsonl", "recording"
-MARK = "WHYIDLE_SEARCH"
-"""variable that holds the folder of the search, by which left processes are found"""
+MARK, DRIVER = "WHYIDLE_SEARCH", "WHYIDLE_SEARCH_PID"
+"""variables that hold the folder of the search and the process that started the trial, by which
+left processes are found"""
 WATCHED_STEPS = 300
 """steps that are watched: enough for a diagnosis, and its cost does not grow with the job"""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -120,6 +121,7 @@ def trial_environment(command: FilledCommand, folder: Path, terms: TrialTerms) -
         "WHYIDLE_METRICS": str(folder / REPORTED),
         "WHYIDLE_METRIC_NAME": "" if "{" in terms.metric else split_metric(terms.metric)[1],
         MARK: str(terms.search),
+        DRIVER: str(os.getpid()),
         **command.variables,
     }
     if terms.threads is not None:
@@ -132,7 +134,7 @@ def trial_environment(command: FilledCommand, folder: Path, terms: TrialTerms) -
 
 def end_left_processes(search: Path) -> int:
     """End processes of a search whose whyidle has died; returns how many there were."""
-    left = [process for process in psutil.process_iter() if _search_of(process) == str(search)]
+    left = [process for process in psutil.process_iter() if _is_left(process, search)]
     for process in left:
         with suppress(psutil.Error):
             process.kill()
@@ -140,8 +142,9 @@ def end_left_processes(search: Path) -> int:
     return len(left)
 
 
-def _search_of(process: psutil.Process) -> str | None:
-    with suppress(psutil.Error, OSError):
-        if process.pid != os.getpid():
-            return process.environ().get(MARK)
-    return None
+def _is_left(process: psutil.Process, search: Path) -> bool:
+    with suppress(psutil.Error, OSError, ValueError):
+        variables = process.environ() if process.pid != os.getpid() else {}
+        if variables.get(MARK) == str(search):
+            return not psutil.pid_exists(int(variables.get(DRIVER, "0")))
+    return False

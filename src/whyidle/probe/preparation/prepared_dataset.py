@@ -1,7 +1,7 @@
 """Reads a dataset that ``whyidle prepare`` has written: samples by index.
 
-Needs nothing but the packages of the samples and of the form. Safe in loader workers: files are
-opened on first use in each process, and never written.
+Needs nothing but the packages of the samples. Safe in loader workers: files are opened on first use
+in each process, and never written.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
@@ -17,13 +18,16 @@ from typing import Any
 from .forms import load_form
 
 MANIFEST = "manifest.json"
+MOST_FILES = 10_000
+"""source files whose age is checked: some tenths of a second on a local disk"""
 
 
 class PreparedDataset:
     """The samples of a dataset as ``dataset[i]`` gave them.
 
     Args:
-        folder: where ``whyidle prepare`` wrote to; the default is the folder of this file.
+        folder: where ``whyidle prepare`` wrote to; the default is the folder that holds
+            this package.
         transform: what is still to be done online, such as random augmentation; it is applied to
             the first element of a tuple, or to the whole sample.
     """
@@ -31,14 +35,18 @@ class PreparedDataset:
     def __init__(
         self, folder: str | None = None, transform: Callable[[Any], Any] | None = None
     ) -> None:
-        self.folder = os.path.abspath(folder or os.path.dirname(__file__))
+        self.folder = os.path.abspath(folder or os.path.dirname(os.path.dirname(__file__)))
         self.transform = transform
-        with open(os.path.join(self.folder, MANIFEST), encoding="utf-8") as file:
+        path = os.path.join(self.folder, MANIFEST)
+        with open(path, encoding="utf-8") as file:
             manifest = json.load(file)
+            written_s = os.fstat(file.fileno()).st_mtime
+        if newer := find_newer(manifest.get("sources", ()), written_s, self.folder):
+            warnings.warn(f"{newer} is newer than the data prepared of it in {self.folder}: delete "
+                          "the folder and run whyidle prepare again", stacklevel=2)  # fmt: skip
         for name in manifest["imports"]:
             importlib.import_module(name)
         self._form = manifest.get("form", "map")
-        load_form(self._form)
         self._names = [shard["name"] for shard in manifest["shards"]]
         self._ends = list(accumulate(shard["samples"] for shard in manifest["shards"]))
         self._opened: dict[int, Any] = {}
@@ -70,3 +78,21 @@ class PreparedDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": {}}  # a spawned worker opens the files itself
+
+
+def find_newer(sources: Any, written_s: float, apart: str) -> str | None:
+    """The first source file, of at most so many, that was changed after ``written_s``; files below
+    ``apart`` are no sources. Sources that are not here say nothing."""
+    count = 0
+    for source in sources:
+        places = os.walk(source) if os.path.isdir(source) else [("", (), (source,))]
+        for place, _, names in places:
+            if place.startswith(apart):
+                continue
+            for name in names:
+                path, count = os.path.join(place, name), count + 1
+                if os.path.exists(path) and os.stat(path).st_mtime > written_s:
+                    return path
+                if count == MOST_FILES:
+                    return None
+    return None

@@ -16,6 +16,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
@@ -25,6 +26,9 @@ from .forms import load_form
 
 DATA = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib")
 CODE = (".py", ".pyc", ".so", ".pth", ".pyi")
+ROUNDS, ROUNDS_S, BATCH = 7, 4.0, 32
+"""rounds in which samples are made and read, the time after which no other begins, and samples that
+are kept meanwhile"""
 WRITTEN = 16 << 20
 """bytes of surveyed samples that are written to a temporary file of the form"""
 FULL = re.compile(
@@ -40,10 +44,7 @@ class SampleError(Exception):
 
 def main(order: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
     """Carry out an order."""
-    try:
-        form = load_form(order["form"])
-    except ImportError as error:
-        return reply({"error": str(error), "kind": "package"})
+    form = load_form(order["form"])
     opened: dict[str, None] = {}
     _note_opened_files(opened)
     dataset = _load_dataset(order["spec"])
@@ -52,13 +53,12 @@ def main(order: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None
     if order["mode"] == "survey":
         reply(_survey_samples(order, dataset, chain, steps, form) | {"files": list(opened)})
     elif order["mode"] == "check":
-        reply(_check_samples(order, dataset))
+        reply(_check_samples(order, dataset, steps))
     else:
         _keep_prefix(chain, steps, order["prefix"])
         _seed_generators(0)
         for line in sys.stdin:
             reply(_write_shard(dataset, form, **json.loads(line)))
-    return None
 
 
 def _survey_samples(
@@ -72,14 +72,13 @@ def _survey_samples(
     prefixes: list[dict[str, Any]] = []
     for prefix in range(len(steps), -1, -1):
         _keep_prefix(chain, steps, prefix)
-        made = {i: _make_sample(dataset, i, steps[prefix:]) for i in indices[:: order["direction"]]}
-        rows = [made[index] for index in indices]
-        names = ("digests", "made_s", "rest_s")
-        columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
-        encoded = [row[3] for row in rows]
+        made = {i: _get_sample(dataset, i) for i in indices[:: order["direction"]]}
+        encoded = [encode_sample(sample) for sample in made.values()][:: order["direction"]]
+        digests = [hashlib.sha256(data).hexdigest() for data in encoded]
         sizes = [len(data) for data in encoded]
-        measured = _measure_form(form, encoded)
-        prefixes.append({"prefix": prefix, "sizes": sizes, **columns, **measured})
+        _keep_prefix(chain, steps, None)
+        measured = _measure_form(form, encoded, dataset, indices, steps[prefix:])
+        prefixes.append({"prefix": prefix, "sizes": sizes, "digests": digests, **measured})
     return {
         "samples": size,
         "indices": indices,
@@ -92,21 +91,6 @@ def _survey_samples(
     }
 
 
-def _make_sample(dataset: Any, index: int, rest: list[Any]) -> tuple[str, float, float, bytes]:
-    """Digest, time to make it, time for the rest of the transforms, the encoded sample."""
-    begin = time.perf_counter()
-    sample = _get_sample(dataset, index)
-    made = time.perf_counter()
-    data = encode_sample(sample)
-    decoded = decode_sample(data)
-    value = decoded[0] if type(decoded) is tuple else decoded
-    ready = time.perf_counter()
-    for step in rest:
-        value = step(value)
-    end = time.perf_counter()
-    return hashlib.sha256(data).hexdigest(), made - begin, end - ready, data
-
-
 def _get_sample(dataset: Any, index: int) -> Any:
     try:
         return dataset[index]
@@ -114,14 +98,14 @@ def _get_sample(dataset: Any, index: int) -> Any:
         raise SampleError(f"dataset[{index}]: {type(error).__name__}: {error}") from error
 
 
-def _measure_form(form: Any, encoded: list[bytes]) -> dict[str, Any]:
+def _measure_form(
+    form: Any, encoded: list[bytes], dataset: Any, indices: list[int], rest: list[Any]
+) -> dict[str, Any]:
     """Write samples once and twice to a temporary file: bytes of a shard without samples, bytes in
-    it for each byte of a sample, and times to read each sample at random, and again."""
+    it for each byte of a sample, and the times of rounds that make and read them."""
     ends = accumulate(map(len, encoded))
     kept = [data for data, end in zip(encoded, ends, strict=True) if end <= WRITTEN] or encoded[:1]
     samples = [decode_sample(data) for data in kept]
-    read_s: list[float] = []
-    again_s: list[float] = []
     sizes = []
     with tempfile.TemporaryDirectory(prefix="whyidle-") as folder:
         path = os.path.join(folder, f"00000{form.SUFFIX}")
@@ -129,14 +113,45 @@ def _measure_form(form: Any, encoded: list[bytes]) -> dict[str, Any]:
             form.write_samples(path, many)
             sizes.append(os.path.getsize(path))
         reader = form.Reader(path, len(samples))
-        for times in (read_s, again_s):
-            for index in random.Random(0).sample(range(len(samples)), len(samples)):
-                begin = time.perf_counter()
-                reader[index]
-                times.append(time.perf_counter() - begin)
+        pairs = list(zip(indices, range(len(samples)), strict=False))
+        rounds = _time_rounds(
+            lambda pair: _get_sample(dataset, pair[0]),
+            lambda pair: _finish_sample(reader[pair[1]], rest),
+            pairs,
+        )
     both, once = sizes
     ratio = (both - once) / max(sum(map(len, kept)), 1)
-    return {"read_s": read_s, "again_s": again_s, "ratio": ratio, "empty": max(2 * once - both, 0)}
+    return {"rounds": rounds, "ratio": ratio, "empty": max(2 * once - both, 0)}
+
+
+def _finish_sample(sample: Any, rest: list[Any]) -> Any:
+    """A prepared sample with the transforms that stay online."""
+    value = sample[0] if type(sample) is tuple else sample
+    for step in rest:
+        value = step(value)
+    return value
+
+
+def _time_rounds(
+    make: Callable[[Any], Any], read: Callable[[Any], Any], keys: list[Any]
+) -> list[tuple[float, float]]:
+    """Seconds a sample to make and to read the same samples, in turns, as a job does: in random
+    order, with as many kept as a batch has. The first round, which loads libraries, is not told."""
+    rounds, until = list[tuple[float, float]](), time.perf_counter() + ROUNDS_S
+    for number in range(ROUNDS + 1):
+        shuffled = random.Random(number).sample(keys, len(keys))
+        spent = []
+        for work in (make, read):
+            batch: deque[Any] = deque(maxlen=BATCH)
+            begin = time.perf_counter()
+            for key in shuffled:
+                batch.append(work(key))
+            spent.append((time.perf_counter() - begin) / len(keys))
+        if number:
+            rounds.append((spent[0], spent[1]))
+        if number > 1 and time.perf_counter() > until:
+            break
+    return rounds
 
 
 def _write_shard(dataset: Any, form: Any, begin: int, end: int, path: str) -> dict[str, Any]:
@@ -169,23 +184,22 @@ def _write_shard(dataset: Any, form: Any, begin: int, end: int, path: str) -> di
     }
 
 
-def _check_samples(order: dict[str, Any], dataset: Any) -> dict[str, Any]:
-    """Read written samples back in random order."""
+def _check_samples(order: dict[str, Any], dataset: Any, steps: list[Any]) -> dict[str, Any]:
+    """Read written samples back, and time making and reading them."""
     from . import prepared_dataset
 
     prepared_dataset.MANIFEST += "~"  # it is not complete before this check
     prepared = prepared_dataset.PreparedDataset(order["folder"])
-    shuffled = random.Random(0).sample(order["indices"], len(order["indices"]))
-    read_s = []
-    for index in shuffled:
-        begin = time.perf_counter()
-        prepared[index]  # not kept: a job uses memory again, and new memory would double the time
-        read_s.append(time.perf_counter() - begin)
     digests = [
         hashlib.sha256(encode_sample(prepared[index])).hexdigest() for index in order["indices"]
     ]
-    same = len(prepared) == len(dataset)
-    return {"digests": digests, "read_s": read_s, "same_length": same}
+    rest = steps[order["prefix"] :]
+    rounds = _time_rounds(
+        lambda index: _get_sample(dataset, index),
+        lambda index: _finish_sample(prepared[index], rest),
+        order["indices"],
+    )
+    return {"digests": digests, "rounds": rounds, "same_length": len(prepared) == len(dataset)}
 
 
 def _seed_generators(seed: int) -> None:

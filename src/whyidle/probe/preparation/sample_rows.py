@@ -10,10 +10,9 @@ import marshal
 import re
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ..knobs._sample_codec import VERSION, UnknownError, decode_plain, encode_plain
+from ..knobs._sample_codec import VERSION, decode_plain, encode_plain
 
 LAYOUT = "layout"
 CODES = {"int": "i", "uint": "u", "float": "f"}
@@ -129,43 +128,3 @@ def _as_array(part: list[Any], data: bytes) -> Field:
     kind = "|u1" if kind == "|b1" else kind
     native = tag != "f" and re.fullmatch(r"\|[iu]1|<[iu][248]|<f[248]", kind)
     return Array(kind, tuple(shape), data) if native else data
-
-
-class Column(NamedTuple):
-    """One part of all samples of a shard, one after another. ``kind`` is ``str``, ``bytes`` or
-    ``Array``; ``shape`` that of each, None where it differs; ``ends`` begins with 0 and counts
-    numbers of the type ``dtype``."""
-
-    kind: str
-    dtype: str
-    shape: tuple[int, ...] | None
-    data: bytes
-    ends: array[int]
-
-
-def make_columns(rows: Sequence[dict[str, Field]]) -> dict[str, Column]:
-    """Columns of rows; a sample that lacks a part has an empty one.
-
-    Raises:
-        UnknownError: a part has another type in another sample.
-    """
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: _make_column(name, [row.get(name) for row in rows]) for name in names}
-
-
-def _make_column(name: str, values: list[Any]) -> Column:
-    kinds = {(type(v).__name__, getattr(v, "dtype", "|u1")) for v in values if v is not None}
-    if len(kinds) > 1:
-        raise UnknownError(f"parts {name!r} of different types, which only the form map can hold")
-    kind, dtype = kinds.pop()
-    shapes = {getattr(value, "shape", None) for value in values}
-    data = [field_bytes(value) for value in values]
-    ends = array("q", [0, *accumulate(len(part) // int(dtype[2:]) for part in data)])
-    return Column(kind, dtype, shapes.pop() if len(shapes) == 1 else None, b"".join(data), ends)
-
-
-def field_bytes(value: Any) -> bytes:
-    """The bytes of a part, none where a sample lacks it."""
-    if isinstance(value, Array):
-        return value.data
-    return value.encode() if isinstance(value, str) else value or b""

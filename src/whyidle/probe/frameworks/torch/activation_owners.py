@@ -7,6 +7,7 @@ profiler, and the first tensor that the backward pass takes back of what a modul
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,7 +36,13 @@ class ModuleWatch:
         self.kept: list[Kept] = []
         self.outputs: list[tuple[int, int]] = []
         """address of a result, and the module that returned it"""
-        self.stack: list[tuple[int, Any]] = []
+        self.stack: list[tuple[int, Any, float]] = []
+        self.seconds: dict[int, float] = {}
+        """module -> seconds of its calls, those of modules inside it included"""
+        self.ended = False
+        """whether what is kept was noted only up to a call of ``torch.func``"""
+        self._shapes: dict[tuple[int, ...], int] = {}
+        """shape of a saved tensor -> bytes of its storage"""
         self._seen: set[tuple[int, int]] = set()
         self._unpacked: set[int] = set()
         tensors = [t for m in modules for t in (*m.parameters(False), *m.buffers(False))]
@@ -46,13 +53,14 @@ class ModuleWatch:
         number = self.numbers.get(id(module), -1)
         span = self._torch.autograd.profiler.record_function(f"{FORWARD}{number}")
         span.__enter__()
-        self.stack.append((number, span))
+        self.stack.append((number, span, time.perf_counter()))
 
     def leave(self, module: Any, args: Any, result: Any) -> None:
         """Its call is over."""
         if not self.stack:
             return
-        number, span = self.stack.pop()
+        number, span, begin = self.stack.pop()
+        self.seconds[number] = self.seconds.get(number, 0.0) + time.perf_counter() - begin
         for tensor in find_tensors(result):
             self.outputs.append((address_of(tensor), number))
         span.__exit__(None, None, None)
@@ -63,8 +71,26 @@ class ModuleWatch:
         address = address_of(tensor)
         if address and address not in self._persistent and (address, owner) not in self._seen:
             self._seen.add((address, owner))
+            size, own = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
+            if size <= max(2 * own, own + 512):  # no slice of a whole dataset
+                self._shapes[tuple(tensor.shape)] = size
             self.kept.append((address, tensor.untyped_storage().nbytes(), owner))
         return owner, tensor
+
+    def sizes_with(self, samples: int, apart: set[tuple[int, ...]]) -> set[int]:
+        """Bytes of the saved tensors one of whose dimensions is a multiple of ``samples``, but
+        those of shapes ``apart``, sorted, as parameters in another precision have."""
+        return {
+            size
+            for shape, size in self._shapes.items()
+            if tuple(sorted(shape)) not in apart
+            and any(number and number % samples == 0 for number in shape)
+        }
+
+    def keeps_rows_of(self, samples: int) -> bool:
+        """Whether most of what is kept has the samples, or parts of them, as rows."""
+        rows = sum(n for shape, n in self._shapes.items() if shape and shape[0] % samples == 0)
+        return rows > 0.9 * sum(self._shapes.values())
 
     def unpack(self, packed: Any) -> Any:
         """Give it back, and mark where a module's backward pass begins."""
@@ -81,12 +107,26 @@ def watch_modules(torch: Any, modules: list[Any]) -> Iterator[ModuleWatch]:
     """Watch the calls of modules and what they keep."""
     from torch.nn.modules import module as home
 
-    watch = ModuleWatch(torch, modules)
+    watch, autograd = ModuleWatch(torch, modules), torch._C._autograd
     before = home.register_module_forward_pre_hook(watch.enter)
     after = home.register_module_forward_hook(watch.leave, always_call=True)
+    saving = torch.autograd.graph.saved_tensors_hooks(watch.pack, watch.unpack)
+    disable = autograd._saved_tensors_hooks_disable
+
+    def make_room(*args: Any, **kwargs: Any) -> Any:
+        """``torch.func`` raises an error where such hooks are active: ours go."""
+        if not watch.ended:
+            watch.ended = True
+            saving.__exit__()
+        return disable(*args, **kwargs)
+
+    saving.__enter__()
+    autograd._saved_tensors_hooks_disable = make_room
     try:
-        with torch.autograd.graph.saved_tensors_hooks(watch.pack, watch.unpack):
-            yield watch
+        yield watch
     finally:
+        autograd._saved_tensors_hooks_disable = disable
+        if not watch.ended:
+            saving.__exit__()
         before.remove()
         after.remove()

@@ -1,24 +1,30 @@
 """``--look model``: which modules take the time of a step, how far they are from what the device
 can do, and what a step would take with other layers in their place.
 
-One micro-batch is computed again at a step boundary, as for ``--look memory``. All that is measured
+One micro-batch is computed again at a step boundary. All that is measured
 goes to ``PID.look-model.json``; ``engine.diagnosis.model_account`` reads it.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from ...core.events import Events
+from ...core.listener import Listener
+from ...core.recorder import clock_ns
 from .layer_swaps import find_swaps
-from .memory_look import MemoryLook
+from .memory_look import FIRST, device_of
 from .repeated_pass import RepeatedPass
 from .replay_state import check_modules, restore_job
-from .step_tape import find_tensors
+from .step_tape import NotReplayableError, StepTape, find_tensors
 
+TOO_SHORT = "the job ended before the fifth step of an optimizer of PyTorch (none of Keras is one)"
 ROUNDS, MOST_ROUNDS, ROUNDS_S = 7, 13, 2.0
 """timed passes with and without a swap, in turn, and as many more as so many seconds allow"""
 MOST_SWAPS = 12
@@ -33,19 +39,69 @@ COPIED = 1 << 26
 """bytes of the copy that shows its memory's bandwidth"""
 
 
-class ModelLook(MemoryLook):
-    """Makes the look in one training process."""
+class ModelLook(Listener):
+    """Makes the look in one training process, after one step whose calls are recorded."""
 
     listener = "model look"
-    document = "look-model.json"
+    wants_steps = wants_detail = True
 
-    def make_pass(self, torch: Any, optimizer: Any) -> RepeatedPass:
-        """The measurements."""
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.seen = 0
+        self.tape: StepTape | None = None
+        self.found: dict[str, Any] = {"state": TOO_SHORT}
+        self._publish()
+
+    def _publish(self) -> None:
+        self.events.recorder.documents["look-model.json"] = self.found
+
+    def stop_listening(self) -> None:
+        """Stop recording the step."""
+        if self.tape is not None:
+            self.tape.stop()
+        self.wants_steps, self.wants_detail, self.tape = False, False, None
+
+    def on_backward_begin(self, args: tuple[Any, ...]) -> None:
+        """The first backward pass ends the recording of calls."""
+        if self.tape is not None:
+            self.tape.note_loss(args[:1])
+
+    def on_step(self, optimizer: Any) -> None:
+        """Record one step, and look after it."""
+        if optimizer is None or id(optimizer) != self.events.lead or not self.wants_steps:
+            return
+        torch: Any = sys.modules["torch"]
+        self.seen += 1
+        # a look at memory records the step before
+        if self.seen <= FIRST or torch.autograd._profiler_enabled():
+            return
+        rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
+        try:
+            if str(rank) != "0":
+                raise NotReplayableError("another rank is looked at")
+            if self.tape is None:
+                self.tape = StepTape(torch, device=device_of(optimizer).type)
+                self.tape.start()
+                return
+            self._look(torch, optimizer)
+        except NotReplayableError as reason:
+            self.found = {**self.found, "state": str(reason)}
+        self._publish()
+        self.stop_listening()
+
+    def _look(self, torch: Any, optimizer: Any) -> None:
         assert self.tape is not None
-        return ModelPass(torch, self.tape, optimizer, "")
-
-    def _record_update(self, torch: Any, optimizer: Any) -> None:
-        """Nothing of the optimizer is measured."""
+        self.tape.stop()
+        begin = clock_ns()
+        look = ModelPass(torch, self.tape, optimizer)
+        try:
+            look.measure()
+        except NotReplayableError as reason:
+            look.found["state"] = str(reason)
+        except Exception as error:  # of the framework or of the script's own loss
+            text = f"{type(error).__name__}: {error}"[:400]
+            look.found["state"] = f"the step could not be computed again ({text})"
+        self.found = {**look.found, "windows": [(begin, clock_ns())]}
 
 
 class ModelPass(RepeatedPass):

@@ -1,7 +1,7 @@
 """Forms of prepared data: how samples lie in the files. One form per file.
 
-A form is a module with ``SUFFIX`` (of its files), ``PACKAGE`` (that it needs beside the standard
-library, or an empty text), ``NATIVE`` (how other libraries read the files, with ``{folder}``), and
+A form is a module with ``SUFFIX`` (of its files), ``NATIVE`` (how other libraries read the files,
+with ``{folder}``), and
 
 * ``write_samples(path, samples)``, which writes one shard;
 * ``Reader(path, count)``, whose ``reader[i]`` is the sample as it was, byte for byte.
@@ -16,12 +16,5 @@ from typing import Any
 
 
 def load_form(name: str) -> Any:
-    """The module of a form.
-
-    Raises:
-        ModuleNotFoundError: the package that it needs is not installed.
-    """
-    form: Any = importlib.import_module(f".{name}", __package__)
-    if form.PACKAGE:
-        importlib.import_module(form.PACKAGE)
-    return form
+    """The module of a form."""
+    return importlib.import_module(f".{name}", __package__)

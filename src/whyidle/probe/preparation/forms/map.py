@@ -9,7 +9,7 @@ from typing import Any
 
 from ...knobs._sample_codec import decode_sample, encode_sample
 
-SUFFIX, PACKAGE, NATIVE = ".shard", "", ""
+SUFFIX, NATIVE = ".shard", ""
 
 
 def write_samples(path: str, samples: Iterable[Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..sample_rows import Array, Field, join_row, split_sample
 
-SUFFIX, PACKAGE = ".tar", ""
+SUFFIX = ".tar"
 NATIVE = 'webdataset.WebDataset(sorted(glob.glob("{folder}/*.tar"))).decode()'
 NPY = b"\x93NUMPY\x01\x00"
 
