@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     """Read the ledger, replay it, and print."""
     from whyidle.engine.fleet.reading import read_ledgers
     from whyidle.engine.fleet.what_if import DEFAULT, parse_policy, replay_ledger
-    from whyidle.exporters._fleet_what_if import render_what_if
-    from whyidle.exporters._html.fleet_what_if import render_page
+    from whyidle.exporters._fleet_what_if import what_if_parts
+    from whyidle.exporters._html.sections import render_page
 
     _output.check_outputs(args)
     if not args.ledger:
@@ -57,9 +57,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _output.write_json(args.json, report)
     if args.html:
-        _output.write_target(args.html, render_page(report))
+        title, about = "What if: other policies", ", ".join(report.ledgers)
+        page = render_page(title, about, what_if_parts(report), report.whyidle)
+        _output.write_target(args.html, page)
         _output.print_note(args, f"wrote {args.html}")
     if args.json != STDOUT and not args.quiet:
-        width, colours = _output.output_width(), _output.stream_colours()
-        _output.print_text(render_what_if(report, width=width, colours=colours))
+        _output.print_parts(what_if_parts(report))
     return 0

@@ -1,16 +1,47 @@
-"""Renders a ledger that was replayed under other policies for a terminal."""
+"""A ledger that was replayed under other policies, as sections."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from whyidle.exporters import _number_format as words
-from whyidle.exporters._text_page import Colours, Page
+from whyidle.exporters._html.element import Markup, tag
+from whyidle.exporters._sections import (
+    Column,
+    Headline,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    Table,
+)
 from whyidle.model.fleet_what_if import PolicyResult, Reproduction, WhatIfReport
 
-HEADS: Final = (
-    "policy", "GPUs used", "left out", "stranded", "mean wait", "95th", "allocated", "blocked",
-)  # fmt: skip
+COLUMNS: Final = (
+    Column("policy"),
+    Column("GPUs used", True),
+    Column("left out", True, 1),
+    Column("stranded", True),
+    Column("mean wait", True),
+    Column("95th", True, 3),
+    Column("allocated", True),
+    Column("blocked", True, 2),
+)
+MEANING: Final = (
+    "GPUs used, left out and stranded are of all jobs at once; waits, the allocated share and the "
+    "time in which the first job waits although enough GPUs are free elsewhere are of the jobs in "
+    "time."
+)
+WIDTH: Final = 900
+_LEFT: Final = 250
+_ROW: Final = 30
+_PILES: Final = (
+    "filled: used; pale: stranded; outlined: asked by jobs that do not fit; line: GPUs of the "
+    "cluster"
+)
 
 
 def summarize_what_if(report: WhatIfReport) -> str:
@@ -58,24 +89,84 @@ def describe_slowdowns(report: WhatIfReport) -> list[str]:
     ]
 
 
-def render_what_if(report: WhatIfReport, *, width: int = 80, colours: Colours | None = None) -> str:
-    """Render the results as text."""
-    page = Page(width, colours)
-    page.write_blank_line()
-    page.write_paragraph(summarize_what_if(report), style="bold", indent=2)
-    page.write_paragraph(describe_reproduction(report.reproduction), indent=2)
-    page.write_blank_line()
-    rows = [[page.styled_text(cell) for cell in result_cells(one)] for one in report.results]
-    page.table(HEADS, rows)
-    page.write_blank_line()
-    text = (
-        "GPUs used, left out and stranded are of all jobs at once; waits, the allocated share and "
-        "the time in which the first job waits although enough GPUs are free elsewhere are of the "
-        "jobs in time."
+def what_if_parts(report: WhatIfReport) -> list[Part]:
+    """GPUs and waits by policy, as pictures and as a table."""
+    cells: list[list[Line]] = [list(result_cells(one)) for one in report.results]
+    notes = [*describe_slowdowns(report), *report.notes]
+    notes += [f"{count:,} {what}" for what, count in report.counts.items()]
+    return [
+        Headline(summarize_what_if(report)),
+        Paragraph(describe_reproduction(report.reproduction)),
+        Picture(lambda: draw_piles(report)),
+        Picture(lambda: draw_waits(report)),
+        Section("Policies", [Table(COLUMNS, cells), Paragraph(MEANING, tone="dim")]),
+        Section("", [Items(notes)]),
+    ]
+
+
+def draw_piles(report: WhatIfReport) -> Markup:
+    """Draw the GPUs that all jobs take at once, by policy."""
+    gpus = report.gpus
+    bars = [
+        (one.name, one.pile.devices - one.pile.stranded, one.pile.stranded, one.pile.left_gpus)
+        for one in report.results
+    ]
+    most = max([gpus, *(sum(parts) for _, *parts in bars)], default=1) * 1.05
+    parts = []
+    for row, (name, *lengths) in enumerate(bars):
+        parts.append(_label(name, row))
+        left = float(_LEFT)
+        for length, style in zip(lengths, ("used", "stranded", "outside"), strict=True):
+            wide = (WIDTH - _LEFT) * length / most
+            title = f"{name}: {length:,.1f} GPUs {style}"
+            parts.append(_bar(left, row, wide, title, style))
+            left += wide
+    x = _LEFT + (WIDTH - _LEFT) * gpus / most
+    parts.append(
+        tag("line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=0, y2=_ROW * len(bars), stroke="currentColor")
     )
-    page.write_paragraph(text, style="dim", indent=2)
-    for note in [*describe_slowdowns(report), *report.notes]:
-        page.write_paragraph(note, style="dim", label="note ", indent=2)
-    for what, count in report.counts.items():
-        page.write_paragraph(f"{count:,} {what}", style="dim", label="counted ", indent=2)
-    return page.page_text()
+    picture = _frame(parts, len(bars), "GPUs that all jobs take, by policy")
+    title = tag("h2", "All jobs at once: GPUs by policy")
+    return tag("section", title, picture, tag("p", _PILES, class_="note"))
+
+
+def draw_waits(report: WhatIfReport) -> Markup | None:
+    """Draw the mean wait by policy; None if no wait is predicted."""
+    waits = [(one.name, one.queue.mean_wait_s) for one in report.results if one.queue]
+    if not waits:
+        return None
+    most = max((wait for _, wait in waits), default=1.0) * 1.2 or 1.0
+    parts = []
+    for row, (name, wait) in enumerate(waits):
+        wide = (WIDTH - _LEFT) * wait / most
+        text = words.format_seconds(wait)
+        parts += [_label(name, row), _bar(_LEFT, row, wide, f"{name}: {text}", "used")]
+        parts.append(_label(text, row, _LEFT + wide + 6))
+    picture = _frame(parts, len(waits), "Mean wait, by policy")
+    return tag("section", tag("h2", "Mean wait by policy"), picture)
+
+
+def _frame(parts: Sequence[Markup], rows: int, label: str) -> Markup:
+    box = f"0 0 {WIDTH} {_ROW * rows + 4}"
+    return tag(
+        "svg", parts, viewBox=box, width="100%", style=f"max-width:{WIDTH}px", role="img",
+        aria_label=label,
+    )  # fmt: skip
+
+
+def _bar(x: float, row: int, width: float, title: str, style: str) -> Markup:
+    looks: dict[str, str | float] = {"class_": "fill-compute"}
+    if style == "stranded":
+        looks = {"class_": "fill-compute", "fill_opacity": 0.35}
+    elif style == "outside":
+        looks = {"fill": "none", "stroke": "currentColor", "stroke_dasharray": "3 3"}
+    return tag(
+        "rect", tag("title", title), x=f"{x:.1f}", y=row * _ROW + 5, width=f"{max(width, 0):.1f}",
+        height=_ROW - 10, **looks,
+    )  # fmt: skip
+
+
+def _label(text: str, row: int, x: float = 0.0) -> Markup:
+    return tag(
+        "text", text, x=f"{x:.1f}", y=row * _ROW + _ROW / 2 + 4, fill="currentColor", font_size=13
+    )

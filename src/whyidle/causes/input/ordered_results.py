@@ -22,6 +22,7 @@ whose every sixteenth call took 25 times as long won 0.7 with eight calls at a t
     bucket="input",
     needs=("device_time", "steps", "tfdata_model"),
     watched=("device_marks", "steps", "tfdata_model"),
+    frameworks=("tensorflow", "jax"),
 )
 def ordered_results(facts: Facts) -> Proof | None:
     """What it means
