@@ -40,7 +40,10 @@ def comparison_parts(comparison: Comparison, *, full: bool = False) -> list[Part
     ):
         if changes:
             parts.append(_changes_section(title, changes[:limit], timed))
-    causes = [("gone", comparison.gone, "good"), ("new", comparison.appeared, "bad")]
+    causes: list[tuple[str, list[str], Tone]] = [
+        ("gone", comparison.gone, "good"),
+        ("new", comparison.appeared, "bad"),
+    ]
     lines: list[Part] = [
         Paragraph(", ".join(listed), f"{name}:", tone) for name, listed, tone in causes if listed
     ]

@@ -9,6 +9,7 @@ from whyidle.exporters._sections import Column, Line, Section, Span, Table
 from whyidle.model.diagnosis import Diagnosis, LineRow
 from whyidle.model.purposes import MEANINGS, Purpose
 
+WAITS: Final = "device waits"
 TITLE: Final = "Your step, by line"
 MOST_ROWS: Final = 8
 LEAST_SHARE: Final = 0.01
@@ -16,7 +17,7 @@ LEAST_SHARE: Final = 0.01
 COLUMNS: Final = (
     Column("time", True),
     Column("share", True),
-    Column("device waits", True, 3),
+    Column(WAITS, True, 3),
     Column("what it does", rank=2),
     Column("line"),
     Column("", rank=4),
@@ -27,7 +28,7 @@ def line_section(
     diagnosis: Diagnosis, most: int = MOST_ROWS, *, heads: bool = True
 ) -> Section | None:
     """The lines with most time first, at most ``most``, and the sum of the rest; None if no stack
-    was sampled. ``heads``: with titles of the columns."""
+    was sampled. Without ``heads``, the columns that need a title are left out, too."""
     lines = diagnosis.detail.lines
     if most < 1 or not any(line.place for line in lines):
         return None  # a library alone tells nothing of the step
@@ -38,7 +39,10 @@ def line_section(
         count = len(lines) - len(shown)
         name = f"{count} more line{'s' if count != 1 else ''}" if count else "not sampled"
         rows.append([format_seconds(left * step), format_percent(left), NONE, "the rest", name, ""])
-    columns = COLUMNS if heads else [column._replace(title="") for column in COLUMNS]
+    columns = list(COLUMNS)
+    if not heads:
+        columns = [column._replace(title="") for column in columns if column.title != WAITS]
+        rows = [[*row[:2], *row[3:]] for row in rows]
     return Section(TITLE, [Table(columns, rows, "lines", cut=True)])
 
 

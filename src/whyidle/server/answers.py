@@ -102,6 +102,7 @@ def _environment() -> Environment:
     }
     environment.filters |= {
         "seconds": words.format_seconds,
+        "age": lambda seconds: "" if seconds is None else words.format_age(seconds),
         "percent": words.format_percent,
         "bytes": words.format_bytes,
         "digits": words.format_digits,
