@@ -123,7 +123,14 @@ def test_a_short_screen_keeps_what_matters():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.4, "0 s"), (59, "59 s"), (700, "12 min"), (75, "75 s"), (10_900, "3.0 h"), (200_000, "2 d")],
+    [
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (700, "12 min"),
+        (75, "75 s"),
+        (10_900, "3.0 h"),
+        (200_000, "2 d"),
+    ],
 )
 def test_lengths_of_time(seconds: float, text: str):
     assert format_age(seconds) == text

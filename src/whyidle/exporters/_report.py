@@ -56,7 +56,7 @@ from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, Finding
 
 NOTES = 2
-"""notes on trials on one screen: what to do by hand, and what had no effect"""
+"""notes on one screen"""
 STEP_ROWS = 5
 """lines of the step on one screen"""
 
@@ -101,7 +101,7 @@ def screen_parts(
     top = [_job(diagnosis), *verdict_parts(diagnosis, brief=True), death_section(diagnosis)]
     if diagnosis.saw_nothing and not serious_findings(diagnosis):
         steps = [] if diagnosis.command_failed else [Commands(next_steps)]
-        return [part for part in (*top, *steps) if part is not None]
+        return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
     parts: list[Part | None] = [
         *top,
         _bars(diagnosis),
@@ -138,7 +138,8 @@ def _findings(diagnosis: Diagnosis, most: int) -> Section | None:
         tail.append(describe_unjudged(diagnosis).partition(", because")[0])
     dim = [Paragraph(" · ".join(tail), tone="dim", rows=2)] if tail else []
     first = [_first_card(diagnosis, serious[0])] if serious else []
-    return Section("", [*first, *others, *dim]) if first or dim else None
+    parts = [*first, *others, *dim, *_notes(diagnosis, most)]
+    return Section("", parts) if parts else None
 
 
 def _one_line(finding: Finding) -> Line:
@@ -180,9 +181,14 @@ def _trials(diagnosis: Diagnosis, most: int) -> Section:
         saved = [Paragraph(" · ".join(format_savings(fixed)), rows=2)] if fixed.speedup else []
         left = [Paragraph(text, "remaining", rows=1) for text in fixed.left[:most]]
         rows = [*after, *saved, *rows, *left]
-    others = [text for text in diagnosis.coverage.notes if text not in diagnosis.coverage.spoils]
-    rows += [Paragraph(text, "note", "dim", rows=2) for text in others[:NOTES]]
+    rows += _notes(diagnosis, most)
     return Section("", rows)
+
+
+def _notes(diagnosis: Diagnosis, most: int) -> list[Part]:
+    """The first notes that do not stand beside the verdict."""
+    others = [text for text in diagnosis.coverage.notes if text not in diagnosis.coverage.spoils]
+    return [Paragraph(text, "note", "dim", rows=2) for text in others[: min(most, NOTES)]]
 
 
 def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
