@@ -225,6 +225,7 @@ def test_a_report_fits_one_screen_and_ends_with_what_to_do(make: Callable[[], Di
     assert text.count("\n") <= 30
     assert "whyidle report last --html why.html" in text.splitlines()[-1]
     assert max(map(len, text.splitlines())) <= 80
+    assert text.count("try the fixes") <= 1
 
 
 def test_what_spoils_the_measurement_stands_beside_the_verdict():

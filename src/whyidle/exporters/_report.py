@@ -194,8 +194,4 @@ def _notes(diagnosis: Diagnosis, most: int) -> list[Part]:
 def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
     state = diagnosis.verdict.state.upper()
     text = summarize_outcome(diagnosis) or f"{state}: {diagnosis.verdict.headline}"
-    rows: list[tuple[str, Line]] = [
-        ("" if number else "next", [Span(command, "code"), Span(f"  {purpose}", "dim")])
-        for number, (command, purpose) in enumerate(next_steps)
-    ]
-    return Section("", [Paragraph(text, tone="strong", rows=1), Facts(rows)])
+    return Section("", [Paragraph(text, tone="strong", rows=1), Commands(next_steps, brief=True)])

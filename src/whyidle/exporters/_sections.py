@@ -127,9 +127,10 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands to continue with, each with its purpose."""
+    """The commands to continue with, each with its purpose; ``brief``: without a heading."""
 
     steps: Sequence[tuple[str, str]]
+    brief: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def _(part: Code, page: Page, indent: int) -> None:
 
 @_write.register
 def _(part: Commands, page: Page, indent: int) -> None:  # noqa: ARG001
-    next_commands(page, part.steps)
+    next_commands(page, part.steps, brief=part.brief)
 
 
 @_write.register
