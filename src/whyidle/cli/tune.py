@@ -11,7 +11,6 @@ and {folder} (a folder for the trial's files).
 from __future__ import annotations
 
 import argparse
-import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -332,15 +331,15 @@ def _opposite(setup: SearchSetup) -> str:
 
 def _report_search(args: argparse.Namespace, ledger: Ledger, *, interrupted: bool) -> None:
     from whyidle.engine.search.search_document import make_search
-    from whyidle.exporters._search_table import render_search
+    from whyidle.exporters._search_table import search_parts
 
     search = make_search(ledger)
     if args.json:
         _output.write_json(args.json, search)
     if args.html:
-        from whyidle.exporters._html.search import render_page
+        from whyidle.exporters._html.search import render_search_page
 
-        _output.write_target(args.html, render_page(search))
+        _output.write_target(args.html, render_search_page(search))
     if args.quiet or args.json == STDOUT:
         return
     place = Path(search.folder)
@@ -349,11 +348,4 @@ def _report_search(args: argparse.Namespace, ledger: Ledger, *, interrupted: boo
     resume = f"whyidle tune --resume {folder}"
     steps = [(resume, "go on")] if interrupted else [(f"{resume} --trials N", "with more trials")]
     steps += [] if args.html else [(f"{resume} --html tune.html", "pictures")]
-    text = render_search(
-        search,
-        width=_output.output_width(),
-        colours=_output.stream_colours(),
-        full=args.all,
-        next_steps=steps,
-    )
-    sys.stdout.write(text)
+    _output.print_parts(search_parts(search, full=args.all), steps)
