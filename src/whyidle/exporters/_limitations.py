@@ -7,21 +7,28 @@ from whyidle.exporters._sections import Facts, Folded, Items, Line, Section, Spa
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.signals import SIGNALS
 
+_CAUSES = 6
+"""causes named of one signal; the document has all"""
 _NAMED = 3
 """signals named in the summary, those that most causes need first"""
 
 
 def unjudged_section(diagnosis: Diagnosis) -> Section | None:
-    """The causes that could not be judged, by missing signal; None without any."""
-    missing = _by_signal(diagnosis)
-    if not missing:
+    """The causes that could not be judged, by what would record their signals; None without any."""
+    groups: dict[str, tuple[list[str], list[str]]] = {}
+    for signal, causes in _by_signal(diagnosis).items():
+        meaning, how = SIGNALS.get(signal, (signal, ""))
+        meanings, lacking = groups.setdefault(how, ([], []))
+        meanings.append(meaning)
+        lacking += causes
+    if not groups:
         return None
     rows: list[Line] = []
-    for signal, causes in missing.items():
-        meaning, how = SIGNALS.get(signal, (signal, ""))
-        listed = ", ".join(causes)
-        rows.append([Span(meaning, "strong"), f" not recorded: {listed}. ",
-                     Span(f"To record it, {how}." if how else "", "dim")])  # fmt: skip
+    for how, (meanings, causes) in groups.items():
+        more = f" and {len(causes) - _CAUSES} more" if len(causes) > _CAUSES else ""
+        listed = f" not recorded: {', '.join(causes[:_CAUSES])}{more}. "
+        tip = Span(f"To record it, {how}." if how else "", "dim")
+        rows.append([Span("; ".join(meanings), "strong"), listed, tip])
     return Section(
         "Causes that could not be judged",
         [Folded(describe_unjudged(diagnosis), [Items(rows)])],
