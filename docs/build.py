@@ -35,8 +35,8 @@ _FILE = re.compile(r"(<!-- file: (\S+?\.(\w+)) -->\n).*?(<!-- /file -->)", re.DO
 _DEMO = re.compile(r"(<!-- demo: .*? -->\n).*?(<!-- /demo -->)", re.DOTALL)
 _NEXT = (
     ("whyidle causes dataloader-no-workers", "about this cause"),
+    ("whyidle report last", "everything"),
     ("whyidle report last --html why.html", "as an HTML page"),
-    ("whyidle compare last AFTER", "after you have fixed it"),
 )
 
 
@@ -107,10 +107,8 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
 
 
 def _insert_report(text: str) -> str:
-    """The page with the demonstration's report, of whose findings only the first is shown."""
+    """The page with the demonstration's report."""
     report = render(diagnose_job([job().timeline()]), width=80, next_steps=_NEXT)
-    first, more, rest = report.partition("\n  2. ")
-    report = f"{first}\n  ...\n\n  next{rest.rpartition('  next')[2]}" if more else report
     return _DEMO.sub(lambda found: f"{found[1]}```\n{report.strip(chr(10))}\n```\n{found[2]}", text)
 
 

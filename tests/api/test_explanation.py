@@ -19,7 +19,7 @@ def test_explain_says_what_the_command_line_says(
     assert found.verdict.state == "starved"
     assert found.findings[0].cause == "dataloader-no-workers"
     main(["explain", str(slow), "--no-store"])
-    said = capsys.readouterr().out.partition("\n  next\n")[0]
+    said = capsys.readouterr().out.partition("\n  next ")[0]
     assert str(found).strip() == said.strip()
 
 

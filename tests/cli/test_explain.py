@@ -82,7 +82,7 @@ def test_a_store_that_refuses_costs_a_note(trace: Path, capsys: pytest.CaptureFi
 def test_the_next_commands_name_the_store(trace: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["explain", "--store", "my store", str(trace)]) == 0
     out = capsys.readouterr().out
-    assert "whyidle report last --html why.html --store 'my store'" in out
+    assert "whyidle report last --store 'my store' --html why.html" in out
     assert main(["report", "last", "--store", "my store"]) == 0
     assert main(["runs", "--store", "my store"]) == 0
     assert "whyidle report last --store 'my store'" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """What fix says and leaves behind, with trials that are made up."""
 
 import argparse
+import re
 import shlex
 
 import msgspec
@@ -191,3 +192,18 @@ def test_the_document_is_named_by_the_run_that_is_kept(fix, tmp_path, capsys):
     fixed = told["detail"]["fixed"]["run"]
     assert _app.run(["report", fixed, "--json", "-"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out)["run"]["id"] == fixed
+
+
+def test_the_last_command_shows_the_gain_as_the_last_two_runs_do(fix):
+    _, told = fix()
+    *_, command = re.findall(r"whyidle compare (\S+) (\S+)", " ".join(told.out.split()))
+    assert command[0] < command[1]  # ids are times
+    assert told.out.rstrip().endswith("what the fixes changed")
+
+
+def test_the_page_holds_the_patch_and_the_commands(fix, tmp_path):
+    patch = SourcePatch("--- train.py\n", {}, (), UserFiles(tmp_path, (), None, (), ()))
+    fix("--html", "fix.html", handed=PatchCheck(patch, None, "", is_writable=True))
+    page = (tmp_path / "fix.html").read_text(encoding="utf-8")
+    for text in ("--- train.py", "git apply", "whyidle run --plan plan.toml", "72.0 ms → 36.0 ms"):
+        assert text in page

@@ -57,8 +57,8 @@ def test_one_job_is_told_as_ever(begun, tmp_path, capsys):
     job(40)
     _job_reports.report_jobs(options(tmp_path), recording, entry)
     text = told(capsys)
-    assert "whyidle report last --html" in text
-    assert "job " not in text
+    assert "whyidle report last --store" in text
+    assert "job train" not in text
     assert (entry.path / "diagnosis.json").exists()
 
 
@@ -70,7 +70,7 @@ def test_children_that_would_say_the_same_get_a_line_each(begun, tmp_path, capsy
     _job_reports.report_jobs(options(tmp_path), recording, entry)
     text = told(capsys)
     full, brief = text.split("3 more jobs")
-    assert full.index("job  train101.py (process 101)") < full.index("job  train104.py")
+    assert full.index("job train101.py (process 101)") < full.index("job train104.py")
     assert full.count("steps of") == 2
     rows = [line for line in brief.splitlines() if "train10" in line]
     assert [row.split("train")[1][:3] for row in rows] == ["100", "102", "103"]
@@ -81,7 +81,7 @@ def test_children_that_would_say_the_same_get_a_line_each(begun, tmp_path, capsy
         for run in (ids[0], ids[2], ids[3])
     )
     assert "whyidle report RUN --store" in brief
-    assert f"whyidle report {ids[1]} --html" in full  # the newest is another
+    assert f"whyidle report {ids[1]} --store" in full  # the newest is another
 
 
 def test_a_job_that_hardly_trained_gets_a_line_whatever_it_says(begun, tmp_path, capsys):
@@ -98,7 +98,7 @@ def test_all_tells_all(begun, tmp_path, capsys):
         job(30)
     _job_reports.report_jobs(options(tmp_path, all=True), recording, entry)
     text = told(capsys)
-    assert text.count("job  train") == 5
+    assert text.count("job train") == 5
     assert "more" not in text.split("next")[-1]
 
 

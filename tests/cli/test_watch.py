@@ -19,7 +19,7 @@ from whyidle.__main__ import main
 from whyidle.cli.watch import select_rows
 from whyidle.engine.monitoring.machine_watch import MachineWatch
 from whyidle.errors import UsageError
-from whyidle.exporters._watch_details import short_time
+from whyidle.exporters._number_format import format_age
 from whyidle.exporters._watch_table import render_machine
 from whyidle.model.schema import make_schema
 from whyidle.sources import nvml
@@ -123,10 +123,17 @@ def test_a_short_screen_keeps_what_matters():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.4, "0 s"), (59, "59 s"), (700, "12 min"), (10_900, "3 h"), (200_000, "2 d")],
+    [
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (700, "12 min"),
+        (75, "75 s"),
+        (10_900, "3.0 h"),
+        (200_000, "2 d"),
+    ],
 )
 def test_lengths_of_time(seconds: float, text: str):
-    assert short_time(seconds) == text
+    assert format_age(seconds) == text
     assert len(text) <= 6
 
 

@@ -43,7 +43,7 @@ def test_the_cursor_opens_any_row():
     keys = Keys()
     press(keys, b"\x1b[B\x1b[B\x1bOB\x1b[B\r", look)  # the last key stays at the end
     assert (keys.view.selected, keys.view.opened) == ("run:1", {"run:1"})
-    assert "started 2 h ago" in draw(keys, look)
+    assert "started 2.5 h ago" in draw(keys, look)
     press(keys, b"k\n", look)
     assert keys.view.opened == {"run:1", "gpu1"}
     press(keys, b"\x1b", look)

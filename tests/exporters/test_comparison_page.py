@@ -6,14 +6,15 @@ import pytest
 
 from whyidle.engine.compare import compare_diagnoses
 from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.exporters._comparison_page import render_comparison, shorten_kernel_name
+from whyidle.exporters._comparison_page import comparison_parts, shorten_kernel_name
+from whyidle.exporters._text_sections import render_text
 from whyidle.testing.demo import job
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_fits_and_says_what_changed(width: int):
     before, after = (diagnose_job([job(loader_ms=ms).timeline()]) for ms in (42.0, 2.0))
-    text = render_comparison(compare_diagnoses(before, after), width=width)
+    text = render_text(comparison_parts(compare_diagnoses(before, after)), width=width)
     assert "as fast" in text
     assert "gone: dataloader-no-workers" in " ".join(text.split())
     assert text.isascii()
@@ -22,7 +23,9 @@ def test_fits_and_says_what_changed(width: int):
 
 def test_no_change_is_said():
     same = diagnose_job([job().timeline()])
-    assert "did not change significantly" in render_comparison(compare_diagnoses(same, same))
+    assert "did not change significantly" in render_text(
+        comparison_parts(compare_diagnoses(same, same))
+    )
 
 
 @pytest.mark.parametrize(

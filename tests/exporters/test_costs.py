@@ -1,13 +1,17 @@
 """What a finding costs, beside what its fixes are predicted to win."""
 
+from functools import partial
+
 import msgspec
 import pytest
 
 from whyidle.exporters import html, markdown, terminal
 from whyidle.model.diagnosis import Interval
 
+everything = partial(terminal.render, full=True)
+
 ELSEWHERE = "fixing this may also recover time listed under another finding"
-RENDER = [html.render, markdown.render, lambda told: terminal.render(told, width=400)]
+RENDER = [html.render, markdown.render, lambda told: everything(told, width=400)]
 
 
 @pytest.mark.parametrize("render", RENDER, ids=["html", "markdown", "terminal"])

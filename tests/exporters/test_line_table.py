@@ -5,7 +5,7 @@ import pytest
 
 from whyidle.engine.diagnosis.diagnose import diagnose_job
 from whyidle.exporters import html, markdown, terminal
-from whyidle.exporters._line_table import MOST_ROWS, table_rows
+from whyidle.exporters._line_table import MOST_ROWS, line_section
 from whyidle.model.diagnosis import Diagnosis, LineRow, Place
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -59,13 +59,14 @@ def with_lines(diagnosis, rows):
 
 
 def test_many_lines_are_summed(diagnosis):
-    rows = table_rows(with_lines(diagnosis, [*lines(9, 0.08), *lines(4, 0.002)]))
-    assert len(rows) == MOST_ROWS + 1
-    assert (rows[-1].line, rows[-1].share) == ("5 more lines", "36%")
+    many = with_lines(diagnosis, [*lines(9, 0.08), *lines(4, 0.002)])
+    (table,) = line_section(many).parts
+    assert len(table.rows) == MOST_ROWS + 1
+    assert table.rows[-1][1:5] == ["36%", "–", "the rest", "5 more lines"]
 
 
 def test_without_samples_there_is_no_table(diagnosis):
-    assert table_rows(with_lines(diagnosis, [])) == []
+    assert line_section(with_lines(diagnosis, [])) is None
     assert "by line" not in terminal.render(with_lines(diagnosis, []))
 
 
@@ -76,5 +77,5 @@ def test_source_text_is_escaped(diagnosis):
 
 
 def test_a_narrow_terminal_leaves_the_text_out(diagnosis):
-    table = terminal.render(diagnosis, width=50).split("your step, by line")[1]
+    table = terminal.render(diagnosis, width=50).split("Your step, by line")[1]
     assert "accuracy" not in table.split("\n\n")[0]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from whyidle.exporters import html, terminal
-from whyidle.exporters._minor_findings import small_and_risky
+from whyidle.exporters._findings_page import small_and_risky
 from whyidle.model.diagnosis import Edit, Finding, Interval, Predicted, ProposedFix
 
 
@@ -51,7 +51,8 @@ def test_a_remark_that_promises_more_is_a_risky_one(told, risky):
 def test_each_is_told_for_what_it_is(full, causes):
     made = {"small": remark("small", speedup=1.01), "risky": remark()}
     diagnosis = msgspec.structs.replace(full, findings=[made[cause] for cause in causes])
-    text, page = terminal.render(diagnosis), html.render(diagnosis)
+    untried = msgspec.structs.replace(diagnosis, trials=[])
+    text, page = terminal.render(untried), html.render(diagnosis)
     assert ("also (under 3%): small" in text) == ("small" in causes)
     assert ("also (the fix may slow the job down): risky" in text) == ("risky" in causes)
     assert ("1 minor finding (under 3%)" in page) == ("small" in causes)

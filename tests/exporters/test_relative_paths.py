@@ -1,10 +1,14 @@
 """Files are named as they are from where the command was started; programs read whole paths."""
 
+from functools import partial
+
 import msgspec
 import pytest
 
 from whyidle.exporters import html, json, markdown, terminal
 from whyidle.model.diagnosis import Evidence, FixedJob, Place
+
+everything = partial(terminal.render, full=True)
 
 FOLDER = "/home/u/photos"
 
@@ -30,7 +34,7 @@ def told(build, finding):
     return make
 
 
-@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+@pytest.mark.parametrize("render", [everything, markdown.render, html.render])
 @pytest.mark.parametrize("folder", [FOLDER, f"{FOLDER}/"])
 def test_files_below_the_folder_of_the_run_are_named_from_there(told, render, folder):
     shown = render(told(f"{FOLDER}/data/read.py", folder))
@@ -40,7 +44,7 @@ def test_files_below_the_folder_of_the_run_are_named_from_there(told, render, fo
     assert FOLDER not in shown
 
 
-@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+@pytest.mark.parametrize("render", [everything, markdown.render, html.render])
 @pytest.mark.parametrize("folder", [None, "", "/", "/home/u/photo", "/home/u/photos/data/read.py"])
 def test_other_files_keep_their_paths(told, render, folder):
     assert f"{FOLDER}/data/read.py:29" in render(told(f"{FOLDER}/data/read.py", folder))
@@ -50,7 +54,7 @@ def test_programs_read_whole_paths(told):
     assert f'"{FOLDER}/data/read.py"' in json.render(told(f"{FOLDER}/data/read.py", FOLDER))
 
 
-@pytest.mark.parametrize("render", [terminal.render, markdown.render, html.render])
+@pytest.mark.parametrize("render", [everything, markdown.render, html.render])
 def test_what_remains_is_named_from_there_as_well(told, render):
     plain = told(f"{FOLDER}/data/read.py", FOLDER)
     fixed = FixedJob(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -13,7 +15,8 @@ from whyidle.exporters._text_bar import LETTERS, allocate_cells
 from whyidle.exporters._text_page import Page
 from whyidle.exporters.terminal import render
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.diagnosis import Attribution, Diagnosis, Verdict
+from whyidle.model.diagnosis import Attribution, Diagnosis, Edit, FixedJob, Trial, Verdict
+from whyidle.model.signals import SIGNALS
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.demo import job
 from whyidle.testing.jobs import SICK, healthy
@@ -51,7 +54,7 @@ def test_colours_do_not_change_the_words(diagnosis: Diagnosis, colours):
 
 def test_the_verdict_comes_first_then_the_bar_then_the_findings(diagnosis: Diagnosis):
     text = render(diagnosis, next_steps=NEXT)
-    order = ["STARVED", "# compute", "detected by", "1. CRITICAL", "\n  next\n", "whyidle causes x"]
+    order = ["STARVED", "# compute", "by line", "1. CRITICAL", "\n  next ", "whyidle causes x"]
     places = [text.index(word) for word in order]
     assert places == sorted(places)
 
@@ -113,7 +116,7 @@ def test_what_could_not_be_judged_says_how_to_get_it():
     found = diagnose_job([healthy().timeline()])
     if found.abstentions:
         assert "not checked" in render(found)
-        assert "to record it, " in render(found, full=True)
+        assert "To record it, " in render(found, full=True)
 
 
 @pytest.mark.parametrize("width", [10, 40, 76, 196])
@@ -140,17 +143,100 @@ def test_wide_characters_are_wrapped_by_their_width():
 def test_a_path_is_never_broken_in_two(build, finding):
     path = "site-packages/" + "deep/" * 15 + "model.py"
     found = finding(text=path)
-    shown = render(build(findings=[found]), width=80)
+    untried = msgspec.structs.replace(build(findings=[found]), trials=[])
+    shown = render(untried, width=80)
     assert f"{path}:12" in shown
     assert not [line for line in shown.split("\n") if cell_len(line) > 140]
 
 
-def test_what_was_not_recorded_is_a_short_sentence():
+def test_what_was_not_recorded_is_told_by_signal_and_not_by_cause():
     made = Builder()
     with made.step():
         made.op("aten::mm", host=us(900))
-    shown = render(diagnose_job([made.timeline()]))
-    sentence = shown[shown.index("not checked") :].split("(--all")[0]
-    assert len(sentence) < 300
-    assert "..." not in sentence
-    assert " more" in sentence
+    found = diagnose_job([made.timeline()])
+    ways = {SIGNALS[item.missing[0]].how for item in found.abstentions}
+    shown = " ".join(render(found, full=True).split())
+    assert f"{len(found.abstentions)} causes not checked" in render(found)
+    unjudged = shown[shown.index("Causes that could not be judged") :]
+    assert unjudged.count(" not recorded: ") == len(ways) < 9 < len(found.abstentions)
+
+
+def _demo() -> Diagnosis:
+    return diagnose_job([job().timeline()])
+
+
+def _clean() -> Diagnosis:
+    return diagnose_job([healthy().timeline()])
+
+
+def _watched(status: int = 0, **changes: object) -> Diagnosis:
+    found = _demo()
+    command = ["python", "train.py", "--data", "/datasets/images", "--epochs", "90"]
+    run = msgspec.structs.replace(found.run, command=command, exit_status=status)
+    return msgspec.structs.replace(found, run=run, **changes)
+
+
+def _two_ranks() -> Diagnosis:
+    timelines = [replace(job(loader_ms=42.0 * (1 + rank)).timeline(), rank=rank) for rank in (0, 1)]
+    return diagnose_job(timelines)
+
+
+def _spoilt() -> Diagnosis:
+    found = _watched()
+    spoils = ["other programs used 3.1 of the machine's 4 cores and no core was idle " * 2] * 2
+    coverage = msgspec.structs.replace(found.coverage, spoils=spoils, notes=spoils)
+    return msgspec.structs.replace(found, coverage=coverage)
+
+
+def _fixed() -> Diagnosis:
+    found = _watched()
+    worker = Edit(knob="loader.workers", value=12, was=0)
+    first = Trial(
+        fix="loader-workers", consent="rounding", baseline=0.072, treated=0.006, speedup=12.0,
+        low=11.0, high=13.0, predicted=8.0, numerics="40 losses, equal", kept=True, why="",
+        cause="dataloader-no-workers", summary="DataLoader(..., num_workers=12)", pairs=2,
+        edits=[worker],
+    )  # fmt: skip
+    second = msgspec.structs.replace(
+        first, speedup=1.22, low=1.1, high=1.3, summary="DataLoader(..., num_workers=16)",
+        edits=[msgspec.structs.replace(worker, value=16, was=12)], notes=["files came from memory"],
+    )  # fmt: skip
+    slower = msgspec.structs.replace(first, fix="pin-memory", kept=False, why="slower", notes=[])
+    fixed = FixedJob(
+        run="20260101-000000-000001", attribution=found.attribution, state="saturated",
+        headline="fine", speedup=14.6, low=14.0, high=15.0, left=["loading takes 9 ms"] * 4,
+    )  # fmt: skip
+    detail = msgspec.structs.replace(found.detail, fixed=fixed)
+    return msgspec.structs.replace(found, detail=detail, trials=[first, second, *[slower] * 5])
+
+
+STEPS = [
+    ("whyidle fix python train.py --data /datasets/images --epochs 90", "try the fixes and keep"),
+    ("whyidle report last", "everything"),
+    ("whyidle report last --html why.html", "as an HTML page"),
+]
+
+
+@pytest.mark.parametrize(
+    "make", [_demo, _clean, lambda: _watched(1), _spoilt, _two_ranks, _fixed],
+    ids=["demo", "clean", "failed", "spoilt", "two ranks", "fixed"],
+)  # fmt: skip
+def test_a_report_fits_one_screen_and_ends_with_what_to_do(make: Callable[[], Diagnosis]):
+    text = render(make(), next_steps=STEPS)
+    assert text.count("\n") <= 30
+    assert "whyidle report last --html why.html" in text.splitlines()[-1]
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("try the fixes") <= 1
+
+
+def test_what_spoils_the_measurement_stands_beside_the_verdict():
+    text = render(_spoilt())
+    assert text.index("STARVED") < text.index("other programs used") < text.index("# compute")
+
+
+def test_values_of_one_setting_are_one_entry_with_the_whole_gain():
+    text = render(_fixed(), full=True)
+    assert "1 fix kept: loader-workers" in text
+    assert "loader.workers 0 -> 16" in text
+    assert "15x as fast" in text
+    assert text.count("KEPT loader-workers") == 1

@@ -6,9 +6,12 @@ from html import escape
 from pathlib import Path
 
 from whyidle.errors import OutputError
-from whyidle.exporters import _run_table, html, json, markdown, terminal
-from whyidle.exporters._comparison_page import render_comparison
-from whyidle.exporters._html.run_table import render_page
+from whyidle.exporters import html, json, markdown, terminal
+from whyidle.exporters._comparison_page import comparison_parts
+from whyidle.exporters._html.sections import render_page
+from whyidle.exporters._markdown_sections import render_markdown
+from whyidle.exporters._run_table import summarize_table, table_parts
+from whyidle.exporters._text_sections import render_text
 from whyidle.model import comparison, diagnosis, run_table
 from whyidle.store.atomic_write import write_atomic
 
@@ -81,7 +84,7 @@ class Comparison(comparison.Comparison, frozen=True, kw_only=True):
         return f"<Comparison: step time ratio {self.step.ratio:.2f}, {certainty}>"
 
     def __str__(self) -> str:
-        return render_comparison(self)
+        return render_text(comparison_parts(self))
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -101,7 +104,9 @@ class RunTable(run_table.RunTable, frozen=True, kw_only=True):
         Raises:
             OutputError: the file cannot be written.
         """
-        return _write_text(render_page(self), path)
+        about = " · ".join(row.name for row in self.runs)
+        page = render_page(summarize_table(self), about, table_parts(self), self.whyidle)
+        return _write_text(page, path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
         """Return the table as Markdown, and write it to ``path`` if given.
@@ -109,13 +114,13 @@ class RunTable(run_table.RunTable, frozen=True, kw_only=True):
         Raises:
             OutputError: the file cannot be written.
         """
-        return _write_text(_run_table.render_markdown(self), path)
+        return _write_text(render_markdown(table_parts(self)), path)
 
     def __repr__(self) -> str:
         return f"<RunTable: {', '.join(row.name for row in self.runs)}>"
 
     def __str__(self) -> str:
-        return _run_table.render_table(self)
+        return render_text(table_parts(self))
 
     def _repr_html_(self) -> str:
         return _frame_page(self.to_html())

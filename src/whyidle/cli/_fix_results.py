@@ -7,16 +7,19 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from whyidle.cli import _output
 from whyidle.cli._next_steps import Step, store_option
 from whyidle.errors import InputError
+from whyidle.model.redaction import redact_text
 
 if TYPE_CHECKING:
     from whyidle.engine.trial.loop.optimize import Optimized
     from whyidle.engine.trial.loop.patch_check import PatchCheck
+    from whyidle.model.diagnosis import Diagnosis
 
 MOST_FILES = 1000
 UNDO = "set `enabled = false` in the plan to leave a fix out"
@@ -80,6 +83,7 @@ def report_results(
     from whyidle.engine.trial.loop.fix_document import make_document
 
     outcome, patch_check, notes = results
+    ran = datetime.now(timezone.utc)  # the job as it was sorts before the fixed one
     after = _output.store_diagnosis(args, outcome.after, named=True) if outcome.after else None
     count = _count_gpus(outcome)
     priced = args.price is not None and count
@@ -89,17 +93,32 @@ def report_results(
         text = "--price has no effect: it is the price of a GPU per hour, and this job uses no GPU."
         new_notes.insert(len(notes), text)
     document.coverage.notes[:0] = new_notes  # the report shows the first notes only
-    stored = _output.store_diagnosis(args, document, named=True)
-    document = document.with_id(stored) if stored else document
     steps = _write_handover(args, results, command, files)
+    document = _with_handover(document, patch_check, steps)
     steps += _longer_budget_step(args, outcome, command)
+    stored = _output.store_diagnosis(args, document, named=True, now=ran)
     if stored:
-        option = store_option(args.store)
+        document, option = document.with_id(stored), store_option(args.store)
         if args.html is None:
-            steps.append((f"whyidle report {stored} --html fix.html{option}", "as an HTML page"))
+            steps.append((f"whyidle report {stored}{option} --html fix.html", "as an HTML page"))
         if after:
-            steps.append((f"whyidle compare {stored} {after}{option}", "what changed"))
+            steps.append((f"whyidle compare {stored} {after}{option}", "what the fixes changed"))
     _output.write_report(args, document, steps)
+
+
+def _with_handover(
+    document: Diagnosis, check: PatchCheck | None, steps: Sequence[Step]
+) -> Diagnosis:
+    """The document with the patch and the commands that use it, for its page."""
+    from msgspec.structs import replace
+
+    fixed = document.detail.fixed
+    if fixed is None:
+        return document
+    patch = check.patch.diff if check and check.is_writable else ""
+    commands = [(redact_text(line), why) for line, why in steps]
+    fixed = replace(fixed, patch=patch, commands=commands)
+    return replace(document, detail=replace(document.detail, fixed=fixed))
 
 
 def _count_gpus(outcome: Optimized) -> int:

@@ -34,7 +34,7 @@ def _parse_most(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Read, divide, and list."""
     from whyidle.engine.fleet.job_rows import list_jobs, make_job_tables
-    from whyidle.exporters._fleet_page import render_jobs
+    from whyidle.exporters._fleet_page import jobs_table
 
     _output.check_outputs(args)
     prices = make_prices(args)
@@ -44,6 +44,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _output.write_json(args.json, jobs)
     if args.json != STDOUT and not args.quiet:
-        width, colours = _output.output_width(), _output.stream_colours()
-        _output.print_text(render_jobs(jobs, width=width, colours=colours))
+        _output.print_parts([jobs_table(jobs)])
     return 0

@@ -50,15 +50,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_outputs(args: argparse.Namespace, report: FleetReport) -> None:
-    from whyidle.exporters._fleet_page import render_report
+    from whyidle.exporters._fleet_page import report_parts
 
     if args.json:
         _output.write_json(args.json, report)
     if args.html:
-        from whyidle.exporters._html.fleet import render_page
+        from whyidle.exporters._html.sections import render_page
 
-        _output.write_target(args.html, render_page(report))
+        title = "GPU-hours of a fleet"
+        about = f"fleet · {report.since[:10]} to {report.until[:10]}"
+        page = render_page(title, about, report_parts(report), report.whyidle)
+        _output.write_target(args.html, page)
         _output.print_note(args, f"wrote {args.html}")
     if STDOUT not in (args.json, args.html) and not args.quiet:
-        width, colours = _output.output_width(), _output.stream_colours()
-        _output.print_text(render_report(report, width=width, colours=colours))
+        _output.print_parts(report_parts(report))

@@ -19,37 +19,38 @@ def next_steps(
 ) -> list[Step]:
     """The commands to continue with after a recording was explained. ``stored`` is the name of the
     stored run, ``store`` the folder of --store."""
-    if stored:
-        return _list_steps(diagnosis, f"whyidle report {stored}", stored, store)
-    if not paths:  # a watched run that is not stored
+    if not stored and not paths:  # a watched run that is not stored
         return _list_steps(diagnosis, "", "")[: bool(_serious_findings(diagnosis))]
-    return _list_steps(
-        diagnosis,
-        f"whyidle explain {shell_text(paths)}",
-        shell_text(paths) if len(paths) == 1 else "BEFORE",
-    )
+    report = f"whyidle report {stored}{store_option(store)}"
+    command = report if stored else f"whyidle explain {shell_text(paths)} --all"
+    steps = _list_steps(diagnosis, command, "", store if stored else None)
+    if diagnosis.command_failed or diagnosis.saw_nothing:
+        return steps
+    return [*steps[:1], (command, "everything"), *steps[1:]] if steps else [(command, "everything")]
 
 
 def after_report(diagnosis: Diagnosis, name: str, store: Path | None = None) -> list[Step]:
-    """The commands to continue with after a stored diagnosis was rendered."""
-    return _list_steps(diagnosis, f"whyidle report {shlex.quote(name)}", shlex.quote(name), store)
+    """The commands to continue with after a stored diagnosis was rendered in full."""
+    command = f"whyidle report {shlex.quote(name)}{store_option(store)}"
+    return _list_steps(diagnosis, command, shlex.quote(name), store)
 
 
 def _list_steps(
     diagnosis: Diagnosis, command: str, before: str, store: Path | None = None
 ) -> list[Step]:
+    """The fix or the page of the cause, the HTML page of ``command``, and with the name of the run,
+    ``before``, its comparison."""
     serious = _serious_findings(diagnosis)
     if diagnosis.saw_nothing and not serious:
         return [("whyidle doctor", "what can be measured on this machine")]
-    steps = [(f"whyidle causes {serious[0].cause}", "about this cause")] if serious else []
+    about = [(f"whyidle causes {serious[0].cause}", "about this cause")] if serious else []
     fix, failed = _fix_command(diagnosis, serious), _command_failed(diagnosis)
-    if fix and not failed:
-        steps.insert(0, (fix, TRY))
-    steps.append((f"{command} --html why.html{store_option(store)}", "as an HTML page"))
+    steps = [(fix, TRY)] if fix and not failed else about
+    steps.append((f"{command.removesuffix(' --all')} --html why.html", "as an HTML page"))
     fixed = diagnosis.detail.fixed
     if fixed is not None and fixed.run and before:
         steps.append((f"whyidle compare {before} {fixed.run}{store_option(store)}", "what changed"))
-    elif serious:
+    elif serious and before:
         steps.append(
             (f"whyidle compare {before} AFTER{store_option(store)}", "after you have fixed it")
         )

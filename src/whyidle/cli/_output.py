@@ -16,7 +16,10 @@ from whyidle.errors import CatalogError, GateError, InputError, OutputError, Sto
 from whyidle.store.atomic_write import write_atomic
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from whyidle.exporters._next_steps import NextStep
+    from whyidle.exporters._sections import Part
     from whyidle.exporters._text_page import Colours
     from whyidle.model.diagnosis import Diagnosis
 
@@ -81,14 +84,18 @@ def _check_target(form: str, target: Path, inputs: Sequence[Path]) -> None:
 
 
 def store_diagnosis(
-    args: argparse.Namespace, diagnosis: Diagnosis, *, named: bool = False
+    args: argparse.Namespace,
+    diagnosis: Diagnosis,
+    *,
+    named: bool = False,
+    now: datetime | None = None,
 ) -> str | None:
     """Store the diagnosis and return the run's id; None if it was not stored. ``named``: write the
-    run's id into the document."""
+    run's id into the document. ``now``: when it ran."""
     if args.no_store:
         return None
     try:
-        return store_of(args).add_run(diagnosis, named=named).id
+        return store_of(args).add_run(diagnosis, named=named, now=now).id
     except StoreError as error:
         print(f"whyidle: not stored: {error.what} {error.why}", file=sys.stderr)
         return None
@@ -208,6 +215,15 @@ def print_report(
     )
     out.write(text)
     out.flush()
+
+
+def print_parts(parts: Sequence[Part], next_steps: Sequence[NextStep] = ()) -> None:
+    """Print a document and the commands to continue with on standard output."""
+    from whyidle.exporters._sections import Commands
+    from whyidle.exporters._text_sections import render_text
+
+    whole = [*parts, Commands(next_steps)]
+    print_text(render_text(whole, width=output_width(), colours=stream_colours()))
 
 
 def print_text(text: str) -> None:

@@ -133,12 +133,12 @@ def _test_routes(args: argparse.Namespace, settings: AlertSettings) -> int:
 
 
 def _rules_table(rules: list[Rule]) -> str:
+    from whyidle.exporters._number_format import format_age
     from whyidle.exporters._text_page import Page
-    from whyidle.exporters._watch_details import short_time
 
     page = Page(_output.output_width(), _output.stream_colours())
     rows = [
-        (rule.id, rule.severity, rule.of, short_time(rule.window_s + rule.for_s), rule.summary)
+        (rule.id, rule.severity, rule.of, format_age(rule.window_s + rule.for_s), rule.summary)
         for rule in rules
     ]
     cells = [[page.styled_text(cell) for cell in row] for row in rows]

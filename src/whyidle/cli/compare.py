@@ -98,50 +98,41 @@ def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> 
 
 def _write_comparison(args: argparse.Namespace, table: RunTable, names: list[str]) -> None:
     """Write the requested forms, and the report unless one of them goes to standard output."""
-    from whyidle.exporters import _run_table
-    from whyidle.exporters._html.run_table import render_page
+    from whyidle.exporters._html.sections import render_page
+    from whyidle.exporters._markdown_sections import render_markdown
+    from whyidle.exporters._run_table import summarize_table, table_parts
 
-    pair = table.comparisons[0] if len(names) == 2 else None
+    pair, parts = table.comparisons[0] if len(names) == 2 else None, table_parts(table)
     if args.json:
         _output.write_json(args.json, pair or table)
     if args.html:
-        _output.write_target(args.html, render_page(table))
+        title, about = summarize_table(table), " · ".join(row.name for row in table.runs)
+        _output.write_target(args.html, render_page(title, about, parts, table.whyidle))
     if args.markdown:
-        _output.write_target(args.markdown, _run_table.render_markdown(table))
+        _output.write_target(args.markdown, render_markdown(parts))
     targets = [target for target in (args.json, args.html, args.markdown) if target]
     if STDOUT in targets:
         return
     for target in targets:
         _output.print_note(args, f"wrote {target}")
-    if not args.quiet:
-        text = _pair_text(args, pair, names) if pair else _table_text(args, table, names)
-        _output.print_text(text)
-
-
-def _table_text(args: argparse.Namespace, table: RunTable, names: list[str]) -> str:
-    from whyidle.exporters._run_table import render_table
-
+    if args.quiet:
+        return
+    if pair:
+        _print_pair(args, pair, names)
+        return
     command = f"whyidle compare {_quote_names(names)}"
     steps = [] if args.html else [(f"{command} --html runs.html{_store(args)}", "with a picture")]
-    return render_table(
-        table, width=_output.output_width(), colours=_output.stream_colours(), next_steps=steps
-    )
+    _output.print_parts(parts, steps)
 
 
-def _pair_text(args: argparse.Namespace, comparison: Comparison, names: list[str]) -> str:
-    from whyidle.exporters._comparison_page import render_comparison
+def _print_pair(args: argparse.Namespace, comparison: Comparison, names: list[str]) -> None:
+    from whyidle.exporters._comparison_page import comparison_parts
 
     steps = [(f"whyidle causes {cause}", "new in B") for cause in comparison.appeared[:1]]
     if not args.all:
         both = _quote_names(names)
         steps.append((f"whyidle compare {both} --all{_store(args)}", "every change"))
-    return render_comparison(
-        comparison,
-        width=_output.output_width(),
-        colours=_output.stream_colours(),
-        full=args.all,
-        next_steps=steps,
-    )
+    _output.print_parts(comparison_parts(comparison, full=args.all), steps)
 
 
 def _quote_names(names: list[str]) -> str:

@@ -54,15 +54,18 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _output.write_json(args.json, history)
     if args.html:
-        from whyidle.exporters._html.run_history import render_page
+        from whyidle.exporters._html.sections import render_page
+        from whyidle.exporters._run_history import history_parts, summarize_history
 
-        _output.write_target(args.html, render_page(history))
+        title, about = summarize_history(history), shlex.join(words)
+        page = render_page(title, about, history_parts(history), history.whyidle)
+        _output.write_target(args.html, page)
     targets = [target for target in (args.json, args.html) if target]
     if STDOUT not in targets:
         for target in targets:
             _output.print_note(args, f"wrote {target}")
         if not args.quiet:
-            _output.print_text(_history_text(args, history))
+            _print_history(args, history)
     _check_gate(args, history)
     return 0
 
@@ -95,8 +98,8 @@ def _read_runs(args: argparse.Namespace) -> list[StoredRun]:
     return runs
 
 
-def _history_text(args: argparse.Namespace, history: RunHistory) -> str:
-    from whyidle.exporters._run_history import render_history
+def _print_history(args: argparse.Namespace, history: RunHistory) -> None:
+    from whyidle.exporters._run_history import history_parts
 
     option = store_option(args.store)
     steps = []
@@ -109,9 +112,7 @@ def _history_text(args: argparse.Namespace, history: RunHistory) -> str:
     if not args.html:
         command = shlex.join(args.command)
         steps.append((f"whyidle history{option} --html history.html {command}", "as a page"))
-    return render_history(
-        history, width=_output.output_width(), colours=_output.stream_colours(), next_steps=steps
-    )
+    _output.print_parts(history_parts(history), steps)
 
 
 def _check_gate(args: argparse.Namespace, history: RunHistory) -> None:

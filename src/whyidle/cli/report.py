@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         from whyidle.exporters._checklist import render_checklist
 
         draw, steps = render_checklist, steps[:1]
+    args.all = True  # the screen was printed when it was made
     _output.write_report(args, diagnosis, steps, stored=args.run_or_file, draw=draw)
     return _output.gate_status(args, diagnosis)
 

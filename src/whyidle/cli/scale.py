@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,13 +163,15 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
 
 
 def _write_outputs(args: argparse.Namespace, scaling: RankScaling) -> None:
-    from whyidle.exporters._html.rank_scaling import render_page
-    from whyidle.exporters._rank_scaling import render_scaling
+    from whyidle.exporters._html.sections import render_page
+    from whyidle.exporters._rank_scaling import scaling_parts, summarize_scaling
 
+    parts = scaling_parts(scaling)
     if args.json:
         _output.write_json(args.json, scaling)
     if args.html:
-        _output.write_target(args.html, render_page(scaling, __version__))
+        title, about = summarize_scaling(scaling), shlex.join(scaling.command)
+        _output.write_target(args.html, render_page(title, about, parts, __version__))
     targets = [target for target in (args.json, args.html) if target]
     if STDOUT in targets:
         return
@@ -182,11 +185,4 @@ def _write_outputs(args: argparse.Namespace, scaling: RankScaling) -> None:
         (f"whyidle scale --to {to} --run {scaling.run}{option} --html scale.html", "as a page"),
         (f"whyidle report {scaling.run}{option}", "where the time goes now"),
     ]
-    _output.print_text(
-        render_scaling(
-            scaling,
-            width=_output.output_width(),
-            colours=_output.stream_colours(),
-            next_steps=steps,
-        )
-    )
+    _output.print_parts(parts, steps)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -312,24 +311,18 @@ def _tell_beginning(
 
 
 def _report_search(args: argparse.Namespace, search: Search, *, interrupted: bool = False) -> None:
-    from whyidle.exporters._search_table import render_search
+    from whyidle.exporters._search_table import search_parts
 
     if args.json:
         _output.write_json(args.json, search)
     if args.html:
-        from whyidle.exporters._html.search import render_page
+        from whyidle.exporters._html.search import render_search_page
 
-        _output.write_target(args.html, render_page(search))
+        _output.write_target(args.html, render_search_page(search))
     if args.quiet or args.json == STDOUT:
         return
-    text = render_search(
-        search,
-        width=_output.output_width(),
-        colours=_output.stream_colours(),
-        full=args.all,
-        next_steps=_list_next_steps(args, search, interrupted=interrupted),
-    )
-    sys.stdout.write(text)
+    steps = _list_next_steps(args, search, interrupted=interrupted)
+    _output.print_parts(search_parts(search, full=args.all), steps)
 
 
 def _list_next_steps(

@@ -10,9 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
 
-from whyidle.exporters._next_steps import NextStep, next_commands
+from whyidle.exporters._next_steps import NextStep
 from whyidle.exporters._number_format import format_bytes, format_interval, format_percent
-from whyidle.exporters._text_page import Colours, Page
+from whyidle.exporters._sections import (
+    Column,
+    Commands,
+    Folded,
+    Headline,
+    Line,
+    Part,
+    Section,
+    Span,
+    Table,
+    Tone,
+)
+from whyidle.exporters._text_page import Colours
+from whyidle.exporters._text_sections import render_text
 from whyidle.model.diagnosis import Diagnosis, Finding
 
 Answer = Literal["yes", "no", "partly", "unknown"]
@@ -31,7 +44,7 @@ class Measure(NamedTuple):
     text: str
 
 
-class Line(NamedTuple):
+class Question(NamedTuple):
     """A line of the checklist, for which "yes" is good."""
 
     question: str
@@ -113,37 +126,40 @@ def _ranks(d: Diagnosis) -> Measure | None:
 
 
 LINES: Final = (
-    Line("is the device busy?", ("training-on-cpu", "idle-allocated-gpu",
+    Question("is the device busy?", ("training-on-cpu", "idle-allocated-gpu",
          "interactive-or-unreleased"), _busy),
-    Line("is it busy with useful work?", ("needless-compute", "padding-waste", "naive-attention",
+    Question("is it busy with useful work?", ("needless-compute", "padding-waste",
+         "naive-attention",
          "unfused-memory-bound-ops", "wrong-memory-format", "misaligned-tensor-shapes",
          "dense-indexing-gradients", "work-beside-training"), _measure_filling),
-    Line("does the data arrive in time?", ("dataloader-no-workers", "dataloader-too-few-workers",
+    Question("does the data arrive in time?", ("dataloader-no-workers",
+         "dataloader-too-few-workers",
          "heavy-cpu-transform", "bursty-loader-shallow-prefetch", "worker-handoff-bottleneck",
          "worker-restart-per-epoch", "slow-input-pipeline", "remote-storage-fetch-stall",
          "small-file-random-io"), _share(("input",), "waiting for data")),
-    Line("is the device free of waits for the CPU?", ("launch-bound-small-kernels",
+    Question("is the device free of waits for the CPU?", ("launch-bound-small-kernels",
          "python-overhead-in-step", "python-between-operators", "per-step-host-sync",
          "unfused-optimizer", "graph-breaks", "uncompiled-step"),
          _share(("host", "sync"), "host work and waits")),
-    Line("is always one of the two at work?", ("sync-checkpoint", "heavy-evaluation",
+    Question("is always one of the two at work?", ("sync-checkpoint", "heavy-evaluation",
          "blocking-logging-upload", "python-gc-pauses", "compile-autotune-warmup"), _both_idle),
-    Line("do copies overlap with compute?", ("pageable-h2d-copy", "blocking-h2d-copy",
+    Question("do copies overlap with compute?", ("pageable-h2d-copy", "blocking-h2d-copy",
          "oversized-or-fragmented-h2d", "large-d2h-copy"), _share(("transfer",), "copies")),
-    Line("is memory used?", ("memory-capacity-bound", "allocator-thrash", "memory-leak-growth",
+    Question("is memory used?", ("memory-capacity-bound", "allocator-thrash", "memory-leak-growth",
          "host-memory-pressure"), _memory),
-    Line("is the batch large enough?", ("batch-too-small",), _measure_batch),
-    Line("is the precision reduced?", ("no-mixed-precision", "tf32-disabled", "double-precision")),
-    Line("is communication hidden?", ("exposed-gradient-comm", "allreduce-every-microstep",
+    Question("is the batch large enough?", ("batch-too-small",), _measure_batch),
+    Question("is the precision reduced?",
+         ("no-mixed-precision", "tf32-disabled", "double-precision")),
+    Question("is communication hidden?", ("exposed-gradient-comm", "allreduce-every-microstep",
          "nccl-transport-fallback", "ddp-config-overhead"),
          _share(("communication",), "exposed communication")),
-    Line("are the ranks even?", ("rank-workload-imbalance", "late-rank", "fail-slow-device"),
+    Question("are the ranks even?", ("rank-workload-imbalance", "late-rank", "fail-slow-device"),
          _ranks),
-    Line("are the CPU cores sufficient and well used?", ("cpu-starved-allocation",
+    Question("are the CPU cores sufficient and well used?", ("cpu-starved-allocation",
          "cpu-oversubscription", "narrowed-cpu-affinity")),
-    Line("does the hardware run at full speed, for this job alone?", ("thermal-throttle",
+    Question("does the hardware run at full speed, for this job alone?", ("thermal-throttle",
          "power-or-clock-cap", "pcie-or-nvlink-degraded", "gpu-contention")),
-    Line("are debugging modes off?", ("debug-mode-left-on",)),
+    Question("are debugging modes off?", ("debug-mode-left-on",)),
 )  # fmt: skip
 
 
@@ -151,11 +167,34 @@ def answer_lines(diagnosis: Diagnosis) -> list[Row]:
     """Answer all lines of the checklist; a last one names findings that belong to no other."""
     known = {cause for line in LINES for cause in line.causes}
     rest = [f.cause for f in diagnosis.findings if f.cause not in known and f.severity != "info"]
-    lines = [*LINES, Line("is there nothing else?", tuple(rest))] if rest else LINES
+    lines = [*LINES, Question("is there nothing else?", tuple(rest))] if rest else LINES
     return [_answer(diagnosis, line) for line in lines]
 
 
-STYLES: Final = {"yes": "green", "no": "bold red", "partly": "yellow", "unknown": "dim"}
+TONES: Final[dict[Answer, Tone]] = {
+    "yes": "good", "no": "bad", "partly": "caution", "unknown": "dim",
+}  # fmt: skip
+
+
+def checklist_section(diagnosis: Diagnosis) -> Section | None:
+    """What guides tell people to check, answered from this run, folded; None after a failure."""
+    if diagnosis.command_failed:
+        return None
+    rows = answer_lines(diagnosis)
+    bad = sum(row.answer == "no" for row in rows)
+    dark = sum(row.answer == "unknown" for row in rows)
+    summary = f"{len(rows)} lines: {bad} to look at, {dark} unknown"
+    return Section("Checklist", [Folded(summary, [_checklist_table(rows)])], "checklist")
+
+
+def _line(row: Row) -> Line:
+    cause = f" ({row.cause})" if row.cause else ""
+    return [f"{row.question} ", Span(f"{row.text}{cause}", "dim")]
+
+
+def _checklist_table(rows: Sequence[Row]) -> Table:
+    cells = [[Span(row.answer, TONES[row.answer]), _line(row)] for row in rows]
+    return Table([Column(""), Column("")], cells)
 
 
 def render_checklist(
@@ -166,22 +205,16 @@ def render_checklist(
     next_steps: Sequence[NextStep] = (),
 ) -> str:
     """Render the checklist for a terminal."""
-    page = Page(width, colours)
-    page.write_blank_line()
-    page.write_paragraph(diagnosis.verdict.headline, style="bold", indent=2)
-    page.write_blank_line()
-    for row in answer_lines(diagnosis):
-        head = page.styled_text(f"{row.answer:<8}", STYLES[row.answer])
-        text = f"{row.text} ({row.cause})" if row.cause else row.text
-        page.write_paragraph(
-            page.styled_text(f"{row.question} "), page.styled_text(text, "dim"),
-            head=head, indent=2,
-        )  # fmt: skip
-    next_commands(page, next_steps)
-    return page.page_text()
+    table = _checklist_table(answer_lines(diagnosis))
+    parts: list[Part] = [
+        Headline(diagnosis.verdict.headline),
+        Section("", [table]),
+        Commands(next_steps),
+    ]
+    return render_text(parts, width=width, colours=colours)
 
 
-def _answer(diagnosis: Diagnosis, line: Line) -> Row:
+def _answer(diagnosis: Diagnosis, line: Question) -> Row:
     found = [f for f in diagnosis.findings if f.cause in line.causes]
     found.sort(key=lambda finding: (finding.severity == "info", -finding.expected_loss))
     measured = line.measure(diagnosis)

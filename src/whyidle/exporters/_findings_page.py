@@ -1,87 +1,172 @@
-"""Renders findings for a terminal: cost, places, evidence and fixes; minor ones in one line."""
+"""Findings as sections: cost, places, evidence and fixes; minor ones folded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from whyidle.exporters import _number_format as words
-from whyidle.exporters._minor_findings import small_and_risky
-from whyidle.exporters._text_page import Page, limit_rows
+from whyidle.exporters._html.element import Markup, tag
+from whyidle.exporters._palette import LOOKS
+from whyidle.exporters._sections import (
+    Card,
+    Column,
+    Facts,
+    Folded,
+    Line,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    Span,
+    Table,
+)
 from whyidle.exporters._trial_outcomes import describe_outcome, in_turn, is_rejected, order_findings
-from whyidle.model.diagnosis import Diagnosis, Finding, Predicted, Severity, Trial
+from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, ProposedFix, Trial
 
-_SEVERITIES: Final[dict[Severity, str]] = {
-    "critical": "bold red",
-    "warning": "bold yellow",
-    "info": "dim",
-}
-_MINOR: Final = ("under 3%", "the fix may slow the job down")
-_EVIDENCE = 3
-_PLACES = 2
-_FIXES = 2
-"""rows that are shown; the rest is counted, and ``full`` shows all"""
+WORTH: Final = 0.03
+"""share of the step from which on a finding is more than minor"""
+_PLACES: Final = 6
 
 
-def draw_findings(page: Page, diagnosis: Diagnosis, full: bool) -> None:
-    """Draw the findings, the costliest first."""
-    shown = [finding for finding in order_findings(diagnosis) if full or finding.severity != "info"]
-    for number, finding in enumerate(shown, 1):
-        page.write_blank_line()
-        _draw_finding(page, number, finding, diagnosis.trials, full)
-    if len(shown) < len(diagnosis.findings):
-        page.write_blank_line()
-        for label, minor in zip(_MINOR, small_and_risky(diagnosis.findings), strict=True):
-            if minor:
-                listed = ", ".join(finding.cause for finding in minor)
-                page.write_paragraph(f"also ({label}): {listed}", style="dim", indent=2)
+def serious_findings(diagnosis: Diagnosis) -> list[Finding]:
+    """The findings that are more than minor, the verdict's first."""
+    return [finding for finding in order_findings(diagnosis) if finding.severity != "info"]
 
 
-def _draw_finding(
-    page: Page, number: int, finding: Finding, trials: Sequence[Trial], full: bool
-) -> None:
-    mark = page.styled_text(f"{number}. {finding.severity.upper()} ", _SEVERITIES[finding.severity])
-    page.write_paragraph(finding.headline, style="bold", head=mark, indent=2)
-    cost = f"{words.format_interval(finding.lost)} of the step{words.overlap_remark(finding)}"
-    certainty = f"confidence {finding.confidence:.0%}"
-    _draw_labelled_row(page, "costs", f"{cost} · {finding.cause} · {certainty}")
+def findings_section(diagnosis: Diagnosis) -> Section:
+    """All findings, minor ones folded by what makes them minor."""
+    serious = serious_findings(diagnosis)
+    small, risky = small_and_risky(diagnosis.findings)
+    cards = [_card(finding, diagnosis, number) for number, finding in enumerate(serious, 1)]
+    folded = [
+        Folded(f"{_count(len(minor), 'minor finding')} ({why})",
+               [_card(finding, diagnosis, None) for finding in minor])
+        for why, minor in (("under 3%", small), ("the fix may slow the job down", risky))
+        if minor
+    ]  # fmt: skip
+    nothing = [] if serious else [_no_finding(diagnosis)]
+    return Section(_title(len(serious), diagnosis), [*nothing, *cards, *folded], "findings")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _title(count: int, diagnosis: Diagnosis) -> str:
+    if count:
+        after = " before the fixes" if diagnosis.detail.fixed is not None else ""
+        return f"{_count(count, 'cause')} found{after}"
+    return "No cause found" if diagnosis.verdict.state == "saturated" else "No cause proven"
+
+
+def _no_finding(diagnosis: Diagnosis) -> Paragraph:
+    if diagnosis.verdict.state == "saturated":
+        return Paragraph(
+            "No cause worth more than 3% was found among the checks that this recording allows."
+        )
+    return Paragraph(
+        "There may be causes that this recording cannot prove; they are listed below.", tone="dim"
+    )
+
+
+def _card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> Card:
+    rows: list[tuple[str, Line]] = [
+        ("costs", [Span(words.format_interval(finding.lost), "strong"),
+                   f" of the step{words.overlap_remark(finding)}"]),
+    ]  # fmt: skip
     if finding.removal is not None:
-        gain = words.format_removal(finding.removal)
-        _draw_labelled_row(page, "gain", f"removing it entirely: {gain}")
+        limit = words.format_removal(finding.removal)
+        rows.append(("limit", f"{limit} if its cause disappeared entirely"))
     places = list(dict.fromkeys(words.format_place(place) for place in finding.where))
-    for label, text in limit_rows("where", places, None if full else _PLACES):
-        _draw_labelled_row(page, label, text)
-    evidence = _format_evidence(finding)
-    for label, text in limit_rows("evidence", evidence, None if full else _EVIDENCE):
-        _draw_labelled_row(page, label, text)
-    fixes = in_turn(finding, trials)[: None if full else _FIXES]
-    for fix in fixes:
-        label, style = ("tried", "dim") if is_rejected(fix, finding, trials) else ("fix", "green")
-        _draw_labelled_row(page, label, fix.summary, style)
-        gain = f"{format_prediction(fix.predicted)}; " if fix.predicted else ""
-        how = "automatic" if fix.automatic else "by hand"
-        _draw_labelled_row(page, "", f"{how}, {gain}{words.CONSENTS[fix.consent]}")
+    rows += [("" if n else "where", Span(text, "code")) for n, text in enumerate(places[:_PLACES])]
+    if len(places) > _PLACES:
+        rows.append(("", f"and {len(places) - _PLACES} more places"))
+    parts: list[Part] = [
+        Picture(lambda: draw_lost(finding, getattr(diagnosis.attribution, finding.bucket))),
+        Facts([*rows, *_fix_rows(finding, diagnosis.trials)]),
+    ]
+    if finding.evidence:
+        count = len(finding.evidence)
+        summary = f"Evidence ({count} quantit{'y' if count == 1 else 'ies'})"
+        parts.append(Folded(summary, [_evidence_table(finding.evidence)], open=number == 1))
+    return Card(
+        finding.headline, finding.severity,
+        [Span(finding.cause, "code"), f"confidence {finding.confidence:.0%}"],
+        finding.bucket, parts, number,
+    )  # fmt: skip
+
+
+def _fix_rows(finding: Finding, trials: Sequence[Trial]) -> Iterator[tuple[str, Line]]:
+    for fix in in_turn(finding, trials):
+        rejected = is_rejected(fix, finding, trials)
+        yield "tried" if rejected else "fix", Span(fix.summary, "dim" if rejected else "good")
+        yield "", describe_fix(fix)
         if outcome := describe_outcome(fix, finding, trials):
-            _draw_labelled_row(page, "", outcome, "bold")
-        if full and fix.risk:
-            _draw_labelled_row(page, "", f"risk: {fix.risk}")
-    if len(finding.fixes) > len(fixes):
-        _draw_labelled_row(page, "", f"and {len(finding.fixes) - len(fixes)} more (--all)")
+            yield "", Span(outcome, "strong")
+        if fix.predicted and (method := words.format_method(fix.predicted)):
+            yield "", Span(f"predicted from: {method}", "dim")
+        if fix.risk:
+            yield "", Span(f"risk: {fix.risk}", "dim")
 
 
-def _format_evidence(finding: Finding) -> list[str]:
-    listed = []
-    for evidence in finding.evidence:
-        samples = f" ({evidence.samples} samples)" if (evidence.samples or 0) > 1 else ""
-        listed.append(f"{evidence.quantity}: {words.format_evidence(evidence)}{samples}")
-    return listed
+def describe_fix(fix: ProposedFix, *, brief: bool = False) -> str:
+    """Who applies a fix (``brief``: only if nobody but the user does), its predicted gain, and what
+    it changes."""
+    how = ("" if brief else "whyidle fix applies it, ") if fix.automatic else "by hand, "
+    gain = f"{format_prediction(fix)}; " if fix.predicted else ""
+    return f"{how}{gain}{words.CONSENTS[fix.consent]}"
 
 
-def format_prediction(predicted: Predicted) -> str:
-    """The predicted gain of a fix."""
-    ends = words.format_bracketed(predicted.low, predicted.high)
-    return f"predicted {words.format_factor(predicted.speedup)}× as fast{ends}"
+def format_prediction(fix: ProposedFix) -> str:
+    """The predicted gain of a fix; empty if none is predicted."""
+    if fix.predicted is None:
+        return ""
+    ends = words.format_bracketed(fix.predicted.low, fix.predicted.high)
+    return f"predicted {words.format_factor(fix.predicted.speedup)}× as fast{ends}"
 
 
-def _draw_labelled_row(page: Page, label: str, text: str, style: str = "") -> None:
-    page.write_paragraph(text, style=style, label=f"{label:<9}", indent=5)
+def describe_evidence(item: Evidence, *, brief: bool = False) -> str:
+    """One measured quantity, with the number of samples unless ``brief``."""
+    samples = f" ({item.samples:,} samples)" if (item.samples or 0) > 1 and not brief else ""
+    return f"{item.quantity}: {words.format_evidence(item)}{samples}"
+
+
+def _evidence_table(evidence: Sequence[Evidence]) -> Table:
+    rows = [
+        [words.format_evidence(item), "" if item.samples is None else f"{item.samples:,}",
+         item.window or "", item.source or "", item.quantity]
+        for item in evidence
+    ]  # fmt: skip
+    columns = [Column("value"), Column("samples", True, 1), Column("window", rank=2),
+               Column("source", rank=3), Column("measured")]  # fmt: skip
+    return Table(columns, rows)
+
+
+def draw_lost(finding: Finding, bucket: float) -> Markup:
+    """Draw the lost interval on the scale of the step, in front of the share of its bucket."""
+    low, high = finding.lost.low, finding.lost.high
+    title = LOOKS[finding.bucket].title
+    return tag(
+        "div",
+        tag("span", class_="held", style=f"width:{bucket * 100:.2f}%"),
+        tag("span", class_="low", style=f"width:{low * 100:.2f}%"),
+        tag("span", class_="high", style=f"left:{low * 100:.2f}%;width:{(high - low) * 100:.2f}%"),
+        class_="range",
+        title=f"{words.format_interval(finding.lost)} of {words.format_percent(bucket)} in {title}",
+    )
+
+
+def small_and_risky(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Split the minor findings into small and risky ones. A risky one promises at least 3 % of the
+    step, and is minor only because its fix may also slow the job down."""
+    minor = [finding for finding in findings if finding.severity == "info"]
+    risky = [finding for finding in minor if _predicted_saving(finding) >= WORTH]
+    return [finding for finding in minor if finding not in risky], risky
+
+
+def _predicted_saving(finding: Finding) -> float:
+    """The share of the step that the best fix should save, without fixes that change the batch."""
+    fixes = [fix for fix in finding.fixes if not fix.changes_batch]
+    speedups = [fix.predicted.speedup for fix in fixes if fix.predicted]
+    return min(1.0 - 1.0 / max(speedups, default=1.0), finding.lost.high)

@@ -1,28 +1,42 @@
-"""Renders the report of a fleet on a terminal."""
+"""The report of a fleet, as sections."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from rich.text import Text
-
+from whyidle.exporters._html.element import Markup
+from whyidle.exporters._html.fleet import draw_account, draw_heat
+from whyidle.exporters._html.sections import render_parts
 from whyidle.exporters._number_format import format_percent
-from whyidle.exporters._text_page import Colours, Page
+from whyidle.exporters._sections import (
+    Column,
+    Folded,
+    Headline,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    Span,
+    Table,
+    Tone,
+)
 from whyidle.model.fleet import (
     FLEET_STATES,
     Account,
+    Advice,
     Capacity,
-    CauseRow,
     FleetJobRow,
     FleetReport,
     FleetState,
     GroupRow,
 )
 
-STYLES: Final[dict[FleetState, str]] = {
-    "useful": "green", "starved": "bold red", "idle-held": "bold magenta",
-    "idle-reserved": "magenta", "failed": "bold yellow", "unknown": "dim",
+TONES: Final[dict[FleetState, Tone]] = {
+    "useful": "good", "starved": "bad", "idle-held": "bad",
+    "idle-reserved": "caution", "failed": "caution", "unknown": "dim",
 }  # fmt: skip
 MEANINGS: Final[dict[FleetState, str]] = {
     "useful": "kernels ran",
@@ -32,33 +46,166 @@ MEANINGS: Final[dict[FleetState, str]] = {
     "failed": "the job ended in an error",
     "unknown": "no telemetry, or none that can be attributed",
 }
-TITLES: Final = {"user": "users", "job": "jobs", "partition": "partitions", "node": "nodes"}
 _BAR: Final = 20
 _MOST_ROWS: Final = 15
-_MOST_ADVICE: Final = 8
+_MOST_GROUPS: Final = 40
+_MOST_JOBS: Final = 20
 
 
-def render_report(report: FleetReport, *, width: int, colours: Colours | None) -> str:
-    """Render the totals, one table, the advice, and what they rest on."""
-    page = Page(width, colours)
-    _write_head(page, report)
-    _write_states(page, report.total)
-    _write_table(page, report)
-    _write_advice(page, report)
-    _write_coverage(page, report)
-    return page.page_text()
-
-
-def _write_head(page: Page, report: FleetReport) -> None:
+def report_parts(report: FleetReport) -> list[Part]:
+    """The totals, the advice, who wasted what, and what it rests on. A terminal shows the groups
+    that were asked for, the page all."""
     hours = report.total.gpu_hours
     share = format_percent(hours["wasted"] / hours["allocated"]) if hours["allocated"] else "0 %"
-    head = f"{format_hours(hours['allocated'])} GPU-hours allocated, {share} wasted"
-    page.write_paragraph(page.styled_text(head, "bold"))
     span = f"{report.since[:16]} to {report.until[:16]} UTC, {report.job_count:,} jobs"
-    page.write_paragraph(span, style="dim")
-    if money := describe_money(report):
-        page.write_paragraph(money)
-    page.write_blank_line()
+    advice = [_advice_line(one) for one in report.advice]
+    return [
+        Headline(f"{format_hours(hours['allocated'])} GPU-hours allocated, {share} wasted"),
+        Paragraph(span, tone="dim"),
+        *([Paragraph(money)] if (money := describe_money(report)) else ()),
+        Picture(lambda: draw_account(report.total)),
+        Section("", [_states_table(report.total)]),
+        *([Section("What to change", [Items(advice)])] if advice else ()),
+        Picture(lambda: draw_heat(report)),
+        Picture(
+            lambda: Markup("".join(render_parts(_all_groups(report)))), [_asked_groups(report)]
+        ),
+        _coverage(report),
+    ]
+
+
+def _states_table(total: Account) -> Table:
+    whole = total.allocated_gpu_ms or 1
+    rows: list[list[Line]] = []
+    for state in FLEET_STATES:
+        share = total.gpu_ms[state] / whole
+        bar = Span("█" * round(share * _BAR), TONES[state])
+        hours = format_hours(total.gpu_hours[state])
+        rows.append([Span(state, TONES[state]), hours, format_percent(share), bar, MEANINGS[state]])
+    columns = [Column("state"), Column("GPU-hours", True), Column("share", True)]
+    return Table([*columns, Column("", rank=1), Column("")], rows)
+
+
+def _advice_line(advice: Advice) -> Line:
+    gain = "" if advice.gpu_hours is None else f"{format_hours(advice.gpu_hours)} GPU-h, "
+    evidence = "; ".join(advice.evidence)
+    return [f"{advice.text} ({gain}{advice.confidence} confidence) ", Span(evidence, "dim")]
+
+
+def _asked_groups(report: FleetReport) -> Section:
+    if report.by == "cause":
+        return _causes_section(report, _MOST_ROWS)
+    return _groups_section(report, report.by, _MOST_ROWS)
+
+
+def _all_groups(report: FleetReport) -> list[Section]:
+    sections = [_groups_section(report, "user", _MOST_GROUPS, unfolds=True)]
+    if report.causes:
+        sections.append(_causes_section(report, _MOST_GROUPS))
+    sections += [
+        _groups_section(report, key, _MOST_GROUPS)
+        for key in ("partition", "node")
+        if any(row.key != "?" for row in report.groups[key])
+    ]
+    jobs = jobs_table(report.jobs[:_MOST_JOBS])
+    return [*sections, Section("Jobs with the most waste", [jobs])]
+
+
+def _groups_section(report: FleetReport, by: str, most: int, *, unfolds: bool = False) -> Section:
+    """Groups by waste; ``unfolds``: with the jobs of each."""
+    rows = report.groups[by]
+    labels = {job.job: _job_label(job) for job in report.jobs} if by == "job" else {}
+    cells = [_group_cells(row, labels.get(row.key, row.key)) for row in rows[:most]]
+    columns = [
+        Column(by), Column("jobs", True, 3), Column("GPU-h", True), Column("wasted", True),
+        Column("busy", True, 1), Column("mostly"), Column("", rank=2),
+    ]  # fmt: skip
+    more = len(rows) - most
+    parts: list[Part] = [Table(columns, cells)]
+    if more > 0:
+        parts.append(Paragraph(f"and {more} more {by}s", tone="dim"))
+    for row in rows[:most] if unfolds else ():
+        own = [job for job in report.jobs if (job.user or "?") == row.key][:_MOST_JOBS]
+        parts += [Folded(f"jobs of {row.key}", [jobs_table(own)])] if own else []
+    return Section(f"{by.capitalize()}s", parts)
+
+
+def _job_label(job: FleetJobRow) -> str:
+    return " ".join(part for part in (job.job, job.user) if part)
+
+
+def _group_cells(row: GroupRow, label: str) -> list[Line]:
+    account, hours = row.account, row.account.gpu_hours
+    wasted = hours["wasted"] / hours["allocated"] if hours["allocated"] else 0.0
+    most = max(FLEET_STATES[1:], key=lambda state: account.gpu_ms[state])
+    return [
+        label,
+        f"{row.jobs:,}",
+        format_hours(hours["allocated"]),
+        format_hours(hours["wasted"]),
+        format_percent(row.busy) if row.busy is not None else "?",
+        Span(most, TONES[most]) if account.gpu_ms[most] else "-",
+        Span("█" * round(wasted * 10), "bad"),
+    ]
+
+
+def _causes_section(report: FleetReport, most: int) -> Section:
+    cells: list[list[Line]] = [
+        [row.cause or "-", format_hours(row.gpu_hours), f"{row.jobs:,}",
+         [f"{row.title} ", Span(row.fix or "", "dim")]]
+        for row in report.causes[:most]
+    ]  # fmt: skip
+    columns = [Column("cause"), Column("GPU-h", True), Column("jobs", True), Column("")]
+    return Section("Causes of starved time", [Table(columns, cells)])
+
+
+def _coverage(report: FleetReport) -> Section:
+    coverage = report.coverage
+    ledgers, meters = (
+        ", ".join(name.rpartition("/")[2] for name in names) or "none"
+        for names in (coverage.ledgers, coverage.meters)
+    )
+    lines = [
+        describe_capacity(report.capacity),
+        f"telemetry covers {format_percent(coverage.telemetry)} of the allocated time",
+        f"ledgers: {ledgers}; meters: {meters}",
+        *(f"{count:,} {what}" for what, count in coverage.counts.items()),
+    ]
+    warnings = list(coverage.notes)
+    if coverage.disagreeing_hours:
+        warnings.append(f"two meters disagree in {coverage.disagreeing_hours:,} GPU-hours")
+    return Section("What this rests on", [
+        Items([Span(line, "dim") for line in lines if line]),
+        *(Paragraph(text, tone="caution") for text in warnings),
+    ])  # fmt: skip
+
+
+def jobs_table(jobs: Sequence[FleetJobRow]) -> Part:
+    """A table of jobs."""
+    if not jobs:
+        return Paragraph("no job held a GPU", tone="dim")
+    columns = [
+        Column("job"), Column("user"), Column("state", rank=3), Column("GPUs", True, 2),
+        Column("GPU-h", True), Column("wasted", True), Column("busy", True, 1), Column("mostly"),
+        Column("cause", rank=4),
+    ]  # fmt: skip
+    return Table(columns, [_job_cells(job) for job in jobs])
+
+
+def _job_cells(job: FleetJobRow) -> list[Line]:
+    hours = job.account.gpu_hours
+    most = max(FLEET_STATES, key=lambda state: job.account.gpu_ms[state])
+    return [
+        job.job if job.name in (None, job.job) else [f"{job.job} ", Span(job.name or "", "dim")],
+        job.user or "?",
+        job.state,
+        f"{job.gpus}" if job.share == 1 else f"{job.gpus} × {job.share:.2g}",
+        format_hours(hours["allocated"]),
+        format_hours(hours["wasted"]),
+        format_percent(job.busy) if job.busy is not None else "?",
+        Span(most, TONES[most]),
+        job.cause or "",
+    ]
 
 
 def describe_money(report: FleetReport) -> str:
@@ -77,101 +224,6 @@ def describe_money(report: FleetReport) -> str:
     return " · ".join(parts)
 
 
-def _write_states(page: Page, total: Account) -> None:
-    whole = total.allocated_gpu_ms or 1
-    for state in FLEET_STATES:
-        share = total.gpu_ms[state] / whole
-        bar = ("#" if page.plain else "█") * round(share * _BAR)
-        row = page.styled_text(f"{state:<14}", STYLES[state])
-        row.append(f"{format_hours(total.gpu_hours[state]):>10} {format_percent(share):>6}  ")
-        row.append_text(page.styled_text(f"{bar:<{_BAR}} ", STYLES[state]))
-        if page.width >= 100:
-            row.append_text(page.styled_text(MEANINGS[state], "dim"))
-        row.rstrip()
-        page.write_row(row)
-
-
-def _write_table(page: Page, report: FleetReport) -> None:
-    page.write_blank_line()
-    if report.by == "cause":
-        _write_causes(page, report.causes)
-        return
-    rows = report.groups[report.by]
-    labels = {job.job: _job_label(job) for job in report.jobs} if report.by == "job" else {}
-    heads = (TITLES[report.by].rstrip("s"), "jobs", "GPU-h", "wasted", "busy", "mostly", "")
-    cells = [_group_cells(page, row, labels.get(row.key, row.key)) for row in rows[:_MOST_ROWS]]
-    page.table(heads, cells)
-    if len(rows) > _MOST_ROWS:
-        page.write_paragraph(f"and {len(rows) - _MOST_ROWS} more {TITLES[report.by]}", style="dim")
-
-
-def _job_label(job: FleetJobRow) -> str:
-    return " ".join(part for part in (job.job, job.user) if part)
-
-
-def _group_cells(page: Page, row: GroupRow, label: str) -> list[Text]:
-    account = row.account
-    hours = account.gpu_hours
-    wasted = hours["wasted"] / hours["allocated"] if hours["allocated"] else 0.0
-    most = max(FLEET_STATES[1:], key=lambda state: account.gpu_ms[state])
-    bar = ("#" if page.plain else "█") * round(wasted * 10)
-    return [
-        page.styled_text(label, limit=28),
-        page.styled_text(f"{row.jobs:,}".rjust(4)),
-        page.styled_text(format_hours(hours["allocated"]).rjust(8)),
-        page.styled_text(format_hours(hours["wasted"]).rjust(8)),
-        page.styled_text(format_percent(row.busy).rjust(4) if row.busy is not None else "   ?"),
-        page.styled_text(most, STYLES[most]) if account.gpu_ms[most] else page.styled_text("-"),
-        page.styled_text(bar, "red"),
-    ]
-
-
-def _write_causes(page: Page, causes: Sequence[CauseRow]) -> None:
-    cells = [
-        [
-            page.styled_text(row.cause or "-"),
-            page.styled_text(format_hours(row.gpu_hours).rjust(8)),
-            page.styled_text(f"{row.jobs:,}"),
-            page.styled_text(row.title),
-        ]
-        for row in causes[:_MOST_ROWS]
-    ]
-    page.table(("cause of starved time", "GPU-h", "jobs", ""), cells)
-
-
-def _write_advice(page: Page, report: FleetReport) -> None:
-    if not report.advice:
-        return
-    page.write_blank_line()
-    page.write_paragraph("What to change", style="bold")
-    for advice in report.advice[:_MOST_ADVICE]:
-        gain = "" if advice.gpu_hours is None else f"{format_hours(advice.gpu_hours)} GPU-h, "
-        head = page.styled_text("- " if page.plain else "• ", "dim")
-        page.write_paragraph(f"{advice.text} ({gain}{advice.confidence} confidence)", head=head)
-        page.write_paragraph("; ".join(advice.evidence), style="dim", indent=2)
-    if len(report.advice) > _MOST_ADVICE:
-        page.write_paragraph(f"and {len(report.advice) - _MOST_ADVICE} more", style="dim")
-
-
-def _write_coverage(page: Page, report: FleetReport) -> None:
-    coverage = report.coverage
-    page.write_blank_line()
-    if text := describe_capacity(report.capacity):
-        page.write_paragraph(text, style="dim")
-    text = f"telemetry covers {format_percent(coverage.telemetry)} of the allocated time"
-    page.write_paragraph(text, style="dim")
-    for what, count in coverage.counts.items():
-        page.write_paragraph(f"{count:,} {what}", style="dim", indent=2)
-    if coverage.disagreeing_hours:
-        page.write_paragraph(
-            f"two meters disagree in {coverage.disagreeing_hours:,} GPU-hours",
-            style="yellow",
-            indent=2,
-        )
-    for note in coverage.notes:
-        page.write_paragraph(note, style="yellow", indent=2)
-
-
 def describe_capacity(capacity: Capacity) -> str:
     """What jobs asked for and what there is, in a line; empty where neither nodes are known nor a
     GPU is shared."""
@@ -187,29 +239,3 @@ def describe_capacity(capacity: Capacity) -> str:
 def format_hours(hours: float) -> str:
     """GPU-hours with about three digits: ``1,234``, ``12.3``, ``0.12``."""
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"
-
-
-def render_jobs(jobs: Sequence[FleetJobRow], *, width: int, colours: Colours | None) -> str:
-    """Render a list of jobs."""
-    page = Page(width, colours)
-    heads = ("job", "user", "state", "GPUs", "GPU-h", "wasted", "busy", "mostly")
-    page.table(heads, [_job_cells(page, job) for job in jobs])
-    if not jobs:
-        page.write_paragraph("no job held a GPU", style="dim")
-    return page.page_text()
-
-
-def _job_cells(page: Page, job: FleetJobRow) -> list[Text]:
-    hours = job.account.gpu_hours
-    most = max(FLEET_STATES, key=lambda state: job.account.gpu_ms[state])
-    gpus = f"{job.gpus}" if job.share == 1 else f"{job.gpus} x {job.share:.2g}"
-    return [
-        page.styled_text(job.job, limit=24),
-        page.styled_text(job.user or "?", limit=12),
-        page.styled_text(job.state),
-        page.styled_text(gpus.rjust(4)),
-        page.styled_text(format_hours(hours["allocated"]).rjust(7)),
-        page.styled_text(format_hours(hours["wasted"]).rjust(7)),
-        page.styled_text(format_percent(job.busy).rjust(4) if job.busy is not None else "   ?"),
-        page.styled_text(most, STYLES[most]),
-    ]

@@ -1,4 +1,4 @@
-"""The memory section of the report for a terminal."""
+"""Who holds memory, as sections."""
 
 from __future__ import annotations
 
@@ -12,57 +12,76 @@ from whyidle.exporters._number_format import (
     format_percent,
     format_seconds,
 )
-from whyidle.exporters._text_page import Page
+from whyidle.exporters._sections import (
+    Column,
+    Facts,
+    Folded,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+)
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.memory import MemoryAccount, MemoryDeath, MemoryOption, NoiseRow
+from whyidle.model.memory import MemoryAccount, MemoryDeath, MemoryOption, ModuleRow, NoiseRow
 
-ROWS: Final = 8
-"""modules shown unless all are asked for"""
 NAMED: Final = 4
 """modules named in an option"""
-BAR: Final = 24
-"""columns of the longest bar"""
+MODULES: Final = (Column("kept", True), Column("forward pass", True), Column("module"))
+OPTIONS: Final = (Column("peak", True), Column("step", True), Column("samples/s", True, 1),
+                  Column("setting"))  # fmt: skip
 
 
-def draw_memory(page: Page, diagnosis: Diagnosis, full: bool) -> None:
-    """Draw who holds memory, and what other settings would need."""
+def memory_section(diagnosis: Diagnosis, most: int | None = None) -> Section | None:
+    """Who holds memory, and what other settings would need; None without a look at memory."""
     account = diagnosis.memory
     if account is None or (account.death is not None and account.peak is None):
-        return
-    page.write_blank_line()
-    head = page.styled_text("memory  ", "dim")
-    page.write_paragraph(describe_peak(account), style="bold", indent=2, head=head)
-    largest = max((part.bytes for part in account.parts), default=0)
-    whole = sum(part.bytes for part in account.parts)
-    for part in account.parts:
-        bar = "█" * max(round(BAR * part.bytes / largest), 1)
-        share = format_percent(part.bytes / whole)
-        page.write_row(
-            page.styled_text(f"  {format_bytes(part.bytes):>8}  {share:>5}  {part.owner:<28} {bar}")
-        )
-    _draw_modules(page, account, full)
-    _draw_options(page, account)
-    for text in [*list_advice(account), *list_notes(account)]:
-        page.write_paragraph(text, indent=2)
-    for text in account.unknown:
-        page.write_paragraph(text, label="not known  ", indent=2)
+        return None
+    parts: list[Part] = [Paragraph(describe_peak(account), tone="strong"), _owners(account)]
+    if account.modules:
+        rows = [_module_cells(row) for row in account.modules[:most]]
+        summary = f"Activations of {len(account.modules)} modules"
+        parts.append(Folded(summary, [Table(MODULES, rows)]))
+    if account.options:
+        rows = [option_cells(option) for option in account.options]
+        parts += [Paragraph("predicted for other settings", tone="dim"), Table(OPTIONS, rows)]
+    unknown = [f"not known: {text}" for text in account.unknown]
+    texts = [*list_advice(account), *list_notes(account), *unknown]
+    return Section("Memory", [*parts, Items(texts)], "memory")
 
 
-def draw_death(page: Page, diagnosis: Diagnosis) -> None:
-    """Draw what held memory when the job died for lack of it."""
+def _owners(account: MemoryAccount) -> Table:
+    whole = sum(part.bytes for part in account.parts) or 1
+    rows: list[list[Line]] = [
+        [format_bytes(part.bytes), format_percent(part.bytes / whole), part.owner]
+        for part in account.parts
+    ]
+    return Table([Column("held", True), Column("share", True), Column("by")], rows)
+
+
+def _module_cells(row: ModuleRow) -> list[Line]:
+    forward = format_seconds(row.forward_s) if row.forward_s else ""
+    return [format_bytes(row.activations), forward, f"{row.name}  {row.kind}".rstrip()]
+
+
+def death_section(diagnosis: Diagnosis) -> Section | None:
+    """What held memory when the job died for lack of it; None if it did not."""
     death = diagnosis.memory.death if diagnosis.memory else None
     if death is None:
-        return
-    head = page.styled_text("out of memory  ", "bold red")
-    page.write_paragraph(describe_death(death), style="bold", indent=2, head=head)
-    for part in death.parts:
-        page.write_row(page.styled_text(f"  {format_bytes(part.bytes):>8}  {part.owner}"))
-    if death.largest:
-        page.write_paragraph(", ".join(death.largest), label="largest variables  ", indent=2)
-    if death.growth:
-        page.write_paragraph(death.growth, label="grew  ", indent=2)
-    page.write_paragraph(death.change, label="would have fitted  ", indent=2)
-    page.write_blank_line()
+        return None
+    rows: list[list[Line]] = [[format_bytes(part.bytes), part.owner] for part in death.parts]
+    facts = [
+        ("largest", ", ".join(death.largest)),
+        ("grew", death.growth),
+        ("would have fitted", death.change),
+    ]
+    parts = [
+        Paragraph(describe_death(death), tone="strong"),
+        Table([Column("held", True), Column("by")], rows) if rows else None,
+        Facts([(label, text) for label, text in facts if text]),
+    ]
+    return Section("Out of memory", parts, "out-of-memory")
 
 
 def describe_death(death: MemoryDeath) -> str:
@@ -101,37 +120,7 @@ _PHASES: Final = {
 }
 
 
-def _draw_modules(page: Page, account: MemoryAccount, full: bool) -> None:
-    rows = account.modules if full else account.modules[:ROWS]
-    if not rows:
-        return
-    page.write_blank_line()
-    page.write_paragraph("activations, by module", style="dim", indent=2)
-    for row in rows:
-        forward = f", forward {format_seconds(row.forward_s)}" if row.forward_s else ""
-        name = f"{row.name}  {row.kind}" if row.kind else row.name
-        page.write_row(page.styled_text(f"  {format_bytes(row.activations):>8}  {name}{forward}"))
-    left = account.modules[len(rows) :]
-    if left:
-        size = format_bytes(sum(row.activations for row in left))
-        page.write_row(page.styled_text(f"  {size:>8}  {len(left)} more"))
-    page.write_blank_line()
-
-
-def _draw_options(page: Page, account: MemoryAccount) -> None:
-    if not account.options:
-        return
-    page.write_paragraph("predicted for other settings", style="dim", indent=2)
-    heads = ["  peak", "step", "samples/s", "setting"]
-    rows = [
-        [page.styled_text(f"  {text}" if turn == 0 else text) for turn, text in enumerate(cells)]
-        for cells in map(option_cells, account.options)
-    ]
-    page.table(heads, rows)
-    page.write_blank_line()
-
-
-def option_cells(option: MemoryOption) -> list[str]:
+def option_cells(option: MemoryOption) -> list[Line]:
     """The cells of an option: peak, step time, samples per second, and what it is."""
     about = "about " if option.far and option.peak else ""
     text = option.summary

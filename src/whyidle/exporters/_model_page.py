@@ -1,4 +1,4 @@
-"""The model's section of the report for a terminal."""
+"""Where the model's time goes, as a section."""
 
 from __future__ import annotations
 
@@ -10,33 +10,39 @@ from whyidle.exporters._number_format import (
     format_percent,
     format_seconds,
 )
-from whyidle.exporters._text_page import Page
+from whyidle.exporters._sections import (
+    Column,
+    Facts,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+)
 from whyidle.model.architecture import Architecture, LayerRow, LayerSwap
 from whyidle.model.diagnosis import Diagnosis
 
-ROWS: Final = 8
-"""layers shown unless all are asked for"""
-HEADS: Final = ("share", "of roofline", "GFLOP", "calls", "layer")
+COLUMNS: Final = (
+    Column("share", True),
+    Column("of roofline", True, 2),
+    Column("GFLOP", True, 1),
+    Column("calls", True, 3),
+    Column("layer"),
+)
 
 
-def draw_model(page: Page, diagnosis: Diagnosis, full: bool) -> None:
-    """Draw where the model's time goes, and what other layers would bring."""
+def model_section(diagnosis: Diagnosis, most: int | None = None) -> Section | None:
+    """Where the model's time goes, and what other layers would bring; None without a look at it."""
     model = diagnosis.architecture
     if model is None:
-        return
-    page.write_blank_line()
-    head = page.styled_text("model  ", "dim")
-    page.write_paragraph(describe_model(model), style="bold", indent=2, head=head)
+        return None
+    parts: list[Part] = [Paragraph(describe_model(model), tone="strong")]
     if model.layers:
-        shown = model.layers if full else model.layers[:ROWS]
-        rows = [[f"  {first}", *rest] for first, *rest in map(layer_cells, shown)]
-        page.table(["  share", *HEADS[1:]], [[page.styled_text(c) for c in row] for row in rows])
-    for swap in model.swaps:
-        page.write_paragraph(describe_swap(swap), label="measured  ", indent=2)
-    for text in model.notes:
-        page.write_paragraph(text, style="dim", indent=2)
-    for text in model.unknown:
-        page.write_paragraph(text, label="not known  ", indent=2)
+        parts.append(Table(COLUMNS, [layer_cells(row) for row in model.layers[:most]]))
+    rows: list[tuple[str, Line]] = [("measured", describe_swap(swap)) for swap in model.swaps]
+    rows += [("not known", text) for text in model.unknown]
+    return Section("Model", [*parts, Facts(rows), Items(model.notes)], "model")
 
 
 def describe_model(model: Architecture) -> str:
@@ -50,7 +56,7 @@ def describe_model(model: Architecture) -> str:
     return text
 
 
-def layer_cells(row: LayerRow) -> list[str]:
+def layer_cells(row: LayerRow) -> list[Line]:
     """The cells of a layer."""
     return [
         format_percent(row.share),

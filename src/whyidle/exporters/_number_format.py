@@ -28,6 +28,16 @@ def format_seconds(value: float | None) -> str:
     return f"{value * 1e9:.0f} ns" if value else "0 s"
 
 
+def format_age(seconds: float) -> str:
+    """How long something lasts, in at most six characters: ``75 s``, ``12 min``, ``1.5 h``,
+    ``2 d``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86_400:.0f} d"
+
+
 def format_digits(value: float) -> str:
     """A number with three significant digits, with an exponent only if very large or small."""
     if value == 0 or abs(value) >= 1e6 or abs(value) < 1e-3:

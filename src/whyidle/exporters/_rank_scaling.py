@@ -1,17 +1,42 @@
-"""Renders predictions for other numbers of ranks for a terminal."""
+"""Predictions for other numbers of ranks, as sections."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final
 
 from whyidle.exporters import _number_format as words
-from whyidle.exporters._next_steps import NextStep, next_commands
-from whyidle.exporters._text_page import Colours, Page
+from whyidle.exporters._html.element import Markup, tag
+from whyidle.exporters._sections import (
+    Column,
+    Facts,
+    Headline,
+    Line,
+    Part,
+    Picture,
+    Section,
+    Span,
+    Table,
+)
 from whyidle.model.rank_scaling import Link, RankScaling, ScalePoint
 
-HEADS: Final = ("ranks", "step", "interval", "efficiency", "exchange", "late ranks", "first limit")
+COLUMNS: Final = (
+    Column("ranks", True),
+    Column("step", True),
+    Column("interval", rank=1),
+    Column("efficiency", True),
+    Column("exchange", True, 2),
+    Column("late ranks", True, 3),
+    Column("first limit"),
+)
+WIDTH: Final = 760
+_HEIGHT: Final = 300
+_LEFT: Final = 60
+_TOP: Final = 20
+_BOTTOM: Final = 44
 
 
 def summarize_scaling(scaling: RankScaling) -> str:
@@ -85,34 +110,28 @@ def describe_measured(scaling: RankScaling) -> str:
     )
 
 
-def render_scaling(
-    scaling: RankScaling,
-    *,
-    width: int = 80,
-    colours: Colours | None = None,
-    next_steps: Sequence[NextStep] = (),
-) -> str:
-    """Render the predictions as text."""
-    page = Page(width, colours)
-    page.write_blank_line()
-    page.write_paragraph(summarize_scaling(scaling), style="bold", indent=2)
-    page.write_blank_line()
-    rows = [[page.styled_text(c) for c in point_cells(point)] for point in scaling.points]
-    page.table(HEADS, rows)
-    page.write_blank_line()
-    for text in describe_needs(scaling):
-        page.write_paragraph(text, label="needs ", indent=2)
-    for row in scaling.what_if:
-        text = f"{row.name}: {words.format_seconds(row.step_s)} a step on as many ranks as now"
-        page.write_paragraph(text, label="what if ", indent=2)
-    page.write_paragraph(describe_measured(scaling), style="dim", label="measured ", indent=2)
+def scaling_parts(scaling: RankScaling) -> list[Part]:
+    """The largest prediction, speed by number of ranks, and what it rests on."""
+    facts = [("needs", text) for text in describe_needs(scaling)]
+    facts += [
+        (
+            "what if",
+            f"{row.name}: {words.format_seconds(row.step_s)} a step on as many ranks as now",
+        )
+        for row in scaling.what_if
+    ]
+    facts.append(("measured", describe_measured(scaling)))
     for name, link in (("within a node", scaling.within), ("between nodes", scaling.between)):
-        page.write_paragraph(describe_link(name, link), style="dim", label="link ", indent=2)
-    page.write_paragraph(shlex.join(scaling.command), style="dim", label="command ", indent=2)
-    for note in [*scaling.notes, *_reasons(scaling)]:
-        page.write_paragraph(note, style="dim", label="note ", indent=2)
-    next_commands(page, next_steps)
-    return page.page_text()
+        facts.append(("link", describe_link(name, link)))
+    facts.append(("command", shlex.join(scaling.command)))
+    facts += [("note", note) for note in [*scaling.notes, *_reasons(scaling)]]
+    cells: list[list[Line]] = [list(point_cells(point)) for point in scaling.points]
+    return [
+        Headline(summarize_scaling(scaling)),
+        Picture(lambda: draw_scaling(scaling)),
+        Section("Predictions", [Table(COLUMNS, cells)]),
+        Section("", [Facts([(label, Span(text, "dim")) for label, text in facts])]),
+    ]
 
 
 def _reasons(scaling: RankScaling) -> list[str]:
@@ -121,3 +140,85 @@ def _reasons(scaling: RankScaling) -> list[str]:
         if point.why is not None:
             reasons.setdefault(point.why, []).append(str(point.ranks))
     return [f"{', '.join(ranks)} ranks: {why}" for why, ranks in reasons.items()]
+
+
+def draw_scaling(scaling: RankScaling) -> Markup:
+    """Draw the speed relative to one rank, with its interval, and the diagonal of linear scaling;
+    both axes are logarithmic."""
+    known = [point for point in scaling.points if point.step_s is not None]
+    most = max((point.ranks for point in known), default=1)
+    decades = max(math.log2(most), 1.0)
+
+    def place_x(ranks: float) -> float:
+        return _LEFT + (WIDTH - _LEFT - 20) * math.log2(max(ranks, 1.0)) / decades
+
+    def place_y(speed: float) -> float:
+        return _TOP + _HEIGHT * (1.0 - math.log2(max(speed, 1.0)) / decades)
+
+    parts = [_line(place_x(1), place_y(1), place_x(most), place_y(most), dash=True)]
+    parts += [
+        _text(f"{2**power:g}×", 0, place_y(2**power) + 4) for power in range(int(decades) + 1)
+    ]
+    for point in known:
+        parts += _draw_point(point, scaling.own_s, place_x(point.ranks), place_y)
+    for before, after in itertools.pairwise(known):
+        parts.append(
+            _line(
+                place_x(before.ranks),
+                place_y(_speed(before)),
+                place_x(after.ranks),
+                place_y(_speed(after)),
+            )
+        )
+    parts.append(_text("ranks; dashed: linear", _LEFT, _TOP + _HEIGHT + _BOTTOM - 6))
+    return tag(
+        "svg",
+        parts,
+        viewBox=f"0 0 {WIDTH} {_TOP + _HEIGHT + _BOTTOM}",
+        width="100%",
+        style=f"max-width:{WIDTH}px",
+        role="img",
+        aria_label="Speed relative to one rank, by number of ranks",
+    )
+
+
+def _speed(point: ScalePoint) -> float:
+    return (point.efficiency or 0.0) * point.ranks
+
+
+def _draw_point(
+    point: ScalePoint, own_s: float, x: float, place: Callable[[float], float]
+) -> list[Markup]:
+    y = place(_speed(point))
+    parts = [_text(str(point.ranks), x - 4, _TOP + _HEIGHT + 20)]
+    if point.interval is not None:
+        ends = [
+            place(own_s * point.ranks / bound)
+            for bound in (point.interval.low, point.interval.high)
+        ]
+        parts.append(_line(x, ends[0], x, ends[1], wide=True))
+    title = f"{point.ranks} ranks: {words.format_factor(_speed(point))}×"
+    parts.append(
+        tag("circle", tag("title", title), cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, class_="fill-compute")
+    )
+    return parts
+
+
+def _line(
+    x: float, y: float, to_x: float, to_y: float, *, dash: bool = False, wide: bool = False
+) -> Markup:
+    return tag(
+        "line",
+        x1=f"{x:.1f}",
+        y1=f"{y:.1f}",
+        x2=f"{to_x:.1f}",
+        y2=f"{to_y:.1f}",
+        stroke="currentColor",
+        stroke_width=3 if wide else 1,
+        stroke_opacity=0.35 if wide else 0.8,
+        **({"stroke_dasharray": "5 4"} if dash else {}),
+    )
+
+
+def _text(text: str, x: float, y: float) -> Markup:
+    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", fill="currentColor", font_size=12)

@@ -1,25 +1,36 @@
-"""Renders several runs side by side for a terminal and as Markdown."""
+"""Several runs side by side, as sections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from rich.text import Text
-
 from whyidle.exporters import _number_format as words
-from whyidle.exporters._markdown_text import code_span, escape_text
-from whyidle.exporters._next_steps import NextStep, next_commands
+from whyidle.exporters._html.element import Markup, tag
+from whyidle.exporters._html.sections import render_keys
 from whyidle.exporters._palette import LOOKS
 from whyidle.exporters._relative_paths import shorten_place
-from whyidle.exporters._text_bar import SEEN, draw_legend, draw_row
-from whyidle.exporters._text_page import MARGIN, Colours, Page
+from whyidle.exporters._sections import (
+    BarRow,
+    Bars,
+    Column,
+    Headline,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    Span,
+    Table,
+)
+from whyidle.exporters._text_bar import SEEN
 from whyidle.model.buckets import BUCKETS, Bucket
 from whyidle.model.comparison import StepChange
 from whyidle.model.run_table import RunRow, RunTable
 
 
-class Column(NamedTuple):
+class Measure(NamedTuple):
     """A column of the table; ``rank`` is its importance where the page is narrow."""
 
     title: str
@@ -27,6 +38,14 @@ class Column(NamedTuple):
     rank: int
 
 
+WIDTH: Final = 1040
+_ROW: Final = 46
+_BAR: Final = 24
+_NAMES: Final = 190
+_SPREAD: Final = 330
+"""columns of the distributions, right of the bars"""
+_POINTS: Final = 400
+"""steps drawn per run; of more, every n-th"""
 HOST_TIME = "host time: Python and the framework, while the device waits"
 
 
@@ -56,19 +75,19 @@ def format_change(change: StepChange | None) -> str:
 
 
 _COLUMNS: Final = (
-    Column("run", lambda row: row.name, 0),
-    Column("first step", lambda row: words.format_seconds(row.first_step_s), 4),
-    Column("step", lambda row: words.format_seconds(row.step_s), 1),
-    Column("median to 95%", lambda row: _format_range(row.p50_s, row.p95_s), 6),
-    Column("samples/s", lambda row: _format_rate(row.samples_per_s), 2),
-    Column("host memory", lambda row: words.format_bytes(row.host_memory_peak_bytes), 5),
-    Column("device memory", lambda row: words.format_bytes(row.device_memory_peak_bytes), 5),
-    Column("host time", _format_host, 3),
-    Column("time ratio", lambda row: format_change(row.change), 1),
+    Measure("run", lambda row: row.name, 0),
+    Measure("first step", lambda row: words.format_seconds(row.first_step_s), 4),
+    Measure("step", lambda row: words.format_seconds(row.step_s), 1),
+    Measure("median to 95%", lambda row: _format_range(row.p50_s, row.p95_s), 6),
+    Measure("samples/s", lambda row: _format_rate(row.samples_per_s), 2),
+    Measure("host memory", lambda row: words.format_bytes(row.host_memory_peak_bytes), 5),
+    Measure("device memory", lambda row: words.format_bytes(row.device_memory_peak_bytes), 5),
+    Measure("host time", _format_host, 3),
+    Measure("time ratio", lambda row: format_change(row.change), 1),
 )
 
 
-def visible_columns(table: RunTable) -> list[Column]:
+def visible_columns(table: RunTable) -> list[Measure]:
     """The columns in which a run has a value."""
     return [c for c in _COLUMNS if any(c.cell(row) not in ("", words.NONE) for row in table.runs)]
 
@@ -107,36 +126,24 @@ def visible_buckets(table: RunTable) -> list[Bucket]:
     return [b for b in LOOKS if any(bucket_shares(row)[b] >= SEEN for row in table.runs)]
 
 
-def render_table(
-    table: RunTable,
-    *,
-    width: int = 80,
-    colours: Colours | None = None,
-    next_steps: Sequence[NextStep] = (),
-) -> str:
-    """Render the table as text of at most ``width`` columns."""
-    page = Page(width, colours)
-    page.write_blank_line()
-    page.write_paragraph(summarize_table(table), style="bold", indent=2)
-    page.write_blank_line()
-    columns = _fitting_columns(table, width)
-    rows = [[page.styled_text(column.cell(row)) for column in columns] for row in table.runs]
-    page.table(["", *(c.title for c in columns)], [[Text(" "), *row] for row in rows])
-    page.write_blank_line()
-    page.write_paragraph("where the step goes", style="dim", indent=2)
-    room = min(max(len(row.name) for row in table.runs), width // 3)
-    for row in table.runs:
-        head = page.styled_text(f"  {row.name[:room]:<{room}}  ")
-        draw_row(page, bucket_shares(row), head)
-    draw_legend(page, dict.fromkeys(visible_buckets(table), ""))
-    page.write_blank_line()
-    for row in table.runs:
-        page.write_paragraph(describe_finding(row), label=f"{row.name}: ", indent=2)
-    page.write_blank_line()
-    for note in table_notes(table):
-        page.write_paragraph(note, style="dim", label="note ", indent=2)
-    next_commands(page, next_steps)
-    return page.page_text()
+def table_parts(table: RunTable) -> list[Part]:
+    """The table, where each step goes, and the first finding of each run."""
+    columns = visible_columns(table)
+    cells: list[list[Line]] = [[column.cell(row) for column in columns] for row in table.runs]
+    bars = Bars([BarRow(row.name, bucket_shares(row)) for row in table.runs])
+    findings: list[Line] = [
+        [Span(row.name, "strong"), f": {describe_finding(row)} ",
+         Span(row.sources[0] if row.sources else row.run, "code")]
+        for row in table.runs
+    ]  # fmt: skip
+    shown = [Column(c.title, number=bool(n), rank=c.rank) for n, c in enumerate(columns)]
+    return [
+        Headline(summarize_table(table)),
+        Section("", [Table(shown, cells)]),
+        Section("Where the step goes", [Picture(lambda: draw_table(table), [bars])]),
+        Section("First finding of each run", [Items(findings)]),
+        Section("", [Paragraph(note, "note", "dim") for note in table_notes(table)]),
+    ]
 
 
 def table_notes(table: RunTable) -> list[str]:
@@ -144,40 +151,84 @@ def table_notes(table: RunTable) -> list[str]:
     return [f"time ratio: step time over that of {table.baseline}, ± 95%", HOST_TIME, *table.notes]
 
 
-def render_markdown(table: RunTable) -> str:
-    """Render the table as GitHub-flavoured Markdown."""
-    return "\n".join(_markdown_lines(table)) + "\n"
+def draw_table(table: RunTable) -> Markup:
+    """Draw a bar per run, as long as its step and divided by bucket, and beside it every step."""
+    longest = max((row.step_s or 0.0 for row in table.runs), default=0.0)
+    tallest = max((row.p95_s or row.step_s or 0.0 for row in table.runs), default=0.0) * 1.1
+    height = _ROW * len(table.runs) + 24
+    parts: list[Markup] = []
+    for number, row in enumerate(table.runs):
+        top = 20 + number * _ROW
+        length = (row.step_s or 0.0) / longest if longest else 1.0
+        parts += _draw_bar(row, top, length * (WIDTH - _NAMES - _SPREAD - 100))
+        parts += _draw_steps(row, top, tallest)
+    axis = [
+        tag(
+            "text",
+            f"every steady step, 0 to {words.format_seconds(tallest)}",
+            x=WIDTH - _SPREAD,
+            y=10,
+        )
+    ]
+    svg = tag(
+        "svg",
+        tag("g", axis if tallest else [], class_="axis", fill="currentColor", font_size=12),
+        parts,
+        viewBox=f"0 0 {WIDTH} {height}",
+        width="100%",
+        role="img",
+        aria_label="Attribution and steps of each run",
+    )
+    return Markup(svg + render_keys(visible_buckets(table)))
 
 
-def _markdown_lines(table: RunTable) -> Iterator[str]:
-    columns = visible_columns(table)
-    yield from (f"### {escape_text(summarize_table(table))}", "")
-    yield f"| {' | '.join(column.title for column in columns)} |"
-    yield f"|---|{'--:|' * (len(columns) - 1)}"
-    for row in table.runs:
-        yield f"| {' | '.join(escape_text(column.cell(row)) for column in columns)} |"
-    buckets = visible_buckets(table)
-    yield from ("", f"| where the step goes | {' | '.join(LOOKS[b].title for b in buckets)} |")
-    yield f"|---|{'--:|' * len(buckets)}"
-    for row in table.runs:
-        shares = (words.format_percent(bucket_shares(row)[b]) for b in buckets)
-        yield f"| {escape_text(row.name)} | {' | '.join(shares)} |"
-    yield ""
-    for row in table.runs:
-        source = code_span(row.sources[0]) if row.sources else escape_text(row.run)
-        yield f"- **{escape_text(row.name)}**, {source}: {escape_text(describe_finding(row))}"
-    yield ""
-    for note in table_notes(table):
-        yield f"> {escape_text(note)}"
+def _draw_bar(row: RunRow, top: int, length: float) -> list[Markup]:
+    parts, at = [_label(row.name[:28], 0, top + 17)], float(_NAMES)
+    for bucket, share in _ordered_shares(row):
+        title = tag("title", f"{LOOKS[bucket].title} {words.format_percent(share)}")
+        width = share * length
+        parts.append(
+            tag(
+                "rect",
+                title,
+                x=f"{at:.1f}",
+                y=top,
+                width=f"{width:.1f}",
+                height=_BAR,
+                class_=f"fill-{bucket}",
+            )
+        )
+        at += width
+    return [*parts, _label(words.format_seconds(row.step_s), at + 6, top + 17)]
 
 
-def _fitting_columns(table: RunTable, width: int) -> list[Column]:
-    """The columns that fit, without the least important ones."""
-    columns = visible_columns(table)
-    while len(columns) > 1 and 2 + sum(_cells(c, table) + 1 for c in columns) > width - MARGIN:
-        columns.remove(max(columns, key=lambda column: column.rank))
-    return columns
+def _ordered_shares(row: RunRow) -> list[tuple[Bucket, float]]:
+    shares = bucket_shares(row)
+    return [(bucket, shares[bucket]) for bucket in LOOKS if shares[bucket] > 0]
 
 
-def _cells(column: Column, table: RunTable) -> int:
-    return max(len(column.title), *(len(column.cell(row)) for row in table.runs))
+def _draw_steps(row: RunRow, top: int, tallest: float) -> list[Markup]:
+    """Draw each step as a tick, and the median as a line."""
+    if not tallest:
+        return []
+    scale, left = (_SPREAD - 10) / tallest, WIDTH - _SPREAD
+    ticks = "".join(
+        f"M{left + min(second, tallest) * scale:.1f} {top + 4}v{_BAR - 8}"
+        for second in _thin_out(row.step_times_s)
+    )
+    parts = [tag("path", d=ticks, stroke="currentColor", stroke_width=1.5, opacity=0.16)]
+    if row.p50_s is not None:
+        title = tag("title", f"median {words.format_seconds(row.p50_s)}, {row.steps} steps")
+        x = f"{left + row.p50_s * scale - 1:.1f}"
+        parts.append(
+            tag("rect", title, x=x, y=top, width=2, height=_BAR, class_="fill-interruption")
+        )
+    return parts
+
+
+def _thin_out(times: Sequence[float]) -> Sequence[float]:
+    return times[:: max(1, len(times) // _POINTS)]
+
+
+def _label(text: str, x: float, y: int) -> Markup:
+    return tag("text", text, x=f"{x:.1f}", y=y, fill="currentColor", font_size=13)

@@ -1,17 +1,13 @@
-"""Renders a search for a terminal: the best trial, a table, and the front."""
+"""A search as sections: the best trial, a table, and the front."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from typing import Final
 
-from rich.text import Text
-
 from whyidle.exporters import _number_format as words
-from whyidle.exporters._next_steps import NextStep, next_commands
-from whyidle.exporters._text_page import MARGIN, Colours, Page
+from whyidle.exporters._sections import Column, Headline, Line, Paragraph, Part, Section, Table
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.number_text import format_duration
 from whyidle.model.search import SOURCES, Search, SearchTrial, Value, improvement_rate
@@ -102,21 +98,35 @@ def cost_unit(search: Search) -> str:
     return "GPU-hours" if on_gpu else "hours"
 
 
-def table_columns(search: Search) -> list[tuple[str, list[str], int]]:
-    """The columns: title, a cell for each trial, and importance where the page is narrow."""
-    trials = rank_trials(search)
-    columns: list[tuple[str, list[str], int]] = [("trial", [str(t.number) for t in trials], 0)]
-    for dimension in search.setup.dimensions:
-        name = dimension.name
-        columns.append((name, [format_setting(t.values[name]) for t in trials], 1))
-    columns.append((metric_label(search), [format_metric(t.metric) for t in trials], 0))
-    if search.setup.objective == "rate":
-        columns.append(("per hour", [_format_rate(t, search) for t in trials], 2))
-    columns.append(("took", [format_length(t.seconds) for t in trials], 2))
-    columns.append(("predicted", [_format_forecast(t) for t in trials], 5))
-    columns.append(("end", [ENDINGS.get(t.ending, t.ending) for t in trials], 4))
-    columns.append(("its device", [describe_wait(t) for t in trials], 3))
-    return [column for column in columns if any(cell not in ("", words.NONE) for cell in column[1])]
+def trials_table(search: Search, most: int | None = None) -> Table:
+    """The trials, the best first, at most ``most``."""
+    trials = rank_trials(search)[:most]
+    names = [dimension.name for dimension in search.setup.dimensions]
+    columns = [
+        Column("trial"),
+        *(Column(name, True, 1) for name in names),
+        Column(metric_label(search), True),
+        Column("per hour", True, 2),
+        Column("took", True, 2),
+        Column("predicted", True, 5),
+        Column("end", rank=4),
+        Column("its device", rank=3),
+    ]
+    rated = search.setup.objective == "rate"
+    rows: list[list[Line]] = [
+        [
+            str(trial.number),
+            *(format_setting(trial.values[name]) for name in names),
+            format_metric(trial.metric),
+            _format_rate(trial, search) if rated else "",
+            format_length(trial.seconds),
+            _format_forecast(trial),
+            ENDINGS.get(trial.ending, trial.ending),
+            describe_wait(trial),
+        ]
+        for trial in trials
+    ]
+    return Table(columns, rows)
 
 
 def _format_rate(trial: SearchTrial, search: Search) -> str:
@@ -139,44 +149,19 @@ def _format_forecast(trial: SearchTrial) -> str:
     return words.NONE if trial.forecast is None else format_length(trial.forecast.seconds)
 
 
-def render_search(
-    search: Search,
-    *,
-    width: int = 80,
-    colours: Colours | None = None,
-    full: bool = False,
-    next_steps: Sequence[NextStep] = (),
-) -> str:
-    """Render the search as text of at most ``width`` columns; ``full`` shows every trial."""
-    page = Page(width, colours)
-    page.write_blank_line()
-    page.write_paragraph(summarize_search(search), style="bold", indent=2)
-    page.write_paragraph(count_endings(search), indent=2)
-    page.write_blank_line()
-    _write_table(page, search, None if full else ROWS)
+def search_parts(search: Search, *, full: bool = False) -> list[Part]:
+    """The best trial, a table and the front; ``full`` shows every trial."""
+    more = 0 if full else len(search.trials) - ROWS
+    rest = [Paragraph(f"and {more} more (--all shows them)", tone="dim")] if more > 0 else []
+    front = []
     if search.setup.objective == "front" and len(search.front) > 1:
         numbers = ", ".join(map(str, search.front))
         text = f"trials {numbers}: no other trial is better in both"
-        page.write_paragraph(text, style="dim", label="front ", indent=2)
-    page.write_blank_line()
-    for note in search.notes:
-        page.write_paragraph(note, style="dim", label="note ", indent=2)
-    next_commands(page, next_steps)
-    return page.page_text().rstrip("\n") + "\n"
-
-
-def _write_table(page: Page, search: Search, limit: int | None) -> None:
-    columns = table_columns(search)
-    shown = slice(limit)
-
-    def room(column: tuple[str, list[str], int]) -> int:
-        return max(len(column[0]), *(len(cell) for cell in column[1][shown])) + 1
-
-    while len(columns) > 2 and 2 + sum(map(room, columns)) > page.width - MARGIN:
-        columns.remove(max(columns, key=lambda column: column[2]))
-    rows = zip(*(cells[shown] for _, cells, _ in columns), strict=True)
-    table = [[Text(" "), *(page.styled_text(cell) for cell in row)] for row in rows]
-    page.table(["", *(title for title, _, _ in columns)], table)
-    if limit is not None and len(search.trials) > limit:
-        more = len(search.trials) - limit
-        page.write_paragraph(f"and {more} more (--all shows them)", style="dim", indent=2)
+        front.append(Paragraph(text, "front", "dim"))
+    notes = [Paragraph(note, "note", "dim") for note in search.notes]
+    return [
+        Headline(summarize_search(search)),
+        Paragraph(count_endings(search)),
+        Section("", [trials_table(search, None if full else ROWS), *rest, *front]),
+        *([Section("", notes)] if notes else ()),
+    ]

@@ -96,15 +96,24 @@ class Page:
         label: str = "",
         head: Text | None = None,
         indent: int = 0,
+        rows: int | None = None,
     ) -> None:
         """Write parts as one paragraph after ``head`` or a dim ``label``, with a hanging indent.
-        Parts that are no ``Text`` get the style."""
+        Strings get the style. Text beyond ``rows`` rows is cut off."""
         first = Text(" " * indent) + (head or self.styled_text(label, "dim"))
         room = max(self.width - first.cell_len - MARGIN, 16)
         rest = Text(" " * first.cell_len)
         texts = [self.styled_text(p, style) if isinstance(p, str) else p for p in parts]
         body = Text().join(texts)
-        for number, row in enumerate(_wrap_rows(body, room) or [Text()]):
+        wrapped = _wrap_rows(body, room) or [Text()]
+        if rows is not None and (len(wrapped) > rows or wrapped[0].cell_len > room):
+            wrapped = [*wrapped[: rows - 1], Text(" ").join(wrapped[rows - 1 :])]
+            mark = Text("..." if self.plain else "…")
+            if wrapped[-1].cell_len > room:
+                wrapped[-1].truncate(room - mark.cell_len)
+                wrapped[-1].rstrip()
+                wrapped[-1].append_text(mark)
+        for number, row in enumerate(wrapped):
             row.rstrip()
             self._console.print((rest if number else first) + row, soft_wrap=True, end="\n")
 
@@ -124,6 +133,11 @@ class Page:
     def write_blank_line(self) -> None:
         """Write an empty line."""
         self._out.write("\n")
+
+    def separate(self) -> None:
+        """Write an empty line unless the last line is empty."""
+        if not self._out.getvalue().endswith("\n\n"):
+            self.write_blank_line()
 
     def page_text(self) -> str:
         """The page as text without trailing blanks."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from whyidle.model.diagnosis import Diagnosis, Finding, ProposedFix, Trial
 
 _PAIRS = re.compile(r" in \d+ pairs\b.*")
@@ -13,6 +15,45 @@ _PAIRS = re.compile(r" in \d+ pairs\b.*")
 def collect_reasons(trials: Sequence[Trial]) -> str:
     """The distinct reasons of trials, in order; empty if there are none."""
     return "; ".join(dict.fromkeys(_shorten_reason(trial.why) for trial in trials if trial.why))
+
+
+def join_trials(trials: Sequence[Trial]) -> list[Trial]:
+    """Kept trials of the same fix and settings as one, in the place of the first: from its first
+    value to the last, with the whole gain."""
+    joined: dict[object, Trial] = {}
+    for number, trial in enumerate(trials):
+        key: object = number
+        if trial.kept:
+            key = trial.fix, tuple(sorted(edit.knob for edit in trial.edits))
+        joined[key] = _continue_trial(joined[key], trial) if key in joined else trial
+    return list(joined.values())
+
+
+def _continue_trial(first: Trial, later: Trial) -> Trial:
+    """Each was measured against the job with those before it, so that gains multiply."""
+    was = {edit.knob: edit.was for edit in first.edits}
+    gains = [
+        None if a is None or b is None else a * b
+        for a, b in (
+            (first.speedup, later.speedup), (first.low, later.low), (first.high, later.high)
+        )
+    ]  # fmt: skip
+    return replace(
+        later,
+        cause=first.cause,
+        edits=[replace(edit, was=was.get(edit.knob, edit.was)) for edit in later.edits],
+        baseline=first.baseline,
+        speedup=gains[0],
+        low=gains[1],
+        high=gains[2],
+        predicted=first.predicted,
+        promised=first.promised,
+        pairs=first.pairs + later.pairs,
+        searched=[*first.searched, *later.searched],
+        notes=list(dict.fromkeys([*first.notes, *later.notes])),
+        host_bytes_before=first.host_bytes_before,
+        device_bytes_before=first.device_bytes_before,
+    )
 
 
 def order_findings(diagnosis: Diagnosis) -> list[Finding]:

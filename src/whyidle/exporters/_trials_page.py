@@ -1,11 +1,23 @@
-"""Renders the results of trials for a terminal: predicted and measured gains, and the reasons."""
+"""The results of trials as sections: predicted and measured gains, and the reasons."""
 
 from __future__ import annotations
 
 from whyidle.exporters import _number_format as words
-from whyidle.exporters._text_bar import draw_text_bar
-from whyidle.exporters._text_page import Page
-from whyidle.exporters._trial_outcomes import collect_reasons, order_findings
+from whyidle.exporters._sections import (
+    BarRow,
+    Bars,
+    Card,
+    Code,
+    Commands,
+    Facts,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Section,
+    Span,
+)
+from whyidle.exporters._trial_outcomes import collect_reasons, join_trials, order_findings
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, FixedJob, ProposedFix, SearchedValue, Trial
 
@@ -14,30 +26,44 @@ MEMORY_NOISE = 0.05
 """share by which peaks of memory vary from run to run"""
 
 
-def draw_trials(page: Page, diagnosis: Diagnosis) -> None:
-    """Draw each trial, all kept fixes together, what remains, and the fixes that were not tried."""
+def trials_section(diagnosis: Diagnosis) -> Section | None:
+    """Each trial, all kept fixes together, what remains, and the fixes that were not tried."""
+    if not diagnosis.trials:
+        return None
     tried, untried = split_by_run(diagnosis)
-    for trial in tried:
-        page.write_blank_line()
-        _draw_trial(page, trial)
     fixed = diagnosis.detail.fixed
-    if fixed is not None:
-        page.write_blank_line()
-        _fixed_job(page, diagnosis, fixed)
+    parts: list[Part] = [*(_fixed_job(diagnosis, fixed) if fixed else ())]
+    parts += map(_trial_card, tried)
     if untried:
-        page.write_blank_line()
-        page.write_paragraph("not tried", style="dim", indent=2)
-    for trial in untried:
-        head = page.styled_text(f"{trial.fix}: ")
-        gain = f", predicted {words.format_speedup(trial.promised)}" if trial.promised else ""
-        page.write_paragraph(f"{trial.why}{gain}", head=head, indent=4)
-        if trial.summary and not trial.edits:  # advice
-            page.write_paragraph(trial.summary, style="dim", indent=6)
+        parts += [
+            Paragraph("Not tried", tone="dim"),
+            Items([_untried_line(trial) for trial in untried]),
+        ]
+    return Section("Trials", parts, "trials")
+
+
+def _untried_line(trial: Trial) -> Line:
+    gain = f", predicted {words.format_speedup(trial.promised)}" if trial.promised else ""
+    advice = f": {trial.summary}" if trial.summary and not trial.edits else ""
+    return [Span(trial.fix, "code"), f": {trial.why}{gain}", Span(advice, "dim")]
+
+
+def fix_sections(diagnosis: Diagnosis) -> list[Section]:
+    """The patch of the kept fixes and the commands that use it; empty if none is kept."""
+    fixed = diagnosis.detail.fixed
+    if fixed is None:
+        return []
+    sections = []
+    if fixed.patch:
+        sections.append(Section("Patch", [Code(fixed.patch)], "patch"))
+    if fixed.commands:
+        sections.append(Section("Commands", [Commands(fixed.commands)], "commands"))
+    return sections
 
 
 def summarize_outcome(diagnosis: Diagnosis) -> str:
     """The outcome of the trials in a few words; empty if nothing was kept."""
-    fixed, kept = diagnosis.detail.fixed, [trial for trial in diagnosis.trials if trial.kept]
+    fixed, kept = diagnosis.detail.fixed, [t for t in split_by_run(diagnosis)[0] if t.kept]
     if fixed is None or not kept:
         return ""
     names = f"{_count_fixes(len(kept))} kept: {', '.join(trial.fix for trial in kept)}"
@@ -91,21 +117,23 @@ def _count_fixes(count: int) -> str:
 
 
 def split_by_run(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
-    """The trials that ran, and those that did not."""
-    tried = [trial for trial in diagnosis.trials if trial.tried]
+    """The trials that ran, those of one setting together, and those that did not run."""
+    tried = join_trials([trial for trial in diagnosis.trials if trial.tried])
     return tried, [trial for trial in diagnosis.trials if not trial.tried]
 
 
-def _fixed_job(page: Page, diagnosis: Diagnosis, fixed: FixedJob) -> None:
+def _fixed_job(diagnosis: Diagnosis, fixed: FixedJob) -> list[Part]:
     gain = format_gain(fixed.speedup, fixed.low, fixed.high) or UNTRIED
-    page.write_paragraph(f"all kept fixes together: {gain}", style="bold", indent=2)
-    for sentence in format_savings(fixed):
-        page.write_paragraph(sentence, indent=2)
-    for name, shares in (("before", diagnosis.attribution), ("after", fixed.attribution)):
-        page.write_paragraph(name, indent=2)
-        draw_text_bar(page, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
-    for sentence in fixed.left:
-        page.write_paragraph(sentence, label="remaining  ", indent=2)
+    bars = [
+        BarRow(name, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
+        for name, shares in (("before", diagnosis.attribution), ("after", fixed.attribution))
+    ]
+    return [
+        Paragraph(gain, label="all kept fixes together", tone="strong"),
+        *map(Paragraph, format_savings(fixed)),
+        Bars(bars),
+        *(Paragraph(sentence, label="remaining") for sentence in fixed.left),
+    ]
 
 
 def format_savings(fixed: FixedJob) -> list[str]:
@@ -126,27 +154,34 @@ def format_savings(fixed: FixedJob) -> list[str]:
     return savings
 
 
-def _draw_trial(page: Page, trial: Trial) -> None:
-    mark = page.styled_text(
-        "KEPT      " if trial.kept else "not kept  ", "bold green" if trial.kept else "dim"
-    )
-    name = f"{trial.fix} for {trial.cause}" if trial.cause else trial.fix
-    page.write_paragraph(name, style="bold" if trial.kept else "", head=mark, indent=2)
+def _trial_card(trial: Trial) -> Card:
     rows = [
-        ("sets", trial.summary),
+        ("sets", describe_setting(trial)),
         ("search", format_search(trial)),
         ("gain", format_measurement(trial)),
         ("", f"predicted {format_prediction(trial)}" if trial.promised else ""),
-        ("consent", words.CONSENTS[trial.consent]),
+        ("changes", words.CONSENTS[trial.consent]),
         ("check", trial.numerics or ""),
         ("memory", format_memory(trial)),
         ("start", _format_startup_cost(trial)),
         ("why", "" if trial.kept else trial.why),
         *(("note", note) for note in trial.notes),
     ]
-    for label, text in rows:
-        if text:
-            page.write_paragraph(text, label=f"{label:<9}", indent=12)
+    facts: list[tuple[str, Line]] = [(label, text) for label, text in rows if text]
+    name = f"{trial.fix} for {trial.cause}" if trial.cause else trial.fix
+    badge = "kept" if trial.kept else "not kept"
+    return Card(name, badge, [], "compute" if trial.kept else "unknown", [Facts(facts)])
+
+
+def describe_setting(trial: Trial) -> str:
+    """What a trial sets, from the value in the script to the last one."""
+    changed = [
+        f"{edit.knob} {edit.was} → {edit.value}"
+        for edit in trial.edits
+        if edit.was is not None and edit.value is not None
+    ]
+    values = f" ({', '.join(changed)})" if changed else ""
+    return f"{trial.summary}{values}"
 
 
 def format_search(trial: Trial) -> str:

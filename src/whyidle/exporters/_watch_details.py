@@ -7,7 +7,12 @@ from typing import Final
 
 from rich.text import Text
 
-from whyidle.exporters._number_format import format_percent, format_place, format_seconds
+from whyidle.exporters._number_format import (
+    format_age,
+    format_percent,
+    format_place,
+    format_seconds,
+)
 from whyidle.exporters._text_page import Page
 from whyidle.model.watch_document import GpuState, Reason, WatchedGpu, WatchedJob, WatchedMachine
 
@@ -47,7 +52,7 @@ def job_details(page: Page, job: WatchedJob, shown: Reason | None = None) -> lis
     processes = f"{len(job.pids)} processes, the first is {job.pid}" if job.pids else "no process"
     facts = [processes, *(f"{name} {text}" for name, text in job.tenant.labels.items())]
     facts += [f"{job.memory_bytes / _GIB:.1f} GiB of memory"] if job.memory_bytes else []
-    facts += [f"started {short_time(job.age_s)} ago"] if job.age_s is not None else []
+    facts += [f"started {format_age(job.age_s)} ago"] if job.age_s is not None else []
     rows = wrap_text(page, "  ".join(facts), indent="      ", style="dim")
     if job.steps is not None:
         shares = sorted((job.steps.shares or {}).items(), key=lambda pair: -pair[1])
@@ -125,11 +130,3 @@ def _short_command(command: str) -> str:
     """Without the folders of the first two words, which are an interpreter and a script."""
     words = command.split(" ")
     return " ".join([*(word.rpartition("/")[2] or word for word in words[:2]), *words[2:]])
-
-
-def short_time(seconds: float) -> str:
-    """A length of time in at most six characters: ``45 s``, ``12 min``, ``3 h``, ``2 d``."""
-    for unit, name in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"

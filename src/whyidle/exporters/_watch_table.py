@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 from rich.text import Text
 
-from whyidle.exporters._number_format import format_percent
+from whyidle.exporters._number_format import format_age, format_percent
 from whyidle.exporters._text_page import Colours, Page
 from whyidle.exporters._watch_details import (
     STYLES,
@@ -23,7 +23,6 @@ from whyidle.exporters._watch_details import (
     job_details,
     job_rows,
     reason_text,
-    short_time,
     wrap_text,
 )
 from whyidle.model.watch_document import WatchedGpu, WatchedJob, WatchedMachine
@@ -249,7 +248,7 @@ def _gpu_row(page: Page, gpu: WatchedGpu, machine: WatchedMachine) -> Text:
         "tensor": "" if gpu.tensor_active is None else format_percent(gpu.tensor_active),
         "memory": _pair(gpu.memory_used_bytes, gpu.memory_bytes, _GIB, "G"),
         "power": _pair(gpu.power_w, gpu.power_limit_w, 1, "W"),
-        "since": short_time(gpu.since_s),
+        "since": format_age(gpu.since_s),
     }
     row, style = Text(), STYLES[gpu.state]
     for column in _visible(page, machine):

@@ -6,24 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from whyidle.exporters._html import (
-    checklist,
-    coverage,
-    findings,
-    fixed_job,
-    kernel_tables,
-    line_table,
-    memory,
-    model,
-    pipeline_table,
-    ranks,
-    summary,
-    timeline,
-    trials,
-)
+from whyidle.exporters._html import ranks, summary, timeline
 from whyidle.exporters._html.element import Markup, script_text, tag
 from whyidle.exporters._html.page import assemble_page, render_masthead
+from whyidle.exporters._html.sections import render_parts as render_sections
 from whyidle.exporters._relative_paths import shorten_paths
+from whyidle.exporters._report import report_parts
 from whyidle.exporters._trials_page import summarize_outcome
 from whyidle.model.diagnosis import Diagnosis
 
@@ -40,45 +28,21 @@ class PageParts(NamedTuple):
 
     title: str
     about: str
-    sections: list[Markup | None]
+    sections: list[Markup]
     data: Markup
 
 
 def render_parts(diagnosis: Diagnosis) -> PageParts:
     """Render the parts of a page, for another frame."""
     diagnosis = shorten_paths(diagnosis)
-    return PageParts(
-        title=summarize_outcome(diagnosis) or diagnosis.verdict.headline,
-        about=summary.describe_run(diagnosis),
-        sections=_page_sections(diagnosis),
-        data=tag("script", script_text(_page_data(diagnosis)), type="application/json", id="data"),
-    )
-
-
-def _page_sections(diagnosis: Diagnosis) -> list[Markup | None]:
-    return [
-        fixed_job.verdict(diagnosis) or summary.render_verdict(diagnosis),
-        memory.render_death(diagnosis),
-        summary.render_attribution(diagnosis),
-        trials.render_trials(diagnosis),
-        line_table.render_lines(diagnosis),
-        pipeline_table.render_pipeline(diagnosis),
-        findings.render_findings(diagnosis),
-        timeline.render_timeline(diagnosis),
-        memory.render_memory(diagnosis),
-        model.render_model(diagnosis),
-        summary.render_steps(diagnosis),
-        ranks.render_ranks(diagnosis),
-        kernel_tables.render_kernels(diagnosis),
-        checklist.render_checklist(diagnosis),
-        coverage.render_abstentions(diagnosis),
-        coverage.render_coverage(diagnosis),
-    ]
-
-
-def _page_data(diagnosis: Diagnosis) -> str:
-    data = {
+    charts = {
         "timeline": timeline.timeline_data(diagnosis.detail.picture),
         "ranks": ranks.rank_data(diagnosis),
     }
-    return msgspec.json.encode(data).decode()
+    data = script_text(msgspec.json.encode(charts).decode())
+    return PageParts(
+        title=summarize_outcome(diagnosis) or diagnosis.verdict.headline,
+        about=summary.describe_run(diagnosis),
+        sections=render_sections(report_parts(diagnosis)),
+        data=tag("script", data, type="application/json", id="data"),
+    )

@@ -72,9 +72,14 @@ class Cause:
     doc: str
     watched: tuple[str, ...] = ()  # signals of a watched process that replace ``needs``
     direct: bool = False  # whether few steps suffice, as for a mode that is on
+    frameworks: tuple[str, ...] = ()  # in whose jobs it can occur; empty: in any
     common: bool = False
     """whether only the part that all synchronised ranks share counts: the excess of one rank makes
     it late, which has its own causes, or is hidden while it waits"""
+
+    def applies_to(self, framework: str | None) -> bool:
+        """Whether it can occur in a job of this framework (None: not known)."""
+        return not self.frameworks or framework is None or framework in self.frameworks
 
     def missing_signals(self, signals: frozenset[str]) -> list[str]:
         """The signals without which the cause cannot be judged."""
@@ -92,6 +97,7 @@ def cause(
     scope: Scope = "rank",
     watched: tuple[str, ...] = (),
     direct: bool = False,
+    frameworks: tuple[str, ...] = (),
     common: bool = False,
 ) -> Callable[[Test], Cause]:
     """Declare a root cause. Its id and family are the names of its file and folder.
@@ -118,6 +124,7 @@ def cause(
             doc=test.__doc__ or "",
             watched=watched,
             direct=direct,
+            frameworks=frameworks,
             common=common,
         )
 

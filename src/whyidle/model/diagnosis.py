@@ -263,13 +263,14 @@ class Trial(Document, frozen=True, kw_only=True):
 
 
 class Coverage(Document, frozen=True, kw_only=True):
-    """The recorded signals, their precision, and notes."""
+    """The recorded signals, their precision, and notes; ``spoils`` are those on distortions."""
 
     signals: list[str]
     windows: int
     overhead_ratio: float | None
     clock_error_s: float | None
     notes: list[str]
+    spoils: list[str] = []
 
 
 class KernelRow(Document, frozen=True, kw_only=True):
@@ -327,6 +328,8 @@ class FixedJob(Document, frozen=True, kw_only=True):
     energy_j_per_step_before: float | None = None
     energy_j_per_step: float | None = None
     price_per_hour: float | None = None  # of the whole job
+    patch: str = ""  # the kept fixes in the user's source
+    commands: list[tuple[str, str]] = []  # (command, purpose), without secrets
 
 
 class DetailTables(Document, frozen=True, kw_only=True):

@@ -13,8 +13,9 @@ from starlette.types import Scope
 
 from whyidle.exporters import _number_format as words
 from whyidle.exporters._html.ranks import LEVELS
-from whyidle.exporters._html.summary import STATES, render_shares
+from whyidle.exporters._html.sections import draw_attribution
 from whyidle.exporters._palette import LOOKS
+from whyidle.exporters._verdict_page import STATES
 from whyidle.server.site import Page, Question
 from whyidle.version import __version__
 
@@ -96,11 +97,12 @@ def _environment() -> Environment:
         "version": __version__,
         "looks": LOOKS,
         "states": STATES,
-        "draw_shares": render_shares,
+        "draw_shares": draw_attribution,
         "heat_levels": LEVELS,
     }
     environment.filters |= {
         "seconds": words.format_seconds,
+        "age": lambda seconds: "" if seconds is None else words.format_age(seconds),
         "percent": words.format_percent,
         "bytes": words.format_bytes,
         "digits": words.format_digits,

@@ -26,6 +26,7 @@ COSTS = (0.1, 0.7, 0.96)
     "The training step runs operator by operator",
     bucket="host",
     needs=("device_time", "own_settings", "steady_steps"),
+    frameworks=FRAMEWORKS,
 )
 def uncompiled_step(facts: Facts) -> Proof | None:
     """What it means
@@ -58,8 +59,6 @@ def uncompiled_step(facts: Facts) -> Proof | None:
     ----------
     TensorFlow, "Better performance with tf.function"; JAX, "Just-in-time compilation".
     """
-    if facts.timeline.framework not in FRAMEWORKS:
-        return None
     rows = facts.rows_of(Role.BACKWARD)
     debugging = any(active_share(facts, mode) for mode in EAGER)
     if debugging or len(rows) < facts.step_count:

@@ -20,6 +20,7 @@ from whyidle.model.proof_facts import InputFacts
     bucket="input",
     needs=("device_time", "steps", "tfdata_model"),
     watched=("device_marks", "steps", "tfdata_model"),
+    frameworks=("tensorflow", "jax"),
 )
 def serial_map(facts: Facts) -> Proof | None:
     """What it means

@@ -12,6 +12,7 @@ from whyidle.model.cause import Proof, cause
     bucket="input",
     needs=("device_time", "steps", "tfdata_model"),
     watched=("device_marks", "steps", "tfdata_model"),
+    frameworks=("tensorflow", "jax"),
 )
 def slow_data_source(facts: Facts) -> Proof | None:
     """What it means

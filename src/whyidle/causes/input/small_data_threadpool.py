@@ -20,6 +20,7 @@ from whyidle.model.proof_facts import InputFacts
     bucket="input",
     needs=("device_time", "steps", "tfdata_model"),
     watched=("device_marks", "steps", "tfdata_model"),
+    frameworks=("tensorflow", "jax"),
 )
 def small_data_threadpool(facts: Facts) -> Proof | None:
     """What it means

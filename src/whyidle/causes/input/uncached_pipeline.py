@@ -27,6 +27,7 @@ loaders"""
     bucket="input",
     needs=("device_time", "steps", "tfdata_model"),
     watched=("device_marks", "steps", "tfdata_model"),
+    frameworks=("tensorflow", "jax"),
 )
 def uncached_pipeline(facts: Facts) -> Proof | None:
     """What it means

@@ -22,6 +22,7 @@ are temporary arrays of the step"""
     "Parameters are written to new memory instead of updated in place",
     bucket="compute",
     needs=("device_time", "own_settings", "steady_steps"),
+    frameworks=("jax",),
 )
 def undonated_buffers(facts: Facts) -> Proof | None:
     """What it means

@@ -116,6 +116,8 @@ def _judge_causes(
     for cause in catalog.load_causes().values():
         progress(cause.title)
         job = burst_evidence.judge_of(cause, live, bursts)
+        if not cause.applies_to(job.lead_rank.timeline.framework):
+            continue
         missing = cause.missing_signals(job.signals)
         if missing or job.lead_rank.step_count < cause.min_steps:
             missing = missing or ["steady_steps"]
@@ -247,22 +249,26 @@ def _merge_instructions(texts: list[str]) -> str:
 
 
 def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
+    spoils = [
+        *other_programs.notes_on(job),
+        *slow_start.notes_on(job),
+        *lost_kernels.notes_on(job),
+    ]
     notes = [
         *assumed,
         *notes_on(job),
         *burst_evidence.notes_on(job),
         *device_timestamps.notes_on(job),
     ]
-    notes += [*other_programs.notes_on(job), *_gradient_scaling.notes_on(job)]
+    notes += _gradient_scaling.notes_on(job)
     notes += notes_on_sources(job)
     for facts in job.ranks:
         source = facts.timeline.source
         notes += [f"{source.display_path}: {note}" for note in source.notes]
         if source.lost:
-            notes.append(f"{source.display_path}: incomplete, {source.lost}")
+            spoils.append(f"{source.display_path}: incomplete, {source.lost}")
     if job.lead_rank.steps.found_by is None and not job.lead_rank.has_no_steps:
         notes.append("no step boundaries were found; shares refer to the whole recording")
-    notes += [*slow_start.notes_on(job), *lost_kernels.notes_on(job)]
     if job.lead_rank.profiler_share > 0.02:
         effect = (
             "the step is that much shorter"
@@ -278,5 +284,6 @@ def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Cover
         windows=len(job.everyone) + (len(bursts.ranks) if bursts else 0),
         overhead_ratio=own_cost(job),
         clock_error_s=job.meetings.clock_error_s,
-        notes=notes,
+        notes=[*spoils, *notes],
+        spoils=spoils,
     )

@@ -1,31 +1,14 @@
-"""The page of a fleet: totals, a heat map of its GPUs, users with their jobs, causes, advice."""
+"""Pictures of a fleet: the states of its allocated time, and a heat map of its GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
-from whyidle.exporters._fleet_page import (
-    MEANINGS,
-    describe_capacity,
-    describe_money,
-    format_hours,
-)
-from whyidle.exporters._html.element import Markup, render_table, tag
-from whyidle.exporters._html.page import assemble_plain_page
+from whyidle.exporters._html.element import Markup, tag
 from whyidle.exporters._html.ranks import LEVELS
 from whyidle.exporters._number_format import format_percent
-from whyidle.model.fleet import (
-    FLEET_STATES,
-    Account,
-    Advice,
-    CauseRow,
-    FleetJobRow,
-    FleetReport,
-    FleetState,
-    GroupRow,
-    HeatRow,
-)
+from whyidle.model.fleet import FLEET_STATES, Account, FleetReport, FleetState, HeatRow
 
 FILLS: Final[dict[FleetState, str]] = {
     "useful": "compute", "starved": "host", "idle-held": "sync",
@@ -34,70 +17,15 @@ FILLS: Final[dict[FleetState, str]] = {
 """state -> the bucket whose colour it has: these are distinguishable with every dichromacy"""
 WIDTH: Final = 1040
 _NAMES: Final = 170
-_MOST_GROUPS: Final = 40
-_MOST_JOBS: Final = 20
-
-
-def render_page(report: FleetReport) -> str:
-    """Render a self-contained HTML page."""
-    about = f"fleet · {report.since[:10]} to {report.until[:10]}"
-    hours = report.total.gpu_hours
-    title = f"{format_hours(hours['allocated'])} GPU-hours"
-    return assemble_plain_page(title, about, _render_sections(report), report.whyidle)
-
-
-def _render_sections(report: FleetReport) -> list[Markup]:
-    sections = [_render_summary(report)]
-    if report.advice:
-        items = [_render_advice(one) for one in report.advice]
-        sections.append(tag("section", tag("h2", "What to change"), items))
-    if report.heat:
-        sections.append(_render_heat(report))
-    sections.append(_render_groups("Users", report.groups["user"], report.jobs))
-    if report.causes:
-        sections.append(_render_causes(report.causes))
-    for title, key in (("Partitions", "partition"), ("Nodes", "node")):
-        if any(row.key != "?" for row in report.groups[key]):
-            sections.append(_render_groups(title, report.groups[key], []))
-    sections.append(
-        tag("section", tag("h2", "Jobs with the most waste"), _jobs_table(report.jobs[:_MOST_JOBS]))
-    )
-    return [*sections, _render_coverage(report)]
-
-
-def _render_summary(report: FleetReport) -> Markup:
-    hours = report.total.gpu_hours
-    share = hours["wasted"] / hours["allocated"] if hours["allocated"] else 0.0
-    headline = (
-        f"{format_hours(hours['allocated'])} GPU-hours allocated, {format_percent(share)} wasted"
-    )
-    rows = [
-        tag(
-            "tr",
-            tag("td", tag("i", class_=f"dot {FILLS[state]}"), " ", state),
-            tag("td", format_hours(hours[state]), class_="n"),
-            tag("td", format_percent(_share(report.total, state)), class_="n"),
-            tag("td", MEANINGS[state]),
-        )
-        for state in FLEET_STATES
-    ]
-    heads = ["state", tag("th", "GPU-hours", class_="n"), tag("th", "share", class_="n"), ""]
-    facts = f"{report.job_count:,} jobs"
-    money = describe_money(report)
-    return tag(
-        "section",
-        tag("h1", headline),
-        tag("p", f"{facts} · {money}" if money else facts),
-        _render_bar(report.total, WIDTH, 30),
-        render_table(heads, rows),
-    )
 
 
 def _share(account: Account, state: FleetState) -> float:
     return account.gpu_ms[state] / (account.allocated_gpu_ms or 1)
 
 
-def _render_bar(account: Account, width: int, height: int) -> Markup:
+def draw_account(account: Account) -> Markup:
+    """Draw the states of allocated time as a bar."""
+    width, height = WIDTH, 30
     at, parts = 0.0, []
     for state in FLEET_STATES:
         length = _share(account, state) * width
@@ -112,24 +40,14 @@ def _render_bar(account: Account, width: int, height: int) -> Markup:
         at += length
     label = ", ".join(f"{state} {format_percent(_share(account, state))}" for state in FLEET_STATES)
     return tag(
-        "svg", parts, viewBox=f"0 0 {width} {height}", width="100%" if width == WIDTH else width,
-        height=None if width == WIDTH else height, role="img", aria_label=label,
+        "svg", parts, viewBox=f"0 0 {width} {height}", width="100%", role="img", aria_label=label,
     )  # fmt: skip
 
 
-def _render_advice(advice: Advice) -> Markup:
-    gain = "" if advice.gpu_hours is None else f"{format_hours(advice.gpu_hours)} GPU-hours · "
-    evidence = "; ".join(advice.evidence)
-    return tag(
-        "p",
-        tag("b", advice.text),
-        tag("br"),
-        tag("small", f"{gain}{advice.confidence} confidence · {evidence}"),
-    )
-
-
-def _render_heat(report: FleetReport) -> Markup:
+def draw_heat(report: FleetReport) -> Markup | None:
     """One row a GPU or node, one column a step: the deeper, the busier; free time is left empty."""
+    if not report.heat:
+        return None
     columns = max(len(row.allocated) for row in report.heat)
     cell = (WIDTH - _NAMES) / columns
     height = 15 if len(report.heat) > 24 else 20
@@ -186,92 +104,3 @@ def _look(busy: float | None) -> str:
     if busy < 0.005:
         return "fill-sync"
     return f"heat{min(LEVELS - 1, int(busy * LEVELS))}"
-
-
-def _render_groups(title: str, rows: Sequence[GroupRow], jobs: Sequence[FleetJobRow]) -> Markup:
-    """A table of groups by waste; of users, their jobs unfold."""
-    parts = [_group_row(row) for row in rows[:_MOST_GROUPS]]
-    heads = [
-        title[:-1], tag("th", "jobs", class_="n"), tag("th", "GPU-hours", class_="n"),
-        tag("th", "wasted", class_="n"), tag("th", "busy", class_="n"), "",
-    ]  # fmt: skip
-    unfolded = []
-    for row in rows[:_MOST_GROUPS]:
-        own = [job for job in jobs if (job.user or "?") == row.key][:_MOST_JOBS]
-        if own:
-            unfolded.append(tag("details", tag("summary", f"jobs of {row.key}"), _jobs_table(own)))
-    more = len(rows) - _MOST_GROUPS
-    rest = tag("p", f"and {more} more", class_="note") if more > 0 else None
-    return tag("section", tag("h2", title), render_table(heads, parts), rest, unfolded)
-
-
-def _group_row(row: GroupRow) -> Markup:
-    hours = row.account.gpu_hours
-    return tag(
-        "tr",
-        tag("td", row.key),
-        tag("td", f"{row.jobs:,}", class_="n"),
-        tag("td", format_hours(hours["allocated"]), class_="n"),
-        tag("td", format_hours(hours["wasted"]), class_="n"),
-        tag("td", "?" if row.busy is None else format_percent(row.busy), class_="n"),
-        tag("td", _render_bar(row.account, 240, 14)),
-    )
-
-
-def _jobs_table(jobs: Sequence[FleetJobRow]) -> Markup:
-    heads = [
-        "job", "user", "state", tag("th", "GPUs", class_="n"), tag("th", "GPU-hours", class_="n"),
-        tag("th", "wasted", class_="n"), tag("th", "busy", class_="n"), "", "cause",
-    ]  # fmt: skip
-    rows = [
-        tag(
-            "tr",
-            tag("td", job.job, tag("br"), tag("small", job.name if job.name != job.job else None)),
-            tag("td", job.user or "?"),
-            tag("td", job.state),
-            tag(
-                "td",
-                str(job.gpus) if job.share == 1 else f"{job.gpus} × {job.share:.2g}",
-                class_="n",
-            ),
-            tag("td", format_hours(job.account.gpu_hours["allocated"]), class_="n"),
-            tag("td", format_hours(job.account.gpu_hours["wasted"]), class_="n"),
-            tag("td", "?" if job.busy is None else format_percent(job.busy), class_="n"),
-            tag("td", _render_bar(job.account, 160, 14)),
-            tag("td", job.cause or ""),
-        )
-        for job in jobs
-    ]
-    return render_table(heads, rows)
-
-
-def _render_causes(causes: Sequence[CauseRow]) -> Markup:
-    rows = [
-        tag(
-            "tr",
-            tag("td", row.cause or "-"),
-            tag("td", format_hours(row.gpu_hours), class_="n"),
-            tag("td", f"{row.jobs:,}", class_="n"),
-            tag("td", row.title, tag("br"), tag("small", row.fix))
-            if row.fix
-            else tag("td", row.title),
-        )
-        for row in causes
-    ]
-    heads = ["cause", tag("th", "GPU-hours", class_="n"), tag("th", "jobs", class_="n"), ""]
-    return tag("section", tag("h2", "Causes of starved time"), render_table(heads, rows))
-
-
-def _render_coverage(report: FleetReport) -> Markup:
-    coverage = report.coverage
-    lines = [
-        f"Telemetry covers {format_percent(coverage.telemetry)} of the allocated time.",
-        f"Ledgers: {', '.join(coverage.ledgers)}. Meters: {', '.join(coverage.meters) or 'none'}.",
-        f"{describe_capacity(report.capacity)}.".capitalize().removeprefix("."),
-        *(f"{count:,} {what}." for what, count in coverage.counts.items()),
-        *coverage.notes,
-    ]
-    if coverage.disagreeing_hours:
-        lines.append(f"Two meters disagree in {coverage.disagreeing_hours:,} GPU-hours.")
-    notes = [tag("p", line, class_="note") for line in lines if line]
-    return tag("section", tag("h2", "What this rests on"), notes)

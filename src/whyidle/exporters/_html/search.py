@@ -6,22 +6,23 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from whyidle.exporters._html.element import Markup, render_table, tag
-from whyidle.exporters._html.page import assemble_plain_page
+from whyidle.exporters._html.element import Markup, tag
+from whyidle.exporters._html.sections import render_page
 from whyidle.exporters._number_format import format_digits
 from whyidle.exporters._search_table import (
     cost_unit,
-    count_endings,
     describe_wait,
     format_metric,
     format_setting,
     format_settings,
     metric_label,
+    search_parts,
     summarize_search,
-    table_columns,
 )
+from whyidle.exporters._sections import Picture, Section
 from whyidle.model.search import Dimension, Search, SearchTrial
 
 WIDTH: Final = 1040
@@ -53,36 +54,29 @@ class _Axis:
         return self.begin + share * (self.end - self.begin)
 
 
-def render_page(search: Search) -> str:
+def render_search_page(search: Search) -> str:
     """Render a self-contained HTML page."""
-    about = shlex.join(search.setup.command)
-    return assemble_plain_page(
-        summarize_search(search), about, _render_sections(search), search.whyidle
-    )
+    first, second, *rest = search_parts(search, full=True)
+    about, title = shlex.join(search.setup.command), summarize_search(search)
+    parts = [first, second, *_pictures(search), *rest]
+    return render_page(title, about, parts, search.whyidle)
 
 
-def _render_sections(search: Search) -> list[Markup]:
+def _pictures(search: Search) -> list[Section]:
     points = [t for t in search.trials if t.is_point and math.isfinite(t.metric or 0.0)]
-    head = tag("section", tag("h1", summarize_search(search)), tag("p", count_endings(search)))
-    pictures: list[Markup] = []
-    if len(points) > 1:
-        name, unit = metric_label(search), cost_unit(search)
-        parts = [_render_front(search, points), _render_legend()]
-        pictures.append(tag("section", tag("h2", f"{name} over {unit}"), parts))
-        parts = [_render_dimension(search, points, d) for d in search.setup.dimensions]
-        pictures.append(tag("section", tag("h2", f"{name} by hyperparameter"), parts))
-        pictures.append(
-            tag("section", tag("h2", f"{name} by step"), _render_curves(search, points))
-        )
-    columns = table_columns(search)
-    heads = [tag("th", title, class_="n" if i else None) for i, (title, _, _) in enumerate(columns)]
-    rows = [
-        tag("tr", [tag("td", cell, class_="n" if i else None) for i, cell in enumerate(cells)])
-        for cells in zip(*(cells for _, cells, _ in columns), strict=True)
+    if len(points) < 2:
+        return []
+    name = metric_label(search)
+    by_dimension = [
+        Picture(partial(_render_dimension, search, points, d)) for d in search.setup.dimensions
     ]
-    table = tag("section", tag("h2", "Trials, the best first"), render_table(heads, rows))
-    notes = tag("section", [tag("p", note, class_="note") for note in search.notes])
-    return [head, *pictures, table, notes]
+    return [
+        Section(f"{name} over {cost_unit(search)}", [
+            Picture(partial(_render_front, search, points)), Picture(_render_legend)
+        ]),
+        Section(f"{name} by hyperparameter", by_dimension),
+        Section(f"{name} by step", [Picture(partial(_render_curves, search, points))]),
+    ]  # fmt: skip
 
 
 def _metric_axis(search: Search, values: Sequence[float]) -> _Axis:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from whyidle.exporters._exit_status import describe_exit
 from whyidle.exporters._html.element import Markup, tag
 from whyidle.exporters._number_format import (
-    format_bracketed,
-    format_bytes,
-    format_factor,
-    format_percent,
     format_seconds,
 )
-from whyidle.exporters._palette import LOOKS, Look
-from whyidle.exporters._trials_page import first_fix, label_first_fix
-from whyidle.model.diagnosis import Attribution, Diagnosis, ProposedFix
+from whyidle.exporters._palette import LOOKS
+from whyidle.model.diagnosis import Attribution, Diagnosis
 
-STATES = {
-    "starved": ("Starved", "the device waits"),
-    "inefficient": ("Inefficient", "the device is busy with work that could be cheaper"),
-    "saturated": ("Saturated", "no cause worth more than 3% was found"),
-    "inconclusive": ("Inconclusive", "the evidence is insufficient"),
-}
-_TILES_IN_A_ROW = 6
 _STRIP_STEPS = 240
 _STRIP_HEIGHT = 72
 _TALLEST = 4.0
@@ -46,147 +33,6 @@ def _format_sources(sources: list[str]) -> str:
     names = [source.replace("\\", "/").rsplit("/", 1)[-1] for source in sources]
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return ", ".join(names[:2]) + more
-
-
-def render_verdict(diagnosis: Diagnosis) -> Markup:
-    """Render the verdict and the key numbers."""
-    state, meaning = STATES[diagnosis.verdict.state]
-    bound, fix = diagnosis.verdict.bound, first_fix(diagnosis)
-    first, end, rest = split_headline(diagnosis.verdict.headline)
-    colour = LOOKS[bound].colour if bound else LOOKS["unknown"].colour
-    word, text = describe_exit(diagnosis)
-    return tag(
-        "section",
-        tag("p", tag("b", word), f" · {text}.", class_=f"state {word}") if text else None,
-        tag("p", tag("b", state), " · ", meaning, class_=f"state {diagnosis.verdict.state}"),
-        tag("h1", first, end),
-        tag("p", rest, class_="second") if rest else None,
-        render_tiles(_summary_tiles(diagnosis)),
-        tag("p", tag("b", f"{label_first_fix(fix).capitalize()}: "), fix.summary, class_="first")
-        if fix
-        else None,
-        class_="verdict",
-        style=f"--accent:{colour}",
-    )
-
-
-def _render_first_fix(fix: ProposedFix) -> Markup:
-    label = f"{label_first_fix(fix).capitalize()}: "
-    return tag("p", tag("b", label), fix.summary, class_="first")
-
-
-def split_headline(headline: str) -> tuple[str, str, str]:
-    """Split a headline into its first sentence, the full stop and the explanation."""
-    first, end, rest = headline.partition(". ")
-    return first, end.strip(), rest
-
-
-def render_tiles(tiles: list[tuple[str, str, str]]) -> Markup:
-    """Render key numbers, in rows of equal length where they need more than one."""
-    rows = -(-len(tiles) // _TILES_IN_A_ROW)
-    columns = -(-len(tiles) // max(rows, 1))
-    shown = [render_tile(*tile) for tile in tiles]
-    return tag("dl", *shown, class_="tiles", style=f"--columns:{max(columns, 4)}")
-
-
-def render_tile(title: str, value: str, note: str) -> Markup:
-    """Render a key number with its name and a note."""
-    return tag("div", tag("dt", title), tag("dd", value, tag("small", note)))
-
-
-def _summary_tiles(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
-    steps, used = diagnosis.steps, diagnosis.utilization
-    tiles = []
-    if diagnosis.attribution.unknown < 1.0:
-        tiles.append(
-            ("useful compute", format_percent(diagnosis.attribution.compute), "of the step")
-        )
-    if steps.mean_s is not None:
-        warm = f", {steps.warmup} excluded" if steps.warmup else ""
-        plural = "s" if steps.count != 1 else ""
-        tiles.append(
-            ("step time", format_seconds(steps.mean_s), f"{steps.count} steady step{plural}{warm}")
-        )
-    fix = first_fix(diagnosis)
-    if fix is not None and fix.predicted:
-        note = f"as fast{format_bracketed(fix.predicted.low, fix.predicted.high)}"
-        tiles.append(("with the first fix", f"{format_factor(fix.predicted.speedup)}×", note))
-    for title, value, note in (
-        ("device busy", used.busy, "any activity"),
-        ("tensor cores active", used.tensor_active, "of the step"),
-        ("model FLOPs utilisation", used.mfu, "of the dense peak"),
-    ):
-        tiles += [(title, format_percent(value), note)] if value is not None else []
-    if used.memory_peak_bytes is not None:
-        total = diagnosis.device.memory_bytes
-        note = f"of {format_bytes(total)}" if total else "allocated"
-        tiles.append(("memory peak", format_bytes(used.memory_peak_bytes), note))
-    if steps.samples_per_s is not None:
-        tiles.append(("throughput", f"{steps.samples_per_s:,.0f}", "samples per second"))
-    return tiles
-
-
-def render_attribution(diagnosis: Diagnosis) -> Markup:
-    """Render the attribution: a bar, its legend and the finer reasons."""
-    legend = [
-        tag(
-            "li",
-            tag("i", class_=f"dot {key}"),
-            tag("b", format_percent(share)),
-            tag("span", look.title, tag("small", look.means)),
-        )
-        for look, share, key in _visible_shares(diagnosis.attribution)
-    ]
-    return tag(
-        "section",
-        tag(
-            "h2", "Where the step goes" if diagnosis.detail.fixed is None else "Where the step went"
-        ),
-        render_shares(diagnosis.attribution),
-        tag("ul", legend, class_="legend"),
-        _render_reasons(diagnosis),
-        id="attribution",
-    )
-
-
-def render_shares(attribution: Attribution) -> Markup:
-    """Render the attribution as a bar."""
-    shown = _visible_shares(attribution)
-    bar = [
-        tag(
-            "span",
-            tag("span", f"{look.title} {format_percent(share)}") if share >= 0.09 else None,
-            class_=f"seg {key}",
-            style=f"width:{share * 100:.3f}%",
-            title=f"{look.title} {format_percent(share)}: {look.means}",
-        )
-        for look, share, key in shown
-    ]
-    label = ", ".join(f"{look.title} {format_percent(share)}" for look, share, _ in shown)
-    return tag("div", bar, class_="bar", role="img", aria_label=label)
-
-
-def _visible_shares(attribution: Attribution) -> list[tuple[Look, float, str]]:
-    listed = [(look, getattr(attribution, key), key) for key, look in LOOKS.items()]
-    return [(look, share, key) for look, share, key in listed if share > 0]
-
-
-def _render_reasons(diagnosis: Diagnosis) -> Markup | None:
-    finer = [r for r in diagnosis.detail.reasons if r.share >= 0.0005 and r.reason != "compute"]
-    if not finer:
-        return None
-    rows = [
-        tag(
-            "tr",
-            tag("td", tag("i", class_=f"dot {r.bucket}")),
-            tag("td", r.meaning),
-            tag("td", format_percent(r.share), class_="n"),
-        )
-        for r in sorted(finer, key=lambda reason: -reason.share)
-    ]
-    return tag(
-        "details", tag("summary", "Finer reasons"), tag("table", tag("tbody", rows), class_="plain")
-    )
 
 
 def render_steps(diagnosis: Diagnosis) -> Markup | None:

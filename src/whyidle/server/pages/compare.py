@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from whyidle.engine.run_table import build_run_table
 from whyidle.errors import StoreError
-from whyidle.exporters._html.run_table import render_sections
+from whyidle.exporters._html.sections import render_parts
+from whyidle.exporters._run_table import table_parts
 from whyidle.model.run_table import RunTable
 from whyidle.server.site import NotFoundError, Page, Question, RefusedError
 
@@ -33,7 +34,7 @@ def _read_table(question: Question) -> RunTable:
 
 
 def _render_table(question: Question, document: Any) -> Mapping[str, Any]:
-    return {"sections": render_sections(document), "names": question.values("run")}
+    return {"sections": render_parts(table_parts(document)), "names": question.values("run")}
 
 
 PAGE = Page(

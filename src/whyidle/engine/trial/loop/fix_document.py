@@ -76,16 +76,37 @@ def make_plan(optimized: optimize.Optimized, command: Sequence[str]) -> FixPlan:
 
 
 def _kept_fixes(optimized: optimize.Optimized) -> list[PlannedFix]:
-    """Kept fixes; of each knob the last value, and as ``was`` the value in the script."""
+    """Kept fixes; of each knob the last value, as ``was`` the value in the script, and the gain
+    from that one to the last."""
     kept = [one for one in optimized.judged if one.kept]
     was = {edit.knob: edit.was for one in reversed(kept) for edit in one.candidate.edits}
     fixes: list[PlannedFix] = []
     taken: set[str] = set()
-    for one in reversed(kept):
+    for number, one in reversed(list(enumerate(kept))):
         own = [edit for edit in one.candidate.edits if edit.knob not in taken]
-        fixes.append(_planned_fix(one, {edit.knob: edit.value for edit in own}, was))
+        if own:
+            fixes.append(_planned_fix(one, {edit.knob: edit.value for edit in own}, was))
+            knobs = {edit.knob for edit in one.candidate.edits}
+            before = [t for t in kept[:number] if {e.knob for e in t.candidate.edits} == knobs]
+            fixes[-1] = _with_earlier(fixes[-1], before)
         taken |= {edit.knob for edit in own}
     return fixes[::-1]
+
+
+def _with_earlier(fix: PlannedFix, before: Sequence[TrialResult]) -> PlannedFix:
+    """The fix with the gains of earlier values; each was measured against the job with those before
+    it, so that gains multiply. The prediction is that of the first."""
+    gains = [fix.measured, *(_optional_speedup(one.effect) for one in before)]
+    known = [gain for gain in gains if gain is not None]
+    if not before or len(known) < len(gains):
+        return fix
+    product = Speedup(
+        times=round(math.prod(gain.times for gain in known), 4),
+        low=round(math.prod(gain.low for gain in known), 4),
+        high=round(math.prod(gain.high for gain in known), 4),
+    )
+    first = _optional_speedup(before[0].candidate.predicted)
+    return msgspec.structs.replace(fix, measured=product, predicted=first)
 
 
 def _planned_fix(
