@@ -35,7 +35,7 @@ FLOOR = """
 import gc, sys
 import msgspec
 from isal import igzip
-from whyidle.importers._event_types import Event
+from whyidle.readers._events.event_types import Event
 class Document(msgspec.Struct, gc=False):
     traceEvents: list[Event] = []
 gc.disable()

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from whyidle.analysis.batch_size import predict_larger_batch
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.importers import kineto
+from whyidle.analysis.input.batch_size import predict_larger_batch
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.readers import kineto
 
 PAIRS = (
     ("resnet50_v100_workers0_a", "resnet50_v100_workers4_a", "loader-workers"),

@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 from isal import igzip
 
-from whyidle.importers import kineto
-from whyidle.importers._event_types import Event
-from whyidle.importers._parallel_load import load_all
-from whyidle.importers._recording_search import find_recordings
+from whyidle.readers import kineto
+from whyidle.readers._events.event_types import Event
+from whyidle.readers._files.parallel_load import load_all
+from whyidle.readers._files.recording_search import find_recordings
 
 
 class Document(msgspec.Struct, gc=False):

@@ -27,9 +27,9 @@ import httpx
 import msgspec
 import psutil
 
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.server.access import AccessList
-from whyidle.server.site import ACCESS_FILE, INDEX_FILE, STATE_FOLDER
+from whyidle.cluster.server.access import AccessList
+from whyidle.cluster.server.site import ACCESS_FILE, INDEX_FILE, STATE_FOLDER
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
 from whyidle.testing import jobs
 

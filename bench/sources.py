@@ -20,12 +20,20 @@ from pathlib import Path
 import psutil
 
 from emulator import fake_nvml
-from whyidle.engine.recording.monitor import Monitor
-from whyidle.model.telemetry import Target
-from whyidle.model.telemetry_lines import TelemetryReader, TelemetryWriter
-from whyidle.sources import _control_group, _machine, _pressure, _process_tree, host, nvml, replay
-from whyidle.sources._group_hierarchy import GroupHierarchy
-from whyidle.sources._process import parse_io, parse_stat, parse_waited
+from whyidle.machine.sources import (
+    _control_group,
+    _machine,
+    _pressure,
+    _process_tree,
+    host,
+    nvml,
+    replay,
+)
+from whyidle.machine.sources._group_hierarchy import GroupHierarchy
+from whyidle.machine.sources._process import parse_io, parse_stat, parse_waited
+from whyidle.model.live.telemetry import Target
+from whyidle.model.live.telemetry_lines import TelemetryReader, TelemetryWriter
+from whyidle.record.monitor import Monitor
 
 ROOT = Path("/")
 CHILDREN = 4

@@ -17,9 +17,9 @@ import sys
 import time
 from pathlib import Path
 
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.importers import kineto
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.readers import kineto
 
 READER = (
     ("warm-up", "interruption"),

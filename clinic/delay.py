@@ -13,15 +13,15 @@ import numpy as np
 from clinic.card import Case
 from clinic.outcome import Delay
 from clinic.times import Times
-from whyidle.engine.recording.recent_window import copy_recent
-from whyidle.engine.recording.recording_diagnosis import diagnose_recording
 from whyidle.errors import WhyidleError
-from whyidle.importers import probe
-from whyidle.importers._loader_records import read_records
-from whyidle.importers._samples import SAMPLE
 from whyidle.model.device_timestamps import MARK
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.loader_tables import BATCH, ROW, TAKE
+from whyidle.readers import probe
+from whyidle.readers.probe.loader_records import read_records
+from whyidle.readers.probe.samples import SAMPLE
+from whyidle.record.recent_window import copy_recent
+from whyidle.record.recording_diagnosis import diagnose_recording
 
 EVERY_S = 1.0
 """moments at which one would have looked"""

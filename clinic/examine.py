@@ -14,10 +14,10 @@ from clinic import delay, launch, runs, truth
 from clinic.card import Case, Mode, Options
 from clinic.outcome import Evidence, Gain, Named, Outcome, Results, oracle_key, product, timed
 from clinic.times import JobError
-from whyidle.engine.recording.recording_diagnosis import read_recording
 from whyidle.errors import WhyidleError
-from whyidle.importers._loader_records import read_document
 from whyidle.model.diagnosis import Diagnosis, Finding
+from whyidle.readers.probe.loader_records import read_document
+from whyidle.record.recording_diagnosis import read_recording
 
 NEAR, MOST_PAIRS = 1.10, 5
 """below this, up to so many pairs are run: all five on one side of nothing are so by chance in one

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from whyidle import catalog
 from whyidle.cli import _cause_pages, _fixes_page
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.exporters.terminal import render
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.reports.terminal import render
 from whyidle.testing.demo import job
 
 ROOT = Path(__file__).parents[1]

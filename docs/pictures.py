@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.exporters import html, terminal
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.reports import html, terminal
 from whyidle.testing.demo import job
 
 FOLDER = Path(__file__).parent / "pictures"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from whyidle.errors import InputError
-from whyidle.model.telemetry import Absent, Available, Meter, Reader, Reading, Target
-from whyidle.sources import _gpu_signals
+from whyidle.machine.sources import _gpu_signals
+from whyidle.model.live.telemetry import Absent, Available, Meter, Reader, Reading, Target
 
 VARIABLE = "WHYIDLE_EMULATED_COUNTERS"
 SCHEMA = "whyidle/emulated-counters/1"

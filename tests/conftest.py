@@ -12,8 +12,8 @@ import whyidle
 
 REAL_PROCESSES = {
     "live": "jobs under whyidle run: when steps and samples come is the machine's choice",
-    "engine/isolation": "isolated processes start, mount, listen and end beside the test",
-    "engine/trial/executors": "each trial is a process of its own",
+    "fix/isolation": "isolated processes start, mount, listen and end beside the test",
+    "fix/executors": "each trial is a process of its own",
 }
 """folder -> why the timing of its tests is the machine's; single files have ``pytestmark``"""
 FRAMEWORKS = ("tensorflow", "jax")
@@ -80,7 +80,7 @@ def pytest_runtest_call(item):
 @pytest.fixture(autouse=True)
 def mistakes(monkeypatch):
     """A cause that fails fails its test; a user is told of it, and of all else."""
-    monkeypatch.setattr("whyidle.engine.diagnosis.diagnose.CONTAINED", ())
+    monkeypatch.setattr("whyidle.diagnosis.diagnose.CONTAINED", ())
 
 
 @pytest.fixture(autouse=True)

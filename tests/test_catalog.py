@@ -159,7 +159,7 @@ def foreign(text, change):
     return Rewrite(text)
 """,
     "suspicions": """
-from whyidle.model.suspicion import suspicion
+from whyidle.model.live.suspicion import suspicion
 
 @suspicion("Is out for lunch", state="idle-held", needs=("gpu_busy",))
 def foreign(view):

@@ -10,7 +10,7 @@ import profiles
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.cause import cause as declare
 from whyidle.probe.core.recorder import Recorder
 from whyidle.testing import contracts, form_contracts

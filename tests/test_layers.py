@@ -21,66 +21,63 @@ EMULATOR = Path(__file__).parents[1] / "emulator"
 """stands beside the package, under the same rules"""
 FILES = sorted([*ROOT.rglob("*.py"), *EMULATOR.rglob("*.py")])
 
+BASE = {"model", "errors"}
+PLUGS = {"catalog", "store", *BASE}
+JUDGED = {"diagnosis", "analysis", "readers", "version", *PLUGS}
+RECORDED = {"record", *JUDGED}
+VERBS = {"recordings", "fix", "machine", "runs", "planning", "cluster", "reports", *RECORDED}
 MAY_IMPORT = {
     "model": {"model"},
     "errors": set(),
     "version": set(),
-    "analysis": {"analysis", "model", "errors"},
+    "analysis": {"analysis", *BASE},
     "causes": {"causes", "analysis", "model"},
     "fixes": {"fixes", "model"},
     "patches": {"patches", "model"},
     "frameworks": {"frameworks", "model"},
-    "importers": {"importers", "frameworks", "model", "errors"},
-    "sources": {"sources", "model", "errors"},
-    "suspicions": {"suspicions", "model"},
-    "tenants": {"tenants", "model"},
-    "publishers": {"publishers", "model", "errors"},
-    "ledgers": {"ledgers", "store", "model", "errors"},
-    "meters": {"meters", "model", "errors"},
-    "alerts": {"alerts", "model", "errors"},
-    "exporters": {"exporters", "model", "errors"},
-    "store": {"store", "model", "errors"},
-    "catalog": {"catalog", "frameworks", "model", "errors"},
-    "engine": {
-        "version",
-        *("engine", "catalog", "store", "importers", "frameworks", "analysis", "model", "errors"),
+    "readers": {"readers", "frameworks", *BASE},
+    "reports": {"reports", *BASE},
+    "store": {"store", *BASE},
+    "catalog": {"catalog", "frameworks", *BASE},
+    "diagnosis": JUDGED - {"store"},
+    "record": RECORDED,
+    "recordings": {"recordings", *RECORDED},
+    "fix": {"fix", *RECORDED},
+    "runs": {"runs", "fix", "analysis", "version", *BASE},
+    "planning": {"planning", "fix", *RECORDED},
+    "machine": {"machine"},
+    "machine.alerts": {"machine.alerts", *BASE},
+    "machine.attachment": {"machine.attachment", *RECORDED},
+    "machine.checks": {"machine.checks", *RECORDED},
+    "machine.publishers": {"machine.publishers", *BASE},
+    "machine.sources": {"machine.sources", *BASE},
+    "machine.suspicions": {"machine.suspicions", "model"},
+    "machine.tenants": {"machine.tenants", "model"},
+    "machine.watch": {"machine.watch", *RECORDED},
+    "cluster": {"cluster"},
+    "cluster.ledgers": {"cluster.ledgers", "store", *BASE},
+    "cluster.meters": {"cluster.meters", *BASE},
+    "cluster.report": {"cluster.report", "catalog", "version", *BASE},
+    "cluster.server": {
+        *("cluster.server", "cluster.report", "machine.alerts", "machine.publishers"),
+        *("machine.watch", "reports", "runs", "record", "version", *PLUGS),
     },
-    "server": {
-        *(
-            "server",
-            "alerts",
-            "publishers",
-            "engine",
-            "exporters",
-            "catalog",
-            "store",
-            "model",
-            "errors",
-        ),
-        "version",
+    "testing": {
+        *("testing", "cluster.ledgers", "cluster.meters", "cluster.report", "record"),
+        *JUDGED,
     },
-    "testing": {"testing", "engine", "catalog", "importers", "analysis", "model", "errors"},
-    "cli": {
-        "version",
-        "cli",
-        "alerts",
-        "server",
-        "engine",
-        "exporters",
-        "catalog",
-        "store",
-        "model",
-        "errors",
-    },
-    "api": {"api", "engine", "exporters", "store", "model", "errors"},
+    "api": {"api", *VERBS},
     "integrations": {"integrations", "api", "errors"},
+    "cli": {"cli", *VERBS},
     "probe": {"probe"},
     "__main__": {"cli"},
-    "emulator": {"emulator", "sources", "model", "errors"},
+    "emulator": {"emulator", "machine.sources", *BASE},
 }
-"""layer -> the layers that it may import, besides ``whyidle`` itself (its version)"""
+"""layer -> the layers that it may import, or the folders of which it may import all"""
+SPLIT = ("machine", "cluster")
+"""folders whose folders are layers of their own"""
 WIRE = ("whyidle.probe.wire", "whyidle.probe.redaction")
-MAY_IMPORT_WIRE = {"model", "importers", "analysis", "engine", "testing"}
+MAY_IMPORT_WIRE = {"model", "readers", "analysis", "diagnosis", "record", "machine", "testing"}
 """layers that may import what the probe and the readers of its files share, and no other part"""
 
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
@@ -114,29 +111,29 @@ THIRD_PARTY = {
     "fixes": {"numpy"},
     "patches": {"libcst"},
     "frameworks": set(),
-    "importers": {"numpy", "msgspec", "isal"},
-    "sources": {"psutil", "pynvml"},
-    "suspicions": set(),
-    "tenants": set(),
-    "publishers": TRACKERS,
-    "ledgers": {"msgspec", "lightkube", "httpx"},
-    "meters": {"duckdb", "msgspec"},
-    "alerts": {"msgspec", "tomli", "apprise"},
-    "exporters": {"numpy", "msgspec", "isal", "rich"},
+    "readers": {"numpy", "msgspec", "isal"},
+    "diagnosis": {"numpy", "msgspec"},
+    "record": {"numpy", "msgspec", "psutil"},
+    "recordings": {"numpy", "msgspec"},
+    "fix": {"numpy", "msgspec", "psutil", "ray"},
+    "runs": {"msgspec", "numpy"},
+    "planning": {"numpy", "msgspec", "psutil", "optuna", "ray", "tomli"},
+    "machine": {"msgspec", "psutil", "pynvml", "tomli", "apprise", "numpy", *TRACKERS},
+    "cluster": {"msgspec", "lightkube", "httpx", "duckdb", "numpy", "tomli", *SERVER},
+    "reports": {"numpy", "msgspec", "isal", "rich"},
     "store": {"msgspec", "tomli"},
     "catalog": set(),
-    "engine": {"numpy", "msgspec", "psutil", "pynvml", "optuna", "ray", "duckdb", "tomli"},
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
-    "server": {"msgspec", *SERVER},
     "cli": {"msgspec", "rich"},
     "errors": set(),
     "version": set(),
     "api": {"IPython"},
     "integrations": INTEGRATED,
-    "probe": {"torch", "tensorflow", "jax"},
+    "probe": {"torch", "tensorflow", "jax", "h5py", "numpy", "pyarrow"},
     "__main__": set(),
     "emulator": {"numpy", "torch"},
 }
+"""by the first folder"""
 
 
 def inside(path: Path) -> Path:
@@ -145,7 +142,8 @@ def inside(path: Path) -> Path:
 
 
 def layer(path: Path) -> str:
-    return inside(path).parts[0].removesuffix(".py")
+    parts = inside(path).with_suffix("").parts
+    return ".".join(parts[:2]) if parts[0] in SPLIT and len(parts) > 2 else parts[0]
 
 
 @cache
@@ -173,14 +171,16 @@ def forbidden(own: str, names: Iterable[str]) -> Iterator[str]:
         if top == own == "emulator":
             continue
         if top != "whyidle":
-            if top not in sys.stdlib_module_names and top not in THIRD_PARTY.get(own, set()):
+            allowed = THIRD_PARTY.get(own.partition(".")[0], set())
+            if top not in sys.stdlib_module_names and top not in allowed:
                 yield name
             continue
         target = rest[0] if rest else ""
         ours = (ROOT / target).is_dir() or (ROOT / f"{target}.py").is_file()
-        if name.startswith(WIRE) and own in MAY_IMPORT_WIRE:
+        if name.startswith(WIRE) and own.partition(".")[0] in MAY_IMPORT_WIRE:
             continue
-        if ours and own != "__init__" and target not in MAY_IMPORT[own]:
+        targets = {target, ".".join(rest[:2])}
+        if ours and own != "__init__" and not targets & MAY_IMPORT[own]:
             yield name
 
 
@@ -200,9 +200,9 @@ def test_an_import_that_goes_up_is_noticed():
         "msgspec",
         "whyidle.model.timeline",
         "torch",
-        "whyidle.engine.diagnosis.diagnose",
+        "whyidle.diagnosis.diagnose",
     ]
-    assert list(forbidden("model", names)) == ["torch", "whyidle.engine.diagnosis.diagnose"]
+    assert list(forbidden("model", names)) == ["torch", "whyidle.diagnosis.diagnose"]
 
 
 def dotted(path: Path) -> str:
@@ -277,7 +277,10 @@ def test_the_probe_s_core_knows_no_framework():
     assert not wrong, "\n".join(["", *wrong])
 
 
-ONE_A_FILE = ("causes", "fixes", "patches", "suspicions", "tenants", "ledgers", "meters")
+ONE_A_FILE = (
+    *("causes", "fixes", "patches", "machine.suspicions", "machine.tenants"),
+    *("cluster.ledgers", "cluster.meters"),
+)
 
 
 def test_causes_do_not_import_each_other():
@@ -285,8 +288,8 @@ def test_causes_do_not_import_each_other():
         if layer(path) in ONE_A_FILE and path.name[0] != "_":
             for name in imports(path):
                 parts = name.split(".")
-                if parts[:2] == ["whyidle", layer(path)]:
-                    module = [part for part in parts[2:] if (part[0] == "_")]
+                if ".".join(parts).startswith(f"whyidle.{layer(path)}."):
+                    module = [part for part in parts if part[0] == "_"]
                     assert module, f"{path.name} imports {name}, another plug-in"
 
 

@@ -3,7 +3,7 @@
 Elsewhere:
 
 * readings that a device cannot give, and sentinels: ``sources/test_nvml.py``
-* a monitor that costs too much: ``engine/recording/test_monitor.py``
+* a monitor that costs too much: ``record/test_monitor.py``
 * another profiler at work: ``probe/test_bursts.py``, ``probe/test_profiler.py``
 * a wait charged to the call that blocks: ``causes/host/test_per_step_host_sync.py``
 * advice about workers where data is no bottleneck: ``causes/input/test_live_loader.py``
@@ -20,7 +20,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.recording import rank_roster
+from whyidle.record import rank_roster
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.watched_run import add_facts
 

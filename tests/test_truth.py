@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.timeline import Timeline
 from whyidle.testing.builder import Builder, ms, us

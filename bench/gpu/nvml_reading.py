@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from emulator import fake_nvml
-from whyidle.model.telemetry import Target, split_key
-from whyidle.model.telemetry_lines import TelemetryWriter, header_line, source_line
-from whyidle.sources import _gpm_metrics, nvml
+from whyidle.machine.sources import _gpm_metrics, nvml
+from whyidle.model.live.telemetry import Target, split_key
+from whyidle.model.live.telemetry_lines import TelemetryWriter, header_line, source_line
 
 PERIOD_S = 0.3
 """between reads: GPM wants a tenth of a second at least"""

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from whyidle.__main__ import main as whyidle
-from whyidle.engine.rank_scaling import Question, predict_scaling
+from whyidle.planning.rank_scaling import Question, predict_scaling
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the emulator is not installed
 from emulator.environment import add_emulator

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whyidle.analysis.rank_scaling import BUCKET, FIRST_BUCKET, OwnSteps, simulate_step
-from whyidle.model.rank_scaling import Link
+from whyidle.analysis.ranks.rank_scaling import BUCKET, FIRST_BUCKET, OwnSteps, simulate_step
+from whyidle.model.documents.rank_scaling import Link
 
 NODE = 8
 WITHIN = Link(latency_s=0.0, bytes_per_s=150e9, spread=0.34, source="given")

@@ -25,9 +25,9 @@ from whyidle.model.cause import Cause
 from whyidle.model.fix import Fix
 from whyidle.model.fleet_rows import Ledger, Meter
 from whyidle.model.knobs import KNOBS, Knob
+from whyidle.model.live.suspicion import Suspicion
 from whyidle.model.patch import SourceForm
 from whyidle.model.plugin import Exporter, Importer
-from whyidle.model.suspicion import Suspicion
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -57,23 +57,35 @@ _ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "meters": ("read",),
 }
 """kind of plug-in -> attributes that such a module must have"""
+_FOLDERS: Final[Mapping[str, str]] = {
+    "importers": "readers",
+    "exporters": "reports",
+    "sources": "machine.sources",
+    "suspicions": "machine.suspicions",
+    "tenants": "machine.tenants",
+    "publishers": "machine.publishers",
+    "alerts.routes": "machine.alerts.routes",
+    "ledgers": "cluster.ledgers",
+    "meters": "cluster.meters",
+}
+"""kind of plug-in -> its folder, where that has another name"""
 _broken: Final[dict[tuple[str, str], CatalogError]] = {}
 
 
-def plugin_names(folder: str) -> list[str]:
-    """List the plug-ins in a folder of this package, sorted, without importing them."""
-    package = importlib.import_module(f"whyidle.{folder}")
+def plugin_names(kind: str) -> list[str]:
+    """List our own plug-ins of a kind, sorted, without importing them."""
+    package = importlib.import_module(f"whyidle.{_FOLDERS.get(kind, kind)}")
     return sorted(
         info.name for info in pkgutil.iter_modules(package.__path__) if info.name[0] != "_"
     )
 
 
-def plugin_module(folder: str, name: str) -> ModuleType:
+def plugin_module(kind: str, name: str) -> ModuleType:
     """Import a plug-in's module. Raises CatalogError for an unknown name."""
-    if name not in plugin_names(folder):
-        known = ", ".join(plugin_names(folder))
-        raise CatalogError(f"There is no {name!r} in {folder}.", why=f"Known: {known}.")
-    return importlib.import_module(f"whyidle.{folder}.{name}")
+    if name not in plugin_names(kind):
+        known = ", ".join(plugin_names(kind))
+        raise CatalogError(f"There is no {name!r} in {kind}.", why=f"Known: {known}.")
+    return importlib.import_module(f"whyidle.{_FOLDERS.get(kind, kind)}.{name}")
 
 
 def load_sources() -> dict[str, ModuleType]:
@@ -115,7 +127,12 @@ def load_causes() -> dict[str, Cause]:
 @lru_cache(maxsize=1)
 def load_fixes() -> dict[str, Fix]:
     """Load every fix by id: files, and rows of the tables of advice."""
-    fixes = _load_folder("fixes", Fix)
+    fixes: dict[str, Fix] = {}
+    for family in plugin_names("fixes"):
+        for stem in plugin_names(f"fixes.{family}") if family != "advice" else ():
+            path = f"whyidle.fixes.{family}.{stem}"
+            _register_plugin(fixes, Fix, importlib.import_module(path), path)
+    _add_entry_points(fixes, "fixes")
     for family in plugin_names("fixes.advice"):
         path = f"whyidle.fixes.advice.{family}"
         for row in importlib.import_module(path).ADVICE:
@@ -186,7 +203,7 @@ def load_exporter(name: str) -> Exporter:
     """
     plugin: Any = None
     if name in plugin_names("exporters"):
-        plugin = importlib.import_module(f"whyidle.exporters.{name}")
+        plugin = importlib.import_module(f"whyidle.reports.{name}")
     elif points := _entry_points("exporters", name):
         plugin = _load_entry_point(points[0], "exporters")
     if plugin is None or not hasattr(plugin, "render"):
@@ -280,7 +297,7 @@ def _load_table(package: str, table: str) -> Mapping[str, str]:
 def _load_folder(folder: str, kind: type[Plugin]) -> dict[str, Plugin]:
     plugins: dict[str, Plugin] = {}
     for stem in plugin_names(folder):
-        path = f"whyidle.{folder}.{stem}"
+        path = f"whyidle.{_FOLDERS.get(folder, folder)}.{stem}"
         plugin = importlib.import_module(path)
         if not hasattr(plugin, "__path__"):  # a file, no folder
             _register_plugin(plugins, kind, plugin, path)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from whyidle.analysis.idle_gaps import link_launches
+from whyidle.analysis.partition.idle_gaps import link_launches
 from whyidle.analysis.recording_checks import check_recordings, mend_recording
 from whyidle.testing.builder import Builder, us
 

@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.serving_steps import serving_steps
+from whyidle.analysis.steps.serving_steps import serving_steps
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.jobs import healthy
 

@@ -1,8 +1,8 @@
 """Imagined recordings of watched commands, written as the probe and the monitor write them."""
 
-from whyidle.engine.recording.recording_diagnosis import diagnose_jobs, note_end
-from whyidle.model import telemetry_lines
+from whyidle.model.live import telemetry_lines
 from whyidle.probe.core.recorder import ANNOTATION, OP, Recorder
+from whyidle.record.recording_diagnosis import diagnose_jobs, note_end
 
 S = 1_000_000_000
 MS = S // 1000

@@ -13,7 +13,7 @@ import pytest
 from emulator import fake_nvml
 from emulator.fake_nvml import training
 from whyidle.__main__ import main
-from whyidle.alerts.alert_watch import read_mutes
+from whyidle.machine.alerts.alert_watch import read_mutes
 
 FILE = """
 use = ["held"]

@@ -9,17 +9,17 @@ import pytest
 
 from whyidle.cli import _app
 from whyidle.cli import fix as verb
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.patching.source_patch import SourcePatch
-from whyidle.engine.patching.user_files import UserFiles
-from whyidle.engine.trial import executor
-from whyidle.engine.trial.loop import optimize, patch_check
-from whyidle.engine.trial.loop.candidates import Candidate
-from whyidle.engine.trial.loop.optimize import STOPPED, Optimized
-from whyidle.engine.trial.loop.patch_check import PatchCheck
-from whyidle.engine.trial.loop.trial_result import TrialResult
-from whyidle.engine.trial.statistics.speedup import SpeedupEstimate
-from whyidle.engine.trial.statistics.startup_cost import RemainingJob
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.fix import executor
+from whyidle.fix.loop import optimize, patch_check
+from whyidle.fix.loop.candidates import Candidate
+from whyidle.fix.loop.optimize import STOPPED, Optimized
+from whyidle.fix.loop.patch_check import PatchCheck
+from whyidle.fix.loop.trial_result import TrialResult
+from whyidle.fix.patching.source_patch import SourcePatch
+from whyidle.fix.patching.user_files import UserFiles
+from whyidle.fix.statistics.speedup import SpeedupEstimate
+from whyidle.fix.statistics.startup_cost import RemainingJob
 from whyidle.model.diagnosis import Edit
 from whyidle.testing.demo import job
 

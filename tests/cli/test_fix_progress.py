@@ -5,10 +5,10 @@ import time
 import pytest
 
 from whyidle.cli import _fix_progress
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.trial.loop.candidates import choose_candidates
-from whyidle.engine.trial.loop.trial_result import UNTOLD, TrialResult
-from whyidle.engine.trial.statistics.speedup import SpeedupEstimate
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.fix.loop.candidates import choose_candidates
+from whyidle.fix.loop.trial_result import UNTOLD, TrialResult
+from whyidle.fix.statistics.speedup import SpeedupEstimate
 from whyidle.testing.demo import job
 
 

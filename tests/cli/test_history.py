@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
 from whyidle.testing.jobs import healthy
 

@@ -8,7 +8,7 @@ import pytest
 from imagined import MS, Imagined
 
 from whyidle.cli import _job_reports
-from whyidle.engine.recording.recording_diagnosis import diagnose_jobs, note_end
+from whyidle.record.recording_diagnosis import diagnose_jobs, note_end
 from whyidle.store.entry import RECORDING
 from whyidle.store.run_store import Store
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from whyidle.cli import _next_steps
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Attribution, FixedJob, Trial
 from whyidle.testing.demo import job

@@ -17,7 +17,7 @@ import pytest
 
 from whyidle.__main__ import main
 from whyidle.cli.prepare import FORMS, LIBRARIES
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix
 from whyidle.store.run_store import Store
 from whyidle.testing.jobs import healthy

@@ -32,7 +32,7 @@ def test_a_failing_diagnosis_keeps_status_and_evidence(
         raise error
 
     with monkeypatch.context() as planted:
-        planted.setattr("whyidle.engine.recording.recording_diagnosis.diagnose_jobs", broken)
+        planted.setattr("whyidle.record.recording_diagnosis.diagnose_jobs", broken)
         assert main(["run", *COMMAND]) == 3
     err = capsys.readouterr().err
     assert said in err
@@ -49,7 +49,7 @@ def test_a_diagnosis_that_fails_is_a_status_where_an_output_was_asked_for(
     def broken(_: Path) -> None:
         raise ValueError("a planted fault")
 
-    monkeypatch.setattr("whyidle.engine.recording.recording_diagnosis.diagnose_jobs", broken)
+    monkeypatch.setattr("whyidle.record.recording_diagnosis.diagnose_jobs", broken)
     assert main(["run", *options, sys.executable, "-c", "pass"]) == status
 
 
@@ -59,7 +59,7 @@ def test_without_telemetry_there_is_an_answer_all_the_same(
     def closed(_: object) -> None:
         raise OSError("nothing can be read here")
 
-    monkeypatch.setattr("whyidle.engine.recording.monitor.live_sources", closed)
+    monkeypatch.setattr("whyidle.record.monitor.live_sources", closed)
     assert main(["run", *COMMAND]) == 3
     err = capsys.readouterr().err
     assert "No training step was seen" in " ".join(err.split())

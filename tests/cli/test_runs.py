@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.importers import kineto
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import FixedJob
+from whyidle.readers import kineto
 from whyidle.store.document import read_diagnosis
 from whyidle.store.run_store import Store
 from whyidle.testing.jobs import healthy

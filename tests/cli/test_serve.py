@@ -57,6 +57,6 @@ def test_a_missing_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "whyidle.server.web_server", raising=False)
+    monkeypatch.delitem(sys.modules, "whyidle.cluster.server.web_server", raising=False)
     assert main(["serve", "--listen", "127.0.0.1:0"]) == 1
     assert "pip install 'whyidle[serve]'" in capsys.readouterr().err

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.engine.search.study import open_study, read_search_file, read_trials
-from whyidle.engine.search.trial_process import MARK
+from whyidle.planning.search.study import open_study, read_search_file, read_trials
+from whyidle.planning.search.trial_process import MARK
 
 pytestmark = pytest.mark.real_processes("trials are processes of their own")
 

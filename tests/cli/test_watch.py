@@ -17,12 +17,12 @@ from emulator import fake_nvml
 from emulator.fake_nvml import training
 from whyidle.__main__ import main
 from whyidle.cli.watch import select_rows
-from whyidle.engine.monitoring.machine_watch import MachineWatch
 from whyidle.errors import UsageError
-from whyidle.exporters._number_format import format_age
-from whyidle.exporters._watch_table import render_machine
+from whyidle.machine.sources import nvml
+from whyidle.machine.watch.machine_watch import MachineWatch
 from whyidle.model.schema import make_schema
-from whyidle.sources import nvml
+from whyidle.reports._number_format import format_age
+from whyidle.reports._watch_table import render_machine
 
 CHECK = jsonschema.Draft202012Validator(make_schema("watch"))
 GIB = 1 << 30

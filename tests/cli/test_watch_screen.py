@@ -14,8 +14,8 @@ import pytest
 from watched_machines import fleet, gpu, job, machine, reason
 
 from whyidle.cli._watch_screen import _KEY, Keys, ScreenNotices
-from whyidle.exporters._watch_table import WatchView, list_rows, render_machine
-from whyidle.model.alert import Delivery, Notice, Rule
+from whyidle.model.live.alert import Delivery, Notice, Rule
+from whyidle.reports._watch_table import WatchView, list_rows, render_machine
 
 RULE = Rule(id="held", summary="unused", of="gpu", signal="s", above=0.5, window_s=60.0)
 LOOSE = job([], key="run:1", user="eve", command="python loose.py")

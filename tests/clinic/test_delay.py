@@ -7,7 +7,7 @@ from clinic import delay
 from clinic.card import Case, Fault
 from clinic.outcome import Delay
 from clinic.times import Times
-from whyidle.importers import probe
+from whyidle.readers import probe
 
 S = 1_000_000_000
 LEAD = "sync-checkpoint"

@@ -11,7 +11,7 @@ from emulator.device.counters import Counters
 from emulator.device.device import Device
 from emulator.device.record import MOST, WANTED, Record
 from emulator.device.stream import COMPUTE, COPY_IN, Cost
-from whyidle.model.telemetry import Absent, Target
+from whyidle.model.live.telemetry import Absent, Target
 
 MS = 1_000_000
 

@@ -10,7 +10,7 @@ import torch
 from emulator import device as emulated
 from emulator.device.device import Device
 from whyidle.analysis.facts import Facts
-from whyidle.importers import kineto
+from whyidle.readers import kineto
 
 
 @pytest.fixture

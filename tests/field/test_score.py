@@ -7,7 +7,7 @@ from field.page import render_page
 from field.score import agrees, count, is_right, mark_job
 from field.truth import Job
 from field.watch import Outcome, Said, read_outcome
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.demo import job as demo_job
 
 SICK = Job(

@@ -13,9 +13,9 @@ from family_facts import among, kinds_of
 
 from whyidle import catalog
 from whyidle.cli import _fixes_page
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.wording import by_hand, summarize_edits
-from whyidle.fixes.debug_mode_off import ADVICE, SWITCHES
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.wording import by_hand, summarize_edits
+from whyidle.fixes.host.debug_mode_off import ADVICE, SWITCHES
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.knobs import KNOBS, setting_problem

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from whyidle.engine.recording.recording_diagnosis import read_recording
+from whyidle.record.recording_diagnosis import read_recording
 
 pytest.importorskip("torch")
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from whyidle.causes.input.cpu_oversubscription import FULL
-from whyidle.engine.recording.recording_diagnosis import read_telemetry
+from whyidle.record.recording_diagnosis import read_telemetry
 
 pytest.importorskip("torch")
 

@@ -13,7 +13,7 @@ OURS = {"PYTHONPATH": str(Path(whyidle.__file__).parent.parent)}
 RECORD = """
 import os, sys
 from pathlib import Path
-from whyidle.engine.recording.launcher import run_recorded
+from whyidle.record.launcher import run_recorded
 del os.environ["PYTHONPATH"]
 if sys.argv[1] == "set":
     os.environ["PYTHONPATH"] = sys.argv[2]

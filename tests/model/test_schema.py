@@ -6,9 +6,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.exporters.json import render
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model import schema
+from whyidle.reports.json import render
 from whyidle.testing.jobs import SICK, healthy
 
 PUBLISHED = Path(__file__).parents[2] / schema.PUBLISHED

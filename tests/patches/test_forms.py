@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from patching import added
 
 from whyidle import catalog
-from whyidle.engine.patching.source_patch import KeptFix, make_patch
+from whyidle.fix.patching.source_patch import KeptFix, make_patch
 from whyidle.model.diagnosis import Edit
 from whyidle.model.knobs import KNOBS, setting_problem
 from whyidle.model.patch import KnobChange

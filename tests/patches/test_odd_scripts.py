@@ -3,7 +3,7 @@
 import pytest
 from patching import added, rewrite
 
-from whyidle.engine.patching.source_patch import KeptFix, make_patch
+from whyidle.fix.patching.source_patch import KeptFix, make_patch
 from whyidle.model.diagnosis import Edit
 
 TORCH = "import torch\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import standin
 
-from whyidle.engine.diagnosis.burst_evidence import TOO_MANY
+from whyidle.diagnosis.burst_evidence import TOO_MANY
 from whyidle.probe.core import burst_budget, burst_scheduler, bursts
 from whyidle.probe.frameworks.torch import foreign_profilers
 

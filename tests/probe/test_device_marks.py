@@ -12,12 +12,12 @@ import standin
 from device_stream import ImaginedStream
 
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.importers import probe
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.device_timestamps import MARK
 from whyidle.probe import wire
 from whyidle.probe.core import device_timestamps
 from whyidle.probe.frameworks.torch.device_clock import CudaClock
+from whyidle.readers import probe
 from whyidle.testing.builder import ms, us
 from whyidle.testing.recorded_job import RecordedJob
 

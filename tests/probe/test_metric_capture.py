@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from whyidle.engine.recording.launcher import BOOT
+from whyidle.record.launcher import BOOT
 
 TRACKER = """
 class SummaryWriter:

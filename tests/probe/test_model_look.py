@@ -5,9 +5,9 @@ import json
 import pytest
 import standin
 
-from whyidle.importers._process_facts import read_facts
-from whyidle.probe.frameworks.torch.layer_swaps import find_swaps
-from whyidle.probe.frameworks.torch.model_look import ModelLook
+from whyidle.probe.frameworks.torch.looks.layer_swaps import find_swaps
+from whyidle.probe.frameworks.torch.looks.model_look import ModelLook
+from whyidle.readers.probe.process_facts import read_facts
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.analysis.source_lines import in_library, package_of
+from whyidle.analysis.lines.source_lines import in_library, package_of
 from whyidle.model.diagnosis import Place
 from whyidle.model.frames import own_files
 from whyidle.probe.core.own_files import job_folders, name_file

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whyidle.importers import probe
 from whyidle.probe import wire
 from whyidle.probe.core import disk_quota, fault_containment
 from whyidle.probe.core import recorder as recording
 from whyidle.probe.core.recorder import ANNOTATION, OP, STEP, Recorder, name_tag
+from whyidle.readers import probe
 
 
 @pytest.fixture

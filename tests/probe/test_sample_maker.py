@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.preparation.shards import Preparation
-from whyidle.engine.preparation.survey import survey_dataset
+from whyidle.planning.preparation.shards import Preparation
+from whyidle.planning.preparation.survey import survey_dataset
 from whyidle.probe.preparation.prepared_dataset import PreparedDataset
 
 torch = pytest.importorskip("torch")

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from whyidle.engine.recording.launcher import BOOT
 from whyidle.probe.trial import seeding
+from whyidle.record.launcher import BOOT
 
 numpy = pytest.importorskip("numpy")
 

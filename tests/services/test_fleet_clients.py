@@ -11,8 +11,8 @@ import pytest
 from service_tools import free_port
 
 from whyidle.__main__ import main
+from whyidle.cluster.ledgers import kubernetes
 from whyidle.errors import InputError
-from whyidle.ledgers import kubernetes
 from whyidle.model.fleet_rows import Window
 from whyidle.testing.fleet_contracts import check_ledger
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from whyidle.tenants import _kubelet, kubernetes
+from whyidle.machine.tenants import _kubelet, kubernetes
 
 # container, field: (number, label, type), as in kubelet's podresources/v1/api.proto
 _TEXT, _MESSAGE, _ONE, _MANY = 9, 11, 1, 3

@@ -15,10 +15,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.server.conftest import of_command
-from tests.server.fleets import write_fleet
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.server.access import AccessList
+from tests.cluster.server.conftest import of_command
+from tests.cluster.server.fleets import write_fleet
+from whyidle.cluster.server.access import AccessList
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
 from whyidle.testing.jobs import healthy, starved_by_loader
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Attribution, Diagnosis, Trial
 from whyidle.store import schema_versions

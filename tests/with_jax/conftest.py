@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import whyidle.probe
-from whyidle.importers import probe
+from whyidle.readers import probe
 
 BOOT = Path(whyidle.probe.__file__).parent / "boot"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from jax_jobs import BREAK, TRAIN
 
-from whyidle.engine.diagnosis.burst_evidence import read_bursts
+from whyidle.diagnosis.burst_evidence import read_bursts
 from whyidle.model.roles import Role
 
 pytestmark = pytest.mark.real_processes("a burst begins when step times are stable")

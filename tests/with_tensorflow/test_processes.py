@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import whyidle
-from whyidle.engine.recording.recording_diagnosis import diagnose_recording
-from whyidle.importers import xplane
 from whyidle.model.roles import Role
+from whyidle.readers import xplane
+from whyidle.record.recording_diagnosis import diagnose_recording
 
 VERSION = tuple(int(part) for part in version("tensorflow").split(".")[:2])
 WITH_MODEL = (2, 18)

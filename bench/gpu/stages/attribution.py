@@ -21,11 +21,11 @@ from bench.gpu.raw_trace import RawTrace, clip_spans, total_length
 from bench.gpu.stage import Item, Stage
 from bench.gpu.target import Target
 from bench.gpu.twins import Twin, find_twin, run_twin
-from whyidle.analysis.device_timestamps import read_progress
+from whyidle.analysis.device.device_timestamps import read_progress
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnosis.burst_evidence import read_bursts
-from whyidle.importers import kineto, probe
+from whyidle.diagnosis.burst_evidence import read_bursts
 from whyidle.model.timeline import Timeline
+from whyidle.readers import kineto, probe
 
 NAMES = ("loader-without-workers", "read-in-each-step", "compute-bound")
 SHORT = NAMES[1:2]

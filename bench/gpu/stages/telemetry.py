@@ -17,7 +17,7 @@ from bench.gpu.stage import Item, SkippedError, Stage
 from bench.gpu.stages.doctor import read_nvml
 from bench.gpu.target import Target
 from bench.gpu.twins import find_twin, run_twin
-from whyidle.sources import replay
+from whyidle.machine.sources import replay
 
 JOB = "loader-without-workers"
 """the device is busy and idle in turn"""

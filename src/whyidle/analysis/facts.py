@@ -10,27 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64, Mask
-from whyidle.analysis.blocking_collectives import held_up
-from whyidle.analysis.burst_choice import sort_bursts, with_run_context
-from whyidle.analysis.collectives import Collectives, find_collectives
-from whyidle.analysis.cpu_tensor_work import find_cpu_work
-from whyidle.analysis.device_peaks import DevicePeaks, peak_of
-from whyidle.analysis.device_waits import DeviceWaits
-from whyidle.analysis.evaluation_utilization import EvaluationUtilization, busy_evaluating
-from whyidle.analysis.flops import Work, work_of_events
-from whyidle.analysis.host_activity import interrupting_rows
+from whyidle.analysis.device.device_peaks import DevicePeaks, peak_of
+from whyidle.analysis.device.evaluation_utilization import EvaluationUtilization, busy_evaluating
+from whyidle.analysis.device.flops import Work, work_of_events
+from whyidle.analysis.device.kernel_classes import KernelClass, classify_kernel
+from whyidle.analysis.device.kernel_launches import KernelLaunches
+from whyidle.analysis.device.operator_times import OperatorTime, operator_times
+from whyidle.analysis.device.optimizer_work import OptimizerWork, optimizer_work
+from whyidle.analysis.host.cpu_tensor_work import find_cpu_work
+from whyidle.analysis.input.loader_workers import LoaderWorkers
 from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
-from whyidle.analysis.kernel_classes import KernelClass, classify_kernel
-from whyidle.analysis.kernel_launches import KernelLaunches
-from whyidle.analysis.loader_workers import LoaderWorkers
-from whyidle.analysis.operator_times import OperatorTime, operator_times
-from whyidle.analysis.optimizer_work import OptimizerWork, optimizer_work
-from whyidle.analysis.rank_signals import signals_of
+from whyidle.analysis.lines.step_by_line import StepLine, divide_step
+from whyidle.analysis.partition.device_waits import DeviceWaits
+from whyidle.analysis.partition.host_activity import interrupting_rows
+from whyidle.analysis.ranks.blocking_collectives import held_up
+from whyidle.analysis.ranks.collectives import Collectives, find_collectives
+from whyidle.analysis.ranks.rank_signals import signals_of
 from whyidle.analysis.recording_kind import find_kind
-from whyidle.analysis.step_by_line import StepLine, divide_step
-from whyidle.analysis.step_replay import StepReplay
-from whyidle.analysis.step_scope import StepScope
+from whyidle.analysis.steps.burst_choice import sort_bursts, with_run_context
+from whyidle.analysis.steps.step_replay import StepReplay
+from whyidle.analysis.steps.step_scope import StepScope
 from whyidle.model.recording import Recording
 from whyidle.model.roles import Role
 

@@ -8,10 +8,10 @@ from typing import Final, cast
 
 import numpy as np
 
+from whyidle.analysis.device.lost_kernels import captured_launches
 from whyidle.analysis.integer_codes import used_codes
-from whyidle.analysis.lost_kernels import captured_launches
-from whyidle.analysis.serving_steps import serving_steps
-from whyidle.analysis.step_scope import StepScope
+from whyidle.analysis.steps.serving_steps import serving_steps
+from whyidle.analysis.steps.step_scope import StepScope
 from whyidle.model.recording import Kind, Recording
 from whyidle.model.roles import Role
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.burst_choice import slowed_by
 from whyidle.analysis.integer_codes import is_among
-from whyidle.analysis.step_scope import StepScope
+from whyidle.analysis.steps.burst_choice import slowed_by
+from whyidle.analysis.steps.step_scope import StepScope
 from whyidle.model.timeline import HostKind
 
 OP_COST_S = 0.6e-6

@@ -6,13 +6,14 @@ from html import escape
 from pathlib import Path
 
 from whyidle.errors import OutputError
-from whyidle.exporters import html, json, markdown, terminal
-from whyidle.exporters._comparison_page import comparison_parts
-from whyidle.exporters._html.sections import render_page
-from whyidle.exporters._markdown_sections import render_markdown
-from whyidle.exporters._run_table import summarize_table, table_parts
-from whyidle.exporters._text_sections import render_text
-from whyidle.model import comparison, diagnosis, run_table
+from whyidle.model import diagnosis
+from whyidle.model.documents import comparison, run_table
+from whyidle.reports import html, json, markdown, terminal
+from whyidle.reports._comparison_page import comparison_parts
+from whyidle.reports._html.sections import render_page
+from whyidle.reports._markdown_sections import render_markdown
+from whyidle.reports._run_table import summarize_table, table_parts
+from whyidle.reports._text_sections import render_text
 from whyidle.store.atomic_write import write_atomic
 
 FRAME_HEIGHT_PX = 640

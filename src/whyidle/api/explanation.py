@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TypeAlias, overload
 
 from whyidle.api.documents import Comparison, Diagnosis, RunTable
-from whyidle.engine import explain as explaining
-from whyidle.engine.run_table import build_run_table
 from whyidle.errors import UsageError
 from whyidle.model import diagnosis
+from whyidle.recordings import explain as explaining
+from whyidle.runs.run_table import build_run_table
 from whyidle.store.location import locate_store
 
 

@@ -13,9 +13,9 @@ from types import ModuleType, TracebackType
 from typing import Literal
 
 from whyidle.api.documents import Diagnosis
-from whyidle.engine.recording.launcher import BOOT, CommandEnd, WatchLimits, command_environment
-from whyidle.engine.recording.recording_diagnosis import diagnose_recording, note_end, start_monitor
 from whyidle.errors import UsageError, WhyidleError
+from whyidle.record.launcher import BOOT, CommandEnd, WatchLimits, command_environment
+from whyidle.record.recording_diagnosis import diagnose_recording, note_end, start_monitor
 from whyidle.store.entry import RECORDING, Entry
 from whyidle.store.location import locate_store
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from whyidle.engine.recording.recording_diagnosis import diagnose_recording
-from whyidle.engine.search.trial_diagnosis import summarize_diagnosis
 from whyidle.errors import WhyidleError
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.planning.search.trial_diagnosis import summarize_diagnosis
+from whyidle.record.recording_diagnosis import diagnose_recording
 from whyidle.store.entry import RECORDING
 
 Attributes = dict[str, str | float | None]

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.exporters._number_format import format_factor, is_uninformative
+from whyidle.reports._number_format import format_factor, is_uninformative
 
 if TYPE_CHECKING:
-    from whyidle.engine.trial.loop.candidates import Candidate
-    from whyidle.engine.trial.loop.trial_result import TrialResult
+    from whyidle.fix.loop.candidates import Candidate
+    from whyidle.fix.loop.trial_result import TrialResult
     from whyidle.model.diagnosis import Diagnosis
 
 EVERY_S = 1.0

@@ -17,8 +17,8 @@ from whyidle.errors import InputError
 from whyidle.model.redaction import redact_text
 
 if TYPE_CHECKING:
-    from whyidle.engine.trial.loop.optimize import Optimized
-    from whyidle.engine.trial.loop.patch_check import PatchCheck
+    from whyidle.fix.loop.optimize import Optimized
+    from whyidle.fix.loop.patch_check import PatchCheck
     from whyidle.model.diagnosis import Diagnosis
 
 MOST_FILES = 1000
@@ -80,7 +80,7 @@ def report_results(
     Raises:
         InputError: an output could not be written.
     """
-    from whyidle.engine.trial.loop.fix_document import make_document
+    from whyidle.fix.loop.fix_document import make_document
 
     outcome, patch_check, notes = results
     ran = datetime.now(timezone.utc)  # the job as it was sorts before the fixed one
@@ -141,8 +141,8 @@ def _patch_notes(check: PatchCheck | None) -> list[str]:
 def _write_handover(
     args: argparse.Namespace, results: Results, command: Sequence[str], files: OutputPaths
 ) -> list[Step]:
-    from whyidle.engine.trial.arms import stdin_replay
-    from whyidle.engine.trial.loop.fix_document import make_plan
+    from whyidle.fix.arms import stdin_replay
+    from whyidle.fix.loop.fix_document import make_plan
     from whyidle.store.plan_file import text_of
 
     outcome, check, _ = results
@@ -169,7 +169,7 @@ def _write_handover(
 def _longer_budget_step(
     args: argparse.Namespace, outcome: Optimized, command: Sequence[str]
 ) -> list[Step]:
-    from whyidle.engine.trial.arms import stdin_replay
+    from whyidle.fix.arms import stdin_replay
 
     if outcome.enough_s is None:
         return []

@@ -23,7 +23,7 @@ from whyidle.cli._options import STDOUT
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
-    from whyidle.model.fleet_policy import ActionPlan
+    from whyidle.model.documents.fleet_policy import ActionPlan
 
 LOG = Path(".whyidle") / "fleet" / "actions.jsonl"
 
@@ -41,9 +41,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, print, and act if asked to."""
-    from whyidle.engine.fleet.job_actions import Actor, plan_actions, read_log, read_policy
-    from whyidle.engine.fleet.reading import list_pending
-    from whyidle.engine.fleet.report import make_report
+    from whyidle.cluster.report.job_actions import Actor, plan_actions, read_log, read_policy
+    from whyidle.cluster.report.reading import list_pending
+    from whyidle.cluster.report.report import make_report
 
     _output.check_outputs(args)
     policy = read_policy(args.policy)
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_plan(plan: ActionPlan, *, acts: bool) -> None:
-    from whyidle.exporters._fleet_actions import render_plan
+    from whyidle.reports._fleet_actions import render_plan
 
     width, colours = _output.output_width(), _output.stream_colours()
     _output.print_text(render_plan(plan, acts=acts, width=width, colours=colours))

@@ -23,7 +23,7 @@ from whyidle.errors import InputError, OutputError, UsageError
 if TYPE_CHECKING:
     from email.message import EmailMessage
 
-    from whyidle.model.fleet import FleetReport, MailSettings
+    from whyidle.model.documents.fleet import FleetReport, MailSettings
 
 PATIENCE_S = 30
 
@@ -39,8 +39,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, divide, and print or send."""
-    from whyidle.engine.fleet.report import make_report
-    from whyidle.exporters._fleet_digest import render_digest
+    from whyidle.cluster.report.report import make_report
+    from whyidle.reports._fleet_digest import render_digest
 
     settings = read_settings(args.mail) if args.mail else None
     with open_fleet(args) as fleet:
@@ -71,7 +71,7 @@ def read_settings(path: Path) -> MailSettings:
     """
     import msgspec
 
-    from whyidle.model.fleet import MailSettings
+    from whyidle.model.documents.fleet import MailSettings
 
     try:
         settings = msgspec.toml.decode(path.read_bytes(), type=MailSettings)

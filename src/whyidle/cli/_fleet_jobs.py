@@ -33,8 +33,8 @@ def _parse_most(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Read, divide, and list."""
-    from whyidle.engine.fleet.job_rows import list_jobs, make_job_tables
-    from whyidle.exporters._fleet_page import jobs_table
+    from whyidle.cluster.report.job_rows import list_jobs, make_job_tables
+    from whyidle.reports._fleet_page import jobs_table
 
     _output.check_outputs(args)
     prices = make_prices(args)

@@ -17,8 +17,8 @@ from whyidle.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from whyidle.engine.fleet.reading import FleetTables
-    from whyidle.model.fleet import Prices
+    from whyidle.cluster.report.reading import FleetTables
+    from whyidle.model.documents.fleet import Prices
     from whyidle.model.fleet_rows import Window
 
 FORMS = "a time such as 12h or 7d ago, or a date such as 2026-11-20 or 2026-11-20T08:00Z"
@@ -134,7 +134,7 @@ def _milliseconds(moment: datetime) -> int:
 
 def make_prices(args: argparse.Namespace) -> Prices:
     """The stated prices."""
-    from whyidle.model.fleet import Prices
+    from whyidle.model.documents.fleet import Prices
 
     return Prices(
         currency=args.currency, gpu_hour=dict(args.price), kilowatt_hour=args.energy_price
@@ -153,7 +153,7 @@ def open_fleet(args: argparse.Namespace) -> Iterator[FleetTables]:
     Raises:
         UsageError: no ledger is named.
     """
-    from whyidle.engine.fleet.reading import read_fleet
+    from whyidle.cluster.report.reading import read_fleet
 
     if not args.ledger:
         raise UsageError(

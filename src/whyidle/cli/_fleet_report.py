@@ -18,7 +18,7 @@ from whyidle.cli._fleet_options import add_fleet_options, make_prices, now_ms, o
 from whyidle.cli._options import STDOUT
 
 if TYPE_CHECKING:
-    from whyidle.model.fleet import FleetReport
+    from whyidle.model.documents.fleet import FleetReport
 
 KEYS = ("user", "job", "cause", "partition", "node")
 
@@ -36,8 +36,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, divide, and print."""
-    from whyidle.engine.fleet.export import export_tables
-    from whyidle.engine.fleet.report import make_report
+    from whyidle.cluster.report.export import export_tables
+    from whyidle.cluster.report.report import make_report
 
     _output.check_outputs(args)
     with open_fleet(args) as fleet:
@@ -50,12 +50,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_outputs(args: argparse.Namespace, report: FleetReport) -> None:
-    from whyidle.exporters._fleet_page import report_parts
+    from whyidle.reports._fleet_page import report_parts
 
     if args.json:
         _output.write_json(args.json, report)
     if args.html:
-        from whyidle.exporters._html.sections import render_page
+        from whyidle.reports._html.sections import render_page
 
         title = "GPU-hours of a fleet"
         about = f"fleet · {report.since[:10]} to {report.until[:10]}"

@@ -39,7 +39,7 @@ def report_jobs(args: argparse.Namespace, recording: Path, entry: Entry | None) 
     Raises:
         InputError: there is nothing to diagnose, or an output cannot be written.
     """
-    from whyidle.engine.recording.recording_diagnosis import diagnose_jobs
+    from whyidle.record.recording_diagnosis import diagnose_jobs
 
     diagnoses = diagnose_jobs(recording)
     jobs = [_store_job(args, document, entry, i) for i, document in enumerate(diagnoses)]
@@ -116,7 +116,7 @@ def _number_path(target: str | None, turn: int) -> str | None:
 
 
 def _print_other_jobs(jobs: Sequence[Job], store: Path | None) -> None:
-    from whyidle.exporters.terminal import in_brief
+    from whyidle.reports.terminal import in_brief
 
     rows = [(job.id or "", job.diagnosis) for job in jobs]
     option = _next_steps.store_option(store)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, TextIO
 from whyidle.cli import _output
 
 if TYPE_CHECKING:
-    from whyidle.engine.recording.live_state import LiveWatch
-    from whyidle.engine.recording.monitor import Monitor
+    from whyidle.record.live_state import LiveWatch
+    from whyidle.record.monitor import Monitor
 
 EVERY_S = 0.25
 SHARE = 0.004
@@ -102,7 +102,7 @@ class Live:
         self._thread.join(JOIN_S)
 
     def _run_loop(self) -> None:
-        from whyidle.exporters._live_panel import LINES
+        from whyidle.reports._live_panel import LINES
 
         region = Region(self._descriptor, LINES)
         try:
@@ -114,7 +114,7 @@ class Live:
             region.clear_rows()
 
     def _redraw_region(self, region: Region) -> None:
-        from whyidle.exporters._live_panel import draw_panel
+        from whyidle.reports._live_panel import draw_panel
 
         watch, period = self._follow(), EVERY_S
         while not self._stop.wait(period):

@@ -60,7 +60,7 @@ def _list_steps(
 
 
 def _command_failed(diagnosis: Diagnosis) -> bool:
-    from whyidle.exporters._exit_status import describe_exit
+    from whyidle.reports._exit_status import describe_exit
 
     return describe_exit(diagnosis)[0] == "failed"
 
@@ -74,7 +74,7 @@ def _fix_command(diagnosis: Diagnosis, serious: list[Finding]) -> str:
 
 
 def _serious_findings(diagnosis: Diagnosis) -> list[Finding]:
-    from whyidle.exporters._trial_outcomes import order_findings
+    from whyidle.reports._trial_outcomes import order_findings
 
     return [finding for finding in order_findings(diagnosis) if finding.severity != "info"]
 

@@ -18,10 +18,10 @@ from whyidle.store.atomic_write import write_atomic
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from whyidle.exporters._next_steps import NextStep
-    from whyidle.exporters._sections import Part
-    from whyidle.exporters._text_page import Colours
     from whyidle.model.diagnosis import Diagnosis
+    from whyidle.reports._next_steps import NextStep
+    from whyidle.reports._sections import Part
+    from whyidle.reports._text_page import Colours
 
 FORMS = ("json", "markdown", "html")
 _RANK = {"info": 0, "warning": 1, "critical": 2}
@@ -207,7 +207,7 @@ def print_report(
     draw: Callable[..., str] | None = None,
 ) -> None:
     """Print the report in the width and the colours that the stream supports."""
-    from whyidle.exporters import terminal
+    from whyidle.reports import terminal
 
     out = stream or sys.stdout
     text = (draw or partial(terminal.render, full=full))(
@@ -219,8 +219,8 @@ def print_report(
 
 def print_parts(parts: Sequence[Part], next_steps: Sequence[NextStep] = ()) -> None:
     """Print a document and the commands to continue with on standard output."""
-    from whyidle.exporters._sections import Commands
-    from whyidle.exporters._text_sections import render_text
+    from whyidle.reports._sections import Commands
+    from whyidle.reports._text_sections import render_text
 
     whole = [*parts, Commands(next_steps)]
     print_text(render_text(whole, width=output_width(), colours=stream_colours()))

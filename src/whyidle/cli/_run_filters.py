@@ -95,7 +95,7 @@ def is_filtered(args: argparse.Namespace) -> bool:
 
 
 def _is_kept(store: Store, entry: Entry, args: argparse.Namespace) -> bool:
-    from whyidle.engine.run_history import matches_command
+    from whyidle.runs.run_history import matches_command
 
     if not is_filtered(args):
         return True

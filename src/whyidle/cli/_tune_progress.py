@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from whyidle.cli import _output
 
 if TYPE_CHECKING:
-    from whyidle.model.search import SearchTrial
+    from whyidle.model.documents.search import SearchTrial
 
 EVERY_S = 0.2
 
@@ -38,7 +38,7 @@ class TuneProgress:
 
     def trial_ended(self, trial: SearchTrial) -> None:
         """Print the result of a trial."""
-        from whyidle.exporters import _search_table as table
+        from whyidle.reports import _search_table as table
 
         self._running.pop(trial.number, None)
         self._ended += 1

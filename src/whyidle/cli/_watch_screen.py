@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from whyidle.exporters._watch_table import ORDERS, WatchView, list_rows
+from whyidle.reports._watch_table import ORDERS, WatchView, list_rows
 
 if TYPE_CHECKING:
-    from whyidle.model.alert import Delivery
-    from whyidle.model.watch_document import WatchedMachine
+    from whyidle.model.documents.watch_document import WatchedMachine
+    from whyidle.model.live.alert import Delivery
 
 MOST_NOTICES: Final = 200
 _KEY: Final = re.compile(rb"\x1b[\[O][A-D]|[\x00-\x7f]", re.DOTALL)

@@ -21,8 +21,8 @@ from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
 from whyidle.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
-    from whyidle.alerts.rule_file import AlertSettings
-    from whyidle.model.alert import Rule
+    from whyidle.machine.alerts.rule_file import AlertSettings
+    from whyidle.model.live.alert import Rule
 
 MUTED_S = 4 * 3600.0
 
@@ -65,9 +65,9 @@ def _parse_length(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked for."""
-    from whyidle.alerts.prometheus_rules import write_rules
-    from whyidle.alerts.rule_file import AlertSettings, read_settings
-    from whyidle.engine.monitoring.alert_routes import check_routes
+    from whyidle.machine.alerts.prometheus_rules import write_rules
+    from whyidle.machine.alerts.rule_file import AlertSettings, read_settings
+    from whyidle.machine.watch.alert_routes import check_routes
 
     if args.mute or args.unmute:
         return _change_mutes(args)
@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
 def _change_mutes(args: argparse.Namespace) -> int:
     import json
 
-    from whyidle.alerts.alert_watch import MUTES, read_mutes
-    from whyidle.alerts.rule_file import load_shipped
+    from whyidle.machine.alerts.alert_watch import MUTES, read_mutes
+    from whyidle.machine.alerts.rule_file import load_shipped
     from whyidle.store.atomic_write import write_atomic
 
     path = store_of(args).root / MUTES
@@ -112,8 +112,8 @@ def _change_mutes(args: argparse.Namespace) -> int:
 
 
 def _test_routes(args: argparse.Namespace, settings: AlertSettings) -> int:
-    from whyidle.engine.monitoring.alert_routes import open_route
-    from whyidle.model.alert import Delivery, Notice
+    from whyidle.machine.watch.alert_routes import open_route
+    from whyidle.model.live.alert import Delivery, Notice
 
     now = time.time()
     notice = Notice(
@@ -133,8 +133,8 @@ def _test_routes(args: argparse.Namespace, settings: AlertSettings) -> int:
 
 
 def _rules_table(rules: list[Rule]) -> str:
-    from whyidle.exporters._number_format import format_age
-    from whyidle.exporters._text_page import Page
+    from whyidle.reports._number_format import format_age
+    from whyidle.reports._text_page import Page
 
     page = Page(_output.output_width(), _output.stream_colours())
     rows = [

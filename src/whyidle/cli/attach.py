@@ -52,8 +52,8 @@ def _parse_seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Look, store the diagnosis, and report it."""
-    from whyidle.engine.attachment.attach import attach_to
-    from whyidle.engine.attachment.target_process import find_target
+    from whyidle.machine.attachment.attach import attach_to
+    from whyidle.machine.attachment.target_process import find_target
 
     _output.check_outputs(args)
     target = find_target(args.pid)
@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _diagnose_recorded(args: argparse.Namespace, recording: Path) -> Diagnosis | None:
     """The diagnosis of the ``whyidle run`` on the process; None if it cannot be read."""
-    from whyidle.engine.recording.recording_diagnosis import diagnose_recording
     from whyidle.errors import WhyidleError
+    from whyidle.record.recording_diagnosis import diagnose_recording
 
     try:
         diagnosis = diagnose_recording(recording)

@@ -10,8 +10,8 @@ from whyidle.cli import _output
 from whyidle.cli._options import STDOUT, add_quiet
 
 if TYPE_CHECKING:
-    from whyidle.exporters._text_page import Page
     from whyidle.model.cause import Cause
+    from whyidle.reports._text_page import Page
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the table of causes, or the page of one."""
     from whyidle import catalog
-    from whyidle.exporters._text_page import Page
+    from whyidle.reports._text_page import Page
 
     _output.check_outputs(args)
     known = catalog.load_causes()
@@ -73,7 +73,7 @@ def _cause_rows(causes: list[Cause]) -> list[dict[str, object]]:
 
 def _print_table(page: Page) -> None:
     from whyidle.cli import _cause_pages
-    from whyidle.exporters._next_steps import next_commands
+    from whyidle.reports._next_steps import next_commands
 
     families = _cause_pages.by_family()
     longest = max(len(cause.id) for causes in families.values() for cause in causes)
@@ -88,7 +88,7 @@ def _print_table(page: Page) -> None:
 
 def _print_page(page: Page, cause: Cause) -> None:
     from whyidle.cli import _cause_pages, _predictor_legend
-    from whyidle.exporters._next_steps import next_commands
+    from whyidle.reports._next_steps import next_commands
 
     page.write_blank_line()
     page.write_paragraph(cause.title, style="bold")
@@ -110,7 +110,7 @@ def _print_page(page: Page, cause: Cause) -> None:
 
 
 def _print_section(page: Page, title: str, paragraphs: list[str]) -> None:
-    from whyidle.exporters._text_page import PROSE
+    from whyidle.reports._text_page import PROSE
 
     page.write_blank_line()
     page.write_paragraph(title, style="bold")

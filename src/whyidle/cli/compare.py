@@ -18,9 +18,9 @@ from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
 from whyidle.cli._progress_line import Progress
 
 if TYPE_CHECKING:
-    from whyidle.model.comparison import Comparison
     from whyidle.model.diagnosis import Diagnosis
-    from whyidle.model.run_table import RunTable
+    from whyidle.model.documents.comparison import Comparison
+    from whyidle.model.documents.run_table import RunTable
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -57,8 +57,8 @@ def _parse_percent(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Read the runs, compare them and print the comparison."""
-    from whyidle.engine.compare import check_regression
-    from whyidle.engine.run_table import build_run_table
+    from whyidle.runs.compare import check_regression
+    from whyidle.runs.run_table import build_run_table
 
     names = _order_names(args)
     _output.check_outputs(args, inputs=[Path(name) for name in names])
@@ -82,8 +82,8 @@ def _order_names(args: argparse.Namespace) -> list[str]:
 
 
 def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> Diagnosis:
-    from whyidle.engine.explain import explain_paths
     from whyidle.errors import InputError, StoreError
+    from whyidle.recordings.explain import explain_paths
 
     if Path(name).exists():
         return explain_paths([Path(name)], progress=progress, stage=progress.show_stage).diagnosis
@@ -98,9 +98,9 @@ def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> 
 
 def _write_comparison(args: argparse.Namespace, table: RunTable, names: list[str]) -> None:
     """Write the requested forms, and the report unless one of them goes to standard output."""
-    from whyidle.exporters._html.sections import render_page
-    from whyidle.exporters._markdown_sections import render_markdown
-    from whyidle.exporters._run_table import summarize_table, table_parts
+    from whyidle.reports._html.sections import render_page
+    from whyidle.reports._markdown_sections import render_markdown
+    from whyidle.reports._run_table import summarize_table, table_parts
 
     pair, parts = table.comparisons[0] if len(names) == 2 else None, table_parts(table)
     if args.json:
@@ -126,7 +126,7 @@ def _write_comparison(args: argparse.Namespace, table: RunTable, names: list[str
 
 
 def _print_pair(args: argparse.Namespace, comparison: Comparison, names: list[str]) -> None:
-    from whyidle.exporters._comparison_page import comparison_parts
+    from whyidle.reports._comparison_page import comparison_parts
 
     steps = [(f"whyidle causes {cause}", "new in B") for cause in comparison.appeared[:1]]
     if not args.all:

@@ -11,8 +11,8 @@ from whyidle.cli import _output
 from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
 
 if TYPE_CHECKING:
-    from whyidle.exporters._text_page import Page
     from whyidle.model.machine import Check, Machine
+    from whyidle.reports._text_page import Page
 
 _MARKS = {"ok": ("ok", "green"), "gap": ("GAP", "bold yellow"), "note": ("note", "cyan")} | {
     "absent": ("-", "dim")
@@ -28,7 +28,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the checks and print them."""
-    from whyidle.engine.doctor import examine_machine
+    from whyidle.machine.checks.doctor import examine_machine
 
     _output.check_outputs(args)
     machine = examine_machine(environ=os.environ, folder=Path.cwd(), store=store_of(args).root)
@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _doctor_text(machine: Machine) -> str:
-    from whyidle.exporters._next_steps import next_commands
-    from whyidle.exporters._text_page import Page
+    from whyidle.reports._next_steps import next_commands
+    from whyidle.reports._text_page import Page
 
     page = Page(_output.output_width(), _output.stream_colours())
     for topic in dict.fromkeys(check.topic for check in machine.checks):

@@ -37,11 +37,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the recordings, diagnose them, store and report the diagnosis."""
-    from whyidle.engine.read_ahead import read_ahead
+    from whyidle.recordings.read_ahead import read_ahead
 
     _output.check_outputs(args, inputs=args.path)
     with read_ahead(args.path) as reading, Progress(quiet=args.quiet) as progress:
-        from whyidle.engine.explain import explain_paths
+        from whyidle.recordings.explain import explain_paths
 
         diagnosis, timelines = explain_paths(
             args.path,
@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
 def _write_annotated_trace(
     args: argparse.Namespace, diagnosis: Diagnosis, timelines: tuple[Timeline, ...]
 ) -> None:
-    from whyidle.engine.trace_overlay import make_overlays
-    from whyidle.exporters import perfetto
+    from whyidle.recordings.trace_overlay import make_overlays
+    from whyidle.reports import perfetto
 
     if not timelines:
         raise UsageError(

@@ -24,10 +24,10 @@ from whyidle.cli._options import add_outputs, add_storage
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
-    from whyidle.engine.trial.loop.optimize import Optimized
-    from whyidle.engine.trial.loop.patch_check import PatchCheck
-    from whyidle.engine.trial.loop.trial_session import TrialSession
-    from whyidle.engine.trial.statistics.startup_cost import RemainingJob
+    from whyidle.fix.loop.optimize import Optimized
+    from whyidle.fix.loop.patch_check import PatchCheck
+    from whyidle.fix.loop.trial_session import TrialSession
+    from whyidle.fix.statistics.startup_cost import RemainingJob
 
 LEAST_S, MOST_S = 20.0, 24 * 3600.0
 """bounds of --budget"""
@@ -118,7 +118,7 @@ def _parse_budget(text: str) -> float:
 
 
 def _parse_left(text: str) -> RemainingJob:
-    from whyidle.engine.trial.statistics.startup_cost import RemainingJob
+    from whyidle.fix.statistics.startup_cost import RemainingJob
 
     try:
         seconds = _durations.parse_seconds(text)
@@ -162,11 +162,11 @@ def _parse_consent(text: str) -> frozenset[str]:
 def run(args: argparse.Namespace) -> int:
     """Try fixes on the command, store the result and report it."""
     from whyidle.cli._fix_progress import FixProgress
-    from whyidle.engine.recording.launcher import command_of
-    from whyidle.engine.trial.executor import TrialTerms, start_executor
-    from whyidle.engine.trial.loop.candidates import SAFE
-    from whyidle.engine.trial.loop.optimize import STOPPED
-    from whyidle.engine.trial.loop.trial_session import TrialSession
+    from whyidle.fix.executor import TrialTerms, start_executor
+    from whyidle.fix.loop.candidates import SAFE
+    from whyidle.fix.loop.optimize import STOPPED
+    from whyidle.fix.loop.trial_session import TrialSession
+    from whyidle.record.launcher import command_of
 
     if not args.command:
         raise UsageError("There is no command to fix.", hint="whyidle fix python train.py")
@@ -199,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_trials(session: TrialSession) -> Optimized:
-    from whyidle.engine.trial.loop.optimize import optimize
+    from whyidle.fix.loop.optimize import optimize
 
     try:
         return optimize(session)
@@ -210,7 +210,7 @@ def _run_trials(session: TrialSession) -> Optimized:
 
 def _make_patch(session: TrialSession, outcome: Optimized) -> PatchCheck | None:
     """Make and check the patch. A failure here must not lose the results of the trials."""
-    from whyidle.engine.trial.loop.patch_check import hand_over
+    from whyidle.fix.loop.patch_check import hand_over
 
     try:
         return hand_over(session, outcome, Path.cwd())

@@ -21,8 +21,8 @@ from whyidle.cli._run_filters import add_period, select_runs
 from whyidle.errors import GateError, InputError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from whyidle.engine.run_history import StoredRun
-    from whyidle.model.run_history import RunHistory
+    from whyidle.model.documents.run_history import RunHistory
+    from whyidle.runs.run_history import StoredRun
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the runs of the command and show them."""
-    from whyidle.engine.run_history import build_history
+    from whyidle.runs.run_history import build_history
 
     words = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not words:
@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _output.write_json(args.json, history)
     if args.html:
-        from whyidle.exporters._html.sections import render_page
-        from whyidle.exporters._run_history import history_parts, summarize_history
+        from whyidle.reports._html.sections import render_page
+        from whyidle.reports._run_history import history_parts, summarize_history
 
         title, about = summarize_history(history), shlex.join(words)
         page = render_page(title, about, history_parts(history), history.whyidle)
@@ -76,7 +76,7 @@ def _read_runs(args: argparse.Namespace) -> list[StoredRun]:
     Raises:
         InputError: there is none.
     """
-    from whyidle.engine.run_history import StoredRun
+    from whyidle.runs.run_history import StoredRun
 
     store, runs, unread = store_of(args), [], 0
     for entry in select_runs(store, store.list_runs(), args):
@@ -99,7 +99,7 @@ def _read_runs(args: argparse.Namespace) -> list[StoredRun]:
 
 
 def _print_history(args: argparse.Namespace, history: RunHistory) -> None:
-    from whyidle.exporters._run_history import history_parts
+    from whyidle.reports._run_history import history_parts
 
     option = store_option(args.store)
     steps = []

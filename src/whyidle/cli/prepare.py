@@ -52,7 +52,7 @@ dataset = StreamingDataset(remote="s3://BUCKET/{out}", local="/tmp/{out}", shuff
 """form -> how its own library writes and reads it"""
 
 if TYPE_CHECKING:
-    from whyidle.engine.preparation.survey import Forecast, Survey
+    from whyidle.planning.preparation.survey import Forecast, Survey
 
 CAUSES = ("repeated-deterministic-preprocessing", "small-file-random-io", "heavy-cpu-transform")
 """findings that prepared data would remove"""
@@ -103,8 +103,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Survey, write and check."""
     from whyidle.cli._progress_line import Progress
-    from whyidle.engine.preparation.shards import Preparation
-    from whyidle.engine.preparation.survey import survey_dataset
+    from whyidle.planning.preparation.shards import Preparation
+    from whyidle.planning.preparation.survey import survey_dataset
 
     job = _find_gain(args)
     if args.spec is None or ":" not in args.spec:

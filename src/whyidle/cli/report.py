@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     steps = _next_steps.after_report(diagnosis, args.run_or_file, args.store)
     draw = None
     if args.checklist:
-        from whyidle.exporters._checklist import render_checklist
+        from whyidle.reports._checklist import render_checklist
 
         draw, steps = render_checklist, steps[:1]
     args.all = True  # the screen was printed when it was made
@@ -55,9 +55,9 @@ def load_stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
     Raises:
         StoreError: there is no such run, or it cannot be read.
     """
-    from whyidle.engine.explain import document_at
-    from whyidle.engine.recording.recording_diagnosis import diagnose_recording, recording_at
     from whyidle.errors import StoreError
+    from whyidle.record.recording_diagnosis import diagnose_recording, recording_at
+    from whyidle.recordings.explain import document_at
     from whyidle.store.document import read_diagnosis
     from whyidle.store.entry import DIAGNOSIS
 

@@ -32,12 +32,12 @@ from whyidle.cli._options import (
 from whyidle.errors import OutputError, StoreError, UsageError, WhyidleError
 
 if TYPE_CHECKING:
-    from whyidle.engine.monitoring.run_publishing import RunPublishing
-    from whyidle.engine.recording.launcher import Beside
-    from whyidle.engine.recording.live_state import LiveWatch
-    from whyidle.engine.recording.monitor import Monitor
+    from whyidle.machine.watch.run_publishing import RunPublishing
     from whyidle.model.diagnosis import Diagnosis
     from whyidle.model.plan import FixPlan
+    from whyidle.record.launcher import Beside
+    from whyidle.record.live_state import LiveWatch
+    from whyidle.record.monitor import Monitor
     from whyidle.store.entry import Entry
 
 
@@ -124,7 +124,7 @@ def _parse_count(text: str) -> int:
 
 
 def _parse_look(text: str) -> str:
-    from whyidle.engine.recording.launcher import LOOKS
+    from whyidle.record.launcher import LOOKS
 
     if text not in LOOKS:
         raise argparse.ArgumentTypeError(f"must be {' or '.join(LOOKS)}, not {text!r}")
@@ -141,8 +141,8 @@ def _parse_seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Run the command, then diagnose it, store and report the diagnosis. Returns the command's exit
     status, or 1 if that is 0 and an output could not be written."""
-    from whyidle.engine.recording.launcher import WatchLimits, command_of, run_recorded
-    from whyidle.engine.recording.recording_diagnosis import note_end
+    from whyidle.record.launcher import WatchLimits, command_of, run_recorded
+    from whyidle.record.recording_diagnosis import note_end
 
     command = command_of(args.command)
     _output.check_outputs(args)
@@ -191,7 +191,7 @@ def _load_plan(args: argparse.Namespace, command: Sequence[str]) -> FixPlan | No
 
 
 def _plan_environment(plan: FixPlan | None, recording: Path | None) -> dict[str, str]:
-    from whyidle.engine.recording.plan_channel import write_request
+    from whyidle.record.plan_channel import write_request
 
     if plan is None:
         return {}
@@ -210,8 +210,8 @@ def _companions(
 ) -> list[Beside]:
     """The monitor, the live view and the news for who watches, while the command runs."""
     from whyidle.cli import _live_view
-    from whyidle.engine.monitoring.live_news import NewsDesk
-    from whyidle.engine.recording.recording_diagnosis import start_monitor
+    from whyidle.machine.watch.live_news import NewsDesk
+    from whyidle.record.recording_diagnosis import start_monitor
 
     if recording is None or follow is None:
         return []
@@ -234,7 +234,7 @@ def _share_follower(recording: Path) -> Callable[[], LiveWatch]:
     lock, made = threading.Lock(), list["LiveWatch"]()
 
     def follow() -> LiveWatch:
-        from whyidle.engine.recording.live_state import LiveWatch
+        from whyidle.record.live_state import LiveWatch
 
         with lock:
             if not made:
@@ -260,7 +260,7 @@ def _open_publishing(
     destinations = list_destinations(args)
     if recording is None or follow is None or not (destinations or track):
         return None
-    from whyidle.engine.monitoring.run_publishing import RunPublishing
+    from whyidle.machine.watch.run_publishing import RunPublishing
 
     def tell(text: str) -> None:
         print(f"whyidle: {text}", file=sys.stderr)
@@ -271,7 +271,7 @@ def _open_publishing(
 
 
 def _reason_not_to_watch() -> str | None:
-    from whyidle.engine.recording.recording_diagnosis import is_running
+    from whyidle.record.recording_diagnosis import is_running
 
     if os.environ.get("WHYIDLE_DISABLE") == "1":
         return "not watched: WHYIDLE_DISABLE=1"

@@ -28,7 +28,7 @@ from whyidle.errors import UsageError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from whyidle.exporters._text_page import Page
+    from whyidle.reports._text_page import Page
     from whyidle.store.entry import Entry, Meta
     from whyidle.store.run_store import Store
 
@@ -110,8 +110,8 @@ def _entry_metadata(entry: Entry) -> dict[str, object]:
 
 
 def _runs_table(entries: list[Entry], store: Store, option: str, *, some: bool) -> str:
-    from whyidle.exporters._next_steps import next_commands
-    from whyidle.exporters._text_page import Page
+    from whyidle.reports._next_steps import next_commands
+    from whyidle.reports._text_page import Page
 
     page = Page(_output.output_width(), _output.stream_colours())
     if not entries and some:
@@ -146,7 +146,7 @@ def _runs_table(entries: list[Entry], store: Store, option: str, *, some: bool) 
 
 
 def _row(page: Page, entry: Entry, name: str) -> list[Text]:
-    from whyidle.exporters._number_format import format_seconds
+    from whyidle.reports._number_format import format_seconds
 
     run, meta = page.styled_text(name, "cyan"), entry.meta
     if meta is None:
@@ -169,7 +169,7 @@ def _local_time(created: str) -> str:
 
 
 def _verdict_cell(entry: Entry, meta: Meta) -> str:
-    from whyidle.exporters._number_format import format_factor
+    from whyidle.reports._number_format import format_factor
 
     state = "failed" if entry.has_failed else _STATES.get(meta.state, meta.state)
     fixed = f", fixed {format_factor(meta.speedup)}×" if meta.speedup is not None else ""

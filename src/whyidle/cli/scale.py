@@ -26,7 +26,7 @@ from whyidle.errors import InputError, UsageError
 from whyidle.version import __version__
 
 if TYPE_CHECKING:
-    from whyidle.model.rank_scaling import Link, RankScaling
+    from whyidle.model.documents.rank_scaling import Link, RankScaling
     from whyidle.store.entry import Entry
 
 MOST_RANKS = 100_000
@@ -98,8 +98,8 @@ def _parse_count(text: str) -> int:
 
 
 def _parse_link(text: str) -> Link:
-    from whyidle.engine.rank_scaling import GIVEN_SPREAD
-    from whyidle.model.rank_scaling import Link
+    from whyidle.model.documents.rank_scaling import Link
+    from whyidle.planning.rank_scaling import GIVEN_SPREAD
 
     found = _LINK.fullmatch(text)
     try:
@@ -117,8 +117,8 @@ def _parse_link(text: str) -> Link:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command, or find its run, and show the predictions."""
-    from whyidle.engine.rank_scaling import Question, predict_scaling
-    from whyidle.engine.recording.recording_diagnosis import recording_at
+    from whyidle.planning.rank_scaling import Question, predict_scaling
+    from whyidle.record.recording_diagnosis import recording_at
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if bool(command) == bool(args.stored):
@@ -143,7 +143,7 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
     Raises:
         InputError: the command could not be stored or has failed before it was measured.
     """
-    from whyidle.engine.rank_scaling import LOOK
+    from whyidle.planning.rank_scaling import LOOK
 
     store = store_of(args)
     known = {entry.id for entry in store.list_runs()}
@@ -163,8 +163,8 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
 
 
 def _write_outputs(args: argparse.Namespace, scaling: RankScaling) -> None:
-    from whyidle.exporters._html.sections import render_page
-    from whyidle.exporters._rank_scaling import scaling_parts, summarize_scaling
+    from whyidle.reports._html.sections import render_page
+    from whyidle.reports._rank_scaling import scaling_parts, summarize_scaling
 
     parts = scaling_parts(scaling)
     if args.json:

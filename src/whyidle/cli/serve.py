@@ -28,8 +28,8 @@ from whyidle.errors import InputError, MissingExtraError, OutputError, UsageErro
 if TYPE_CHECKING:  # the help of all commands needs none of these
     import socket
 
-    from whyidle.server.access import AccessList
-    from whyidle.server.site import SiteSettings
+    from whyidle.cluster.server.access import AccessList
+    from whyidle.cluster.server.site import SiteSettings
 
 LISTEN = "127.0.0.1:8470"
 ROLES = ("viewer", "uploader", "admin")
@@ -101,8 +101,8 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args, settings)
     from datetime import datetime
 
-    from whyidle.server.access import AccessList
-    from whyidle.server.site import ACCESS_FILE
+    from whyidle.cluster.server.access import AccessList
+    from whyidle.cluster.server.site import ACCESS_FILE
 
     access = AccessList(settings.state / ACCESS_FILE)
     if args.action == "login":
@@ -120,8 +120,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> SiteSettings:
-    from whyidle.alerts.rule_file import AlertSettings, read_settings
-    from whyidle.server.site import STATE_FOLDER, SiteSettings
+    from whyidle.cluster.server.site import STATE_FOLDER, SiteSettings
+    from whyidle.machine.alerts.rule_file import AlertSettings, read_settings
     from whyidle.store.location import locate_store
 
     stores = args.store or [locate_store().root]
@@ -139,7 +139,7 @@ def _settings(args: argparse.Namespace) -> SiteSettings:
 
 def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
     try:
-        from whyidle.server.web_server import WebServer
+        from whyidle.cluster.server.web_server import WebServer
     except ImportError as error:
         raise MissingExtraError(
             "Starlette, uvicorn or Jinja2 is not installed beside whyidle.",
@@ -211,8 +211,8 @@ def _is_private(where: str) -> bool:
 
 
 def _print_start(args: argparse.Namespace, settings: SiteSettings) -> None:
-    from whyidle.server.access import AccessList
-    from whyidle.server.site import ACCESS_FILE
+    from whyidle.cluster.server.access import AccessList
+    from whyidle.cluster.server.site import ACCESS_FILE
 
     access = AccessList(settings.state / ACCESS_FILE)
     address = _login_address(access, settings.listen, args.role or "admin")

@@ -24,9 +24,9 @@ from whyidle.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     from whyidle.cli._tune_progress import TuneProgress
-    from whyidle.engine.search.study import SearchFile
+    from whyidle.model.documents.search import Search, SearchSetup
     from whyidle.model.plan import FixPlan
-    from whyidle.model.search import Search, SearchSetup
+    from whyidle.planning.search.study import SearchFile
 
 TRIALS = 20
 """default number of trials"""
@@ -152,8 +152,8 @@ def _parse_time(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Run, resume or show the search."""
-    from whyidle.engine.search.search_document import make_search
-    from whyidle.engine.search.study import open_study, read_search_file
+    from whyidle.planning.search.search_document import make_search
+    from whyidle.planning.search.study import open_study, read_search_file
 
     _output.check_outputs(args)
     folder = _search_folder(args).absolute()
@@ -179,8 +179,8 @@ def _begin_search(args: argparse.Namespace, folder: Path) -> SearchFile:
     from msgspec.structs import replace
 
     from whyidle.cli._tune_progress import TuneProgress
-    from whyidle.engine.search import study
-    from whyidle.engine.search.loader_healing import heal_loader
+    from whyidle.planning.search import study
+    from whyidle.planning.search.loader_healing import heal_loader
 
     setup = _read_setup(args)
     if args.resume or (folder / study.FILE).is_file():
@@ -205,9 +205,9 @@ def _begin_search(args: argparse.Namespace, folder: Path) -> SearchFile:
 
 
 def _read_setup(args: argparse.Namespace) -> SearchSetup:
-    from whyidle.engine.recording.launcher import command_of
-    from whyidle.engine.search import command_template, metric_reading, space
-    from whyidle.model.search import SearchSetup
+    from whyidle.model.documents.search import SearchSetup
+    from whyidle.planning.search import command_template, metric_reading, space
+    from whyidle.record.launcher import command_of
 
     if not args.command:
         hint = "whyidle tune --space lr=log:1e-5..1e-1 --metric 'loss: {}' python train.py {lr}"
@@ -267,9 +267,9 @@ def _search_folder(args: argparse.Namespace) -> Path:
 
 def _run_search(args: argparse.Namespace, folder: Path, search: SearchFile) -> int:
     from whyidle.cli._tune_progress import TuneProgress
-    from whyidle.engine.search.search_document import make_search
-    from whyidle.engine.search.search_run import SearchLimits, SearchRun
-    from whyidle.engine.search.trial_process import TrialTerms, end_left_processes
+    from whyidle.planning.search.search_document import make_search
+    from whyidle.planning.search.search_run import SearchLimits, SearchRun
+    from whyidle.planning.search.trial_process import TrialTerms, end_left_processes
 
     setup, parallel = search.setup, search.parallel
     plan = _apply_plan(folder, setup)
@@ -311,12 +311,12 @@ def _tell_beginning(
 
 
 def _report_search(args: argparse.Namespace, search: Search, *, interrupted: bool = False) -> None:
-    from whyidle.exporters._search_table import search_parts
+    from whyidle.reports._search_table import search_parts
 
     if args.json:
         _output.write_json(args.json, search)
     if args.html:
-        from whyidle.exporters._html.search import render_search_page
+        from whyidle.reports._html.search import render_search_page
 
         _output.write_target(args.html, render_search_page(search))
     if args.quiet or args.json == STDOUT:
@@ -338,8 +338,8 @@ def _list_next_steps(
 
 
 def _best_command(search: Search) -> str | None:
-    from whyidle.engine.search.command_template import fill_command
-    from whyidle.engine.search.search_run import trial_folder
+    from whyidle.planning.search.command_template import fill_command
+    from whyidle.planning.search.search_run import trial_folder
 
     best = next((trial for trial in search.trials if trial.number == search.best), None)
     if best is None:

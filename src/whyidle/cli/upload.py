@@ -32,7 +32,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Send the runs."""
-    from whyidle.engine.run_upload import upload_run
+    from whyidle.runs.run_upload import upload_run
 
     *names, url = args.runs
     if not names:
@@ -59,7 +59,7 @@ def check_upload(args: argparse.Namespace) -> None:
 def send_diagnosis(url: str, diagnosis: Diagnosis) -> None:
     """Send the diagnosis of a command that has ended. A failure is reported and changes nothing:
     the status belongs to the command."""
-    from whyidle.engine.run_upload import upload_run
+    from whyidle.runs.run_upload import upload_run
 
     try:
         page = upload_run(diagnosis.run.id, diagnosis, url, os.environ)
@@ -69,7 +69,7 @@ def send_diagnosis(url: str, diagnosis: Diagnosis) -> None:
 
 
 def _check_address(url: str) -> None:
-    from whyidle.engine.run_upload import check_address
+    from whyidle.runs.run_upload import check_address
 
     for warning in check_address(url, os.environ):
         print(f"whyidle: warning: {warning}", file=sys.stderr)

@@ -36,13 +36,13 @@ from whyidle.cli._options import (
 from whyidle.errors import GateError, OutputError, UsageError
 
 if TYPE_CHECKING:
-    from whyidle.alerts.alert_watch import AlertWatch
-    from whyidle.alerts.rule_file import AlertSettings
     from whyidle.cli._watch_screen import Screen
-    from whyidle.engine.monitoring.machine_watch import MachineWatch
-    from whyidle.engine.monitoring.publisher_queue import Publishing
-    from whyidle.model.alert import Route
-    from whyidle.model.watch_document import WatchedMachine
+    from whyidle.machine.alerts.alert_watch import AlertWatch
+    from whyidle.machine.alerts.rule_file import AlertSettings
+    from whyidle.machine.watch.machine_watch import MachineWatch
+    from whyidle.machine.watch.publisher_queue import Publishing
+    from whyidle.model.documents.watch_document import WatchedMachine
+    from whyidle.model.live.alert import Route
 
 EVERY_S = 2.0
 BETWEEN_S = 1.0
@@ -104,7 +104,7 @@ def _parse_states(text: str) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Look once, or until the user ends it."""
-    from whyidle.engine.monitoring.machine_watch import MachineWatch
+    from whyidle.machine.watch.machine_watch import MachineWatch
 
     if args.once and args.alerts is not None:
         raise UsageError(
@@ -160,8 +160,8 @@ def _keep_looking(
 
 
 def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing:
-    from whyidle.engine.monitoring.publisher_queue import Publishing
-    from whyidle.model.publisher import Destination
+    from whyidle.machine.watch.publisher_queue import Publishing
+    from whyidle.model.live.publisher import Destination
 
     publishing = Publishing(lambda text: print(f"whyidle: {text}", file=sys.stderr))
     running.callback(publishing.close)
@@ -174,7 +174,7 @@ def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing
 def _read_alerts(args: argparse.Namespace) -> AlertSettings | None:
     if args.alerts is None:
         return None
-    from whyidle.alerts.rule_file import AlertSettings, read_settings
+    from whyidle.machine.alerts.rule_file import AlertSettings, read_settings
 
     return read_settings(Path(args.alerts)) if args.alerts else AlertSettings()
 
@@ -188,8 +188,8 @@ def _open_alerts(
     if settings is None:
         return None
     from whyidle import catalog
-    from whyidle.alerts.alert_watch import MUTES, AlertWatch
-    from whyidle.engine.monitoring.alert_routes import open_routes
+    from whyidle.machine.alerts.alert_watch import MUTES, AlertWatch
+    from whyidle.machine.watch.alert_routes import open_routes
 
     on_stdout: Route | None = None
     if screen is not None:
@@ -249,7 +249,7 @@ def _is_named(gpu: str, uuid: str | None, name: str) -> bool:
 
 
 def _print_once(args: argparse.Namespace, machine: WatchedMachine) -> None:
-    from whyidle.exporters._watch_table import render_machine
+    from whyidle.reports._watch_table import render_machine
 
     if args.json:
         _output.write_json(args.json, machine)
@@ -275,7 +275,7 @@ def _write_line(args: argparse.Namespace, machine: WatchedMachine) -> None:
 
 
 def _check_gate(args: argparse.Namespace, machine: WatchedMachine) -> None:
-    from whyidle.exporters._watch_table import summarise_states
+    from whyidle.reports._watch_table import summarise_states
 
     if args.fail_on and (named := summarise_states(machine, args.fail_on)):
         raise GateError(f"--fail-on {','.join(args.fail_on)}: {named}.", hint="whyidle watch")
@@ -301,7 +301,7 @@ def _open_screen(running: ExitStack) -> Screen | None:
 
 
 def _draw(screen: Screen | None, machine: WatchedMachine) -> None:
-    from whyidle.exporters._watch_table import render_machine
+    from whyidle.reports._watch_table import render_machine
 
     width, (_, lines) = _columns(), _terminal_size()
     colours = _output.stream_colours()

@@ -12,14 +12,14 @@ import msgspec
 
 from whyidle.model.architecture import Architecture
 from whyidle.model.buckets import Bucket
+from whyidle.model.documents.memory import MemoryAccount
+from whyidle.model.documents.pipeline_tables import PipelineRow
+from whyidle.model.documents.rank_tables import Attribution as Attribution  # noqa: PLC0414  # a part of it
+from whyidle.model.documents.rank_tables import RankGroupRow, RankRow, WhatIf
+from whyidle.model.documents.step_timeline import Picture
 from whyidle.model.knobs import KNOBS
-from whyidle.model.memory import MemoryAccount
-from whyidle.model.pipeline_tables import PipelineRow
-from whyidle.model.rank_tables import Attribution as Attribution  # noqa: PLC0414  # a part of it
-from whyidle.model.rank_tables import RankGroupRow, RankRow, WhatIf
 from whyidle.model.recording import Recording
 from whyidle.model.redaction import redact_command, redact_text
-from whyidle.model.step_timeline import Picture
 
 SCHEMA: Final = "whyidle/diagnosis/1"
 

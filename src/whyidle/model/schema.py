@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from whyidle.model import alert, diagnosis, fleet, watch_document
+from whyidle.model import diagnosis
+from whyidle.model.documents import fleet, watch_document
+from whyidle.model.live import alert
 
 PUBLISHED = "docs/schema/diagnosis.schema.json"
 DOCUMENTS: Final = {

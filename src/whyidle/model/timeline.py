@@ -18,6 +18,7 @@ from whyidle.model.device_timestamps import EMPTY
 from whyidle.model.event_kinds import Detail as Detail  # noqa: PLC0414  # part of a timeline
 from whyidle.model.event_kinds import DeviceKind as DeviceKind  # noqa: PLC0414  # part of a timeline
 from whyidle.model.event_kinds import HostKind as HostKind  # noqa: PLC0414  # part of a timeline
+from whyidle.model.live.telemetry import Telemetry
 from whyidle.model.loader_tables import Loading
 from whyidle.model.operators import Operator
 from whyidle.model.process_facts import (
@@ -30,7 +31,6 @@ from whyidle.model.process_facts import (
 )
 from whyidle.model.roles import IMPLIED, Role, Vocabulary
 from whyidle.model.stack_samples import StackSamples
-from whyidle.model.telemetry import Telemetry
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]

@@ -27,8 +27,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from whyidle.importers import kineto
 from whyidle.model.timeline import Timeline
+from whyidle.readers import kineto
 
 LAUNCH_NS = 5_000
 ARRIVE_NS = 4_000

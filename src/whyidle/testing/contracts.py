@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.job import Job
+from whyidle.analysis.ranks.job import Job
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.cause import SECTIONS, Cause, Proof
 from whyidle.model.diagnosis import Diagnosis

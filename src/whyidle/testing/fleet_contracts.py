@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from whyidle.engine.fleet import series, tables
+from whyidle.cluster.report import series, tables
 from whyidle.model.fleet_rows import (
     JOB_STATES,
     READING_COLUMNS,

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from whyidle.engine.process_reading import read_process
-from whyidle.importers import probe
-from whyidle.importers._samples import AWAKE, HELD_BITS, SAMPLE
+from whyidle.diagnosis.process_reading import read_process
 from whyidle.model.timeline import HostKind, Timeline
+from whyidle.readers import probe
+from whyidle.readers.probe.samples import AWAKE, HELD_BITS, SAMPLE
 
 LOOK_NS = 5_000_000
 """time between two stack samples"""

@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from whyidle.model.telemetry import (
+from whyidle.model.live.telemetry import (
     Absent,
     Available,
     Meter,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from whyidle.importers._process_facts import read_document, read_facts
+from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.process_facts import BurstInRun, LoaderFacts
-from whyidle.model.telemetry import Series, Telemetry
 from whyidle.model.timeline import Timeline
+from whyidle.readers.probe.process_facts import read_document, read_facts
 
 READS = 20
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.engine.process_reading import read_process
-from whyidle.importers import _samples, probe
+from whyidle.diagnosis.process_reading import read_process
 from whyidle.model.timeline import HostKind
 from whyidle.probe.core.recorder import ANNOTATION, OP, SAMPLE, Recorder
 from whyidle.probe.frameworks.torch.gradient_exchange import CLOCK
+from whyidle.readers import probe
+from whyidle.readers.probe import samples as _samples
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
 

@@ -8,9 +8,9 @@ import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.sampling.sample_classification import runs_operators_alone
-from whyidle.importers import probe
 from whyidle.model.process_facts import ProcessFacts, Switches
 from whyidle.model.timeline import HostKind
+from whyidle.readers import probe
 from whyidle.testing import recorded_job
 from whyidle.testing.builder import ms
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sampled import host_calls
 
-from whyidle.analysis.batch_size import samples_per_s
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.sampled_lines import busiest_lines
+from whyidle.analysis.input.batch_size import samples_per_s
+from whyidle.analysis.lines.sampled_lines import busiest_lines
 from whyidle.analysis.sampling.gil_waits import LONG_WAIT_US
 from whyidle.analysis.sampling.sample_weighting import date_samples, weigh_samples
 from whyidle.model.loader_tables import BATCH, Loading

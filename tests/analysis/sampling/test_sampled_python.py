@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.sampled_lines import running_lines
+from whyidle.analysis.lines.sampled_lines import running_lines
 from whyidle.analysis.sampling import gil_waits
 from whyidle.analysis.sampling.share_error import unseen_python
-from whyidle.importers._samples import HELD_BITS
 from whyidle.model.stack_samples import STACK_SAMPLE
+from whyidle.readers.probe.samples import HELD_BITS
 from whyidle.testing.recorded_job import RecordedJob
 
 US, MS = 1_000, 1_000_000

@@ -7,9 +7,9 @@ import pytest
 
 from whyidle.analysis.sampling.worker_samples import interpret_workers
 from whyidle.frameworks.torch.names import VOCABULARY
-from whyidle.importers import _loader_records
-from whyidle.importers._samples import SAMPLE
 from whyidle.model.loader_tables import BATCH
+from whyidle.readers.probe import loader_records as _loader_records
+from whyidle.readers.probe.samples import SAMPLE
 
 MS = 1_000_000
 LOOKS = 40

@@ -9,7 +9,7 @@ from bench.gpu.stages import heal
 from bench.gpu.stages.heal import apply_patch
 from bench.gpu.target import Target
 from bench.gpu.twins import find_twin
-from whyidle.engine.patching.source_patch import KeptFix, make_patch
+from whyidle.fix.patching.source_patch import KeptFix, make_patch
 from whyidle.model.diagnosis import Edit, Place
 
 EDITS = {

@@ -12,7 +12,7 @@ from bench.gpu.stages.telemetry import describe_recording, trim_recording
 from bench.gpu.target import Target
 from bench.gpu.twins import find_twin, run_twin
 from whyidle.analysis.facts import Facts
-from whyidle.importers import kineto
+from whyidle.readers import kineto
 
 pytestmark = pytest.mark.real_processes("jobs and readers are processes of their own")
 EMULATED = Target("emulated", "emulated device", 5.0)

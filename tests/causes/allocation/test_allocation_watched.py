@@ -7,7 +7,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.loader_tables import BATCH, Loading, Worker
 from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts

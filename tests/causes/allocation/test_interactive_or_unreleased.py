@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from imagined import MS, Imagined, S, finding
 
-from whyidle.engine.recording.recording_diagnosis import read_recording
+from whyidle.record.recording_diagnosis import read_recording
 from whyidle.testing.pairs import Pair
 
 SLEEP = "/home/me/train.py(60): linger;/home/me/train.py(70): <module>"

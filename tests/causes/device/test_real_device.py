@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.importers import kineto
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.readers import kineto
 
 DEVICE = {
     "misaligned-tensor-shapes",

@@ -4,7 +4,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import us
 from whyidle.testing.cured_twins import covers, judge_all
 from whyidle.testing.pairs import Pair

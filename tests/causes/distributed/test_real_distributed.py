@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.importers import kineto
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.readers import kineto
 
 HERE = Path(__file__).parents[3]
 TRACES = Path(os.environ.get("WHYIDLE_TRACES", HERE.parent / "shared" / "traces")) / "kineto"

@@ -7,9 +7,9 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.job import Job
-from whyidle.analysis.late_rank_cpu import RankPaces
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.analysis.ranks.job import Job
+from whyidle.analysis.ranks.late_rank_cpu import RankPaces
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import CpuPace, HostKind
 from whyidle.testing.builder import ms
 from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup

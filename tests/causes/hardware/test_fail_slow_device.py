@@ -7,7 +7,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.job import Job
+from whyidle.analysis.ranks.job import Job
 from whyidle.model.proof_facts import HardwareFacts
 from whyidle.model.timeline import CpuPace
 from whyidle.testing.builder import us

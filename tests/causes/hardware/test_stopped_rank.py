@@ -8,7 +8,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.model.telemetry import Series, Telemetry
+from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.cured_twins import covers

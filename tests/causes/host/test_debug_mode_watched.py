@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.trial.loop.candidates import SAFE, choose_candidates
-from whyidle.fixes.debug_mode_off import SWITCHES
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.fix.loop.candidates import SAFE, choose_candidates
+from whyidle.fixes.host.debug_mode_off import SWITCHES
 from whyidle.model.proof_facts import HostFacts
 from whyidle.testing.builder import ms
 from whyidle.testing.cured_twins import covers, judge, twin_speedup

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from whyidle import catalog
+from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.roles import Role
-from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.cured_twins import judge
 from whyidle.testing.pairs import Pair

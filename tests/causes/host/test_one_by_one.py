@@ -3,9 +3,9 @@
 import pytest
 
 from whyidle import catalog
-from whyidle.analysis import tiny_op_loops
+from whyidle.analysis.lines import tiny_op_loops
 from whyidle.analysis.sampling.gil_waits import FRAMEWORK_US
-from whyidle.importers._samples import HELD_BITS
+from whyidle.readers.probe.samples import HELD_BITS
 from whyidle.testing.cured_twins import judge
 from whyidle.testing.recorded_job import RecordedJob
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us

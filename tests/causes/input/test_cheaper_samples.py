@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whyidle import catalog
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.loader_tables import BATCH, Iterator, Loading
 from whyidle.model.process_facts import LoaderFacts
 from whyidle.testing import contracts

@@ -3,7 +3,7 @@
 import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
-from whyidle.engine.recording.recording_diagnosis import diagnose_jobs, note_end
+from whyidle.record.recording_diagnosis import diagnose_jobs, note_end
 from whyidle.testing.contracts import check_bounds
 
 CROWDED = {

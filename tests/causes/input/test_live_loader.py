@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.engine.recording import launcher
-from whyidle.engine.recording.recording_diagnosis import diagnose_recording, note_end
+from whyidle.record import launcher
+from whyidle.record.recording_diagnosis import diagnose_recording, note_end
 
 pytest.importorskip("torch")
 

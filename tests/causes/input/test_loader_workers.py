@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from whyidle import catalog
-from whyidle.analysis.core_capacity import BUSY_CORE
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import hidden_loading
-from whyidle.analysis.worker_capacity import WAITING
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.wording import summarize_edits
+from whyidle.analysis.host.core_capacity import BUSY_CORE
+from whyidle.analysis.input.worker_capacity import WAITING
+from whyidle.analysis.steps.forecast import hidden_loading
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.wording import summarize_edits
+from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.loader_tables import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
-from whyidle.model.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.cured_twins import covers

@@ -6,9 +6,9 @@ from pipeline_job import train
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.tfdata_pipelines import find_slow_stage
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.engine.wording import summarize_edits, word_fixes
+from whyidle.analysis.input.tfdata_pipelines import find_slow_stage
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.wording import summarize_edits, word_fixes
 from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms

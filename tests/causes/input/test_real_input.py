@@ -9,7 +9,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.importers import kineto
+from whyidle.readers import kineto
 from whyidle.testing import contracts
 from whyidle.testing.cured_twins import covers
 

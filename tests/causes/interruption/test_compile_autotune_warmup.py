@@ -8,9 +8,9 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnosis.diagnose import diagnose_job
-from whyidle.importers import kineto
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo
+from whyidle.readers import kineto
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.cured_twins import covers, judge

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from imagined import MS, Imagined, S, finding
 
-from whyidle.engine.recording.recording_diagnosis import read_recording
+from whyidle.record.recording_diagnosis import read_recording
 from whyidle.testing.pairs import Pair
 
 SCAN = "/home/me/train.py(12): scan;/home/me/train.py(40): <module>"

@@ -2,7 +2,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.engine.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.cured_twins import judge
 from whyidle.testing.jobs import launch_bound

@@ -3,8 +3,8 @@
 import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
-from whyidle.analysis.retained_losses import find_kept_losses
-from whyidle.engine.recording.recording_diagnosis import diagnose_jobs
+from whyidle.analysis.memory.retained_losses import find_kept_losses
+from whyidle.record.recording_diagnosis import diagnose_jobs
 from whyidle.testing.contracts import check_bounds
 
 HOST = {

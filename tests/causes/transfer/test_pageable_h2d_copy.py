@@ -2,7 +2,7 @@
 
 import pytest
 
-from whyidle.analysis.copies import link_gbs
+from whyidle.analysis.device.copies import link_gbs
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.pairs import Pair

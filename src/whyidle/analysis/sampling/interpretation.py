@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.retained_losses import find_kept_losses
+from whyidle.analysis.memory.retained_losses import find_kept_losses
 from whyidle.analysis.sampling.evaluation_calls import with_evaluation_calls
 from whyidle.analysis.sampling.gil_waits import (
     SampledPython,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.core_capacity import gain_on_cores, kept_waiting, usable_cores
-from whyidle.analysis.core_limits import find_core_limit
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, predict_removal
-from whyidle.analysis.inline_loading import loading_alone
-from whyidle.analysis.telemetry_window import TelemetryWindow
+from whyidle.analysis.host.core_capacity import gain_on_cores, kept_waiting, usable_cores
+from whyidle.analysis.host.core_limits import find_core_limit
+from whyidle.analysis.host.telemetry_window import TelemetryWindow
+from whyidle.analysis.input.inline_loading import loading_alone
+from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import AllocationFacts

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.device.gpu_work import work_of
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.gpu_work import work_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Predicted
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.job import Job
-from whyidle.analysis.telemetry_window import TelemetryWindow
+from whyidle.analysis.host.telemetry_window import TelemetryWindow
+from whyidle.analysis.ranks.job import Job
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import AllocationFacts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.sampled_lines import describe_place, lines_with_share, prompt_waits
+from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_share, prompt_waits
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration

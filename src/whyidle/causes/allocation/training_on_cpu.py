@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.sampled_lines import lines_with_share
+from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import Proof, cause
 from whyidle.model.process_facts import ProcessFacts
 from whyidle.model.roles import Role

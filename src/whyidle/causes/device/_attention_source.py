@@ -8,7 +8,7 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.integer_codes import used_codes
-from whyidle.analysis.source_lines import in_library
+from whyidle.analysis.lines.source_lines import in_library
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind

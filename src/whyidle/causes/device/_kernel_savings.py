@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from whyidle.analysis.arrays import F64, I64
+from whyidle.analysis.device.flops import shapes_of
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.flops import shapes_of
-from whyidle.analysis.forecast import limit_speedup, predict_substitution
-from whyidle.analysis.host_step_time import is_far_ahead, pace_s
-from whyidle.analysis.step_replay import Saved, no_change
+from whyidle.analysis.steps.forecast import limit_speedup, predict_substitution
+from whyidle.analysis.steps.host_step_time import is_far_ahead, pace_s
+from whyidle.analysis.steps.step_replay import Saved, no_change
 from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import ProofFacts

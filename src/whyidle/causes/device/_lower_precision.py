@@ -8,9 +8,9 @@ from itertools import chain
 import numpy as np
 
 from whyidle.analysis.arrays import F64, I64
+from whyidle.analysis.device.flops import shapes_of
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.flops import shapes_of
-from whyidle.analysis.step_replay import Saved
+from whyidle.analysis.steps.step_replay import Saved
 from whyidle.model.roles import Role
 
 CAST_BYTES = 2 * (4 + 2)

@@ -6,10 +6,10 @@ from collections import Counter
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.sampled_lines import sampled_stacks
-from whyidle.analysis.source_lines import frame_place, in_library
+from whyidle.analysis.lines.sampled_lines import sampled_stacks
+from whyidle.analysis.lines.source_lines import frame_place, in_library
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role

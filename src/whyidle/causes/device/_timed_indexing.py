@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import EMPTY, union_of
-from whyidle.analysis.source_statements import called_name, parse_source
-from whyidle.analysis.step_by_line import StepLine
+from whyidle.analysis.lines.source_statements import called_name, parse_source
+from whyidle.analysis.lines.step_by_line import StepLine
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.arrays import I64, Mask
-from whyidle.analysis.burst_samples import lines_during
+from whyidle.analysis.device.operator_times import own_times
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.operator_times import own_times
+from whyidle.analysis.steps.burst_samples import lines_during
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device._attention_source import SWITCHES, attention_libraries, lines_calling
 from whyidle.causes.device._fused_softmaxes import framework_softmaxes
 from whyidle.model.cause import Proof

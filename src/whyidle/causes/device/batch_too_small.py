@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.analysis.batch_size import (
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.input.batch_size import (
     LargerBatch,
     backward_passes,
     find_batch_size,
     predict_larger_batch,
 )
-from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.facts import Facts
 from whyidle.causes.device._kernel_savings import memory_used, share_evidence
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted

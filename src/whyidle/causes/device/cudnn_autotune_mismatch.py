@@ -7,8 +7,8 @@ import numpy as np
 from whyidle.analysis.arrays import I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.process_facts import Switches

@@ -6,8 +6,8 @@ import numpy as np
 
 from whyidle.analysis.arrays import I64
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.idle_gaps import pick_rows
 from whyidle.analysis.intervals import union_of
+from whyidle.analysis.partition.idle_gaps import pick_rows
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._timed_indexing import prove_timed_indexing
 from whyidle.model.cause import Proof, cause

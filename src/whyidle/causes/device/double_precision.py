@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.analysis.device.operator_times import own_times
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.operator_times import own_times
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place

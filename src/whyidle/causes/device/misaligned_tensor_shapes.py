@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.arrays import F64, I64
+from whyidle.analysis.device.flops import shapes_of
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.flops import shapes_of
-from whyidle.analysis.idle_gaps import pick_rows
+from whyidle.analysis.partition.idle_gaps import pick_rows
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._unfused_attention import find_unfused_attention
 from whyidle.model.cause import Proof, cause

@@ -6,10 +6,10 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.idle_gaps import pick_rows
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.pauses import RECORDED, RECORDING
+from whyidle.analysis.partition.idle_gaps import pick_rows
+from whyidle.analysis.partition.pauses import RECORDED, RECORDING
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._recomputation import LEAST_SHARE, ROOM, prove_recomputation
 from whyidle.model.cause import Proof, cause

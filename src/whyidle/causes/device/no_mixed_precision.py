@@ -6,7 +6,7 @@ import numpy as np
 
 from whyidle.analysis.arrays import I64
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.step_replay import no_change
+from whyidle.analysis.steps.step_replay import no_change
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._kernel_savings import Factors
 from whyidle.causes.device._lower_precision import cast_launches, cast_time, lower_precision_factors

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.padding import Padding, find_padding
-from whyidle.analysis.source_lines import frame_place, in_library
+from whyidle.analysis.input.padding import Padding, find_padding
+from whyidle.analysis.lines.source_lines import frame_place, in_library
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import DeviceFacts

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from whyidle.analysis.arrays import I64, Mask
+from whyidle.analysis.device.flops import shapes_of
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.flops import shapes_of
-from whyidle.analysis.idle_gaps import pick_rows
+from whyidle.analysis.partition.idle_gaps import pick_rows
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._unfused_attention import find_unfused_attention
 from whyidle.model.cause import Proof, cause

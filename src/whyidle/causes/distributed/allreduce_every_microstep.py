@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.exposed_communication import held_share
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.gradient_exchanges import copy_shares, rhythm_of
-from whyidle.analysis.job import Job
-from whyidle.analysis.source_lines import in_library
+from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.ranks.exposed_communication import held_share
+from whyidle.analysis.ranks.gradient_exchanges import copy_shares, rhythm_of
+from whyidle.analysis.ranks.job import Job
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import DistributedFacts

@@ -6,8 +6,8 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.intervals import union_of
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role

@@ -8,10 +8,10 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.idle_gaps import pick_rows
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.source_lines import frame_place, in_library
+from whyidle.analysis.lines.source_lines import frame_place, in_library
+from whyidle.analysis.partition.idle_gaps import pick_rows
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place, Predicted
 from whyidle.model.process_facts import ExchangeFacts

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.exposed_communication import Exposure
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.gradient_exchanges import copy_shares, needed_share, optimizer_updates
-from whyidle.analysis.job import Job
+from whyidle.analysis.ranks.exposed_communication import Exposure
+from whyidle.analysis.ranks.gradient_exchanges import copy_shares, needed_share, optimizer_updates
+from whyidle.analysis.ranks.job import Job
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DistributedFacts

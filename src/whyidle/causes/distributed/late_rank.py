@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whyidle.analysis.job import Job
+from whyidle.analysis.ranks.job import Job
 from whyidle.causes.distributed import _rank_waiting
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration

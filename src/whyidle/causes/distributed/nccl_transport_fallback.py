@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.job import Job
+from whyidle.analysis.ranks.job import Job
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.collectives import POINT_TO_POINT
 from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.exposed_communication import stage_share
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.job import Job
-from whyidle.analysis.rank_groups import groups_of
+from whyidle.analysis.ranks.collectives import POINT_TO_POINT
+from whyidle.analysis.ranks.exposed_communication import stage_share
+from whyidle.analysis.ranks.job import Job
+from whyidle.analysis.ranks.rank_groups import groups_of
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration

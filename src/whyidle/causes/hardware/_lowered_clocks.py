@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whyidle.analysis.telemetry_window import TelemetryWindow
+from whyidle.analysis.host.telemetry_window import TelemetryWindow
 
 
 @dataclass(frozen=True, slots=True)

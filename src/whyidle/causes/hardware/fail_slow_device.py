@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.job import Job
-from whyidle.analysis.process_stops import ProcessStops
-from whyidle.analysis.rank_imbalance import LateRank
+from whyidle.analysis.host.process_stops import ProcessStops
+from whyidle.analysis.ranks.job import Job
+from whyidle.analysis.ranks.rank_imbalance import LateRank
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.copies import find_copies, link_gbs
+from whyidle.analysis.device.copies import find_copies, link_gbs
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.telemetry_window import TelemetryWindow
+from whyidle.analysis.host.telemetry_window import TelemetryWindow
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 

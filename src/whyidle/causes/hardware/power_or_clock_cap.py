@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from whyidle.analysis.device.gpu_work import work_of
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.gpu_work import work_of
-from whyidle.analysis.telemetry_window import TelemetryWindow
+from whyidle.analysis.host.telemetry_window import TelemetryWindow
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.hardware._lowered_clocks import LoweredClocks, bound_by_clock, find_worst
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 

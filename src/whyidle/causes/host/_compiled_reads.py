@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from whyidle.analysis.arrays import F64
-from whyidle.analysis.data_libraries import STARVED, waiting_share
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.input.data_libraries import STARVED, waiting_share
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.source_lines import at_place
+from whyidle.analysis.lines.source_lines import at_place
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.proof_facts import HostFacts

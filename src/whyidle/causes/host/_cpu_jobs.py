@@ -7,16 +7,17 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.batch_freeing import freeing_share
-from whyidle.analysis.cache_emptying import FROM_SHARED_S, refill_bound_s
+from whyidle.analysis.device.optimizer_work import FUSED
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.gradient_exchanges import unused_parameter_searches
+from whyidle.analysis.input.batch_freeing import freeing_share
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
-from whyidle.analysis.optimizer_work import FUSED
-from whyidle.analysis.sampled_lines import DISPATCHERS, running_lines, sampled_stacks
+from whyidle.analysis.lines.sampled_lines import DISPATCHERS, running_lines, sampled_stacks
+from whyidle.analysis.lines.source_lines import called_at, package_of
+from whyidle.analysis.lines.time_by_line import time_of_line_causes
+from whyidle.analysis.memory.cache_emptying import FROM_SHARED_S, refill_bound_s
+from whyidle.analysis.ranks.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.sampling.share_error import (
     between_steps,
@@ -24,8 +25,7 @@ from whyidle.analysis.sampling.share_error import (
     share_bounds,
     unseen_python,
 )
-from whyidle.analysis.source_lines import called_at, package_of
-from whyidle.analysis.time_by_line import time_of_line_causes
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.causes.host._fused_update import fused_update_s

@@ -12,11 +12,11 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.sampling.share_error import share_bounds
-from whyidle.analysis.source_lines import frame_place, in_library
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._modes import MODES, UNCOMPILED, Mode, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Place

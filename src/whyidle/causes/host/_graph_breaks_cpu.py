@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from whyidle.analysis import compilation
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import EMPTY
-from whyidle.analysis.sampled_lines import sampled_stacks
-from whyidle.analysis.source_lines import frame_place, in_library
+from whyidle.analysis.lines.sampled_lines import sampled_stacks
+from whyidle.analysis.lines.source_lines import frame_place, in_library
+from whyidle.analysis.partition import compilation
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.model_loops import ModelLoop
+from whyidle.analysis.lines.model_loops import ModelLoop
+from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.sampling.share_error import share_bounds
-from whyidle.analysis.source_lines import source_line
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.lines.source_lines import at_place
+from whyidle.analysis.lines.time_by_line import time_of_line_causes
+from whyidle.analysis.lines.tiny_op_loops import find_tiny_op_loop
 from whyidle.analysis.sampling.share_error import share_bounds
-from whyidle.analysis.source_lines import at_place
-from whyidle.analysis.time_by_line import time_of_line_causes
-from whyidle.analysis.tiny_op_loops import find_tiny_op_loop
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import Proof
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts

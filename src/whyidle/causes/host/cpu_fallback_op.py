@@ -9,8 +9,8 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import HostFacts

@@ -9,7 +9,7 @@ import numpy as np
 from whyidle.analysis.arrays import I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.arrays import I64
+from whyidle.analysis.device.kernel_launches import replay_of
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.kernel_launches import replay_of
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host import _debug_modes
 from whyidle.causes.host._modes import SWITCHED
 from whyidle.model.cause import Proof, cause

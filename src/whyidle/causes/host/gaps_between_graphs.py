@@ -8,8 +8,8 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host import _graph_breaks_cpu
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration

@@ -6,10 +6,10 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.sampling.share_error import share_bounds
-from whyidle.analysis.source_lines import source_line
-from whyidle.analysis.step_growth import StepGrowth, find_growth
+from whyidle.analysis.steps.forecast import from_gains
+from whyidle.analysis.steps.step_growth import StepGrowth, find_growth
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.batch_size import bound_larger_batch, predict_larger_batch
+from whyidle.analysis.device.kernel_launches import RECORDING
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.input.batch_size import bound_larger_batch, predict_larger_batch
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.kernel_launches import RECORDING
-from whyidle.analysis.step_replay import combine_changes
+from whyidle.analysis.steps.forecast import from_gains
+from whyidle.analysis.steps.step_replay import combine_changes
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.number_text import format_duration

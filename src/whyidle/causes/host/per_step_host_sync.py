@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.device.kernel_launches import RECORDING, replay_of
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.kernel_launches import RECORDING, replay_of
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place

@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from whyidle.analysis.batch_freeing import freeing_share
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.gradient_exchanges import unused_parameter_searches
+from whyidle.analysis.input.batch_freeing import freeing_share
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.source_lines import called_at, package_of
+from whyidle.analysis.lines.source_lines import called_at, package_of
+from whyidle.analysis.ranks.gradient_exchanges import unused_parameter_searches
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.host._cpu_jobs import REMOVED
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.model.cause import LEAST_SHARE, Proof, cause

@@ -8,9 +8,9 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.source_lines import at_place
+from whyidle.analysis.lines.source_lines import at_place
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._cpu_jobs import REMOVED, python_overhead
 from whyidle.causes.host._tiny_op_proof import prove_tiny_op_loop
 from whyidle.model.cause import LEAST_SHARE, Proof, cause

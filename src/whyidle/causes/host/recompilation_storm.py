@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis import compilation
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, predict_interruptions
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
-from whyidle.analysis.sampled_lines import lines_with_share
-from whyidle.analysis.source_lines import in_library
+from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.partition import compilation
+from whyidle.analysis.steps.forecast import from_gains, predict_interruptions
 from whyidle.causes.host._modes import UNCOMPILED, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import HostFacts

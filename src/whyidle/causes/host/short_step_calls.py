@@ -8,10 +8,10 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.input.tfdata_pipelines import training_pipeline
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.sampled_lines import lines_with_share
-from whyidle.analysis.tfdata_pipelines import training_pipeline
+from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._modes import EAGER, active_share
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from whyidle.analysis.arrays import I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.sampled_lines import lines_with_share
-from whyidle.analysis.source_lines import in_library
+from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._modes import EAGER, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Place

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.arrays import F64
+from whyidle.analysis.device.optimizer_work import FUSED, TRAFFIC, OptimizerWork
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.optimizer_work import FUSED, TRAFFIC, OptimizerWork
-from whyidle.analysis.step_replay import combine_changes
+from whyidle.analysis.steps.forecast import from_gains
+from whyidle.analysis.steps.step_replay import combine_changes
 from whyidle.causes.host._cpu_jobs import optimizer_loop
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause

@@ -6,10 +6,10 @@ from collections import Counter
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.reporting_work import ReportingWork, find_reporting_work
+from whyidle.analysis.lines.reporting_work import ReportingWork, find_reporting_work
+from whyidle.analysis.lines.step_by_line import find_passes
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
-from whyidle.analysis.step_by_line import find_passes
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, hidden_loading
-from whyidle.analysis.tfdata_pipelines import (
+from whyidle.analysis.input.tfdata_pipelines import (
     PYTHON,
     RANDOM,
     SlowStage,
     count_epochs,
     pipeline_work,
 )
+from whyidle.analysis.steps.forecast import from_gains, hidden_loading
 from whyidle.model.diagnosis import Place, Predicted
 
 MOST_CALLS = 16

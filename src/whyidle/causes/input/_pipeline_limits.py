@@ -5,8 +5,13 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.tfdata_pipelines import DECODES, SlowStage, find_slow_stage, stage_evidence
+from whyidle.analysis.input.tfdata_pipelines import (
+    DECODES,
+    SlowStage,
+    find_slow_stage,
+    stage_evidence,
+)
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.input._pipeline_evidence import choose_calls, is_repeated, pipeline_places
 from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Predicted

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from whyidle.analysis.core_capacity import kept_waiting
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, predict_removal
-from whyidle.analysis.sample_work import SampleWork
+from whyidle.analysis.host.core_capacity import kept_waiting
+from whyidle.analysis.input.sample_work import SampleWork
+from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.number_text import format_part
 

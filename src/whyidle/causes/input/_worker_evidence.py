@@ -6,10 +6,10 @@ from collections import Counter
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal, predict_stalls
-from whyidle.analysis.loader_workers import LoaderWorkers
-from whyidle.analysis.step_scope import StepScope
-from whyidle.analysis.worker_capacity import most_workers
+from whyidle.analysis.input.loader_workers import LoaderWorkers
+from whyidle.analysis.input.worker_capacity import most_workers
+from whyidle.analysis.steps.forecast import predict_removal, predict_stalls
+from whyidle.analysis.steps.step_scope import StepScope
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import InputFacts

@@ -6,9 +6,9 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import STALL_ERROR, predict_removal
-from whyidle.analysis.loader_workers import LoaderWorkers
-from whyidle.analysis.worker_capacity import most_waiting
+from whyidle.analysis.input.loader_workers import LoaderWorkers
+from whyidle.analysis.input.worker_capacity import most_waiting
+from whyidle.analysis.steps.forecast import STALL_ERROR, predict_removal
 from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration

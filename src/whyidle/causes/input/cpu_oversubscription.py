@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from whyidle.analysis.core_capacity import idle_cores, kept_waiting, training_cores, usable_cores
-from whyidle.analysis.core_limits import find_core_limit
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, predict_removal
-from whyidle.analysis.loader_workers import LoaderWorkers
-from whyidle.analysis.sampled_lines import lines_with_share
+from whyidle.analysis.host.core_capacity import (
+    idle_cores,
+    kept_waiting,
+    training_cores,
+    usable_cores,
+)
+from whyidle.analysis.host.core_limits import find_core_limit
+from whyidle.analysis.input.loader_workers import LoaderWorkers
+from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers_of
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.batch_waits import (
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.host.core_capacity import find_capacity, mostly_waits
+from whyidle.analysis.input.batch_waits import (
     BatchWaits,
     find_batch_waits,
     handoff_s,
     launches_inside,
     tensors_s,
 )
-from whyidle.analysis.core_capacity import find_capacity, mostly_waits
-from whyidle.analysis.data_libraries import find_conversion
-from whyidle.analysis.decoding_libraries import decodes_media, storage_library
-from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import hidden_loading, predict_risk
-from whyidle.analysis.hottest_function import HottestFunction, hot_function
+from whyidle.analysis.input.data_libraries import find_conversion
+from whyidle.analysis.input.decoding_libraries import decodes_media, storage_library
+from whyidle.analysis.input.prefetch_model import wait_in_epochs
+from whyidle.analysis.input.sample_work import work_inline
+from whyidle.analysis.input.worker_batches import LEAST_SAMPLES
+from whyidle.analysis.input.worker_capacity import most_workers
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.memory_pressure import waits_for_memory
-from whyidle.analysis.prefetch_model import wait_in_epochs
-from whyidle.analysis.sample_work import work_inline
-from whyidle.analysis.sampled_lines import lines_with_share
-from whyidle.analysis.source_lines import in_library
-from whyidle.analysis.undisturbed_steps import undisturbed_share
-from whyidle.analysis.worker_batches import LEAST_SAMPLES
-from whyidle.analysis.worker_capacity import most_workers
+from whyidle.analysis.lines.hottest_function import HottestFunction, hot_function
+from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.memory.memory_pressure import waits_for_memory
+from whyidle.analysis.steps.forecast import hidden_loading, predict_risk
+from whyidle.analysis.steps.undisturbed_steps import undisturbed_share
 from whyidle.causes.input._sample_evidence import (
     describe_conversion,
     describe_samples,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.batch_waits import BatchWaits, find_batch_waits, waited_for_worker
-from whyidle.analysis.core_capacity import BUSY_CORE
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import STALL_ERROR, WORKERS, predict_removal
-from whyidle.analysis.sample_work import work_of_workers
-from whyidle.analysis.worker_capacity import most_workers
+from whyidle.analysis.host.core_capacity import BUSY_CORE
+from whyidle.analysis.input.batch_waits import BatchWaits, find_batch_waits, waited_for_worker
+from whyidle.analysis.input.sample_work import work_of_workers
+from whyidle.analysis.input.worker_capacity import most_workers
+from whyidle.analysis.steps.forecast import STALL_ERROR, WORKERS, predict_removal
 from whyidle.causes.input._sample_evidence import (
     describe_work,
     describe_worker_samples,

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.batch_waits import find_batch_waits, handoff_s
-from whyidle.analysis.core_capacity import find_capacity, mostly_waits
-from whyidle.analysis.decoding_libraries import (
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.host.core_capacity import find_capacity, mostly_waits
+from whyidle.analysis.input.batch_waits import find_batch_waits, handoff_s
+from whyidle.analysis.input.decoding_libraries import (
     decoded_by_workers,
     decodes_media,
     storage_library,
     stored_by_workers,
 )
-from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, hidden_loading, predict_removal, unhidden_loading
-from whyidle.analysis.hottest_function import HottestFunction, hot_function
+from whyidle.analysis.input.sample_work import SampleWork, work_inline, work_of_workers
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.sample_work import SampleWork, work_inline, work_of_workers
+from whyidle.analysis.lines.hottest_function import HottestFunction, hot_function
 from whyidle.analysis.sampling.share_error import share_bounds
-from whyidle.analysis.undisturbed_steps import undisturbed_share
+from whyidle.analysis.steps.forecast import (
+    from_gains,
+    hidden_loading,
+    predict_removal,
+    unhidden_loading,
+)
+from whyidle.analysis.steps.undisturbed_steps import undisturbed_share
 from whyidle.causes.input._pipeline_limits import prove_pipeline_work
 from whyidle.causes.input._sample_evidence import (
     describe_samples,

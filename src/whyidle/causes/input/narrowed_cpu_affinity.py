@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.core_capacity import gain_on_cores
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
+from whyidle.analysis.host.core_capacity import gain_on_cores
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.input._worker_evidence import wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import InputFacts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_stalls
+from whyidle.analysis.steps.forecast import predict_stalls
 from whyidle.causes.input._worker_evidence import CACHED_COST, SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.tfdata_pipelines import find_slow_stage, stage_evidence
+from whyidle.analysis.input.tfdata_pipelines import find_slow_stage, stage_evidence
 from whyidle.causes.input._pipeline_evidence import (
     choose_calls,
     pipeline_places,

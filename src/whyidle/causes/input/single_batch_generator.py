@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.data_libraries import STARVED, typical_waiting_share, waiting_share
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, hidden_loading
-from whyidle.analysis.source_lines import frame_place
-from whyidle.analysis.tfdata_pipelines import find_generator, pipeline_waits
+from whyidle.analysis.input.data_libraries import STARVED, typical_waiting_share, waiting_share
+from whyidle.analysis.input.tfdata_pipelines import find_generator, pipeline_waits
+from whyidle.analysis.lines.source_lines import frame_place
+from whyidle.analysis.steps.forecast import from_gains, hidden_loading
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts

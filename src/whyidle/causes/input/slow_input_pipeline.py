@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.data_libraries import (
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.input.data_libraries import (
     LIBRARIES,
     IteratedLibrary,
     find_conversion,
     iterated_library,
     waits_for_threads,
 )
-from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, predict_removal
+from whyidle.analysis.input.sample_work import work_inline
+from whyidle.analysis.input.tfdata_pipelines import pipeline_waits
 from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.sample_work import work_inline
-from whyidle.analysis.sampled_lines import lines_with_share
-from whyidle.analysis.source_lines import in_library
-from whyidle.analysis.tfdata_pipelines import pipeline_waits
+from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.causes.input._sample_evidence import (
     describe_conversion,
     describe_samples,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.core_capacity import idle_cores
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.sampled_lines import busiest_lines
+from whyidle.analysis.host.core_capacity import idle_cores
+from whyidle.analysis.lines.sampled_lines import busiest_lines
+from whyidle.analysis.lines.source_lines import at_place
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
-from whyidle.analysis.source_lines import at_place
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import Proof, cause
 
 LEAST_SHARE = 0.03

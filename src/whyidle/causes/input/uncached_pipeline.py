@@ -6,12 +6,9 @@ from pathlib import PurePath
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.tfdata_pipelines import (
-    count_epochs,
-    find_slow_stage,
-)
-from whyidle.analysis.tfdata_pipelines import stage_evidence as stage
+from whyidle.analysis.input.tfdata_pipelines import count_epochs, find_slow_stage
+from whyidle.analysis.input.tfdata_pipelines import stage_evidence as stage
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.input._pipeline_evidence import is_repeated, pipeline_places
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.batch_waits import HANDOFF_BYTES_PER_S, HANDOFF_CAREFUL_BYTES_PER_S
-from whyidle.analysis.core_capacity import BUSY_CORE, kept_waiting
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.loader_workers import LoaderWorkers
-from whyidle.analysis.sample_work import work_of_workers
+from whyidle.analysis.host.core_capacity import BUSY_CORE, kept_waiting
+from whyidle.analysis.input.batch_waits import HANDOFF_BYTES_PER_S, HANDOFF_CAREFUL_BYTES_PER_S
+from whyidle.analysis.input.loader_workers import LoaderWorkers
+from whyidle.analysis.input.sample_work import work_of_workers
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.input._sample_evidence import line_evidence
 from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers_of
 from whyidle.model.cause import Proof, cause

@@ -6,9 +6,9 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_interruptions, predict_removal
+from whyidle.analysis.input.worker_restarts import held_up, worker_starts
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.worker_restarts import held_up, worker_starts
+from whyidle.analysis.steps.forecast import predict_interruptions, predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import WORKER_STARTS

@@ -5,10 +5,10 @@ Shares are of the step (0-1).
 
 from __future__ import annotations
 
-from whyidle.analysis.core_capacity import BUSY_CORE
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal, predict_risk
-from whyidle.analysis.pauses import Pauses
+from whyidle.analysis.host.core_capacity import BUSY_CORE
+from whyidle.analysis.partition.pauses import Pauses
+from whyidle.analysis.steps.forecast import predict_removal, predict_risk
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InterruptionFacts
 

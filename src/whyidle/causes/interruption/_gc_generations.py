@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.pauses import Pauses, pauses_of
+from whyidle.analysis.partition.pauses import Pauses, pauses_of
 from whyidle.model.roles import Role
 
 WHOLE_STEPS = 1000

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.after_effects import predict_absence
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_interruptions, predict_removal
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.log_preparation import find_log_preparation
-from whyidle.analysis.pauses import Pauses, find_pauses
-from whyidle.analysis.sampled_lines import busiest_lines, framework_waits, prompt_waits
+from whyidle.analysis.lines.log_preparation import find_log_preparation
+from whyidle.analysis.lines.sampled_lines import busiest_lines, framework_waits, prompt_waits
+from whyidle.analysis.lines.source_lines import at_place
+from whyidle.analysis.partition.pauses import Pauses, find_pauses
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
-from whyidle.analysis.source_lines import at_place
+from whyidle.analysis.steps.after_effects import predict_absence
+from whyidle.analysis.steps.forecast import predict_interruptions, predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.proof_facts import InterruptionFacts

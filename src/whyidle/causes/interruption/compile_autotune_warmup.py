@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis import compilation
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.idle_gaps import context_calls
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.partition import compilation
+from whyidle.analysis.partition.idle_gaps import context_calls
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.number_text import format_duration

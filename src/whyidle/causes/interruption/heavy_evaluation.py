@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.after_effects import predict_absence
-from whyidle.analysis.evaluation_utilization import EvaluationUtilization
+from whyidle.analysis.device.evaluation_utilization import EvaluationUtilization
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, predict_interruptions, predict_removal
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.pauses import RECORDED, RECORDING, Pauses, find_pauses
+from whyidle.analysis.partition.pauses import RECORDED, RECORDING, Pauses, find_pauses
+from whyidle.analysis.steps.after_effects import predict_absence
+from whyidle.analysis.steps.forecast import from_gains, predict_interruptions, predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import EVALUATIONS, InterruptionFacts

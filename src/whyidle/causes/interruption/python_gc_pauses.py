@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.after_effects import after_effect
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.pauses import Pauses, find_pauses
+from whyidle.analysis.partition.pauses import Pauses, find_pauses
+from whyidle.analysis.steps.after_effects import after_effect
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.interruption._gc_generations import (
     THINNED_STEPS,
     full_collections,

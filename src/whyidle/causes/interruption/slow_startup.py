@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains, predict_removal
-from whyidle.analysis.sampled_lines import describe_place, lines_with_share
+from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_share
+from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration, format_part

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from whyidle.analysis.after_effects import predict_absence
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_interruptions, predict_removal
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.pauses import Pauses, find_pauses
+from whyidle.analysis.partition.pauses import Pauses, find_pauses
+from whyidle.analysis.steps.after_effects import predict_absence
+from whyidle.analysis.steps.forecast import predict_interruptions, predict_removal
 from whyidle.causes.interruption._checkpoint_fixes import predict_background_write, predict_rarer
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence

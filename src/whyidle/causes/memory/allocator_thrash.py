@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
 from whyidle.analysis.intervals import union_of
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.process_facts import AllocatorFacts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.memory_pressure import LEAST, fills_its_group, memory_waits, read_again
-from whyidle.analysis.telemetry_window import TelemetryWindow
+from whyidle.analysis.host.telemetry_window import TelemetryWindow
+from whyidle.analysis.memory.memory_pressure import LEAST, fills_its_group, memory_waits, read_again
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 

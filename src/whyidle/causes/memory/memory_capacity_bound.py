@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.memory_plan import MemoryPlan
+from whyidle.analysis.memory.memory_plan import MemoryPlan
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import Proof, cause
 from whyidle.model.process_facts import AllocatorFacts
 from whyidle.model.proof_facts import MemoryFacts

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.copies import CALL_S, copy_place, find_copies
+from whyidle.analysis.device.copies import CALL_S, copy_place, find_copies
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_digits, format_duration
 from whyidle.model.proof_facts import TransferFacts

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.copies import BIG_BYTES, COPY_S, copy_place, pinned_gbs
+from whyidle.analysis.device.copies import BIG_BYTES, COPY_S, copy_place, pinned_gbs
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import from_gains
-from whyidle.analysis.host_activity import interrupting_rows
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.step_replay import no_change
+from whyidle.analysis.partition.host_activity import interrupting_rows
+from whyidle.analysis.steps.forecast import from_gains
+from whyidle.analysis.steps.step_replay import no_change
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_digits, format_duration
 from whyidle.model.roles import Role

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.analysis.copies import BIG_BYTES, Copies, copy_place, find_copies, pinned_gbs
+from whyidle.analysis.device.copies import BIG_BYTES, Copies, copy_place, find_copies, pinned_gbs
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.forecast import predict_removal
-from whyidle.analysis.host_step_time import call_gap_s, pace_s
+from whyidle.analysis.steps.forecast import predict_removal
+from whyidle.analysis.steps.host_step_time import call_gap_s, pace_s
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import TransferFacts
 from whyidle.model.timeline import Detail

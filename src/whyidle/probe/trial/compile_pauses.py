@@ -4,7 +4,7 @@ from __future__ import annotations
 
 FEW = 2
 """most pauses that count as one-off, as when a compiled model is evaluated for the first time; a
-job with more of them recompiles again and again (``engine/trial/statistics/speedup.py``)"""
+job with more of them recompiles again and again (``fix/statistics/speedup.py``)"""
 
 
 class CompilePauses:

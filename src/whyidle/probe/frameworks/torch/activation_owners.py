@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .step_tape import find_tensors
+from .looks.step_tape import find_tensors
 
 FORWARD, UNPACK = "whyidle::forward ", "whyidle::unpack "
 Kept = tuple[int, int, int]

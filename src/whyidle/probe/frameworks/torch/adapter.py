@@ -24,16 +24,14 @@ from . import (
     evaluation,
     foreign_profilers,
     indexing_gradients,
-    memory_look,
-    model_look,
     out_of_memory,
-    rank_look,
     step_hooks,
     trial_hooks,
     trial_state,
     wording,
 )
 from .device_clock import CudaClock, find_clock
+from .looks import memory_look, model_look, rank_look
 from .process_facts import FactsReader
 from .profiler import TorchProfiler
 from .tracing import HIDING, hide_modules, tracing_query

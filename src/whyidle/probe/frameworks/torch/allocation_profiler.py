@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from .activation_owners import FORWARD, UNPACK
+from .looks.step_tape import NotReplayableError
 from .profiler import TorchProfiler
-from .step_tape import NotReplayableError
 
 MOST_ROWS = 400_000
 """allocations of a pass above which it is not evaluated"""

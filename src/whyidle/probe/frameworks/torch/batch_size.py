@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .step_tape import find_tensors
+from .looks.step_tape import find_tensors
 
 NO_TENSOR = "the model is called with no tensor that has a dimension of samples"
 

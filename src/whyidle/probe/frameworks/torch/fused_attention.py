@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .step_tape import find_tensors, map_tensors
+from .looks.step_tape import find_tensors, map_tensors
 
 PRODUCTS = ("matmul", "__matmul__", "bmm")
 METADATA = ("__get__", "size", "dim", "numel", "is_floating_point")

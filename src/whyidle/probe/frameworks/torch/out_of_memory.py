@@ -24,7 +24,7 @@ from ...core.listener import Listener
 from ...core.loaded_modules import is_installed
 from ...core.own_files import FOLDER
 from . import accelerator
-from .step_tape import DEEPEST, find_tensors
+from .looks.step_tape import DEEPEST, find_tensors
 
 UNITS = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 SIZE = r"([\d.]+) (bytes|B|KiB|MiB|GiB|TiB)"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import accelerator
-from .memory_look import device_of
-from .step_tape import NotReplayableError, StepTape
+from .looks.memory_look import device_of
+from .looks.step_tape import NotReplayableError, StepTape
 
 MOST_S = 60.0
 """time that no pass may be expected to outlast, s"""

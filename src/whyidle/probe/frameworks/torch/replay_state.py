@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .step_tape import NotReplayableError
+from .looks.step_tape import NotReplayableError
 
 MOVING = ("SyncBatchNorm",)
 """modules that exchange with other ranks, which a pass of one rank alone would block"""

@@ -1,0 +1,1 @@
+"""Kernels, copies, launches and operators."""

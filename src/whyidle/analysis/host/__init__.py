@@ -1,0 +1,1 @@
+"""Cores, processes and telemetry of the host."""

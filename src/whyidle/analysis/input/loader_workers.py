@@ -1,0 +1,170 @@
+"""Loader workers from inside: what the step waits for, and where in the user's code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from whyidle.analysis.host.cpu_affinity import granted_cores
+from whyidle.analysis.input import batch_handoff
+from whyidle.analysis.input.worker_batches import MOSTLY
+from whyidle.analysis.input.worker_stalls import WorkerStalls
+from whyidle.analysis.lines.source_lines import frame_place, in_library, own_frame
+from whyidle.analysis.memory.memory_pressure import waits_for_memory
+from whyidle.model.diagnosis import Place
+from whyidle.model.process_facts import LoaderFacts
+
+LEAST_SHARE = 0.01
+"""share of the step below which the loader is not reported"""
+KEPT_WAITING = 0.2
+"""share of a batch's time waiting for a core from which cores are short"""
+PER_ENOUGH = 2
+"""up to this multiple of the sufficient number, workers still get their turn soon"""
+COPIED_BYTES_PER_S = 1e8
+"""rate of packing above which it copies tensors: into new pages of shared memory 0.6 GB/s or more,
+while Python objects are pickled at some 10 MB/s (Python 3.11 on a virtual machine)"""
+SMALL_FILE = 256 * 1024
+"""files up to this many bytes cost latency, not bandwidth: 0.26 ms at 1 GB/s"""
+
+
+class LoaderWorkers(WorkerStalls):
+    """The loader workers of one rank."""
+
+    @property
+    def costly_handoff(self) -> bool:
+        """Whether most of the waiting is for the hand-off of batches."""
+        return batch_handoff.is_costly(self)
+
+    @cached_property
+    def ready_share(self) -> float:
+        """Share of the step spent taking batches that were ready when requested."""
+        return batch_handoff.ready_share(self)
+
+    @property
+    def mostly_packs(self) -> bool:
+        """Whether workers of one thread each crowd the cores with packing large tensors more than
+        with making them: fewer workers would pack as much."""
+        copied = (self.loading.batch_bytes or 0) >= COPIED_BYTES_PER_S * self.pickle_time
+        threads = max((worker.threads for worker in self.loading.workers), default=1)
+        work = max(self.mean_of("process_cpu"), self.mean_of("cpu"))
+        return copied and threads == 1 and self.pickle_time >= work and self.short_of_cores
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether so many workers mostly wait for each other's turn on a core. As many again as
+        suffice are useful while the first ones wait."""
+        waits_for_turn = self.mean_of("delay") >= MOSTLY * self.batch_time
+        return waits_for_turn and self.count > PER_ENOUGH * self.sufficient_workers
+
+    @cached_property
+    def sufficient_workers(self) -> int:
+        """Workers that keep the cores busy: one per core, and more for the time that a median batch
+        waits for something else."""
+        batches = self.batches_made
+        works = np.maximum(np.maximum(batches["cpu"], batches["process_cpu"]), 1)
+        waits = np.maximum(
+            batches["end"] - batches["start"] - np.maximum(batches["delay"], 0) - works, 0
+        )
+        per_core = 1.0 + float(np.median(waits) / np.median(works))
+        return max(1, int(self.cores * per_core))
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether workers with several threads each, or far too many workers, crowd the cores."""
+        if self.is_surplus:
+            return True
+        threads = max((worker.threads for worker in self.loading.workers), default=1)
+        demand = self.count * threads
+        busy = self.other_threads_cpu >= 0.3 * self.mean_of("cpu") or self.short_of_cores
+        return threads > 1 and demand > self.cores and busy
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether workers wait for cores after something restricted them to fewer than granted."""
+        return granted_cores(self.facts, self.own_cores) is not None and self.short_of_cores
+
+    @property
+    def short_of_cores(self) -> bool:
+        """Whether workers wait for a core while they prepare a batch."""
+        return self.mean_of("delay") >= KEPT_WAITING * self.batch_time
+
+    @property
+    def loads_bound(self) -> bool:
+        """Whether new workers would be restricted in the same way."""
+        return granted_cores(self.facts, self.loading.cores) is not None
+
+    @property
+    def own_cores(self) -> float | None:
+        """Most cores that a worker may use; None where unknown."""
+        return max((w.cores for w in self.loading.workers if w.cores is not None), default=None)
+
+    @cached_property
+    def is_bursty(self) -> bool:
+        """Whether workers are fast enough on average, and a deeper queue would halve the
+        waiting."""
+        late = batch_handoff.late_share(self)
+        waits = late * self.facts.step_s / max(self.per_step, 1e-9)
+        short = self.uncontended_batch_time / max(self.count, 1)
+        room = self.rest_s / max(self.per_step, 1e-9)
+        if late < max(self.ready_share, LEAST_SHARE) or short > room:
+            return False
+        now = self.simulate_queue(self.depth).others
+        return now > 0.3 * waits and self.simulate_queue(4 * self.depth).others <= 0.5 * now
+
+    @cached_property
+    def wait_kind(self) -> str | None:
+        """What the step waits for: "memory", "handoff", "bound", "crowd", "burst", "small files",
+        "cache", "storage" or "work"; None where unknown."""
+        if not self.is_known or self.waiting_share < LEAST_SHARE:
+            return None
+        if waits_for_memory(self.facts, self.waiting_share):
+            return "memory"
+        if self.is_due_to_stops:
+            return None  # the recording does not show who stops it
+        if self.is_bound:
+            return "bound"
+        if self.mostly_packs:
+            return "handoff"
+        if self.is_crowded:
+            return "crowd"
+        if self.is_bursty:
+            return "burst"
+        if batch_handoff.blames_handoff(self, self.ready_share):
+            return "handoff"
+        if not self.is_explained or self.loading.still >= MOSTLY:
+            return None  # they are blocked, and the recording does not show by what
+        return self._storage_kind() if self.waits_for_storage else "work"
+
+    def _storage_kind(self) -> str:
+        opens, chars = self.mean_of("opens"), self.mean_of("chars")
+        if opens >= MOSTLY * self.mean_of("samples") and chars / max(opens, 1e-9) <= SMALL_FILE:
+            return "small files"
+        return "cache" if self.reread_share >= MOSTLY else "storage"
+
+    @cached_property
+    def hottest_line(self) -> tuple[Place, float] | None:
+        """The user's line in most worker samples and its share of them; None without any."""
+        lines = [own_frame(self.loading.stacks[i]) for i in self.loading.samples["stack"]]
+        counted = Counter(line for line in lines if line)
+        if not counted:
+            return None
+        line, count = counted.most_common(1)[0]
+        place = frame_place(line, self.facts.rank)
+        return (place, count / len(lines)) if place else None
+
+    def places_of(
+        self, *keys: Literal["asked", "making", "collating"], workers: bool = True
+    ) -> tuple[Place, ...]:
+        """Return the user's places that the loader (with or without ``workers``) reports."""
+        inline = [candidate for candidate in self.loading.loaders if not candidate.workers]
+        loader = self.loader if workers else (inline or [LoaderFacts()])[0]
+        places = [frame_place(getattr(loader, key) or "", self.facts.rank) for key in keys]
+        return tuple(place for place in places if place and not in_library(place))
+
+    @property
+    def costliest_places(self) -> tuple[Place, ...]:
+        """The line that costs most, else the dataset's method."""
+        return (self.hottest_line[0],) if self.hottest_line else self.places_of("making")

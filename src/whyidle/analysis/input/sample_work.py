@@ -1,0 +1,220 @@
+"""What the job's own code does to samples, by line: in the dataset, the collate function or the
+generator that a loader calls, in the training process or in its workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.input.decoding_libraries import DataKind, data_kind
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.lines.preceding_lines import find_preceding_lines
+from whyidle.analysis.lines.sampled_lines import sampled_stacks
+from whyidle.analysis.lines.source_lines import frame_place, in_library
+from whyidle.analysis.lines.source_loops import count_loops, find_decisive_lines
+from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
+
+LOOPED = 0.25
+"""share of a function's time in loops from which they decide it: what a loop builds element by
+element, such as a list, is converted outside of it"""
+LONGEST = 60
+"""characters of a line of source that a headline shows"""
+
+MOST_BEFORE = 2
+"""lines that are named besides the one at which Python had ended"""
+
+_Line = tuple[str | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleWork:
+    """The user's code in a loader's calls. Shares are of the sampled time in these calls (0-1)."""
+
+    lines: tuple[tuple[Place, float], ...]
+    """the lines in which the user's code was, the largest share first"""
+    own: float
+    """share in calls of the user's code, libraries that it calls included"""
+    costliest: float
+    """share in calls of the costliest of the functions that the loader calls"""
+    function: str
+    """name of that function"""
+    looped: bool
+    """whether Python loops over the parts of a sample decide the time of that function"""
+    kind: DataKind | None
+    """what the samples are, as far as libraries or the samples themselves show"""
+    text: str
+    """the source text of the likeliest line; empty where it was not kept"""
+    before: tuple[Place, ...] = ()
+    """where Python had mostly ended at the costliest line: lines that may have run before it, the
+    likeliest first"""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The costliest line, what may have run before it, and the other lines."""
+        shown = (self.place, *self.before, *(place for place, _ in self.lines[1:]))
+        return tuple({(place.file, place.line): place for place in reversed(shown)}.values())[::-1]
+
+    @property
+    def place(self) -> Place:
+        """The line with the largest share."""
+        return self.lines[0][0]
+
+    @property
+    def per_sample(self) -> bool:
+        """Whether the loader calls a method that makes a single sample."""
+        return self.function == "__getitem__"
+
+    @property
+    def frequency(self) -> str:
+        """How often the costliest line runs, in words."""
+        if self.looped:
+            return "in a Python loop over each sample"
+        return "for every sample" if self.per_sample else "for every batch"
+
+    def describe_line(self) -> str:
+        """Return the likeliest line of the largest share, for a headline."""
+        text = self.text
+        shown = text if len(text) <= LONGEST else text[: LONGEST - 2].rstrip() + " …"
+        name = _name_line(self.before[0] if self.before else self.place)
+        return f"{name} ({shown})" if shown else name
+
+    def describe_spot(self) -> str:
+        """Return where the largest share is, with "at" or what else is known."""
+        sure = not self.before or self.before[0].line == self.place.line
+        up_to = "" if sure else f"up to {_name_line(self.place)}, likely "
+        return f"{up_to}at {self.describe_line()}"
+
+
+def _name_line(place: Place) -> str:
+    return f"{(place.file or '').rpartition('/')[2]}:{place.line}"
+
+
+def work_inline(facts: Facts, windows: Intervals) -> SampleWork | None:
+    """Return the work in a loader's calls in the training process, or in generators that batches
+    are taken from; None without samples of it."""
+    plays, generators = facts.timeline.vocabulary.plays, facts.host.generators
+    stacks: Counter[str] = Counter()
+    late: Counter[str] = Counter()
+    for stack, time, after in _stacks_by_end(facts, windows):
+        frames = stack.split(";")
+        inner = list(takewhile(lambda frame: not plays(Role.LOADER_FRAME, frame), frames))
+        called = ";".join(inner) if len(inner) < len(frames) else generators.inner_frames(stack)
+        if called:  # else a late sample, of the loop itself
+            stacks[called] += time
+            late[called] += time * after
+    return _divide_work(facts, stacks, late)
+
+
+def _stacks_by_end(facts: Facts, windows: Intervals) -> Iterator[tuple[str, int, bool]]:
+    """Yield stacks with their time, and whether Python had ended there."""
+    for after in (False, True):
+        for stack, time in sampled_stacks(facts, windows, after=after).items():
+            yield stack, time, after
+
+
+def work_of_workers(facts: Facts) -> SampleWork | None:
+    """Return the work in loader workers; None without samples of it."""
+    loading = facts.timeline.loading
+    sampled = Counter(loading.stacks[i] for i in loading.samples["stack"])
+    return _divide_work(facts, sampled, Counter())
+
+
+def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> SampleWork | None:
+    """Divide the time of ``stacks``, in ``late`` of which Python had ended."""
+    lines: Counter[_Line] = Counter()
+    ended: Counter[_Line] = Counter()
+    called: Counter[tuple[str | None, str | None]] = Counter()
+    places: dict[_Line, Place] = {}
+    looped: Counter[tuple[str | None, str | None]] = Counter()
+    sources = _Sources(facts.timeline.sources)
+    for stack, time in stacks.items():
+        frames = [frame_place(frame, facts.rank) for frame in stack.split(";")]
+        own = [place for place in frames if place is not None and not in_library(place)]
+        if own:
+            place = sources.decisive_place(_outer_function(own))
+            line = place.file, place.line
+            lines[line] += time
+            ended[line] += late[stack]
+            places[line] = place
+            function = own[-1].file, own[-1].function
+            called[function] += time
+            looped[function] += time * sources.loop_over_parts(own)
+    if not lines:
+        return None
+    total, most = max(stacks.total(), 1), called.most_common(1)[0][0]
+    found = tuple((places[line], time / total) for line, time in lines.most_common())
+    costly, time = lines.most_common(1)[0]
+    before = sources.lines_before(places[costly]) if 2 * ended[costly] > time else ()
+    return SampleWork(
+        lines=found,
+        own=lines.total() / total,
+        costliest=called[most] / total,
+        function=most[1] or "",
+        looped=looped[most] >= LOOPED * called[most],
+        kind=data_kind(stacks) or _recorded_kind(facts.timeline.loading.sample),
+        text=sources.text_of(before[0] if before else places[costly]),
+        before=before,
+    )
+
+
+def _recorded_kind(sample: str) -> DataKind | None:
+    kinds: dict[str, DataKind] = {"text": "text", "images": "images"}
+    return kinds.get(sample)
+
+
+def _outer_function(own: list[Place]) -> Place:
+    """The outermost function at the innermost line: that of a comprehension is the one it is in."""
+    line = own[0].file, own[0].line
+    *_, place = takewhile(lambda place: (place.file, place.line) == line, own)
+    return place
+
+
+class _Sources:
+    """The source text of the user's lines, and the loops around them."""
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        self._sources = sources
+        self._lines: dict[str, list[str]] = {}
+        self._loops: dict[str, Counter[int]] = {}
+        self._decisive: dict[str, dict[int, int]] = {}
+
+    def text_of(self, place: Place) -> str:
+        """Return the text of a line; empty where it was not kept."""
+        file = place.file or ""
+        if file not in self._lines:
+            self._lines[file] = self._sources.get(file, "").splitlines()
+        lines, number = self._lines[file], (place.line or 0) - 1
+        return lines[number].strip() if 0 <= number < len(lines) else ""
+
+    def decisive_place(self, place: Place) -> Place:
+        """Return the place of the loops in a statement of several lines, else the place itself."""
+        file, line = place.file or "", place.line or 0
+        if file not in self._decisive:
+            text = self._sources.get(file, "")
+            self._decisive[file] = find_decisive_lines(text, self._loops_in(file))
+        line = self._decisive[file].get(line, line)
+        return Place(file=place.file, line=line, function=place.function, rank=place.rank)
+
+    def lines_before(self, place: Place) -> tuple[Place, ...]:
+        """Return lines that may have run before a line, the likeliest first."""
+        text = self._sources.get(place.file or "", "")
+        found = find_preceding_lines(text, place.line or 0)[:MOST_BEFORE]
+        return tuple(
+            Place(file=place.file, line=line, function=None, rank=place.rank) for line in found
+        )
+
+    def loop_over_parts(self, own: list[Place]) -> bool:
+        """Return whether the user's frames of a stack are in a loop over the parts of a sample: one
+        loop in a method that makes a single sample, else one inside a loop over samples."""
+        lines = dict.fromkeys((place.file or "", place.line or 0) for place in own)
+        depth = sum(self._loops_in(file)[line] for file, line in lines)
+        return depth > (own[-1].function != "__getitem__")
+
+    def _loops_in(self, file: str) -> Counter[int]:
+        if file not in self._loops:
+            self._loops[file] = count_loops(self._sources.get(file, ""))
+        return self._loops[file]

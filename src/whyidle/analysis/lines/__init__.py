@@ -1,0 +1,1 @@
+"""Where the step's time is spent, by the lines of the user's source."""

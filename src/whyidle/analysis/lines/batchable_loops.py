@@ -1,0 +1,161 @@
+"""Loops of the user's source whose turns one call on whole tensors could replace, by the source.
+
+A *batchable* loop handles one sample, word or element per turn, and no turn needs the result of the
+one before it. A loop over modules runs a different layer each turn, a recurrence needs what it has
+computed, and the training loop updates the model: none of them is one. A *rollout* asks a policy
+for one action per turn, and gives it to an environment; several environments could go together.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from whyidle.analysis.lines.source_statements import (
+    called_name,
+    is_training_call,
+    names_in,
+    parse_source,
+    targets_of,
+)
+
+_VECTOR: Final = re.compile(r"envs$|vec", re.IGNORECASE)
+"""names of several environments that go together already"""
+LEAST_RESULTS: Final = 3
+"""results of an environment's step: observation, reward, end, and more"""
+_CHOICES: Final = frozenset({"sample", "argmax", "multinomial"})
+"""methods and functions that choose an action"""
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+
+
+class LoopLines(NamedTuple):
+    """Lines of a file inside loops."""
+
+    batchable: frozenset[int] = frozenset()
+    rollout: frozenset[int] = frozenset()
+    environment: frozenset[int] = frozenset()
+    """lines of rollouts that give an action to the environment"""
+
+
+def find_loops(text: str) -> LoopLines:
+    """Return the lines of a file inside such loops, by its text."""
+    batchable: set[int] = set()
+    rollout: set[int] = set()
+    environment: set[int] = set()
+    tree = parse_source(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.For | ast.While):
+            statements = list(_in_order(node.body, loops=False))
+            chosen = _chosen_names(statements)
+            steps = [one for one in statements if _gives_action(one) or _plays(one, chosen)]
+            lines = range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+            if steps and not _trains(node):
+                rollout.update(lines)
+                environment.update(one.lineno for one in steps)
+            elif isinstance(node, ast.For) and _is_independent(node):
+                batchable.update(lines)
+        elif isinstance(node, _COMPREHENSIONS) and not _calls_its_variable(node, _variables(node)):
+            batchable.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return LoopLines(frozenset(batchable), frozenset(rollout), frozenset(environment))
+
+
+def _gives_action(node: ast.AST) -> bool:
+    """Whether a statement unpacks what an environment returns: observation, reward, end."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return False
+    target = node.targets[0]
+    several = isinstance(target, ast.Tuple) and len(target.elts) >= LEAST_RESULTS
+    if not several or called_name(node.value) != "step":
+        return False
+    return not any(_VECTOR.search(name) for name in names_in(node.value.func))
+
+
+def _chosen_names(statements: list[ast.stmt]) -> set[str]:
+    """Names that hold what a policy has chosen: drawn from a distribution, or its largest value."""
+    names: set[str] = set()
+    for node in statements:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(call, ast.Call) and called_name(call) in _CHOICES
+            for call in ast.walk(node.value)
+        ):
+            names |= set().union(*map(targets_of, node.targets))
+    return names
+
+
+def _plays(node: ast.stmt, chosen: set[str]) -> bool:
+    """Whether a statement gives such a choice to an environment, whatever that returns."""
+    return any(
+        isinstance(call, ast.Call)
+        and called_name(call) == "step"
+        and bool(set().union(*map(names_in, call.args)) & chosen)
+        and not any(_VECTOR.search(name) for name in names_in(call.func))
+        for call in ast.walk(node)
+    )
+
+
+def _trains(loop: ast.For | ast.While) -> bool:
+    return any(isinstance(node, ast.Call) and is_training_call(node) for node in ast.walk(loop))
+
+
+def _variables(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> set[str]:
+    return set().union(*(targets_of(part.target) for part in node.generators))
+
+
+def _is_independent(loop: ast.For) -> bool:
+    calls = (node for node in ast.walk(loop) if isinstance(node, ast.Call))
+    if _trains(loop) or any(called_name(call) == "step" for call in calls):
+        return False
+    variables = targets_of(loop.target)
+    return not _calls_its_variable(loop, variables) and not _has_recurrence(loop, variables)
+
+
+def _calls_its_variable(node: ast.AST, variables: set[str]) -> bool:
+    """Whether a loop calls what it loops over, as over a list of layers."""
+    return any(
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name | ast.Subscript)
+        and bool(names_in(call.func) & variables)
+        for call in ast.walk(node)
+    )
+
+
+def _has_recurrence(loop: ast.For, variables: set[str]) -> bool:
+    """Whether a turn computes with what the turn before has assigned: ``h = cell(x, h)``. A sum
+    that is added to is none."""
+    assigned, known = _assigned_in(loop), set(variables)
+    for node in _in_order(loop.body):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+            if _names_but_sum(node.value) & (assigned - known):
+                return True
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            known |= set().union(*map(targets_of, targets))
+    return False
+
+
+def _names_but_sum(value: ast.expr) -> set[str]:
+    """Names in a value, without what it is added to."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        parts = [part for part in (value.left, value.right) if not isinstance(part, ast.Name)]
+        return set().union(*map(names_in, parts))
+    return names_in(value)
+
+
+def _assigned_in(loop: ast.For) -> set[str]:
+    """Names that a loop assigns anew; what it appends to is not among them."""
+    targets: set[str] = set()
+    for node in _in_order(loop.body):
+        if isinstance(node, ast.Assign):
+            plain = [t for t in node.targets if not isinstance(t, ast.Subscript | ast.Attribute)]
+            targets |= set().union(*map(targets_of, plain))
+    return targets
+
+
+def _in_order(body: list[ast.stmt], *, loops: bool = True) -> Iterator[ast.stmt]:
+    """Statements in order; without ``loops`` those in inner loops are left out."""
+    for node in body:
+        yield node
+        if loops or not isinstance(node, ast.For | ast.While):
+            for part in ("body", "orelse"):
+                yield from _in_order(getattr(node, part, []), loops=loops)

@@ -1,0 +1,237 @@
+"""The steady steps divided by line of the user's program and by purpose.
+
+In a watched process recorded calls (batches, backward passes, optimizers, pauses) have exact
+lengths; stack samples divide the rest, and tell the lines. A call without a sample is as the
+nearest one with a sample: a trainer's optimizer runs the model, hooks and logs in its closure.
+Nothing is measured for it in addition.
+In a profiler trace the recorded Python functions tell; a line is then where a function begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from whyidle.analysis.arrays import I64, Mask
+from whyidle.analysis.integer_codes import is_among
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.lines.batchable_loops import LoopLines, find_loops
+from whyidle.analysis.lines.line_purposes import FrameReader
+from whyidle.analysis.lines.needed_lines import NeededLines, judge_sources
+from whyidle.analysis.lines.source_lines import source_line
+from whyidle.analysis.lines.traced_stacks import traced_stacks
+from whyidle.analysis.sampling.sample_weighting import find_nearest
+from whyidle.analysis.steps.step_scope import StepScope
+from whyidle.model.diagnosis import Place
+from whyidle.model.frames import own_files
+from whyidle.model.purposes import NEVER_NEEDED, REPORTS, Purpose
+from whyidle.model.roles import Role
+from whyidle.model.timeline import Timeline
+
+_PAUSES: Final = (
+    (Role.GC, Purpose.COLLECTOR),
+    (Role.CHECKPOINT, Purpose.CHECKPOINT),
+    (Role.EVALUATION, Purpose.EVALUATION),
+    (Role.COMPILE, Purpose.COMPILER),
+    (Role.BATCH_REQUEST, Purpose.DATA),
+    (Role.COLLECTIVE_WAIT, Purpose.COMMUNICATION),
+)
+"""recorded calls that have a purpose, whatever runs in them, in this order"""
+_PASSES: Final = (
+    (Role.BACKWARD, Purpose.BACKWARD),
+    (Role.OPTIMIZER_OPERATORS, Purpose.OPTIMIZER),
+)
+"""recorded calls that have a purpose where no sample shows another: the model that an optimizer's
+closure calls, a hook of a backward pass"""
+_OF_REPORTS: Final = {Purpose.LOSS: Purpose.METRICS, Purpose.FORWARD: Purpose.OTHER}
+"""what a loss or a model is that training does not use"""
+
+
+@dataclass(slots=True)
+class StepLine:
+    """A line of the user's program, and its time in the steps in scope."""
+
+    place: Place | None
+    purpose: Purpose
+    caller: Place | None = None
+    """of a line that only reports: the line of the training loop that leads to it"""
+    loop: Place | None = None
+    """the line in a loop that one call could replace (``batchable_loops``) which leads to it"""
+    in_rollout: bool = False
+    """whether a loop that asks a policy for one action at a time leads to it"""
+    time: int = 0
+    """ns in all steps in scope"""
+    waits: int | None = None
+    """time of it in which the device is idle, ns; None where the CPU is the device, or unknown"""
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """when samples show it, ns"""
+
+    @property
+    def only_reports(self) -> bool:
+        """Whether training needs nothing of it."""
+        return self.caller is not None
+
+    @property
+    def sampled_time(self) -> Intervals:
+        """When samples or recorded calls show it."""
+        if not self.spans:
+            return EMPTY
+        start, end = np.array(self.spans, dtype=np.int64).T
+        return union_of(start, end)
+
+
+Lines = dict[tuple[Place | None, Purpose], StepLine]
+
+
+def divide_step(facts: StepScope) -> list[StepLine]:
+    """Return the lines of the steps in scope, those with most time first; none of a recording
+    without stacks."""
+    lines = _read_trace(facts) if facts.timeline.looks is None else _read_process(facts)
+    found = [line for line in lines.values() if line.time]
+    return sorted(found, key=lambda line: -line.time)
+
+
+def find_passes(facts: StepScope) -> Intervals:
+    """Return the recorded calls of which samples tell what runs in them."""
+    rows = np.concatenate([facts.rows_of(role) for role, _ in _PASSES])
+    rows = rows[is_among(facts.timeline.host.thread[rows], facts.host.drivers)]
+    return union_of(facts.timeline.host.start[rows], facts.timeline.host.end[rows])
+
+
+def _read_trace(facts: StepScope) -> Lines:
+    lines: Lines = {}
+    read = _StackReader(facts.timeline, facts.rank)
+    for stack, time, waits in traced_stacks(facts):
+        line = read.line_of(stack, None)
+        known = lines.setdefault((line.place, line.purpose), line)
+        known.time += time
+        if len(facts.device):
+            known.waits = (known.waits or 0) + waits
+    return lines
+
+
+def _read_process(facts: StepScope) -> Lines:
+    """Lines of a watched process: samples, and recorded calls without one."""
+    host, calls = facts.timeline.host, {}
+    for role, purpose in (*_PAUSES, *_PASSES):
+        rows = facts.timeline.rows_of(role)
+        rows = rows[is_among(host.thread[rows], facts.host.drivers)]
+        calls[purpose] = union_of(host.start[rows], host.end[rows])
+    lines, samples = _read_samples(facts, calls)
+    rest = facts.scope - samples.spans
+    inside = np.zeros(len(samples.time), dtype=bool)
+    for purpose, called in calls.items():
+        members = called.contains_times(samples.time) & ~inside
+        inside |= members
+        unseen = rest & called
+        rest = rest - unseen
+        if len(unseen):
+            _share_out(lines, purpose, unseen, samples.select(members))
+    return lines
+
+
+class _Samples(NamedTuple):
+    """Stack samples in the order of time, and their lines."""
+
+    time: I64
+    lines: list[StepLine]
+    spans: Intervals
+    """the time that they represent"""
+
+    def select(self, mask: Mask) -> _Samples:
+        """Return some of the samples."""
+        lines = [self.lines[i] for i in np.flatnonzero(mask)]
+        return _Samples(self.time[mask], lines, self.spans)
+
+
+def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Lines, _Samples]:
+    """Lines with the time of their samples, and the samples."""
+    timeline, host = facts.timeline, facts.timeline.host
+    rows = np.flatnonzero((host.detail >= 0) & is_among(host.thread, facts.host.drivers))
+    inside = facts.scope.length_inside(host.start[rows], host.end[rows])
+    rows, inside = rows[inside > 0], inside[inside > 0]
+    order = np.argsort(host.start[rows], kind="stable")
+    rows, inside = rows[order], inside[order]
+    called: list[Purpose | None] = [None] * len(rows)
+    for _, purpose in reversed(_PAUSES):
+        for i in np.flatnonzero(calls[purpose].contains_times(host.start[rows])):
+            called[i] = purpose
+    lines: Lines = {}
+    shown = []
+    read = _StackReader(timeline, facts.rank, np.unique(host.detail[rows]).tolist())
+    for row, time, around in zip(rows.tolist(), inside.tolist(), called, strict=True):
+        stack = timeline.details[host.detail[row]].stack
+        line = read.line_of(stack, around) if stack else StepLine(None, around or Purpose.OTHER)
+        known = lines.setdefault((line.place, line.purpose), line)
+        known.time += time
+        known.spans.append((int(host.start[row]), int(host.end[row])))
+        shown.append(known)
+    return lines, _Samples(host.start[rows], shown, union_of(host.start[rows], host.end[rows]))
+
+
+class _StackReader:
+    """Reads what stacks show, each once."""
+
+    def __init__(
+        self, timeline: Timeline, rank: int | None, details: list[int] | None = None
+    ) -> None:
+        self._frames = FrameReader(timeline.vocabulary, rank)
+        self._sources = timeline.sources
+        if details is not None:  # not files that only ran at the start, such as imports
+            files = own_files(timeline.details[detail].stack for detail in details)
+            self._sources = {name: timeline.sources.get(name, "") for name in files}
+        self._judged = judge_sources(self._sources)
+        self._loops = {name: find_loops(text) for name, text in self._sources.items()}
+        self._known: dict[str, StepLine] = {}
+
+    def line_of(self, stack: str, called: Purpose | None) -> StepLine:
+        """Return a line without time; ``called`` is the purpose of a recorded call around it."""
+        if stack not in self._known:
+            self._known[stack] = self._read(stack)
+        line = self._known[stack]
+        return replace(line, spans=[]) if called is None else StepLine(line.place, called)
+
+    def _read(self, stack: str) -> StepLine:
+        own = self._frames.own_places(stack)
+        text = source_line(self._sources, own[0]) if own else ""
+        found = self._frames.purpose_of(stack, text)
+        if not own:
+            return StepLine(None, found.purpose)
+        caller = next((place for place in own if self._only_reports(place)), None)
+        purpose = _OF_REPORTS.get(found.purpose, found.purpose) if caller else found.purpose
+        if caller is None and found.by_library and purpose in REPORTS:
+            unclear = (place for place in own if self._is_unclear(place))
+            caller = own[0] if purpose in NEVER_NEEDED else next(unclear, None)
+        line = StepLine(own[0], purpose, caller)
+        for place in own if caller is None else ():
+            loops = self._loops.get(place.file or "", LoopLines())
+            if place.line in loops.environment:
+                line.purpose = Purpose.SIMULATION
+            if line.loop is None and place.line in loops.batchable:
+                line.loop = place
+            line.in_rollout |= place.line in loops.rollout
+        return line
+
+    def _only_reports(self, place: Place) -> bool:
+        return place.line in self._judged.get(place.file or "", NeededLines()).reporting
+
+    def _is_unclear(self, place: Place) -> bool:
+        return place.line in self._judged.get(place.file or "", NeededLines()).unknown
+
+
+def _share_out(lines: Lines, purpose: Purpose, unseen: Intervals, samples: _Samples) -> None:
+    """Give each piece of recorded calls without a sample to the line of the nearest sample in such
+    a call. Where no call has one, the largest line of the purpose is assumed."""
+    if len(samples.time):
+        nearest = find_nearest(samples.time, unseen.start).tolist()
+        given = [samples.lines[i] for i in nearest]
+    else:
+        known = [line for line in lines.values() if line.purpose is purpose]
+        none = StepLine(None, purpose)
+        largest = max(known, key=lambda line: line.time, default=none)
+        given = [lines.setdefault((largest.place, purpose), largest)] * len(unseen)
+    for line, start, end in zip(given, unseen.start.tolist(), unseen.end.tolist(), strict=True):
+        line.time += end - start
+        line.spans.append((start, end))

@@ -1,0 +1,1 @@
+"""Memory over a step, and what it would be otherwise."""

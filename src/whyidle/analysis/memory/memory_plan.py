@@ -1,0 +1,214 @@
+"""What holds memory in a step, and the peak and the step with other settings.
+
+A step's peak is what lives through it (parameters, buffers, optimizer state, other tensors), the
+batch, and the highest stretch of its passes (``allocation_stretches``) or the update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Final, Literal
+
+import numpy as np
+
+from whyidle.analysis.memory.allocation_stretches import AllocationOrder, extrapolate_stretches
+from whyidle.model.memory_look import MemoryLook
+
+Phase = Literal["forward", "backward", "optimizer"]
+USABLE: Final = 0.9
+"""share of the free memory that a plan may use: evaluation and the longest sample need some too
+(users of batch finders ask for such a reserve: pytorch-lightning#21154)"""
+FARTHEST, NEVER = 4.0, 16.0
+"""multiples of the largest recorded batch beyond which a peak is only a direction, and beyond which
+nothing is predicted: libraries choose other kernels, with other temporaries, as sizes grow"""
+LEAST_SAVED: Final = 0.01
+"""share of the peak below which a module is not worth recomputing"""
+MOST_MODULES: Final = 40
+"""modules that are considered for recomputation, those that keep most first"""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Predictions from one look; ``step_s`` is the job's step, ``passes`` its micro-batches."""
+
+    look: MemoryLook
+    step_s: float | None = None
+    passes: int = 1
+
+    @cached_property
+    def _pair(self) -> tuple[AllocationOrder, ...]:
+        """The recorded passes, the smallest first."""
+        recorded = self.look.passes()
+        return tuple(AllocationOrder(one, self.look.modules) for one in recorded if one.rows)
+
+    @cached_property
+    def job_order(self) -> AllocationOrder | None:
+        """The recorded pass at the job's batch."""
+        own = self.look.batch or 0
+        return next((o for o in self._pair if o.recorded.batch == own), None)
+
+    @property
+    def persistent(self) -> int:
+        """Bytes that live through the step."""
+        look = self.look
+        kept = look.gradients if look.kept_gradients else 0
+        parts = (look.parameters, look.buffers, look.optimizer, look.others, kept)
+        return sum(part or 0 for part in parts)
+
+    @property
+    def update_bytes(self) -> int:
+        """The most that a step of the optimizer takes for itself."""
+        return max([0, *accumulate(size for _, _, size in self.look.optimizer_rows)])
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that the process may hold: what it holds now, and what is free."""
+        look = self.look
+        if look.free_bytes is None:
+            return None
+        held = look.allocated
+        if held is None:
+            held = self.persistent + sum(
+                part or 0
+                for part in (
+                    0 if look.kept_gradients else look.gradients,
+                    look.batch_bytes,
+                    look.results,
+                )
+            )
+        return held + look.free_bytes
+
+    @property
+    def usable(self) -> int | None:
+        """The part of the limit that a plan may fill."""
+        free = self.look.free_bytes
+        return (
+            None
+            if self.limit is None or free is None
+            else self.limit - round((1.0 - USABLE) * free)
+        )
+
+    def phases(self, batch: float, chosen: Collection[int] = ()) -> dict[Phase, float] | None:
+        """Peak of each phase of the step at a batch; None where it is not known."""
+        look, pair = self.look, self._pair
+        if not pair or (look.batch is None and batch):
+            return None
+        if look.batch is not None and batch > NEVER * self._largest_seen:
+            return None
+        if len(pair) > 1:
+            found = extrapolate_stretches(pair[0], pair[-1], batch, chosen)
+        elif batch == pair[0].recorded.batch:
+            one = pair[0]
+            forward = (one.cuts < one.forward_end).astype(np.float64)
+            found = one.stretch_levels(chosen), forward
+        else:
+            return None
+        if found is None:
+            return None
+        levels, is_forward = found
+        times = batch / look.batch if look.batch else 1.0
+        base = self.persistent + (look.batch_bytes or 0) * times
+        results = (look.results or 0) * times  # of the step before, until new ones replace them
+        forward, backward = levels[is_forward > 0], levels[is_forward == 0]
+        end = float(self.final_level(batch))
+        return {
+            "forward": base + results + float(forward.max(initial=0.0)),
+            "backward": base + float(backward.max(initial=0.0)),
+            "optimizer": base + end + self.update_bytes,
+        }
+
+    def final_level(self, batch: float) -> float:
+        """The level after the passes, above that at their begin: gradients, and results that
+        variables of the script hold."""
+        ends = [(one.recorded.batch, float(one.size.sum())) for one in self._pair]
+        (low, first), (high, last) = ends[0], ends[-1]
+        return first + (last - first) * (batch - low) / max(high - low, 1)
+
+    def peak_at(self, batch: float, chosen: Collection[int] = ()) -> float | None:
+        """The peak of the step at a batch, with modules recomputed, or in another precision."""
+        phases = self.phases(batch, chosen)
+        return None if phases is None else max(phases.values())
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def step_at(self, batch: float, chosen: Collection[int] = ()) -> float | None:
+        """Seconds of the step at the job's own batch: no other was timed."""
+        if self.step_s is None or batch != self.look.batch:
+            return None
+        own = min((seconds for _, seconds in self.look.times), default=0.0)
+        return self.step_s + self.forward_share(chosen) * min(own, self.step_s)
+
+    def forward_share(self, chosen: Collection[int]) -> float:
+        """The forward pass of modules, as a share of a whole pass."""
+        own = min((seconds for _, seconds in self.look.times), default=None)
+        seconds = sum(self.look.module_times[number] for number in chosen)
+        return seconds / own if own else 0.0
+
+    def is_far(self, batch: float) -> bool:
+        """Whether a batch is too large for more than a direction."""
+        return batch > FARTHEST * self._largest_seen
+
+    @property
+    def _largest_seen(self) -> int:
+        return max((one.batch for one in self.look.replays), default=0)
+
+    # -- recomputation ------------------------------------------------------------------------
+
+    @cached_property
+    def candidates(self) -> list[int]:
+        """Modules that may be recomputed: called once, not the whole model, keeping something."""
+        own, look = self.job_order, self.look
+        if own is None or len(look.module_times) != len(look.modules):
+            return []
+        kept = own.activation_bytes()
+        sums = {
+            n: sum(kept.get(part, 0) for part in own.subtree(n))
+            for n in range(1, len(look.modules))
+            if len(own.calls_of(n)) == 1
+        }
+        whole = sum(kept.values())
+        worth = [n for n, size in sums.items() if LEAST_SAVED * whole < size < 0.9 * whole]
+        return sorted(worth, key=lambda n: -sums[n])[:MOST_MODULES]
+
+    def choose_recomputed(self, batch: int, usable: float | None = None) -> list[int]:
+        """Choose modules for recomputation at a batch: step by step the one with most peak saved
+        for least time, until the peak fits or no longer falls."""
+        chosen: list[int] = []
+        peak = self.peak_at(batch)
+        own = self.job_order
+        while peak is not None and own is not None and (usable is None or peak > usable):
+            taken = {part for n in chosen for part in own.subtree(n)}
+            gains = []
+            for number in self.candidates:
+                parts = own.subtree(number)
+                if parts & taken or any(number in own.subtree(n) for n in chosen):
+                    continue
+                after = self.peak_at(batch, [*chosen, number])
+                if after is not None and after < peak * (1.0 - LEAST_SAVED):
+                    cost = max(self.forward_share([number]), 1e-6)
+                    gains.append(((peak - after) / cost, number, after))
+            if not gains:
+                break
+            _, number, peak = max(gains)
+            chosen.append(number)
+        return chosen
+
+    def largest_batch(self, chosen: Collection[int] = ()) -> int | None:
+        """The largest batch that fits, in steps of an eighth of the job's; None: not known."""
+        usable, now = self.usable, self.look.batch
+        if usable is None or not now or self.peak_at(now, chosen) is None or len(self._pair) < 2:
+            return None
+        step = max(now // 8, 1)
+        low, high = 0, step
+        while (self.peak_at(high, chosen) or 0.0) <= usable and high < NEVER * self._largest_seen:
+            low, high = high, high * 2
+        while high - low > step:
+            middle = (low + high) // 2 // step * step
+            if middle in (low, high):
+                break
+            fits = (self.peak_at(middle, chosen) or 0.0) <= usable
+            low, high = (middle, high) if fits else (low, middle)
+        return low

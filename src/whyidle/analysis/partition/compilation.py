@@ -1,0 +1,125 @@
+"""``torch.compile`` in a watched process: what was compiled, when, and why again."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import numpy as np
+
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.steps.step_scope import HABIT
+from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.process_facts import Compilation, CompilerFacts
+from whyidle.model.roles import Role
+
+_HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
+"""guard on a number that the code before a graph break hands to the code after it"""
+
+
+_SOURCE = "torch._dynamo"
+_GENERATOR = "iterator: another object of class generator"
+_REDEFINED = "another function defined on the same line"
+
+
+def compiler_facts(facts: Facts) -> CompilerFacts | None:
+    """Return what the process recorded about its compiler, if anything."""
+    return facts.timeline.process.compile
+
+
+def _compiles(facts: Facts) -> tuple[Compilation, ...]:
+    noted = compiler_facts(facts)
+    return noted.compiles if noted else ()
+
+
+def recompilations(facts: Facts) -> tuple[Intervals, int]:
+    """Return when functions were compiled again habitually, and in how many steps in scope."""
+    steps: dict[tuple[str, int, str, str], set[int]] = {}
+    starts, base_ns = facts.steps.on_host[0], facts.timeline.base_ns
+    for run in _compiles(facts):
+        index = np.searchsorted(starts, run.began - base_ns, side="right") - 1
+        step = int(np.clip(index, 0, len(starts) - 1))
+        if run.turn > 1 and step > 0 and facts.steps_in_scope[step]:
+            kind = re.sub(r"\d[\d.]*", "#", first_line(run.reason or ""))
+            steps.setdefault((run.file, run.line, run.function, kind), set()).add(step)
+    if max(map(len, steps.values()), default=0) < HABIT:
+        return EMPTY, 0
+    host = facts.timeline.host
+    rows = facts.rows_of(Role.RECOMPILE)
+    rows = rows[host.start[rows] >= facts.steps.on_host[1][0]]
+    return union_of(host.start[rows], host.end[rows]), len(set().union(*steps.values()))
+
+
+def handed_on(facts: Facts) -> bool:
+    """Return whether most recompiling was for numbers that a graph break hands on as constants."""
+    again = [run for run in _compiles(facts) if run.turn > 1]
+    handed = [run for run in again if _HANDED.match(first_line(run.reason or ""))]
+    total = sum(run.seconds for run in again)
+    noted = compiler_facts(facts)
+    breaks = bool(noted is not None and noted.graph_breaks and handed)
+    return breaks and 2 * sum(run.seconds for run in handed) > total
+
+
+def is_redefined(facts: Facts) -> bool:
+    """Return whether most recompiling was of functions that are defined anew, by JAX's words."""
+    again = [run for run in _compiles(facts) if run.turn > 1]
+    anew = [run for run in again if _REDEFINED in (run.reason or "")]
+    return bool(anew) and 2 * sum(run.seconds for run in anew) > sum(run.seconds for run in again)
+
+
+def compiled_functions(facts: Facts, *, again: bool) -> tuple[Place, ...]:
+    """Return the function that took longest to compile; with ``again`` count repetitions only."""
+    spent: defaultdict[tuple[str, int, str], float] = defaultdict(float)
+    for compilation in _compiles(facts):
+        if not again or compilation.turn > 1:
+            spent[compilation.file, compilation.line, compilation.function] += compilation.seconds
+    places = [
+        _function_place(facts, key) for key in sorted(spent, key=spent.__getitem__, reverse=True)
+    ]
+    own = [place for place in places if not in_library(place)]
+    return tuple((own or places)[:1])
+
+
+def _function_place(facts: Facts, key: tuple[str, int, str]) -> Place:
+    file, line, function = key
+    resumed = facts.timeline.vocabulary.parts(Role.RESUMED_FRAME, function)
+    if resumed:
+        line, function = int(resumed["line"]), resumed["function"]
+    return Place(file=file, line=line, function=function, rank=facts.rank)
+
+
+def recompile_reasons(facts: Facts) -> tuple[Evidence, ...]:
+    """Return why the compiler compiled again, in its own words, and where it gave up."""
+    compiles = _compiles(facts)
+    texts = [first_line(compilation.reason) for compilation in compiles if compilation.reason]
+    failed = [compilation.failed for compilation in compiles if compilation.failed]
+    evidence = []
+    if texts:
+        name = "last reason to compile again"
+        evidence.append(make_evidence(name, texts[-1], None, samples=len(texts), source=_SOURCE))
+    if failed:
+        name = "failed compilation; the code runs uncompiled"
+        evidence.append(make_evidence(name, failed[-1], None, samples=len(failed), source=_SOURCE))
+    return tuple(evidence)
+
+
+def is_for_values(facts: Facts) -> bool:
+    """Return whether most traces were for Python values that changed, not for shapes."""
+    reasons = [run.reason for run in _compiles(facts) if run.turn > 1 and run.reason]
+    return 2 * sum(": the Python value" in reason for reason in reasons) > len(reasons)
+
+
+def is_batch_by_generator(facts: Facts) -> bool:
+    """Return whether most traces were of Keras' ``train_on_batch``: before Keras 3.9 it gives each
+    batch to a traced function by a generator of its own."""
+    reasons = [run.reason for run in _compiles(facts) if run.turn > 1 and run.reason]
+    known = sum(reason.startswith(_GENERATOR) for reason in reasons)
+    return 2 * known > len(reasons)
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a compiler message without runs of blanks."""
+    return re.sub(r"\s+", " ", (text.strip().splitlines() or [""])[0])

@@ -1,0 +1,1 @@
+"""Ranks: collectives, who is late, exposed communication, more ranks."""

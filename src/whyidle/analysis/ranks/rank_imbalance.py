@@ -1,0 +1,311 @@
+"""What ranks cost each other: waiting that holds up their work, by whom and why. Waiting counts
+only where the next work was already queued; while the host still launches, a longer collective
+costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from whyidle.analysis.arrays import F64
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.host.process_stops import StoppedRank, find_stopped_rank
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.ranks.backward_time import excess_outside_backward
+from whyidle.analysis.ranks.collective_arrivals import Meetings
+from whyidle.analysis.ranks.late_rank_cpu import RankPaces, find_paces
+
+CONSTANT = 0.8
+"""a rank late in this share of the steps is always late, as for TraceML's stragglers"""
+SAME_WORK = 0.9
+"""least share of the kernel time in launches of equal name, number and grid to compare ranks"""
+SLOWER = 1.05
+"""half of the 10 % from which fail-slow studies call a device a straggler"""
+MOSTLY = 0.5
+"""least explained share of the waiting for a rank to name one reason"""
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """The rank that the others wait for most."""
+
+    index: int
+    rank: int | None
+    lateness_s: float
+    """how long the others wait for it per step"""
+    steps_ratio: float
+    """share of steps in which it is the late one"""
+    last_ratio: float
+    """share of collectives to which it comes last"""
+    excess_s: dict[str, float]
+    """its time per step in every bucket beyond the mean of the others"""
+    slower: float | None
+    """how many times longer its kernels take at the same work; None: not comparable"""
+    contended: float = 0.0
+    """share of the others' waiting in which it waits for a CPU core"""
+    worked: float = 1.0
+    """share of the others' waiting in which it runs longer than they do (1: unknown)"""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is always the same rank."""
+        return self.steps_ratio >= CONSTANT
+
+    @property
+    def slow_device(self) -> bool:
+        """Whether it is always late at provably the same kernels, or with less of a core."""
+        slower = self.reason == "compute" and (self.slower or 0.0) >= SLOWER
+        return self.is_constant and (slower or self.short_of_cpu)
+
+    @property
+    def short_of_cpu(self) -> bool:
+        """Whether most of its lateness is waiting for a CPU core."""
+        return self.contended >= MOSTLY
+
+    @property
+    def reason(self) -> str:
+        """The bucket in which it spends most beyond the others."""
+        return max(self.excess_s, key=lambda bucket: self.excess_s[bucket])
+
+
+class RankImbalance:
+    """Which rank waits for which over the steps in scope. Arrays are of shape (ranks,)."""
+
+    def __init__(self, ranks: Sequence[Facts], meetings: Meetings) -> None:
+        self.ranks = ranks
+        self.meetings = meetings
+
+    @cached_property
+    def _exposed_waiting(self) -> F64:
+        meetings = self.meetings
+        exposed = np.zeros(meetings.present.shape)
+        for index, facts in enumerate(self.ranks):
+            waited = np.flatnonzero(meetings.waiting_ns[:, index] > 0)
+            if not len(waited) or not np.isfinite(meetings.offset[index]):
+                continue
+            start = np.rint(meetings.start[waited, index] - meetings.offset[index]).astype(np.int64)
+            stop = start + meetings.waiting_ns[waited, index]
+            exposed[waited, index] = facts.held_up.length_inside(start, stop) / 1e9
+        return exposed
+
+    @cached_property
+    def waiting_s(self) -> F64:
+        """Share of the step in which each rank is held up by waiting for others."""
+        shares = np.zeros(len(self.ranks))
+        for index, facts in enumerate(self.ranks):
+            meetings = self.meetings
+            waited = meetings.waiting_ns[:, index] > 0
+            start = np.rint(meetings.start[waited, index] - meetings.offset[index]).astype(np.int64)
+            spans = union_of(start, start + meetings.waiting_ns[waited, index])
+            shares[index] = facts.share_of(facts.held_up & spans)
+        return shares
+
+    @property
+    def transfer(self) -> F64:
+        """Share of the step that each rank spends in exposed communication without waiting."""
+        return np.array([f.bucket_share("communication") for f in self.ranks]) - self.waiting_s
+
+    @cached_property
+    def _blame(self) -> F64:
+        late = self.meetings.late_ranks
+        others = np.maximum(self.meetings.present.sum(axis=1) - late.sum(axis=1), 1)
+        waited = (self._exposed_waiting * ~late).sum(axis=1) / others
+        return late * (waited / np.maximum(late.sum(axis=1), 1))[:, None]
+
+    @cached_property
+    def lateness_s(self) -> F64 | None:
+        """Exposed waiting of the others for each rank per step, if the order is known."""
+        if not self.meetings.is_decided.any():
+            return None
+        steps = np.mean([facts.step_count for facts in self.ranks])
+        return self._blame.sum(axis=0) / max(float(steps), 1.0)
+
+    @property
+    def last_ratio(self) -> F64:
+        """Share of the meetings with a known order to which each rank comes last."""
+        return self.meetings.late_ranks.sum(axis=0) / max(int(self.meetings.is_decided.sum()), 1)
+
+    @property
+    def path_ratio(self) -> F64:
+        """Share of the critical path over the ranks that runs through each: the path to a meeting
+        leads through the rank that comes last, from the meeting before."""
+        meetings = self.meetings
+        rows = np.flatnonzero(meetings.leave_together & meetings.present.any(axis=1))
+        last = np.where(meetings.present[rows], meetings.arrival[rows], -np.inf).max(axis=1)
+        rows, last = rows[np.argsort(last)], np.sort(last)
+        left = np.maximum.accumulate(last + meetings.transfer_ns[rows])
+        length = np.maximum(last[1:] - left[:-1], 0.0)
+        late = meetings.late_ranks[rows[1:]]
+        share = late / np.maximum(late.sum(axis=1), 1)[:, None] * length[:, None]
+        ratio: F64 = share.sum(axis=0) / max(float(length.sum()), 1e-12)
+        return ratio
+
+    @cached_property
+    def loss_interval(self) -> tuple[float, float]:
+        """P8: share of the step won if every rank does the mean work of every step, and at most."""
+        own, others = self.own_work, (len(self.ranks) - 1) / len(self.ranks)
+        most = max(float(self.waiting_s.mean()), self.delay_share * others)
+        return max(0.0, min(float(own.max() - own.mean()), most)), most
+
+    @cached_property
+    def delay_share(self) -> float:
+        """Share of the step by which a constantly late rank comes after the others to each step's
+        first meeting. It is lost even while the others' hosts launch, as their work would have run
+        earlier. On a CPU the run times of ranks replace it."""
+        late, meetings = self.late_rank, self.meetings
+        if late is None or not late.is_constant or self.paces is not None or self.ranks[0].on_cpu:
+            return 0.0
+        rows = np.flatnonzero(meetings.is_decided & meetings.present.all(axis=1))
+        rows = rows[np.argsort(meetings.arrival[rows].max(axis=1), kind="stable")]
+        rows = rows[np.unique(meetings.step[rows].max(axis=1), return_index=True)[1]]
+        arrival = meetings.arrival[rows]
+        behind = arrival[:, late.index] - np.delete(arrival, late.index, axis=1).max(axis=1)
+        steps = max(float(np.mean([facts.step_count for facts in self.ranks])), 1.0)
+        length = float(np.mean([facts.step_s for facts in self.ranks]))
+        return min(float(np.maximum(behind, 0.0).sum()) / 1e9 / steps / max(length, 1e-12), 1.0)
+
+    @property
+    def own_work(self) -> F64:
+        """Each rank's work without waiting, as share of the mean step."""
+        length = np.array([facts.step_s for facts in self.ranks])
+        return length * (1.0 - self.waiting_s) / max(float(length.mean()), 1e-12)
+
+    def gain_if_as_fast(self, index: int) -> tuple[float, float]:
+        """Return the share of the step won if a rank is as fast as the slowest other one: with
+        transfers as exposed as now, and hidden by work."""
+        own = self.own_work
+        shares = np.array([facts.bucket_share("communication") for facts in self.ranks])
+        without_exchanges = self.own_work / np.maximum(1.0 - self.waiting_s, 1e-9) * (1.0 - shares)
+        works = (own, without_exchanges)
+        won = [work[index] - np.delete(work, index).max(initial=0.0) for work in works]
+        low, high = sorted(max(0.0, float(share)) for share in won)
+        return low, high
+
+    def gain_if_earlier(self, index: int) -> tuple[float, float]:
+        """Return the share of the step won if a rank comes to every meeting earlier by its mean
+        lag: with the other ranks as recorded, and with no other rank late."""
+        meetings = self.meetings
+        arrival = meetings.arrival[meetings.present.all(axis=1) & meetings.is_decided]
+        if not len(arrival):
+            return 0.0, 0.0
+        others = np.delete(arrival, index, axis=1)
+        behind = float((arrival[:, index] - others.mean(axis=1)).mean())
+        steps = max(float(np.mean([facts.step_count for facts in self.ranks])), 1.0)
+        if self.paces is not None:
+            behind = min(behind, self.paces.excess_of(index)[0] * 1e9 * steps / len(arrival))
+        earlier = np.maximum(arrival[:, index] - max(behind, 0.0), others.max(axis=1))
+        won = (arrival.max(axis=1) - earlier).sum() / steps
+        step_ns = float(np.mean([facts.step_s for facts in self.ranks])) * 1e9
+        return float(won / step_ns), max(behind, 0.0) * len(arrival) / steps / step_ns
+
+    @cached_property
+    def late_rank(self) -> LateRank | None:
+        """The rank that the others wait for most; None if there is none or it is unknown."""
+        lateness = self.lateness_s
+        if lateness is None or lateness.max() <= 0.0:
+            return None
+        index = int(lateness.argmax())
+        steps_ratio = self._steps_ratio(index)
+        constant = index if steps_ratio >= CONSTANT else None
+        others = [facts for i, facts in enumerate(self.ranks) if i != index]
+        return LateRank(
+            index=index,
+            rank=self.ranks[index].rank,
+            lateness_s=float(lateness[index]),
+            steps_ratio=steps_ratio,
+            contended=self._explained_share(constant, lateness, 1, 0.0),
+            worked=self._explained_share(constant, lateness, 0, 1.0),
+            last_ratio=float(self.last_ratio[index]),
+            excess_s=self._excess_by_bucket(index),
+            slower=kernel_slowdown(others, self.ranks[index]),
+        )
+
+    @cached_property
+    def paces(self) -> RankPaces | None:
+        """Running and waiting for a core between exchanges; None: not recorded."""
+        return find_paces(self.ranks)
+
+    @cached_property
+    def stopped_rank(self) -> StoppedRank | None:
+        """The rank that is stopped repeatedly; on a CPU its own stops look like waiting."""
+        return find_stopped_rank(self.ranks)
+
+    @cached_property
+    def stopped_share(self) -> F64:
+        """Share of the step that each rank spends in exposed communication because one rank is
+        stopped, at most."""
+        stopped = self.stopped_rank if self.ranks[0].on_cpu else None
+        most = 0.0 if stopped is None else stopped.longest_stop
+        return np.minimum([facts.bucket_share("communication") for facts in self.ranks], most)
+
+    def _explained_share(
+        self, index: int | None, lateness: F64, column: int, unknown: float
+    ) -> float:
+        """The part of the waiting explained by the late rank's running (0) or core waits (1)."""
+        waited = float(lateness.sum() if index is None else lateness[index])
+        if self.paces is None or waited <= 0.0:
+            return unknown
+        return min(max(self.paces.excess_of(index)[column] / waited, 0.0), 1.0)
+
+    def _steps_ratio(self, index: int) -> float:
+        step = self.meetings.step.max(axis=1)
+        numbers, inverse = np.unique(step, return_inverse=True)
+        blame = np.zeros((len(numbers), len(self.ranks)))
+        np.add.at(blame, inverse.ravel(), self._blame)
+        blame = blame[blame.sum(axis=1) > 0]
+        return float((blame.argmax(axis=1) == index).mean()) if len(blame) else 0.0
+
+    def _excess_by_bucket(self, index: int) -> dict[str, float]:
+        spent = [
+            {b: s * facts.step_s for b, s in facts.attribution.items() if b != "communication"}
+            for facts in self.ranks
+        ]
+        others = [buckets for i, buckets in enumerate(spent) if i != index]
+        excess = {
+            bucket: own - float(np.mean([buckets[bucket] for buckets in others]))
+            for bucket, own in spent[index].items()
+        }
+        most = max(0.0, min(excess["compute"], excess["host"]))  # no more than was found is added
+        apart = min(excess_outside_backward(self.ranks, index), most)
+        return {**excess, "compute": excess["compute"] - apart, "host": excess["host"] + apart}
+
+
+def kernel_slowdown(others: Sequence[Facts], rank: Facts) -> float | None:
+    """Return how many times longer the same kernels take on a rank than on the median other; None
+    unless nearly all its kernel time is in kernels launched alike by all ranks."""
+    own, theirs = _kernel_times(rank), [_kernel_times(facts) for facts in others]
+    total = sum(time for time, _, _ in own.values())
+    if not own or not total:
+        return None
+    same = {
+        name: float(np.median([times[name][0] for times in theirs]))
+        for name, (_, count, blocks) in own.items()
+        if all(
+            name in times and np.allclose((count, blocks), times[name][1:], rtol=0.01)
+            for times in theirs
+        )
+    }
+    matched = sum(own[name][0] for name in same)
+    if matched < SAME_WORK * total or not sum(same.values()):
+        return None
+    return matched / sum(same.values())
+
+
+def _kernel_times(facts: Facts) -> dict[str, tuple[float, float, float]]:
+    """By kernel name without collectives: (seconds, launches, summed grid) per step."""
+    rows = facts.kernels
+    grid = facts.device.blocks_per_sm[rows].astype(np.float64)
+    valid = (facts.group[rows] != "communication") & (grid > 0)
+    rows, grid = rows[valid], grid[valid]
+    called = facts.device.name[rows]
+    names, index, counts = np.unique(called, return_inverse=True, return_counts=True)
+    seconds = np.bincount(index, weights=facts.durations_s(rows), minlength=len(names))
+    blocks = np.bincount(index, weights=grid, minlength=len(names))
+    steps = max(facts.step_count, 1)
+    return {
+        facts.timeline.names[name]: (float(s) / steps, float(n) / steps, float(b) / steps)
+        for name, s, n, b in zip(names, seconds, counts, blocks, strict=True)
+    }

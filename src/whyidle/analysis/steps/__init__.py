@@ -1,0 +1,1 @@
+"""Where steps begin and end, which are steady, and what changes them."""

@@ -1,0 +1,79 @@
+"""What an interruption costs beside its own time, and what its complete absence would gain. On a
+CPU the caches are cold after it, and the rest of the step takes longer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.analysis.arrays import F64
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import EMPTY, Intervals
+from whyidle.analysis.memory.cache_emptying import FROM_MEMORY_S, refill_bound_s
+from whyidle.analysis.partition.pauses import Pauses
+from whyidle.analysis.sampling.share_error import Z, share_bounds
+from whyidle.analysis.steps.forecast import predict_removal
+from whyidle.model.diagnosis import Predicted
+
+FEW = 5
+"""steps with and without an interruption that are needed to measure its after-effect"""
+SPEEDS = (0.5, 0.8, 1.5)
+"""time of a line from memory, relative to `FROM_MEMORY_S` (careful, expected, hopeful): steps of 1
+to 8 ms lost 0.79 to 0.85 of that bound after collections of 60 to 190 ms on quiet cores, and up to
+1.5 on a busy machine (PyTorch 2.13, two virtual cores)"""
+
+
+def after_effect(facts: Facts, pauses: Pauses, single_s: float = 0.0) -> tuple[float, float, float]:
+    """After-effect of interruptions as share of the step: careful, expected, hopeful.
+
+    Steps without one measure it, if the recording has both kinds, by the difference of the means,
+    as shares are of the mean step: one step in five after a save waited for the system, which
+    wrote what was saved. The careful end is at most the difference of the medians. Otherwise the
+    cache refill after interruptions of the usual length bounds it. Pauses known by samples also hit
+    steps without a sample, so these measure nothing. ``single_s`` is the length of one that does
+    not recur, s."""
+    if not facts.on_cpu or not pauses.steps_hit:
+        return 0.0, 0.0, 0.0
+    hit, others = pauses.rest_s[pauses.hit], pauses.rest_s[~pauses.hit]
+    often = pauses.steps_hit / max(facts.step_count, 1)
+    if _is_measured(pauses):
+        often_per_s = often / facts.step_s
+        usual, mean = float(np.median(hit) - np.median(others)), float(hit.mean() - others.mean())
+        error = Z * _error_s(hit, others)
+        low, middle, high = (max(0.0, x) for x in (min(usual, mean - error), mean, mean + error))
+        return often_per_s * low, often_per_s * middle, often_per_s * high
+    usual_s = max(pauses.total_s - single_s, 0.0) / pauses.steps_hit
+    rest_s = float(np.median(hit))
+    careful, expected, hopeful = (
+        often * refill_bound_s(speed * FROM_MEMORY_S, usual_s, rest_s) / facts.step_s
+        for speed in SPEEDS
+    )
+    return careful, expected, hopeful
+
+
+def _is_measured(pauses: Pauses) -> bool:
+    """Whether steps with and without an interruption can be compared."""
+    return not pauses.looked and FEW <= pauses.steps_hit <= len(pauses.hit) - FEW
+
+
+def _error_s(hit: F64, others: F64) -> float:
+    """Standard error of the difference of two means."""
+    return float(np.sqrt(hit.var(ddof=1) / len(hit) + others.var(ddof=1) / len(others)))
+
+
+def predict_absence(facts: Facts, pauses: Pauses, beside: Intervals = EMPTY) -> Predicted:
+    """Predict the step without any of these interruptions: without their time, that ``beside``
+    them, which samples show to be spent for them, and their after-effect. A single one may never
+    recur."""
+    gains = pauses.least, pauses.share, pauses.most
+    measured = _is_measured(pauses)
+    if beside and not measured:  # measured, it is a part of the after-effect
+        whole = facts.time_of(pauses.role) | beside
+        least, most = share_bounds(facts, whole)
+        gains = least, facts.share_of(whole), most
+    low, expected, high = gains
+    careful, some, most = after_effect(facts, pauses)
+    low = low + careful if measured else low
+    expected, high = expected + some, min(1.0, high + most)
+    if not pauses.is_recurring:
+        low, expected = 0.0, expected / 2
+    return predict_removal(low, high, "P9: the step without them", expected)

@@ -1,0 +1,1 @@
+"""A cluster's GPU-hours, and the page for a team."""

@@ -1,0 +1,355 @@
+"""What would save GPU time in a fleet: each rule one query, with its evidence and its confidence.
+
+Rules judge jobs of which at least ``COVERED`` of the time has telemetry, and expect of the next
+window what this one shows. Confidence is high where the readings alone show it, medium where a
+change of the job is needed that was not tried, low where its effect was not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from whyidle.cluster.report.groups import cause_rows, measure_capacity
+from whyidle.cluster.report.job_rows import fetch_rows
+from whyidle.cluster.report.reading import FleetTables
+from whyidle.cluster.report.tables import run_query
+from whyidle.model.documents.fleet import UNUSED_BUSY, Advice, Confidence
+
+COVERED: Final = 0.9
+"""of a job's time that must have telemetry: below it, what was not seen may say the opposite"""
+LEAST_HOURS: Final = 0.5
+"""GPU-hours that a piece of advice must bring to be worth a person's minute"""
+MIG_CARDS: Final = "A100|A30|H100|H200|H20|H800|A800|B100|B200|GB200|GB300|B300"
+"""cards that can be divided"""
+SLICES: Final = ((1, 1), (2, 2), (3, 4), (4, 4))
+"""slices as NVIDIA documents them: sevenths of the multiprocessors, eighths of the memory"""
+_NAMED: Final = 3
+_LEAST_JOBS: Final = 20
+"""of which a 95th percentile is taken"""
+_MOST_WAITS: Final = 2_000
+_CORES: Final = "cpu_s / nullif((end_ms - start_ms) / 1000, 0)"
+"""cores that a job used, over its whole length"""
+_MERGED: Final = f"""
+WITH merged AS (
+  SELECT job, any_value("user") AS owner, any_value(state) AS state, sum(allocated) AS allocated,
+    sum(useful) AS useful, sum(starved) AS starved, sum(idle_held + idle_reserved) AS idle,
+    sum(failed) AS failed, sum(covered) / nullif(sum(allocated), 0) AS coverage
+  FROM priced GROUP BY job
+), judged AS (
+  SELECT merged.*, jobs.* EXCLUDE (job, state), uses.* EXCLUDE (job) FROM merged
+  JOIN jobs USING (job) JOIN uses USING (job) WHERE coverage >= {COVERED}
+)
+"""
+"""tables of queries: one row for each job"""
+
+
+def give_advice(fleet: FleetTables) -> list[Advice]:
+    """The changes that would save the most, first; those without a number last."""
+    found = [advice for rule in RULES for advice in rule(fleet)]
+    worth = [one for one in found if one.gpu_hours is None or one.gpu_hours >= LEAST_HOURS]
+    return sorted(worth, key=lambda one: -(one.gpu_hours or 0))
+
+
+def _group_by_owner(
+    fleet: FleetTables, condition: str, saved: str, note: str
+) -> list[dict[str, Any]]:
+    """Jobs that meet a condition, by owner, with the GPU-hours that each saves and notes."""
+    return fetch_rows(
+        fleet.connection,
+        f"""{_MERGED}
+        SELECT coalesce(owner, '?') AS owner, count(*) AS count,
+          sum({saved}) / 3.6e6 AS hours, sum(allocated) / 3.6e6 AS allocated,
+          list(job ORDER BY {saved} DESC)[:50] AS jobs,
+          list({note} ORDER BY {saved} DESC)[:{_NAMED}] AS notes
+        FROM judged WHERE {condition} GROUP BY 1 ORDER BY hours DESC""",
+    )
+
+
+def _count_jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
+def _advise(
+    kind: str, row: dict[str, Any], text: str, confidence: Confidence, share: float = 1.0
+) -> Advice:
+    return Advice(
+        kind=kind,
+        subject=row["owner"],
+        text=text,
+        evidence=row["notes"],
+        gpu_hours=row["hours"] * share,
+        confidence=confidence,
+        jobs=row["jobs"],
+    )
+
+
+def find_unused_gpus(fleet: FleetTables) -> list[Advice]:
+    """Jobs that used some of their GPUs and never the others."""
+    rows = _group_by_owner(
+        fleet,
+        f"unused > 0 AND unused < gpus AND busy_peak >= {UNUSED_BUSY}",
+        "allocated * unused / gpus",
+        "format('{} used {} of {} GPUs', job, gpus - unused, gpus)",
+    )
+    return [
+        _advise(
+            "fewer-gpus",
+            row,
+            f"{row['owner']}: ask for fewer GPUs; {_count_jobs(row['count'])} never used some",
+            "high",
+        )
+        for row in rows
+    ]
+
+
+def find_idle_jobs(fleet: FleetTables) -> list[Advice]:
+    """Jobs that ran no kernel on any of their GPUs, from their first sample to their last."""
+    rows = _group_by_owner(
+        fleet,
+        f"busy_peak < {UNUSED_BUSY}",
+        "allocated",
+        "format('{} held {} for {:.1f} h', job, "
+        "if(gpus = 1, '1 GPU', gpus || ' GPUs'), allocated / 3.6e6 / gpus)",
+    )
+    return [
+        _advise(
+            "release",
+            row,
+            f"{row['owner']}: release GPUs that run nothing; "
+            f"{_count_jobs(row['count'])} ran no kernel",
+            "high",
+        )
+        for row in rows
+    ]
+
+
+def fix_causes(fleet: FleetTables) -> list[Advice]:
+    """Proven causes of starved time, with their first fix. It recovers what the cause cost at most;
+    half is expected, as of a fix that was not tried."""
+    return [
+        Advice(
+            kind="fix-cause",
+            subject=row.cause or "",
+            text=f"{row.title}: {row.fix}" if row.fix else row.title,
+            evidence=[f"proven by whyidle runs of {_count_jobs(row.jobs)}"],
+            gpu_hours=row.gpu_hours / 2,
+            confidence="medium",
+            jobs=[],
+        )
+        for row in cause_rows(fleet)
+        if row.cause is not None
+    ]
+
+
+def find_cpu_shortage(fleet: FleetTables) -> list[Advice]:
+    """Jobs that used nearly all of their cores while their GPUs waited: loading and launching work
+    compete for cores. More than nine tenths of all cores, over the whole job, is only reached where
+    some were short."""
+    rows = _group_by_owner(
+        fleet,
+        f"{_CORES} > 0.9 * cpus AND busy < 0.7 AND gpus > 0",
+        "starved",
+        f"format('{{}} used {{:.1f}} of {{:.0f}} cores, GPUs busy {{:.0f}} %', job, {_CORES}, "
+        "cpus, busy * 100)",
+    )
+    return [
+        _advise(
+            "more-cpus",
+            row,
+            f"{row['owner']}: ask for more CPUs per GPU; {_count_jobs(row['count'])} used all of "
+            "theirs while GPUs waited",
+            "medium",
+            share=0.5,
+        )
+        for row in rows
+    ]
+
+
+def find_cpu_surplus(fleet: FleetTables) -> list[Advice]:
+    """Jobs that asked for more than twice their GPUs' part of a node's cores and used less than a
+    quarter: GPUs beside them cannot be given to anyone."""
+    rows = fetch_rows(
+        fleet.connection,
+        f"""{_MERGED}, shape AS (
+          SELECT median(cpus / gpus) AS per_gpu FROM nodes WHERE gpus > 0 AND cpus > 0
+        )
+        SELECT coalesce(owner, '?') AS owner, count(*) AS count,
+          sum(floor(cpus / per_gpu - gpus) * allocated / gpus) / 3.6e6 AS hours,
+          list(job)[:50] AS jobs, list(format('{{}} used {{:.1f}} of {{:.0f}} cores for {{}} GPUs',
+            job, {_CORES}, cpus, gpus))[:{_NAMED}] AS notes
+        FROM judged, shape WHERE cpus > 2 * per_gpu * gpus AND {_CORES} < 0.25 * cpus
+        GROUP BY 1""",
+    )
+    return [
+        _advise(
+            "fewer-cpus",
+            row,
+            f"{row['owner']}: ask for fewer CPUs per GPU; they block the GPUs beside them",
+            "low",
+        )
+        for row in rows
+    ]
+
+
+def find_slices(fleet: FleetTables) -> list[Advice]:
+    """Whole cards whose work fits into a MIG slice: the 95th percentile of its hourly memory peaks
+    with a margin of a fifth, and the largest share of multiprocessors of any sample. ``busy`` is no
+    share of multiprocessors, so jobs without ``sm`` are not judged."""
+    sevenths, eighths = "ceil(sm_peak * 7)", "ceil(memory_p95 * 1.2 / capacity * 8)"
+    sizes = " ".join(
+        f"WHEN {sevenths} <= {sm} AND {eighths} <= {memory} THEN {sm}" for sm, memory in SLICES
+    )
+    size = f"(CASE {sizes} END)"
+    rows = _group_by_owner(
+        fleet,
+        f"regexp_matches(coalesce(gpu_type, ''), '{MIG_CARDS}', 'i') AND milli = 1000 "
+        f"AND sm_peak > 0 AND capacity > 0 AND {size} IS NOT NULL",
+        f"allocated * (1 - {size} / 7)",
+        "format('{} fits into {}g.{}gb: {:.0f} GiB, {:.0f} % of the multiprocessors', job, "
+        f"{size}, CASE {size} {' '.join(f'WHEN {sm} THEN {memory}' for sm, memory in SLICES)} END"
+        " * round(capacity / 8 / 1073741824)::INTEGER, memory_p95 / 1073741824, sm_peak * 100)",
+    )
+    return [
+        _advise(
+            "mig-slice",
+            row,
+            f"{row['owner']}: ask for MIG slices; {_count_jobs(row['count'])} used part of a card",
+            "medium",
+        )
+        for row in rows
+    ]
+
+
+def find_sharing(fleet: FleetTables) -> list[Advice]:
+    """Jobs of one whole GPU that is busy less than 30 % of the time, with less than 40 % of its
+    memory: two fit on a card. How much they slow each other down was not measured, so confidence is
+    low; a pair of runs would measure it."""
+    rows = _group_by_owner(
+        fleet,
+        f"gpus = 1 AND milli = 1000 AND busy BETWEEN {UNUSED_BUSY} AND 0.3 "
+        "AND memory_p95 < 0.4 * capacity AND state <> 'failed'",
+        "allocated / 2",
+        "format('{} is busy {:.0f} %, with {:.0f} GiB', job, busy * 100, memory_p95 / 1073741824)",
+    )
+    return [
+        _advise(
+            "share",
+            row,
+            f"{row['owner']}: let two jobs share a GPU (MPS or time slices); "
+            f"{_count_jobs(row['count'])} leave most of theirs idle",
+            "low",
+        )
+        for row in rows
+    ]
+
+
+def find_long_limits(fleet: FleetTables) -> list[Advice]:
+    """Users whose completed jobs need less than a quarter of their time limit, nineteen of twenty:
+    shorter limits let the scheduler fill gaps with them."""
+    rows = fetch_rows(
+        fleet.connection,
+        f"""
+        SELECT "user" AS owner, count(*) AS count, NULL AS hours, list(job)[:50] AS jobs,
+          [format('nineteen of twenty end within {{:.0f}} % of their limit',
+            quantile_cont((end_ms - start_ms) / 1000 / limit_s, 0.95) * 100)] AS notes
+        FROM jobs WHERE state = 'completed' AND limit_s > 0 AND "user" IS NOT NULL AND gpus > 0
+        GROUP BY 1 HAVING count(*) >= {_LEAST_JOBS}
+          AND quantile_cont((end_ms - start_ms) / 1000 / limit_s, 0.95) < 0.25""",
+    )
+    return [
+        Advice(
+            kind="shorter-limit",
+            subject=row["owner"],
+            text=f"{row['owner']}: ask for shorter time limits, so that jobs fill gaps",
+            evidence=row["notes"],
+            gpu_hours=None,
+            confidence="medium",
+            jobs=row["jobs"],
+        )
+        for row in rows
+    ]
+
+
+def find_fragmentation(fleet: FleetTables) -> list[Advice]:
+    """Jobs that waited longer than ten minutes while enough GPUs were free, but not on one node (or
+    not on as few nodes as they needed): small jobs spread over the nodes keep large ones out."""
+    ((count, hours, examples),) = run_query(
+        fleet.connection,
+        f"""
+        WITH waits AS (
+          SELECT job, gpus, greatest(nodes, 1) AS parts, submit_ms, start_ms FROM jobs
+          WHERE start_ms - submit_ms > 600000 AND gpus > 1 AND milli = 1000
+          ORDER BY (start_ms - submit_ms) * gpus DESC LIMIT {_MOST_WAITS}
+        ), used AS (
+          SELECT waits.job, holdings.node, sum(holdings.gpus) AS gpus FROM waits JOIN holdings
+            ON holdings.start_ms <= waits.start_ms - 60000
+            AND holdings.end_ms > waits.start_ms - 60000
+          GROUP BY ALL
+        ), room AS (
+          SELECT waits.*, nodes.gpus - coalesce(used.gpus, 0) AS free
+          FROM waits CROSS JOIN nodes LEFT JOIN used
+            ON used.job = waits.job AND used.node = nodes.node
+        ), judged AS (
+          SELECT job, any_value(gpus) AS gpus, any_value(start_ms - submit_ms) / 3.6e6 AS hours
+          FROM room GROUP BY job
+          HAVING sum(greatest(free, 0)) >= any_value(gpus)
+            AND count(*) FILTER (free >= gpus / parts) < any_value(parts)
+        )
+        SELECT count(*), sum(hours),
+          list(format('{{}} waited {{:.1f}} h for {{}} GPUs', job, hours, gpus)
+            ORDER BY hours DESC)[:{_NAMED}]
+        FROM judged""",
+    )
+    if not count:
+        return []
+    text = (
+        f"place small jobs together: {_count_jobs(count)} waited {hours:.0f} hours "
+        "while enough GPUs were free, but spread over nodes"
+    )
+    return [
+        Advice(
+            kind="co-location",
+            subject="scheduler",
+            text=text,
+            evidence=examples,
+            gpu_hours=None,
+            confidence="low",
+            jobs=[],
+        )
+    ]
+
+
+def find_oversubscription(fleet: FleetTables) -> list[Advice]:
+    """A cluster that is too small for its jobs as whole devices, and large enough as shares."""
+    capacity = measure_capacity(fleet)
+    if not capacity.gpus or not capacity.peak_shares < capacity.gpus < capacity.peak_devices:
+        return []
+    return [
+        Advice(
+            kind="share",
+            subject="scheduler",
+            text="schedule declared shares: as whole GPUs the jobs do not fit, as shares they do",
+            evidence=[
+                f"{capacity.peak_devices:,} devices or {capacity.peak_shares:,.1f} shares at the "
+                f"peak, {capacity.gpus:,} GPUs"
+            ],
+            gpu_hours=None,
+            confidence="medium",
+            jobs=[],
+        )
+    ]
+
+
+RULES: Final[tuple[Callable[[FleetTables], list[Advice]], ...]] = (
+    find_unused_gpus,
+    find_idle_jobs,
+    fix_causes,
+    find_cpu_shortage,
+    find_cpu_surplus,
+    find_slices,
+    find_sharing,
+    find_long_limits,
+    find_fragmentation,
+    find_oversubscription,
+)

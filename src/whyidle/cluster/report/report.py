@@ -1,0 +1,78 @@
+"""Makes the report of a fleet from its tables."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from whyidle.cluster.report import heat
+from whyidle.cluster.report.advice import give_advice
+from whyidle.cluster.report.groups import KEYS, cause_rows, group_rows, measure_capacity, sum_all
+from whyidle.cluster.report.job_rows import format_moment, list_jobs, make_job_tables
+from whyidle.cluster.report.reading import FleetTables
+from whyidle.cluster.report.tables import run_query
+from whyidle.model.documents.fleet import FleetCoverage, FleetReport, GroupKey, Prices
+from whyidle.version import __version__
+
+MOST_JOBS: Final = 200
+"""jobs of a report, those with the most waste; tables hold all"""
+
+
+def make_report(
+    fleet: FleetTables,
+    *,
+    by: GroupKey,
+    prices: Prices,
+    now_ms: int,
+    jobs: int | None = MOST_JOBS,
+) -> FleetReport:
+    """Make the document. ``by`` is the table that forms show first, ``jobs`` the most that it has;
+    None: all."""
+    make_job_tables(fleet, prices)
+    rows_of_jobs = list_jobs(fleet, prices, limit=jobs)
+    step_h, rows = heat.make_heat(fleet)
+    total, count = sum_all(fleet, prices)
+    return FleetReport(
+        whyidle=__version__,
+        time=format_moment(now_ms) or "",
+        since=format_moment(fleet.window.start_ms) or "",
+        until=format_moment(fleet.window.end_ms) or "",
+        by=by,
+        prices=prices,
+        total=total,
+        job_count=count,
+        groups={name: group_rows(fleet, prices, key) for name, key in KEYS.items()},
+        causes=cause_rows(fleet),
+        jobs=rows_of_jobs,
+        advice=give_advice(fleet),
+        capacity=measure_capacity(fleet),
+        coverage=_describe_coverage(fleet),
+        heat_step_h=step_h,
+        heat=rows,
+    )
+
+
+def _count_states(fleet: FleetTables) -> dict[str, int]:
+    (row,) = run_query(
+        fleet.connection,
+        "SELECT sum(known - held - reserved), sum(held), sum(reserved), sum(n - known) FROM hours",
+    )
+    names = ("busy", "idle-held", "idle-reserved", "unknown")
+    return {name: int(count or 0) for name, count in zip(names, row, strict=True)}
+
+
+def _describe_coverage(fleet: FleetTables) -> FleetCoverage:
+    ((covered, allocated),) = run_query(
+        fleet.connection, "SELECT sum(covered), sum(allocated) FROM accounts"
+    )
+    latest: Any = run_query(fleet.connection, "SELECT max(last_ms) FROM hours")[0][0]
+    return FleetCoverage(
+        ledgers=fleet.ledgers,
+        meters=fleet.meters,
+        telemetry=float(covered or 0) / float(allocated) if allocated else 0.0,
+        period_s=fleet.periods_ms[0] / 1000 if fleet.meters else None,
+        latest_sample=format_moment(latest),
+        disagreeing_hours=fleet.disagreeing_hours,
+        readings=_count_states(fleet),
+        counts={what: count for what, count in fleet.counts.items() if count},
+        notes=fleet.notes,
+    )

@@ -1,0 +1,127 @@
+"""Makes answers: pages from templates, documents as JSON, refusals in either form."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from starlette.responses import HTMLResponse, Response
+from starlette.types import Scope
+
+from whyidle.cluster.server.site import Page, Question
+from whyidle.reports import _number_format as words
+from whyidle.reports._html.ranks import LEVELS
+from whyidle.reports._html.sections import draw_attribution
+from whyidle.reports._palette import LOOKS
+from whyidle.reports._verdict_page import STATES
+from whyidle.version import __version__
+
+NAVIGATION: Final = (
+    ("now", "Now", "/"),
+    ("runs", "Runs", "/runs"),
+    ("machine", "Machine", "/machine"),
+    ("fleet", "Fleet", "/fleet"),
+    ("alerts", "Alerts", "/alerts"),
+    ("settings", "Settings", "/settings"),
+)
+TITLES: Final = {
+    400: "This cannot be answered",
+    401: "Sign in",
+    403: "Not allowed",
+    404: "Not found",
+    409: "It exists already",
+    413: "Too large",
+}
+
+
+def answer_json(document: Any, status: int = 200) -> Response:
+    """A document as JSON."""
+    return Response(msgspec.json.encode(document), status, media_type="application/json")
+
+
+def render_page(page: Page, question: Question, document: Any) -> str:
+    """A whole page."""
+    return _template(page.template).render(_context(page, question, document))
+
+
+def render_main(page: Page, question: Question, document: Any) -> str:
+    """What of a page lies inside its frame, to replace it in an open one."""
+    template = _template(page.template)
+    context = template.new_context(_context(page, question, document))
+    return "".join(template.blocks["main"](context))
+
+
+def render_template(name: str, status: int = 200, **context: Any) -> HTMLResponse:
+    """A page that has no document."""
+    frame = {"page": None, "viewer": None, "question": None, **context}
+    return HTMLResponse(_template(name).render(frame), status)
+
+
+def refuse(scope: Scope, status: int, text: str, hint: str = "") -> Response:
+    """A refusal, as JSON below ``/api`` and to programs, else as a page."""
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    path = scope["path"]
+    if path.startswith(("/api/", "/metrics")):
+        body = {"error": text, "hint": hint or None}
+        return Response(msgspec.json.encode(body), status, headers, "application/json")
+    name = "login.html" if status == 401 else "refusal.html"
+    viewer = scope.get("state", {}).get("viewer")
+    title = TITLES.get(status, "It did not work")
+    answer = render_template(
+        name, status, viewer=viewer, title=title, text=text, hint=hint, code=None, failed=False
+    )
+    answer.headers.update(headers)
+    return answer
+
+
+def _context(page: Page, question: Question, document: Any) -> dict[str, Any]:
+    frame = {"page": page, "question": question, "viewer": question.viewer, "document": document}
+    events = f"{page.api_path}/events".format_map(question.path) if page.live else None
+    return {**frame, "events": events, **page.view(question, document)}
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("whyidle.cluster.server"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "navigation": NAVIGATION,
+        "version": __version__,
+        "looks": LOOKS,
+        "states": STATES,
+        "draw_shares": draw_attribution,
+        "heat_levels": LEVELS,
+    }
+    environment.filters |= {
+        "seconds": words.format_seconds,
+        "age": lambda seconds: "" if seconds is None else words.format_age(seconds),
+        "percent": words.format_percent,
+        "bytes": words.format_bytes,
+        "digits": words.format_digits,
+        "factor": words.format_factor,
+        "place": words.format_place,
+        "local": format_moment,
+        "replace_by": lambda name, names: names.get(name, name),
+        "clock": lambda when: format_moment(datetime.fromtimestamp(when).astimezone().isoformat()),
+    }
+    return environment
+
+
+def _template(name: str) -> Template:
+    return _environment().get_template(name)
+
+
+def format_moment(text: str) -> str:
+    """A stored time, ISO 8601, as local date and time."""
+    try:
+        return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return text[:16]

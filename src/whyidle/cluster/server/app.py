@@ -1,0 +1,149 @@
+"""Builds the application: a route per page, its JSON, and the few that are no page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.staticfiles import StaticFiles
+
+from whyidle.cluster.server import descriptions, login, mutes, uploads
+from whyidle.cluster.server.answers import answer_json, refuse, render_page
+from whyidle.cluster.server.event_streams import MainCache, open_stream_route
+from whyidle.cluster.server.gate import Gate
+from whyidle.cluster.server.site import NotFoundError, Page, Question, RefusedError, Site
+from whyidle.errors import WhyidleError
+from whyidle.machine.publishers._text_format import format_page
+from whyidle.reports._html.page import page_script, style_sheet
+
+PAGES: Final = (
+    *("now", "runs", "run", "job", "compare"),
+    *("machine", "fleet", "user_digest", "alerts", "settings"),
+)
+"""modules of ``pages``"""
+STATIC: Final = Path(__file__).with_name("static")
+
+
+def build_app(site: Site) -> Starlette:
+    """The application of a site, which it closes at its end."""
+
+    @asynccontextmanager
+    async def live(_: Starlette) -> AsyncIterator[None]:
+        site.monitor.start()
+        await run_in_threadpool(site.index.refresh)  # the first viewer does not wait for it
+        yield
+        site.close()
+
+    gate = Middleware(
+        Gate, access=site.access, names=site.settings.names, is_open=site.settings.is_open
+    )
+    app = Starlette(
+        routes=_list_routes(site),
+        middleware=[gate],
+        lifespan=live,
+        exception_handlers={HTTPException: _answer_http_error, WhyidleError: _answer_error},
+    )
+    app.state.site = site
+    return app
+
+
+def list_pages() -> list[Page]:
+    """Every page."""
+    return [import_module(f"whyidle.cluster.server.pages.{name}").PAGE for name in PAGES]
+
+
+def ask(site: Site, request: Request) -> Question:
+    """What a request asks of a page."""
+    return Question(
+        site=site,
+        path=request.path_params,
+        query=request.query_params.multi_items(),
+        viewer=request.state.viewer,
+    )
+
+
+def _list_routes(site: Site) -> list[BaseRoute]:
+    routes: list[BaseRoute] = []
+    cache = MainCache()
+    for page in list_pages():
+        if page.live:
+            routes.append(open_stream_route(site, page, cache))
+        routes.append(Route(page.path, _answer_page(site, page)))
+        routes.append(Route(page.api_path, _answer_document(site, page)))
+    return [
+        *routes,
+        *login.list_routes(site),
+        *uploads.list_routes(site),
+        *mutes.list_routes(site),
+        *descriptions.list_routes(list_pages()),
+        Route("/metrics", _answer_metrics(site)),
+        Route("/healthz", lambda _: PlainTextResponse("ok\n")),
+        Route("/static/report.css", _send_text(style_sheet(), "text/css")),
+        Route("/static/report.js", _send_text(page_script(), "text/javascript")),
+        Route("/static/{path:path}", _send_static),
+    ]
+
+
+def _answer_page(site: Site, page: Page) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        question = ask(site, request)
+        return HTMLResponse(render_page(page, question, page.read(question)))
+
+    return answer
+
+
+def _answer_document(site: Site, page: Page) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        return answer_json(page.read(ask(site, request)))
+
+    return answer
+
+
+def _answer_metrics(site: Site) -> Callable[[Request], Response]:
+    def answer(_: Request) -> Response:
+        text = format_page(site.monitor.metrics)
+        for state, count in sorted(site.index.count_states().items()):
+            text += f'whyidle_stored_runs{{state="{state}"}} {count}\n'
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    return answer
+
+
+def _send_text(text: str, kind: str) -> Callable[[Request], Response]:
+    def answer(_: Request) -> Response:
+        return Response(text, media_type=kind, headers={"Cache-Control": "max-age=3600"})
+
+    return answer
+
+
+_files = StaticFiles(directory=STATIC)
+
+
+async def _send_static(request: Request) -> Response:
+    return await _files.get_response(request.path_params["path"], request.scope)
+
+
+def _answer_http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    text = "There is no such page." if status == 404 else "The request cannot be answered."
+    return refuse(request.scope, status, text)
+
+
+def _answer_error(request: Request, error: Exception) -> Response:
+    """An error of whyidle: what happened and why, never a traceback."""
+    status = 404 if isinstance(error, NotFoundError) else 500
+    if isinstance(error, RefusedError):
+        status = error.status
+    if not isinstance(error, WhyidleError):
+        return refuse(request.scope, status, "The server failed.")
+    return refuse(request.scope, status, f"{error.what} {error.why}".strip(), error.hint)

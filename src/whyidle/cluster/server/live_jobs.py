@@ -1,0 +1,78 @@
+"""Follows jobs that run under ``whyidle run``, for as long as somebody looks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Final, Literal
+
+from whyidle.errors import WhyidleError
+from whyidle.machine.watch.live_news import FollowedJob
+from whyidle.model.live.job_news import JobNews
+from whyidle.record.recording_diagnosis import TELEMETRY, is_running, recording_at
+from whyidle.store.entry import Entry
+
+EVERY_S: Final = 0.9
+FORGET_S: Final = 60.0
+TREND: Final = 180
+SILENT_S: Final = 60.0
+"""the launcher writes telemetry twice a second: where it has been silent for longer, it was killed,
+or its machine is gone"""
+
+Status = Literal["running", "ending", "ended", "lost"]
+"""ending: the command has ended and is being diagnosed · lost: its launcher was killed before it
+could write a diagnosis"""
+
+
+class _Followed:
+    def __init__(self, recording: Path) -> None:
+        self.job = FollowedJob(recording, lasting=True)
+        self.news: JobNews | None = None
+        self.trend: deque[float] = deque(maxlen=TREND)
+        self.looked_s = 0.0
+
+
+class LiveJobs:
+    """The news of jobs, shared by all who look."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[Path, _Followed] = {}
+        self._lock = threading.Lock()
+
+    def look(self, recording: Path) -> tuple[JobNews | None, list[float]]:
+        """The news of a job, and its step time at each of the last looks, s."""
+        now = time.monotonic()
+        with self._lock:
+            for path in [p for p, one in self._jobs.items() if now - one.looked_s > FORGET_S]:
+                if path != recording:
+                    del self._jobs[path]
+            one = self._jobs.setdefault(recording, _Followed(recording))
+            if now - one.looked_s >= EVERY_S:
+                one.looked_s = now
+                try:
+                    one.news = one.job.look() or one.news
+                except (WhyidleError, OSError):
+                    return one.news, list(one.trend)
+                if one.news is not None and one.news.steps.step_s is not None:
+                    one.trend.append(one.news.steps.step_s)
+            return one.news, list(one.trend)
+
+
+def status_of(entry: Entry) -> Status:
+    """Whether a run is running, according to its files, which may be of another machine."""
+    recording = recording_at(entry.path)
+    if entry.meta is None or entry.meta.state != "recording" or recording is None:
+        return "ended"
+    if _silence_s(recording) > SILENT_S:
+        return "lost"
+    return "running" if is_running(recording) else "ending"
+
+
+def _silence_s(recording: Path) -> float:
+    path = recording / TELEMETRY
+    try:
+        return time.time() - (path if path.exists() else recording).stat().st_mtime
+    except OSError:  # it was deleted
+        return float("inf")

@@ -1,0 +1,54 @@
+"""The fleet: what became of the cluster's allocated GPU-hours, and whose they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from whyidle.cluster.server.site import NotFoundError, Page, Question
+from whyidle.model.documents.fleet import FLEET_STATES, FleetReport
+from whyidle.reports._fleet_page import MEANINGS, describe_money, format_hours
+
+KEYS: Final = ("user", "partition", "node", "job")
+WORDS: Final[dict[str, Any]] = {
+    "fleet_states": FLEET_STATES,
+    "meanings": MEANINGS,
+    "hours": format_hours,
+}
+"""what templates of fleets need"""
+
+
+def read_report(question: Question) -> FleetReport:
+    """The report that the server was given.
+
+    Raises:
+        NotFoundError: it was given none.
+        InputError: it cannot be read.
+    """
+    report = question.site.fleet.read()
+    if report is None:
+        raise NotFoundError(
+            "The server shows no fleet.",
+            why="Let a timer write one: whyidle fleet report --ledger slurm ... --json fleet.json.",
+            hint="whyidle serve --fleet fleet.json",
+        )
+    return report
+
+
+def _describe_report(question: Question, document: Any) -> Mapping[str, Any]:
+    by = question.value("by")
+    by = by if by in KEYS else "user"
+    return {**WORDS, "by": by, "keys": KEYS, "money": describe_money(document)}
+
+
+PAGE = Page(
+    path="/fleet",
+    title="Fleet",
+    summary="What became of the cluster's allocated GPU-hours: whose they were, and why.",
+    template="fleet.html",
+    document=FleetReport,
+    read=read_report,
+    view=_describe_report,
+    section="fleet",
+    parameters={"by": f"the rows of the page: one of {', '.join(KEYS)}"},
+)

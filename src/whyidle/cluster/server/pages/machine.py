@@ -1,0 +1,25 @@
+"""The server's machine: host, GPUs, and the jobs on them."""
+
+from __future__ import annotations
+
+from whyidle.cluster.server.site import NotFoundError, Page, Question
+from whyidle.model.documents.watch_document import WatchedMachine
+
+
+def _read_machine(question: Question) -> WatchedMachine:
+    machine = question.site.monitor.machine
+    if machine is None:
+        raise NotFoundError("The machine has not been looked at yet.", hint="Try in a second.")
+    return machine
+
+
+PAGE = Page(
+    path="/machine",
+    title="Machine",
+    summary="The latest look at the server's machine: host, GPUs and jobs.",
+    template="machine.html",
+    document=WatchedMachine,
+    read=_read_machine,
+    section="machine",
+    live=True,
+)

@@ -1,0 +1,171 @@
+"""What the pages read: the stores, their index, and who asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from whyidle.cluster.server.access import AccessList, Credential
+from whyidle.cluster.server.fleet_file import FleetFile
+from whyidle.cluster.server.live_jobs import LiveJobs, status_of
+from whyidle.cluster.server.machine_monitor import MachineMonitor
+from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord
+from whyidle.errors import WhyidleError
+from whyidle.machine.alerts.alert_watch import MUTES
+from whyidle.machine.alerts.rule_file import AlertSettings
+from whyidle.store.entry import Entry, entry_of
+from whyidle.store.run_store import Store
+
+RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
+"""ids of runs are the only part of a path that reaches the disk"""
+ACCESS_FILE: Final = "access.json"
+INDEX_FILE: Final = "index.sqlite"
+HISTORY_FILE: Final = "alerts.jsonl"
+STATE_FOLDER: Final = "serve"
+
+
+class NotFoundError(WhyidleError):
+    """There is no such run, machine or user."""
+
+
+class RefusedError(WhyidleError):
+    """What was sent cannot be accepted; ``status`` is the HTTP status."""
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "", status: int = 400) -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSettings:
+    """``state`` is the folder of access list, index and alert history; ``listen`` the address that
+    the server listens at; ``names`` the host names by which browsers may address it; ``is_open``
+    whether anyone may view."""
+
+    stores: Sequence[Path]
+    state: Path
+    listen: str = "127.0.0.1:8470"
+    names: Sequence[str] = ()
+    is_open: bool = False
+    rebuild: bool = False
+    alerts: AlertSettings = field(default_factory=AlertSettings)
+    fleet: Path | None = None  # a document of whyidle fleet report
+
+
+class Site:
+    """Everything that pages read. ``close`` ends it."""
+
+    def __init__(self, settings: SiteSettings) -> None:
+        self.settings = settings
+        self.stores = name_stores(settings.stores)
+        self.access = AccessList(settings.state / ACCESS_FILE)
+        self.jobs = LiveJobs()
+        self.fleet = FleetFile(settings.fleet)
+        self.monitor = MachineMonitor(
+            settings.alerts,
+            settings.stores[0] / MUTES,
+            settings.state / HISTORY_FILE,
+        )
+        self.is_closing = False
+        self.index = RunIndex(settings.state / INDEX_FILE, self.stores, rebuild=settings.rebuild)
+
+    def find_run(self, run_id: str) -> tuple[Store, Entry]:
+        """A run by its whole id.
+
+        Raises:
+            NotFoundError: no store has it.
+        """
+        if RUN_ID.fullmatch(run_id):
+            for store in self.stores.values():
+                if (store.folder / run_id).is_dir():
+                    return store, entry_of(store.folder / run_id)
+        raise NotFoundError(f"There is no run {run_id[:40]!r}.", hint="See the list of runs.")
+
+    def has_run(self, run_id: str) -> bool:
+        """Whether a store has a run."""
+        return bool(RUN_ID.fullmatch(run_id)) and any(
+            (store.folder / run_id).is_dir() for store in self.stores.values()
+        )
+
+    def running_runs(self) -> list[RunRecord]:
+        """The runs that are running, the newest first."""
+        runs, _ = self.index.find_runs(RunFilter(state="recording"))
+        return [run for run in runs if status_of(self.find_run(run.id)[1]) == "running"]
+
+    def close(self) -> None:
+        """End the look at the machine, and close the index."""
+        self.is_closing = True
+        self.monitor.close()
+        self.index.close()
+
+
+def name_stores(paths: Sequence[Path]) -> dict[str, Store]:
+    """The stores by name: the last part of the path that tells them apart."""
+    named: dict[str, Store] = {}
+    for path in paths:
+        whole = path.absolute()
+        base = whole.parent.name if whole.name == ".whyidle" else whole.name
+        name, number = base or "store", 2
+        while name in named:
+            name, number = f"{base}-{number}", number + 1
+        named[name] = Store(path)
+    return named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a page is asked for: the parts of its path, its parameters, and by whom."""
+
+    site: Site
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Sequence[tuple[str, str]] = ()
+    viewer: Credential | None = None
+
+    def value(self, name: str) -> str | None:
+        """The last value of a parameter; None if it is missing or empty."""
+        return next((value for key, value in reversed(self.query) if key == name and value), None)
+
+    def values(self, name: str) -> list[str]:
+        """All values of a parameter."""
+        return [value for key, value in self.query if key == name and value]
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """A parameter as a number from 1 to ``most``."""
+        text = self.value(name) or ""
+        return min(max(1, int(text)), most) if text.isdecimal() and len(text) < 10 else default
+
+
+def _add_nothing(question: Question, document: Any) -> Mapping[str, Any]:
+    del question, document
+    return {}
+
+
+def _never(document: Any) -> bool:
+    del document
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page. ``read`` makes its document, which is its JSON; ``view`` adds what the template
+    needs besides. A ``live`` page is sent again while it is open, until ``is_over``."""
+
+    path: str
+    title: str
+    summary: str
+    template: str
+    document: Any  # its type
+    read: Callable[[Question], Any]
+    view: Callable[[Question, Any], Mapping[str, Any]] = _add_nothing
+    is_over: Callable[[Any], bool] = _never
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    section: str = ""  # the entry of the navigation that it belongs to
+    live: bool = False
+
+    @property
+    def api_path(self) -> str:
+        """Where its JSON is."""
+        return "/api/now" if self.path == "/" else f"/api{self.path}"

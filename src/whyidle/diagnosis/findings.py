@@ -1,0 +1,219 @@
+"""Turns proofs into findings: limits each to its bucket, grades it and adds its fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from whyidle import catalog
+from whyidle.analysis.ranks.job import Job
+from whyidle.diagnosis import slowest_rank
+from whyidle.diagnosis.prediction_width import NONE, BucketSpread, widen_prediction
+from whyidle.model.buckets import Bucket
+from whyidle.model.cause import Cause, Proof
+from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix, Removal, Severity
+from whyidle.model.fix import Fix, Proposal
+
+WORTH = 0.03
+"""a finding whose removal is predicted to save less than this share of the step is ``info``"""
+RISKY = 0.90
+"""a best fix whose stated interval reaches below this speed-up is ``info``: it may do harm"""
+FAR_MORE = 2.0
+"""a manual fix is ranked before an automatic one if it gains more than this many times as much"""
+KNOWN = 3.0
+"""ratio of the ends of a removal's interval above which its gain is not known: one end says to
+change the job now, the other that there is little to gain"""
+CRITICAL = 0.20  # least share of the step that a ``critical`` finding costs
+
+
+@dataclass(frozen=True)
+class ProvenCause:
+    """A proven cause with its decisive proof."""
+
+    cause: Cause
+    proof: Proof
+    rank: int | None  # the rank of the proof
+    spread: float  # share of the ranks with a proof
+    scatter: BucketSpread = NONE  # variation of the bucket's time from step to step
+    room: slowest_rank.Shares | None = None  # the gain that the other ranks allow
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket of its time."""
+        return self.proof.bucket or self.cause.bucket
+
+    @cached_property
+    def decisions(self) -> tuple[list[tuple[Fix, Proposal]], list[str]]:
+        """Proposals of its fixes, and notes on fixes that raised an error."""
+        proposed, failed = [], []
+        for fix in catalog.load_fixes().values():
+            try:
+                plan = fix.decide(self.proof) if self.cause.id in fix.causes else None
+            except catalog.FAULTS as error:
+                text = f"{type(error).__name__}: {error}"
+                failed.append(f"internal error in the fix {fix.id}, which is not proposed: {text}")
+                continue
+            if plan is not None:
+                proposed.append((fix, plan))
+        return proposed, failed
+
+
+def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
+    """Build the findings, sorted by their expected loss.
+
+    The findings of one bucket never claim more time than the bucket holds. If two explain the same
+    time, the one with an automatic fix that leaves the training unchanged claims it first. A manual
+    fix precedes it only if it changes no numbers and gains far more. A finding also claims what its
+    best fix saves, as far as the bucket has unclaimed time.
+    """
+    left = dict(job.attribution)
+    best: dict[Bucket, float] = {}
+    for item in judged:
+        if (won := _automatic_gain(item)) is not None:
+            best[item.bucket] = max(won, best.get(item.bucket, 0.0))
+    findings = []
+
+    def claim_key(item: ProvenCause) -> tuple[int, float]:
+        return _claim_order(item, best), -item.proof.high * item.spread * item.proof.confidence
+
+    for item in sorted(judged, key=claim_key):
+        room = left[item.bucket]
+        high = min(item.proof.high * item.spread, room)
+        low = min(item.proof.low * item.spread, high)
+        left[item.bucket] = max(0.0, room - high)
+        # direct evidence is reported even if other findings have used up its bucket
+        if high > 0.0 or item.proof.high == 0.0 or item.cause.direct:
+            findings.append(_make_finding(item, low, high))
+    extended = [_claim_bucket(finding, left) for finding in findings]
+    return sorted(extended, key=lambda finding: (-finding.expected_loss, -finding.lost.high))
+
+
+def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
+    high = finding.lost.high
+    more = min(max(0.0, finding.best_saving - high), left[finding.bucket])
+    left[finding.bucket] -= more
+    lost = Interval(low=finding.lost.low, high=round(high + more, 6))
+    return msgspec.structs.replace(finding, lost=lost)
+
+
+def _claim_order(item: ProvenCause, best: dict[Bucket, float]) -> int:
+    """Order of claims; ``best`` is the gain of automatic fixes per bucket."""
+    if _automatic_gain(item) is not None:
+        return 1
+    own = _expected_share(item, [p for p in _propose_fixes(item) if p.consent == "none"])
+    rival = best.get(item.bucket)
+    return 0 if rival is not None and own is not None and own > FAR_MORE * rival else 2
+
+
+def _automatic_gain(item: ProvenCause) -> float | None:
+    fixes = _propose_fixes(item)
+    return _expected_share(item, [p for p in fixes if p.automatic and p.consent != "convergence"])
+
+
+def _expected_share(item: ProvenCause, fixes: Sequence[ProposedFix]) -> float | None:
+    return _best_gain(item.proof.predicted, fixes) if fixes else None
+
+
+def _make_finding(item: ProvenCause, low: float, high: float) -> Finding:
+    proof, cause = item.proof, item.cause
+    fixes = _propose_fixes(item)
+    return Finding(
+        cause=cause.id,
+        family=cause.family,
+        bucket=item.bucket,
+        severity=grade_severity(item, high, fixes),
+        headline=proof.headline,
+        where=list(proof.where),
+        lost=Interval(low=round(float(low), 6), high=round(float(high), 6)),
+        removal=_removal(item, fixes),
+        confidence=float(proof.confidence),
+        evidence=list(proof.evidence),
+        fixes=fixes,
+        title=cause.title,
+    )
+
+
+def word_without_steps(finding: Finding) -> Finding:
+    """Return the finding in the words of a recording without steps, whose figures are of all of
+    it."""
+    headline = finding.headline.replace(" per step", "").replace("of the step", "of the time")
+    return msgspec.structs.replace(finding, headline=headline)
+
+
+def grade_severity(item: ProvenCause, high: float, fixes: Sequence[ProposedFix]) -> Severity:
+    """Grade by the predicted gain of the best fix, at most what the cause costs. A ``critical``
+    finding must also lie in a bucket of waiting that holds that much time."""
+    gain = min(_best_gain(item.proof.predicted, fixes), item.proof.high * item.spread)
+    if gain < WORTH or _is_risky(item.proof.predicted, fixes):
+        return "info"
+    waits = item.bucket != "compute"
+    return "critical" if min(gain, high) >= CRITICAL and waits else "warning"
+
+
+def _best_gain(predicted: Predicted, fixes: Sequence[ProposedFix]) -> float:
+    offered = [p.predicted.speedup for p in fixes if p.predicted and not p.changes_batch]
+    return 1.0 - 1.0 / max(max(offered, default=predicted.speedup), 1.0)
+
+
+def _is_risky(predicted: Predicted, fixes: Sequence[ProposedFix]) -> bool:
+    offered = [p.predicted for p in fixes if p.predicted and not p.changes_batch]
+    return max(offered or [predicted], key=lambda one: one.speedup).low < RISKY
+
+
+def _propose_fixes(item: ProvenCause) -> list[ProposedFix]:
+    fixes = [
+        ProposedFix(
+            fix=fix.id,
+            summary=plan.summary,
+            edits=list(plan.edits),
+            consent=fix.consent,
+            automatic=plan.automatic
+            and any(not catalog.find_knob(edit.knob).by_people for edit in plan.edits),
+            predicted=_predict_fix(plan, item) if plan.faster else None,
+            risk=plan.risk,
+        )
+        for fix, plan in item.decisions[0]
+    ]
+    most = max(map(_expected_saving, fixes), default=0.0)
+    spreading = {fix.id for fix, plan in item.decisions[0] if plan.spreads}
+    factors = {each.fix: 1.0 if each.fix in spreading else FAR_MORE for each in fixes}
+    return sorted(fixes, key=lambda each: _rank_fix(each, most / factors[each.fix]))
+
+
+def _predict_fix(plan: Proposal, item: ProvenCause) -> Predicted:
+    predicted = plan.predicted or item.proof.predicted
+    if any(
+        catalog.find_knob(edit.knob).per_sample for edit in plan.edits
+    ):  # of samples, no share of the step
+        return predicted
+    return _within_run(predicted, item)
+
+
+def _within_run(predicted: Predicted, item: ProvenCause) -> Predicted:
+    """Limit a prediction by the other ranks, and widen it by the scatter of the steps."""
+    return widen_prediction(slowest_rank.limit_prediction(predicted, item.room), item.scatter)
+
+
+def _removal(item: ProvenCause, fixes: Sequence[ProposedFix]) -> Removal:
+    """The gain of the cause's absence by its own model, at least that of each of its fixes."""
+    gains = [fix.predicted for fix in fixes if fix.predicted and not fix.changes_batch]
+    gains.append(_within_run(item.proof.removal or item.proof.predicted, item))
+    speedup, low, high = (
+        max(getattr(gain, end) for gain in gains) for end in ("speedup", "low", "high")
+    )
+    return Removal(speedup=speedup if high <= KNOWN * low else None, low=low, high=high)
+
+
+def _expected_saving(fix: ProposedFix) -> float:
+    return 1.0 - 1.0 / fix.predicted.speedup if fix.predicted else 0.0
+
+
+def _rank_fix(fix: ProposedFix, least: float) -> tuple[bool, bool, float]:
+    """Sort key: fixes that affect convergence last; automatic fixes first if they gain at least
+    this share of the step, which is far less than the best fix; then by expected gain."""
+    won = _expected_saving(fix)
+    by_itself = fix.automatic and won > 0.0 and won >= least
+    return fix.consent == "convergence", not by_itself, -won

@@ -1,0 +1,175 @@
+"""The memory section of the document, from a look at memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.input.batch_size import backward_passes
+from whyidle.analysis.memory.allocation_stretches import AllocationOrder
+from whyidle.analysis.memory.memory_plan import MemoryPlan, Phase
+from whyidle.diagnosis.memory_options import OptionList
+from whyidle.model.documents.memory import MemoryAccount, MemoryOption, ModuleRow, Part
+from whyidle.model.memory_look import MemoryLook
+from whyidle.model.number_text import format_bytes
+
+MEASURED: Final = "measured"
+MODULES: Final = 60
+"""rows of the table of modules"""
+POINTS: Final = 160
+"""points of the curve"""
+OUTSIDE: Final = "outside of modules"
+
+
+def build_account(facts: Facts) -> MemoryAccount | None:
+    """Build the section; None without a look."""
+    look = facts.timeline.process.memory_look
+    if look is None:
+        return None
+    steps = facts.steps.seconds
+    step_s = float(np.median(steps)) if facts.steps.found_by and len(steps) else None
+    plan = MemoryPlan(look, step_s, backward_passes(facts) or 1)
+    phases = plan.phases(look.batch or 0)
+    phase = _highest_phase(phases) if phases else None
+    own, listed = plan.job_order, OptionList(plan)
+    largest = plan.largest_batch()
+    return MemoryAccount(
+        device=look.device,
+        batch=look.batch,
+        limit=plan.limit,
+        peak=round(phases[phase]) if phases and phase else None,
+        peak_phase=phase,
+        parts=_list_parts(plan, phase),
+        modules=_list_modules(look, own) if own else [],
+        curve=own.level_curve(POINTS) if own else [],
+        reserved=look.reserved,
+        fragmentation=_difference(look.reserved, look.allocated),
+        loader_bytes=_loader_bytes(facts, look),
+        shared_bytes=look.shared_bytes,
+        options=listed.build_options(),
+        largest_batch=largest,
+        largest_recomputed=_largest_recomputed(plan, listed, largest),
+        best_batch=None,
+        noise=None,
+        advice=[],
+        unknown=_list_unknown(look, phases),
+    )
+
+
+def _highest_phase(phases: dict[Phase, float]) -> Phase:
+    return max(phases, key=lambda phase: phases[phase])
+
+
+def _largest_recomputed(
+    plan: MemoryPlan, listed: OptionList, largest: int | None
+) -> MemoryOption | None:
+    """The largest batch that fits with modules recomputed for at most a tenth of the time."""
+    if not largest or not listed.recomputable:
+        return None
+    chosen = listed.recomputable[0]
+    batch = plan.largest_batch(chosen)
+    return listed.with_recomputed(batch, chosen) if batch and batch > largest else None
+
+
+def _difference(whole: int | None, part: int | None) -> int | None:
+    return None if whole is None or part is None else max(whole - part, 0)
+
+
+def _loader_bytes(facts: Facts, look: MemoryLook) -> int | None:
+    """Batches that the workers of the largest loader may have made ahead."""
+    loaders = facts.timeline.loading.loaders
+    if not look.batch_bytes or not loaders:
+        return None
+    ahead = (loader.workers * (loader.prefetch or 2) for loader in loaders)
+    return max(ahead) * look.batch_bytes
+
+
+def _list_parts(plan: MemoryPlan, phase: Phase | None) -> list[Part]:
+    """The owners at the peak; where the peak is not known, those that outlive the step."""
+    look = plan.look
+    parts = {
+        "parameters": look.parameters,
+        "buffers": look.buffers,
+        "optimizer state": look.optimizer,
+        "batch": look.batch_bytes,
+        "other tensors of the script": look.others,
+    }
+    if phase is None:
+        parts["gradients"] = look.gradients
+    elif phase == "optimizer":
+        rest = plan.final_level(look.batch or 0) - (
+            0 if look.kept_gradients else look.gradients or 0
+        )
+        parts |= {"gradients": look.gradients, "workspace": plan.update_bytes}
+        parts["results"] = round(max(rest, 0.0))
+    elif plan.job_order is not None:
+        parts |= _split_peak(plan.job_order, phase)
+        if look.kept_gradients:
+            parts["gradients"] = look.gradients
+        if phase == "forward":
+            parts["results"] = look.results
+    rows = [Part(owner=owner, bytes=size) for owner, size in parts.items() if size]
+    return sorted(rows, key=lambda part: -part.bytes)
+
+
+def _split_peak(own: AllocationOrder, phase: Phase) -> dict[str, int | None]:
+    """The level at the peak of a phase: activations, gradients, and everything else."""
+    levels = np.cumsum(own.size)
+    inside = own.time < own.forward_end
+    mask = inside if phase == "forward" else ~inside
+    if not mask.any():
+        return {}
+    at = int(np.flatnonzero(mask)[np.argmax(levels[mask])])
+    live: dict[int, int] = {}
+    lasting: dict[int, int] = {}
+    pairs = zip(own.address.tolist(), own.size.tolist(), strict=True)
+    for turn, (address, size) in enumerate(pairs):
+        for table in (live, lasting) if turn <= at else (lasting,):
+            if size > 0:
+                table[address] = turn
+            else:
+                table.pop(address, None)
+    saved = {address for address, _, _ in own.recorded.saved}
+    sizes = own.size.tolist()
+    gradients = sum(sizes[turn] for turn in live.values() if turn in set(lasting.values()))
+    kept = {a: turn for a, turn in live.items() if turn not in set(lasting.values())}
+    activations = sum(sizes[turn] for address, turn in kept.items() if address in saved)
+    rest = int(levels[at]) - gradients - activations
+    return {"activations": activations, "gradients": gradients, "workspace": max(rest, 0)}
+
+
+def _list_modules(look: MemoryLook, own: AllocationOrder) -> list[ModuleRow]:
+    sizes = own.activation_bytes()
+    timed = len(look.module_times) == len(look.modules)
+    rows = [
+        ModuleRow(
+            name=look.modules[n][0] if n >= 0 else OUTSIDE,
+            kind=look.modules[n][1] if n >= 0 else "",
+            activations=size,
+            forward_s=look.module_times[n] if n >= 0 and timed else None,
+        )
+        for n, size in sizes.items()
+    ]
+    return sorted(rows, key=lambda row: -row.activations)[:MODULES]
+
+
+def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[str]:
+    unknown = []
+    if look.state != MEASURED:
+        unknown.append(f"no step was recorded: {look.state}")
+    elif phases is None:
+        unknown.append(f"this PyTorch reports no allocations of the device {look.device!r}")
+    elif look.batch is None:
+        unknown.append(f"other batches: {look.why_no_batch}")
+    if look.device == "cpu" and look.process_bytes and phases:
+        beside = look.process_bytes - max(phases.values())
+        unknown.append(
+            f"the process has taken up to {format_bytes(look.process_bytes)} of the host, "
+            f"{format_bytes(max(beside, 0))} beside tensors: libraries, and workspaces of "
+            "operators, which may grow with the batch"
+        )
+    if look.reserved is None and look.device != "cpu":
+        unknown.append("fragmentation: the allocator of this device tells no reserved memory")
+    return unknown

@@ -1,0 +1,291 @@
+"""Decides the verdict: one line with one of four states, or the reason why there is none."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_share
+from whyidle.analysis.partition.unexplained_time import describe_unexplained
+from whyidle.analysis.ranks.job import Job
+from whyidle.diagnosis import device_timestamps, low_evidence
+from whyidle.diagnosis.lost_kernels import explain_lost_kernels
+from whyidle.model.buckets import Bucket
+from whyidle.model.diagnosis import Finding, State, Verdict
+from whyidle.model.number_text import format_duration, format_part
+
+STARVED = 0.15  # least cost of a finding in a bucket of waiting for the device to be *starved*
+CLEAN = 0.20  # with more idle time than this and no finding, the verdict is inconclusive
+MOSTLY = 0.5  # least share of a bucket's stack samples at a line for the line to be named
+LATE = frozenset({"late-rank", "rank-workload-imbalance", "fail-slow-device"})
+"""causes of waiting for another rank"""
+PREPARING = frozenset({"cpu-tensor-work", "gaps-between-graphs"})
+"""causes of waiting for a CPU that does something other than launching"""
+UNEXPLAINED = 0.5  # with a larger unknown share there is no verdict
+
+NONE_FOUND = "no cause found among the {}"
+WAITS_FOR: dict[str, str] = {
+    "input": "its next batch",
+    "transfer": "copies between it and the host",
+    "host": "the CPU to launch work",
+    "sync": "the CPU, which is waiting for it",
+    "communication": "the network and the other ranks",
+}
+
+HOW_TO_RECORD = {"nsys": "record with nsys profile --trace=cuda,nvtx,osrt"}
+"""by format of the recording; else as with PyTorch's profiler"""
+
+
+def describe_waiting(job: Job, bucket: str, cause: str | None = None) -> str:
+    """Describe the wait of a bucket, for which ``cause`` was found, with its share of the time."""
+    share = f"{job.attribution[bucket]:.0%} of the time"
+    outside = job.lead_rank.bucket_share("startup") + job.lead_rank.bucket_share("after")
+    if (
+        bucket == "interruption"
+        and job.lead_rank.bucket_share("compile") > MOSTLY * job.lead_rank.attribution[bucket]
+    ):
+        return f"One-off set-up takes {share}"
+    if bucket == "interruption" and outside > job.attribution[bucket] / 2:
+        return f"{outside:.0%} of the time lies before the first step or after the last"
+    if bucket == "interruption":
+        kind = job.lead_rank.kind
+        loop = "training loop" if kind is None or kind.kind == "training" else "program"
+        return f"The {loop} is interrupted {share}"
+    locked = job.lead_rank.bucket_share("locked")
+    if bucket == "host" and locked > job.lead_rank.attribution[bucket] / 2:
+        return (
+            f"The training thread waits for Python's global interpreter lock (GIL) {locked:.0%} of "
+            "the time: another thread, or native code that waits, holds it"
+        )
+    if bucket == "host" and job.lead_rank.on_cpu:
+        return f"The CPU runs Python and the framework instead of the model {share}"
+    awaited = "the CPU" if bucket == "host" and cause in PREPARING else WAITS_FOR[bucket]
+    return f"The {job.lead_rank.device_noun} waits for {awaited} {share}"
+
+
+def is_emulated(job: Job) -> bool:
+    """Whether the recording is of an emulated device, which the headline must say."""
+    info = job.lead_rank.timeline.info
+    return info.kind == "emulated" or (info.name or "").lower().startswith("emulated")
+
+
+def decide_verdict(
+    job: Job, findings: list[Finding], *, checks: int, few: int | None = None
+) -> Verdict:
+    """Decide the verdict from the findings, sorted by cost, and the attribution. ``checks`` causes
+    were checked; ``few`` is the number of steady steps if too few for all but direct evidence."""
+    verdict = _verdict(job, findings, few, checks)
+    if not is_emulated(job):
+        return verdict
+    headline = f"Emulated device: {_lower_first(verdict.headline)}"
+    return msgspec.structs.replace(verdict, headline=headline)
+
+
+def _verdict(job: Job, findings: list[Finding], few: int | None, checks: int) -> Verdict:
+    if job.lead_rank.has_no_steps:
+        return Verdict(
+            state="inconclusive", headline=_verdict_without_steps(job, findings), bound=None
+        )
+    if reason := _no_answer(job):
+        return Verdict(state="inconclusive", headline=reason, bound=None)
+    serious = [finding for finding in findings if finding.severity != "info"]
+    if few is not None:
+        direct = [finding for finding in serious if low_evidence.needs_few_steps(finding)]
+        if not direct:
+            return Verdict(
+                state="inconclusive",
+                headline=low_evidence.explain_low_evidence(few, serious),
+                bound=None,
+            )
+        serious = direct
+    if headline := _unexplained_time(job, serious):
+        return Verdict(state="inconclusive", headline=headline, bound=None)
+    idle = [f for f in serious if f.bucket not in ("compute", "unknown") and f.lost.high >= STARVED]
+    if idle and not (serious[0] not in idle and low_evidence.needs_few_steps(serious[0])):
+        return _starved_verdict(job, serious, idle, checks)
+    if not serious and device_timestamps.has_only_marks(job.lead_rank):
+        headline = device_timestamps.explain_missing_proof(job.lead_rank)
+        return Verdict(state="inconclusive", headline=headline, bound=None)
+    if not serious and (reason := _unproven_idle_time(job, checks)):
+        return Verdict(state="inconclusive", headline=reason, bound=None)
+    if serious and (open_ := _unexplained_bucket(job, serious)):
+        return _unproven_wait(job, serious, open_, checks)
+    return _of_findings(job, findings, serious, checks)
+
+
+def _of_findings(job: Job, findings: list[Finding], serious: list[Finding], checks: int) -> Verdict:
+    bound = cast("Bucket", max(job.attribution, key=lambda bucket: job.attribution[bucket]))
+    if not serious:
+        return _verdict_without_findings(job, findings, bound, checks)
+    top = serious[0]
+    headline = top.headline
+    if top.bucket in _held_shares(job):
+        busy = f"{job.attribution['compute']:.0%} of the time"
+        headline = (
+            f"The {job.lead_rank.device_noun} computes {busy}, but steps take longer than "
+            f"necessary. {top.headline}"
+        )
+    return Verdict(state="inefficient", headline=headline, bound=bound, cause=top.cause)
+
+
+def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], checks: int) -> Verdict:
+    """Name the largest bucket of waiting and the finding that explains most of it.
+
+    Without a finding in that bucket, report it as unexplained if it holds more than any finding;
+    else use the largest bucket with findings. If the host leads only by the profiler's own cost,
+    the findings decide, which exclude it. If ranks wait for a late rank, its own cause is named.
+    """
+    waits = _held_shares(job)
+    largest, second = sorted(waits, key=lambda bucket: -waits[bucket])[:2]
+    if largest == "host" and waits[largest] - waits[second] <= job.lead_rank.profiler_share:
+        largest = idle[0].bucket
+    if not any(finding.bucket == largest for finding in serious):
+        if _unexplained_bucket(job, serious) == largest:
+            return _unproven_wait(job, serious, largest, checks)
+        largest = max((finding.bucket for finding in idle), key=lambda bucket: waits[bucket])
+    explaining = [finding for finding in serious if finding.bucket == largest]
+    late_findings = [one for one in explaining if one.cause in LATE]
+    near = late_findings and late_findings[0].lost.high >= MOSTLY * explaining[0].lost.high
+    top = late_findings[0] if near else explaining[0]
+    headline = f"{describe_waiting(job, largest, top.cause)}. {top.headline}"
+    works = job.lead_rank.on_cpu and top.cause == "heavy-evaluation"
+    state: State = "inefficient" if works else "starved"  # a CPU computes while it evaluates
+    return Verdict(state=state, headline=headline, bound=largest, cause=top.cause)
+
+
+def _unproven_wait(job: Job, serious: list[Finding], bucket: Bucket, checks: int) -> Verdict:
+    wait = f"{describe_waiting(job, bucket)}{_most_sampled_line(job.lead_rank, bucket)}"
+    headline = f"{wait}; {NONE_FOUND.format(_count_checks(checks))}. Also: {serious[0].headline}"
+    return Verdict(state="starved", headline=headline, bound=bucket)
+
+
+def _held_shares(job: Job) -> dict[Bucket, float]:
+    shares = job.attribution.items()
+    return {
+        cast("Bucket", name): share for name, share in shares if name not in ("compute", "unknown")
+    }
+
+
+def _verdict_without_findings(
+    job: Job, findings: list[Finding], bound: Bucket, checks: int
+) -> Verdict:
+    """No finding is serious. Whether a CPU computes efficiently requires recorded operators."""
+    computes = (
+        f"The {job.lead_rank.device_noun} computes {job.attribution['compute']:.0%} of the time"
+    )
+    if unseen := _mention_unseen_compute(job):
+        headline = f"{computes}{_mention_late_risks(findings)}; {unseen}"
+        return Verdict(state="inconclusive", headline=headline, bound=None)
+    return Verdict(
+        state="saturated",
+        headline=f"{computes}; no cause worth more than 3 % was found among the "
+        f"{_count_checks(checks)}{_mention_late_risks(findings)}",
+        bound=bound,
+    )
+
+
+def _count_checks(checks: int) -> str:
+    return f"{checks} check{'' if checks == 1 else 's'} that this recording allows"
+
+
+def _mention_late_risks(findings: list[Finding]) -> str:
+    leak = next((found for found in findings if found.cause == "memory-leak-growth"), None)
+    return f", but: {_lower_first(leak.headline)}" if leak else ""
+
+
+def _mention_unseen_compute(job: Job) -> str:
+    """Why the operators of a job on the CPU were not recorded; empty if they were."""
+    process = job.lead_rank.timeline.process
+    recorded = any(facts.burst is not None for facts in job.ranks)
+    if not job.lead_rank.on_cpu or recorded or process.pid is None:
+        return ""
+    bursts = process.bursts
+    text = "its operators were not recorded, so inefficient ones could not be identified"
+    off = bursts.off
+    if off and off != "closed":
+        return f"{text}: {off}"
+    if bursts.put_off:  # a longer run would not change that
+        return f"{text}: {bursts.put_off}"
+    if bursts.looks:  # requested, as whyidle fix always does
+        return f"{text}: too few steps were watched"
+    why = "the run was too short, or profiling was off"
+    if needs := bursts.needs_s:
+        why = f"this takes {format_duration(needs)} of training"
+    return f"{text}: {why}; --profile look records immediately"
+
+
+def _verdict_without_steps(job: Job, findings: list[Finding]) -> str:
+    stepless = job.lead_rank.timeline.stepless
+    headline = f"No training step was seen: {stepless.reason if stepless else ''}"
+    serious = [finding.headline for finding in findings if finding.severity != "info"]
+    return f"{headline}. {serious[0]}" if serious else headline
+
+
+def _unexplained_time(job: Job, serious: list[Finding]) -> str | None:
+    """Why a recording of a device gives no verdict where most of its time is unexplained."""
+    lead = job.lead_rank
+    recorded = len(lead.timeline.device) > 0 and lead.timeline.source.format != "probe"
+    if not recorded or job.attribution["unknown"] <= UNEXPLAINED:
+        return None
+    also = f". Also: {serious[0].headline}" if serious else ""
+    return f"{describe_unexplained(lead)}{also}"
+
+
+def _unproven_idle_time(job: Job, checks: int) -> str | None:
+    waits = _held_shares(job)
+    largest = max(waits, key=lambda bucket: waits[bucket])
+    idle = 1.0 - job.attribution["compute"]
+    if idle < CLEAN:
+        return None
+    if job.attribution["unknown"] >= waits[largest]:
+        return describe_unexplained(job.lead_rank)
+    wait = f"{describe_waiting(job, largest)}{_most_sampled_line(job.lead_rank, largest)}"
+    return f"N{NONE_FOUND.format(_count_checks(checks))[1:]}; {_lower_first(wait)}"
+
+
+def _unexplained_bucket(job: Job, serious: list[Finding]) -> Bucket | None:
+    """The largest bucket of waiting if more of it is unexplained than any finding costs."""
+    waits = _held_shares(job)
+    bucket = max(waits, key=lambda name: waits[name])
+    left = waits[bucket] - sum(one.lost.high for one in serious if one.bucket == bucket)
+    return bucket if left > max(CLEAN, serious[0].lost.high) else None
+
+
+def _most_sampled_line(lead: Facts, bucket: str) -> str:
+    lines = lines_with_share(lead, lead.time_of(bucket))
+    if not lines or lines[0][1] < MOSTLY:
+        return ""
+    place, share = lines[0]
+    file = (place.file or "").rpartition("/")[2]
+    return f", {format_part(share)} {describe_place(place)} ({file}:{place.line})"
+
+
+def _lower_first(text: str) -> str:
+    """Lower-case the first letter of a sentence, unless it begins with a name (AdamW)."""
+    word = text.partition(" ")[0]
+    return text[:1].lower() + text[1:] if word == word.capitalize() else text
+
+
+def _no_answer(job: Job) -> str | None:
+    kind = job.lead_rank.kind
+    if kind is not None and kind.kind == "graph_capture":
+        return (
+            f"The recording shows the capture of a CUDA graph: {kind.why}, not run, so that they "
+            "make no kernels. It happens once; record steps after it"
+        )
+    if reason := explain_lost_kernels(job):
+        return reason
+    if not any(len(facts.timeline.device) for facts in job.ranks):
+        if device_timestamps.has_only_marks(job.lead_rank):
+            return None
+        if job.lead_rank.timeline.info.kind != "cpu":
+            source = job.lead_rank.timeline.source.format
+            how = HOW_TO_RECORD.get(source, "record with ProfilerActivity.CUDA")
+            return f"The recording contains no GPU activity, so GPU idle time is unknown; {how}"
+        # a rank that waits for another explains the unknown time of that one
+        share = min(facts.attribution["unknown"] for facts in job.ranks)
+        if share > UNEXPLAINED:
+            return f"The recording leaves {share:.0%} of the step unexplained"
+    return None

@@ -1,1 +1,0 @@
-"""Orchestration: recording, diagnosis, trials, patches and checks of the machine."""

@@ -1,0 +1,218 @@
+"""Runs one arm of a trial until enough steps are done, and collects its result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from whyidle.fix.arms import lost_ranks, orphan_cleanup, stdin_replay
+from whyidle.fix.arms.arm_watchdog import ArmWatchdog, RaceCutoff
+from whyidle.fix.arms.process_report import (
+    FEWEST,
+    ProcessReport,
+    last_rung,
+    lead_report,
+    read_reports,
+)
+from whyidle.fix.arms.process_tree import TreeSample
+from whyidle.fix.isolation import IsolationReport, RoomWatch
+from whyidle.fix.patching.patched_mirror import PatchedCommand, make_mirror
+from whyidle.fix.patching.source_patch import SourcePatch
+from whyidle.model.diagnosis import Edit
+from whyidle.record import plan_channel
+from whyidle.record.launcher import BOOT, WatchLimits
+from whyidle.record.plan_channel import Made
+from whyidle.record.recording_diagnosis import start_monitor
+
+Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun", "full"]
+"""``stopped``: after the requested steps; ``silent``: successful exit without a recorded step;
+``outrun``: stopped at a rung because another value of the knob is faster; ``full``: stopped
+because its files left too little disk space"""
+TAIL = 20_000  # stored characters of its output
+
+
+class ArmIsolation(Protocol):
+    """Prevents an arm from overwriting or publishing anything."""
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """Wrap the command."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Variables to add to its environment."""
+
+    @property
+    def places(self) -> Sequence[Path]:
+        """Temporary folders that receive its writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRequest:
+    """What an arm runs with, and for how long."""
+
+    edits: tuple[Edit, ...] = ()
+    steps: int | None = None  # least number of steps
+    seconds: float | None = None  # least time from the first step on
+    seed: int = 0  # added to all seeds
+    patience_s: float = 120.0  # time after which it counts as hung
+    profile: bool = False  # diagnose it, and continue until its operators have been recorded once
+    sway: int = 0
+    """seed of artificial rounding noise, as large as from another order of summation; 0: none"""
+    eager: bool = False  # compiled code draws the random numbers that uncompiled code would draw
+    patch: SourcePatch | None = None  # run patched copies of the user's files
+    rungs: tuple[float, ...] = ()
+    """seconds from the first step on after which it reports its step time"""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """The result of one arm."""
+
+    ending: Ending
+    status: int | None
+    seconds: float  # total duration
+    recording: Path
+    output_end: str  # end of its output
+    report: ProcessReport | None = None  # report of the first rank; None without a recorded step
+    applied: Mapping[str, int] = field(default_factory=dict)  # knob -> how often it took effect
+    declined: Mapping[str, str] = field(default_factory=dict)  # knob -> why it took no effect
+    made: Made = field(default_factory=dict)
+    rungs: Mapping[int, float] = field(default_factory=dict)  # rung -> seconds of a step
+    ranks: Mapping[int, ProcessReport] = field(default_factory=dict)
+    lost: Sequence[int] = ()  # ranks that died and left the others waiting
+    samples: Sequence[TreeSample] = ()  # memory and CPU of its processes over time
+    swayed: bool = False  # artificial rounding noise was added
+    full: str = ""  # the disk that had too little space left, if that ended it
+    isolation: IsolationReport | None = None  # how it was isolated
+    failed_at_link: bool = False  # it failed because a folder is a link in the patched copy
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether its step times can be compared."""
+        if self.report is None or any(one.unswayed for one in (self.report, *self.ranks.values())):
+            return False
+        enough = len(self.report.marks) >= FEWEST
+        return enough and self.ending in ("stopped", "finished")
+
+
+def run_arm(
+    command: Sequence[str],
+    request: ArmRequest,
+    folder: Path,
+    guard: ArmIsolation,
+    slowest: Mapping[int, float] | None = None,
+) -> ArmResult:
+    """Run one arm of the user's command in ``folder`` (new, empty), isolated by ``guard``. In a
+    race, ``slowest`` maps rungs to the most seconds of a step; a slower arm is stopped.
+
+    Raises:
+        OSError: the patched files cannot be copied.
+    """
+    recording = folder / "recording"
+    recording.mkdir(parents=True)
+    patched = _arm_place(command, request.patch, folder)
+    stock, begin = RoomWatch(guard.places), time.monotonic()
+    with (folder / "said.txt").open("wb") as output, stdin_replay.open_stdin() as stdin:
+        child = subprocess.Popen(
+            guard.command(patched.command),
+            cwd=patched.folder,
+            env={**arm_environment(request, folder, patched.environment), **guard.environment()},
+            stdin=stdin,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        watchdog = ArmWatchdog(
+            child, recording, request.patience_s, RaceCutoff(recording, slowest), stock
+        )
+        try:
+            with start_monitor(recording, child.pid) if request.profile else nullcontext():
+                status = watchdog.wait_for_end()
+        finally:
+            descendants = orphan_cleanup.descendants(child.pid)
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            orphan_cleanup.end_processes(recording, descendants)
+    text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
+    result = _read_result(watchdog, status, time.monotonic() - begin, text)
+    return replace(result, swayed=bool(request.sway), failed_at_link=patched.failed_on_link(text))
+
+
+def _arm_place(command: Sequence[str], patch: SourcePatch | None, folder: Path) -> PatchedCommand:
+    here = Path.cwd()
+    if patch is None:
+        return PatchedCommand(tuple(command), here, {})
+    tree = folder.with_name(f"{folder.name}-patched")
+    tree.mkdir()
+    return make_mirror(patch, command, here, tree)
+
+
+def arm_environment(
+    request: ArmRequest, folder: Path, place: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment with variables of the probe, the trial, the knobs and the mirror."""
+    variables = {
+        **os.environ,
+        **WatchLimits(profile="look" if request.profile else "off").limit_variables(),
+    }
+    variables |= place or {}
+    before = variables.get("PYTHONPATH")
+    variables["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
+    variables["WHYIDLE_RUN"] = str(folder / "recording")
+    variables["PYTHONHASHSEED"] = str(request.seed)
+    names = ("steps", "seconds", "seed", "sway", "eager", "rungs", "profile")
+    limits = {name: getattr(request, name) for name in names}
+    variables["WHYIDLE_TRIAL"] = json.dumps(limits)
+    if request.edits:
+        edits = {edit.knob: edit.value for edit in request.edits}
+        was = {edit.knob: edit.was for edit in request.edits}
+        variables |= plan_channel.write_request(edits, was, folder / "recording")
+    return variables
+
+
+def _read_result(
+    watchdog: ArmWatchdog, status: int | None, seconds: float, output: str
+) -> ArmResult:
+    recording = watchdog.recording
+    reports, rung = read_reports(recording), last_rung(recording)
+    knobs = plan_channel.read_applied_knobs(recording)
+    return ArmResult(
+        ending=_classify_ending(watchdog, lead_report(reports), status),
+        status=status,
+        seconds=seconds,
+        recording=recording,
+        output_end=output,
+        report=lead_report(reports),
+        applied=knobs.applied,
+        declined=knobs.declined,
+        made=knobs.made,
+        rungs=watchdog.outrun.rungs | ({rung.number: rung.step_s} if rung else {}),
+        ranks=lost_ranks.by_rank(reports),
+        lost=watchdog.lost,
+        samples=watchdog.tree.samples,
+        full=watchdog.full,
+    )
+
+
+def _classify_ending(
+    watchdog: ArmWatchdog, report: ProcessReport | None, status: int | None
+) -> Ending:
+    if watchdog.outrun.is_outrun:
+        return "outrun"
+    if report is not None and report.ended == "stopped":
+        return "stopped"
+    if watchdog.full:
+        return "full"
+    if watchdog.lost or status:
+        return "crashed"
+    if status is None:
+        return "hung"
+    return "finished" if report is not None else "silent"

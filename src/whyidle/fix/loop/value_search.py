@@ -1,0 +1,137 @@
+"""Races the proposed values of a knob and selects the one to test.
+
+The race only selects a value. Its gain is measured afterwards in pairs, so that chance in a single
+arm does not count as a gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from whyidle import catalog
+from whyidle.diagnosis.wording import summarize_edits
+from whyidle.fix.arms.arm import ArmResult
+from whyidle.fix.loop.ab_test import failure_reason
+from whyidle.fix.loop.candidates import Candidate
+from whyidle.fix.loop.trial_result import RejectionReason
+from whyidle.fix.loop.trial_session import LAST_ARMS, LEAST_ARMS, TrialSession
+from whyidle.fix.loop.value_choice import choose_value, most_workers_here
+from whyidle.fix.statistics.speedup import step_s
+from whyidle.model.diagnosis import Edit, SearchedValue
+
+SHARE = 0.2  # most of the remaining time for a race
+MOST = 5  # values in a race, at most
+NEIGHBOURS = 3  # values that a race needs: the proposed one and its neighbours
+
+
+class ChosenValue(NamedTuple):
+    """The candidate with the chosen value."""
+
+    candidate: Candidate
+    searched: list[SearchedValue]  # results of the race
+    why: RejectionReason | None = None  # why no value is worth a test
+
+
+def choose_candidate_value(session: TrialSession, candidate: Candidate) -> ChosenValue:
+    """Race the values of a candidate, if it has several and there is time.
+
+    If no value took effect, or all failed, the reason is returned, since a test would fail alike.
+    """
+    candidate = _within_limits(candidate, most_workers_here())
+    raced = [
+        e for e in candidate.edits if len(e.among) > 1 and not catalog.find_knob(e.knob).by_people
+    ]
+    edit = raced[0] if raced else None
+    if edit is None:
+        return ChosenValue(candidate, [])
+    spare_s = session.left_s - (LEAST_ARMS + LAST_ARMS) * session.arm_s
+    race_s = max(min(SHARE * session.left_s, spare_s), 0.0)
+    among = edit.among[: min(MOST, int(race_s / max(session.arm_s, 1e-9)))]
+    if len(among) < min(NEIGHBOURS, len(edit.among)):
+        return ChosenValue(candidate, [])
+    values = ", ".join(map(str, sorted(among)))
+    session.listener.show_stage(f"{candidate.fix}: which {edit.knob} of {values} is fastest")
+    entries = [_with_value(candidate, edit, value) for value in among]
+    results = session.race_values([session.merged_edits(entry) for entry in entries])
+    races = list(zip(among, entries, results, strict=True))
+    searched = [_search_entry(edit.knob, value, result) for value, _, result in races]
+    if steps_s := _step_times(searched, results):
+        return ChosenValue(entries[among.index(_choose_value(session, steps_s, races))], searched)
+    whys = [
+        failure_reason(result, entry) for _, entry, result in races if result.ending != "outrun"
+    ]
+    return ChosenValue(candidate, searched, whys[0] if whys and all(whys) else None)
+
+
+def _step_times(
+    searched: Sequence[SearchedValue], results: Sequence[ArmResult]
+) -> dict[int, float]:
+    """Step times of values that finished the race; else of those that were stopped as slow."""
+    finished = {one.value: one.step_s for one in searched if one.ended == "through" and one.step_s}
+    return finished or {
+        one.value: one.step_s
+        for one, result in zip(searched, results, strict=True)
+        if one.ended == "early" and one.step_s and result.applied.get(one.knob)
+    }
+
+
+def _choose_value(
+    session: TrialSession,
+    steps_s: dict[int, float],
+    races: Sequence[tuple[int, Candidate, ArmResult]],
+) -> int:
+    startup_s = {
+        value: max(result.seconds - len(result.report.marks) * steps_s[value], 0.0)
+        for value, _, result in races
+        if value in steps_s
+        and result.report is not None
+        and result.ending in ("stopped", "finished")
+    }
+    complete = len(startup_s) == len(steps_s)
+    remaining = (
+        session.remaining_job.remaining_steps(min(steps_s.values()))
+        if session.remaining_job
+        else None
+    )
+    return choose_value(steps_s, startup_s=startup_s if complete else None, steps_left=remaining)
+
+
+def _within_limits(candidate: Candidate, most: int | None) -> Candidate:
+    if most is None:
+        return candidate
+    edits_of_workers = [
+        one for one in candidate.edits if catalog.find_knob(one.knob).counts_processes and one.among
+    ]
+    if not edits_of_workers or max(edits_of_workers[0].among) <= most:
+        return candidate
+    among = tuple(dict.fromkeys(min(value, most) for value in edits_of_workers[0].among))
+    edit = msgspec.structs.replace(edits_of_workers[0], among=among)
+    edits = tuple(edit if one is edits_of_workers[0] else one for one in candidate.edits)
+    return _with_value(replace(candidate, edits=edits), edit, among[0])
+
+
+def _with_value(candidate: Candidate, edit: Edit, value: int) -> Candidate:
+    if value == edit.value:
+        return candidate
+    edits = tuple(
+        msgspec.structs.replace(one, value=value) if one is edit else one for one in candidate.edits
+    )
+    return replace(candidate, edits=edits, summary=summarize_edits(edits))
+
+
+def _search_entry(knob: str, value: int, result: ArmResult) -> SearchedValue:
+    last = result.rungs[max(result.rungs)] if result.rungs else None
+    if result.declined.get(knob) and not result.applied.get(knob) and result.ending == "outrun":
+        return SearchedValue(knob=knob, value=value, step_s=None, ended="declined")
+    if result.ending == "outrun":
+        return SearchedValue(knob=knob, value=value, step_s=last, ended="early")
+    if not result.is_comparable or result.report is None:
+        return SearchedValue(knob=knob, value=value, step_s=None, ended="failed")
+    if not result.applied.get(knob):
+        return SearchedValue(knob=knob, value=value, step_s=None, ended="declined")
+    each = step_s(result.report, len(result.report.marks))
+    return SearchedValue(knob=knob, value=value, step_s=each, ended="through")

@@ -1,0 +1,1 @@
+"""One machine seen from outside the job: watch, attach, alerts, publishers, checks."""

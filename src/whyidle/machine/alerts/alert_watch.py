@@ -1,0 +1,88 @@
+"""Evaluates alerts beside a watch, and hands them to routes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from whyidle.machine.alerts.delivery import Delivering
+from whyidle.machine.alerts.evaluation import Evaluator, Firing
+from whyidle.machine.alerts.rule_file import AlertSettings
+from whyidle.model.live.alert import Delivery
+
+if TYPE_CHECKING:
+    from whyidle.model.documents.watch_document import WatchedMachine
+    from whyidle.model.live.metric_series import Metric
+
+MUTES: Final = "mutes.json"
+
+
+class Outlet(Protocol):
+    """A route behind a queue."""
+
+    def enqueue(self, *arguments: object) -> None:
+        """Queue a delivery; never waits."""
+
+    def close(self, diagnosis: None) -> None:
+        """Deliver what is queued."""
+
+
+class AlertWatch:
+    """The alerts of one watch. Of ``routes``, those with True get everything that fires, each time;
+    the others the notices to send."""
+
+    def __init__(
+        self, settings: AlertSettings, mutes: Path, routes: Sequence[tuple[Outlet, bool]]
+    ) -> None:
+        self._settings, self._mutes, self._routes = settings, mutes, routes
+        self._evaluator = Evaluator(settings.active_rules(), settings.interval_s)
+        self._delivering = Delivering(settings, self._explain)
+        self._machine: WatchedMachine | None = None
+        self._due_s = 0.0
+
+    def add_look(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> Delivery | None:
+        """Evaluate the rules, once in ``interval_s``; return what was delivered."""
+        now = time.monotonic()
+        if now < self._due_s:
+            return None
+        self._due_s = now + self._settings.interval_s - 0.5  # looks are never quite punctual
+        self._machine, when = machine, time.time()
+        self._evaluator.add_samples(when, metrics)
+        self._delivering.mutes = read_mutes(self._mutes)
+        delivery = self._delivering.deliver(self._evaluator.evaluate(when), when)
+        for route, gets_all in self._routes:
+            if delivery.notices or gets_all:
+                route.enqueue(delivery)
+        return delivery
+
+    def _explain(self, firing: Firing) -> tuple[str, str]:
+        """The cause that the look shows for a GPU or run, and its first fix."""
+        if self._machine is None:
+            return "", ""
+        labels = firing.labels
+        for job in self._machine.jobs:
+            if job.reason and job.steps and job.steps.run == labels.get("run"):
+                return job.reason.text, job.reason.fix or job.reason.proof or ""
+        uuid = labels.get("UUID")
+        for gpu in self._machine.gpus if uuid else []:
+            if gpu.reason and uuid in (gpu.uuid, gpu.card):
+                return gpu.reason.text, gpu.reason.fix or gpu.reason.proof or ""
+        return "", ""
+
+    def close(self) -> None:
+        """Deliver what is queued."""
+        for route, _ in self._routes:
+            route.close(None)
+
+
+def read_mutes(path: Path) -> dict[str, float]:
+    """Muted keys and rules, and when each mute ends; empty where there are none."""
+    try:
+        mutes: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    now = time.time()
+    return {name: end for name, end in mutes.items() if end > now}

@@ -1,0 +1,156 @@
+"""Looks at a process that runs already, and diagnoses what was seen."""
+
+from __future__ import annotations
+
+import re
+import socket
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from whyidle.analysis.lines.source_lines import own_frame
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.machine.attachment import outside_recording
+from whyidle.machine.attachment.gpu_limits import limit_by_gpu, mean_busy
+from whyidle.machine.attachment.outside_recording import OutsideRecording, make_recordings
+from whyidle.machine.attachment.stack_look import RATE_HZ, StackLook, find_pyspy, look_at_stacks
+from whyidle.machine.attachment.target_process import TargetProcess, has_ended
+from whyidle.machine.attachment.thread_clocks import ThreadClocks
+from whyidle.machine.attachment.window_wording import word_by_second
+from whyidle.model.diagnosis import Diagnosis, RunInfo
+from whyidle.model.live.telemetry import Target, Telemetry
+from whyidle.model.process_facts import Stepless
+from whyidle.readers.probe import blank_timeline
+from whyidle.record.monitor import Monitor
+from whyidle.record.recording_diagnosis import TELEMETRY, read_telemetry
+from whyidle.version import __version__
+
+STANDS_OUT: Final = 0.1
+"""share of the time by which the others must wait longer than one: ten points are four
+standard errors of the share of 400 samples (eight seconds), at the worst"""
+_LINE: Final = re.compile(r"\(\d+\)(?=: )")
+
+
+def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
+    """Look at a process for some seconds and diagnose what was seen.
+
+    Raises:
+        InputError: it ended before it was seen, is no Python, or may not be read.
+        MissingExtraError: py-spy is not installed.
+    """
+    find_pyspy()
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    with tempfile.TemporaryDirectory(prefix="whyidle-attach-") as folder:
+        monitor = Monitor(Target(pid=target.pid), Path(folder) / TELEMETRY)
+        with monitor, ThreadClocks(target.pids) as clocks:
+            look = look_at_stacks(target.pid, seconds, apart=target.has_only_parts)
+            if target.has_only_parts and outside_recording.trains_elsewhere(target.pid, look):
+                look = look_at_stacks(target.pid, seconds)  # its children are ranks
+        telemetry = read_telemetry(Path(folder))
+    recordings = make_recordings(target, look, clocks)
+    run = RunInfo(
+        id=f"attach-{target.pid}",
+        command=target.command,
+        folder=target.folder,
+        started=started,
+        duration_s=look.length_s,
+        exit_status=None,
+        framework=recordings[0].timeline.framework if recordings else None,
+        ranks=max(1, len(recordings)),
+        hosts=[socket.gethostname()],
+        whyidle=__version__,
+        sources=[f"process {one.thread.pid}" for one in recordings] or [f"process {target.pid}"],
+    )
+    if not recordings:
+        return _diagnose_no_training(target, look, telemetry, run)
+    timelines = [replace(one.timeline, telemetry=telemetry) for one in recordings]
+    diagnosis = diagnose_job(timelines, run=run)
+    if not recordings[0].steps_seen:
+        diagnosis = word_by_second(diagnosis)
+    if target.holds_gpu:
+        diagnosis = limit_by_gpu(diagnosis, mean_busy(telemetry, target.pids))
+    return _with_notes(diagnosis, [*_notes_on_look(target, look), *_notes_on(recordings)])
+
+
+def _notes_on_look(target: TargetProcess, look: StackLook) -> list[str]:
+    note = (
+        f"a look from outside for {look.length_s:.1f} s, {RATE_HZ} times a second, without "
+        "stopping the process: what the job did before is not known"
+    )
+    ended = f"process {target.pid} ended during the look"
+    return [note, ended] if has_ended(target.pid) else [note]
+
+
+def _notes_on(recordings: Sequence[OutsideRecording]) -> list[str]:
+    steps = (
+        "steps are those that the samples show"
+        if recordings[0].steps_seen
+        else "steps are too short to be seen from outside: times are per second, not per step"
+    )
+    lock = (
+        ""
+        if all(one.lock_seen for one in recordings)
+        else " (Python outside of the framework counts as the operators that it calls)"
+    )
+    blind = (
+        f"not visible from outside: kernels, operators{lock}, settings of the framework, and the "
+        "cost of each batch in the loader's workers; watch the next job with whyidle run to see "
+        "them"
+    )
+    shares = [share for one in recordings for share in one.workers]
+    count = len(shares)
+    working = f"{count} loader workers made batches {sum(shares) / max(count, 1):.0%} of the time"
+    notes = [name_slowest(recordings)] if len(recordings) > 1 else []
+    return [*notes, steps, *([working] if count else []), blind]
+
+
+def name_slowest(recordings: Sequence[OutsideRecording]) -> str:
+    """Which of several processes the others wait for: it sleeps least in the framework."""
+    names = [f"rank {one.timeline.rank} (process {one.thread.pid})" for one in recordings]
+    text = f"{len(recordings)} processes train, all of them are diagnosed"
+    order = sorted(range(len(names)), key=lambda n: recordings[n].waiting)
+    first, rest = recordings[order[0]].waiting, [recordings[n].waiting for n in order[1:]]
+    mean = sum(rest) / len(rest)
+    if mean - first < STANDS_OUT:
+        return f"{text}; none of them is seen to be waited for"
+    return (
+        f"{text}; {names[order[0]]} is the slowest: it sleeps {first:.0%} of the time in the "
+        f"framework, the others {mean:.0%}, as they wait for it"
+    )
+
+
+def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
+    coverage = diagnosis.coverage
+    coverage = msgspec.structs.replace(coverage, notes=[*notes, *coverage.notes])
+    return msgspec.structs.replace(diagnosis, coverage=coverage)
+
+
+def _diagnose_no_training(
+    target: TargetProcess, look: StackLook, telemetry: Telemetry | None, run: RunInfo
+) -> Diagnosis:
+    spent: Counter[str] = Counter()
+    for thread in look.threads:
+        if thread.pid == target.pid == thread.tid:
+            for period in thread.periods:
+                frame = own_frame(";".join(period.frames)) or period.frames[0]
+                spent[_LINE.sub("", frame)] += period.end - period.begin
+    loaded = (
+        f"has loaded {', '.join(sorted(target.libraries))}, but"
+        if target.libraries
+        else "has loaded neither PyTorch nor TensorFlow nor JAX, and"
+    )
+    reason = f"process {target.pid} {loaded} trained nothing during the look"
+    for place, time in spent.most_common(1):
+        reason += f"; its main thread was {time / spent.total():.0%} of the time in {place}"
+    timeline = replace(
+        blank_timeline(Path(f"process {target.pid}")),
+        stepless=Stepless(reason),
+        telemetry=telemetry,
+    )
+    return _with_notes(diagnose_job([timeline], run=run), _notes_on_look(target, look))

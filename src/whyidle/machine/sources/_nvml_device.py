@@ -1,0 +1,171 @@
+"""One GPU, or one MIG slice of it, read through NVML."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+from whyidle.machine.sources._gpm_metrics import METRICS, GpmReader
+from whyidle.machine.sources._gpu_signals import parse_number, parse_percent
+from whyidle.machine.sources._nvml_fields import BUS_WINDOW, FAST, SLOW, Field
+from whyidle.model.live.telemetry import Absent, Reading, Value
+
+SLOW_EVERY: Final = 20
+MOST_EVENTS: Final = 64
+_FOR_GOOD: Final = ("NotSupported", "FunctionNotFound", "NoPermission", "InvalidArgument")
+"""errors after which the same call is not repeated"""
+_SHARED: Final = Absent("measured for the whole card only, which MIG slices share")
+_COUNTED: Final = "pcie_sent_bytes"
+
+
+class Device:
+    """Reads into keys of ``subject``.
+
+    Args:
+        nvml: the ``pynvml`` module, initialised.
+        subject: ``gpu0``, or ``gpu0.mig1`` for a slice.
+        card: the card's handle.
+        own: the slice's handle and its GPU instance; None for a whole card.
+    """
+
+    def __init__(
+        self, nvml: Any, subject: str, card: Any, own: tuple[Any, int] | None = None
+    ) -> None:
+        self._nvml, self._subject, self._card = nvml, subject, card
+        self._own = own[0] if own else card
+        self._is_slice = own is not None
+        self.missing: dict[str, Absent] = {}
+        self._fast, self._slow = self._offered_fields(FAST), self._offered_fields(SLOW)
+        self._gpm = GpmReader(nvml, card, own[1] if own else None)
+        self._tell_gpm()
+        self._events = _open_event_queue(nvml, card)
+        self._xids = 0
+        self._reads = 0
+        self._seen_until = 0
+        self._knows_processes = False
+
+    def _offered_fields(self, fields: tuple[Field, ...]) -> list[Field]:
+        offered = []
+        for field in fields:
+            if self._is_slice and field.of == "alone":
+                self._note_missing(field, _SHARED)
+            else:
+                offered.append(field)
+        return offered
+
+    def _tell_gpm(self) -> None:
+        if self._gpm.absent is None:
+            return
+        for name in METRICS:
+            self.missing[f"{name}@{self._subject}"] = self._gpm.absent
+        if self._is_slice:
+            return
+        for name in BUS_WINDOW.signals:
+            del self.missing[f"{name}@{self._subject}"]
+
+    def _note_missing(self, field: Field, absent: Absent) -> None:
+        for name in field.signals:
+            self.missing[f"{name}@{self._subject}"] = absent
+
+    def read(self, into: Reading) -> None:
+        """Add every value."""
+        values: Reading = {}
+        self._query_fields(self._fast, values)
+        if self._reads % SLOW_EVERY == 0:
+            self._query_fields(self._slow, values)
+            self._measure_traffic(values)
+        self._reads += 1
+        if self._gpm.absent is None:
+            values.update(self._gpm.read())
+        values.update(self._read_xid())
+        into.update({f"{name}@{self._subject}": value for name, value in values.items()})
+        self._read_processes(into)
+
+    def _query_fields(self, fields: list[Field], values: Reading) -> None:
+        for field in list(fields):
+            handle = self._own if field.of == "slice" else self._card
+            try:
+                values.update(field.call(self._nvml, handle))
+            except (self._nvml.NVMLError, AttributeError) as error:
+                values.update(dict.fromkeys(field.signals))
+                if _for_good(self._nvml, error):
+                    fields.remove(field)
+                    self._note_missing(field, Absent(f"NVML: {error}"))
+
+    def _measure_traffic(self, values: Reading) -> None:
+        """Measure traffic by waiting 40 ms, the last resort."""
+        if self._is_slice or self._gpm.absent is None or values.get(_COUNTED) is not None:
+            return
+        self._query_fields([BUS_WINDOW], values)
+
+    def _read_xid(self) -> Reading:
+        if self._events is None:
+            return {}
+        last: Value = None
+        with contextlib.suppress(self._nvml.NVMLError):
+            for _ in range(MOST_EVENTS):  # ends with NVMLError_Timeout after the last one
+                event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
+                self._xids += 1
+                last = parse_number(event.eventData)
+        return {"xid_events": self._xids, "xid_last": last}
+
+    def _read_processes(self, into: Reading) -> None:
+        nvml, subject = self._nvml, self._subject
+        try:
+            running = nvml.nvmlDeviceGetComputeRunningProcesses(self._own)
+        except (nvml.NVMLError, AttributeError):
+            into[f"processes@{subject}"] = None
+            return
+        into[f"processes@{subject}"] = len(running)
+        pids = [] if self._is_slice else [process.pid for process in running]
+        busy = self._busy_by_process(pids) if pids else {}
+        for process in running:
+            name = f"{subject}.pid{process.pid}"
+            into[f"process_memory_bytes@{name}"] = parse_number(process.usedGpuMemory, wide=True)
+            into[f"process_busy_ratio@{name}"] = busy.get(process.pid)
+
+    def _busy_by_process(self, running: list[int]) -> dict[int, float | None]:
+        """Each process's busy share since the last read; 0 if the driver reports only others.
+        Process ids in a container differ from the driver's, which then reports none."""
+        idle: dict[int, float | None] = dict.fromkeys(running, 0.0)
+        try:
+            samples = self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._seen_until)
+        except self._nvml.NVMLError_NotFound:
+            return idle if self._knows_processes else {}
+        except (self._nvml.NVMLError, AttributeError):
+            return {}
+        fresh = (sample for sample in samples if sample.timeStamp > self._seen_until)
+        ordered = sorted(fresh, key=lambda sample: sample.timeStamp)  # drivers return old ones too
+        if ordered:
+            self._seen_until = ordered[-1].timeStamp
+        reported = {sample.pid: parse_percent(sample.smUtil) for sample in ordered}
+        if not reported.keys() & idle.keys():
+            return {}
+        self._knows_processes = True
+        return {**idle, **reported}
+
+    def close(self) -> None:
+        """Free NVML resources."""
+        self._gpm.close()
+        if self._events is not None:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlEventSetFree(self._events)
+            self._events = None
+
+
+def _for_good(nvml: Any, error: Exception) -> bool:
+    kinds = (AttributeError, *(getattr(nvml, f"NVMLError_{name}") for name in _FOR_GOOD))
+    return isinstance(error, kinds)
+
+
+def _open_event_queue(nvml: Any, card: Any) -> Any:
+    try:
+        events = nvml.nvmlEventSetCreate()
+    except (nvml.NVMLError, AttributeError):
+        return None
+    try:
+        nvml.nvmlDeviceRegisterEvents(card, nvml.nvmlEventTypeXidCriticalError, events)
+    except (nvml.NVMLError, AttributeError):
+        nvml.nvmlEventSetFree(events)
+        return None
+    return events

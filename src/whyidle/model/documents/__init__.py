@@ -1,0 +1,1 @@
+"""Documents other than the diagnosis: comparisons, histories, searches, fleets, plans of memory."""

@@ -1,0 +1,1 @@
+"""Closer looks that cost a few steps: memory, the model, ranks."""

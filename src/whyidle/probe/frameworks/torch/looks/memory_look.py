@@ -1,0 +1,379 @@
+"""``--look memory``: what holds memory in a step, and what of it grows with the batch.
+
+The third step of the job itself is recorded, from the first call of its model to the update: every
+allocation by PyTorch's profiler, and what backward passes keep by saved-tensor hooks. Nothing is
+computed again. What grows with the batch is told by the sizes of saved tensors and gradients. A
+batch of another size that comes later, such as the last of an epoch, is recorded too. All goes to
+``PID.look-memory.json``; ``analysis.memory_plan`` reads it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from ....core.events import Events
+from ....core.listener import Listener
+from ....core.recorder import clock_ns
+from .. import accelerator
+from ..activation_owners import ModuleWatch, address_of, watch_modules
+from ..allocation_profiler import MemoryProfiler, read_allocations
+from ..batch_size import find_batch_size
+from .step_tape import NotReplayableError, find_tensors
+
+LOOK = "memory"
+FIRST = 2
+"""steps before the look: the first one makes the optimizer's state and fills caches"""
+LOOKS, LOOKED = 2, 2_000
+"""steps that are recorded, of different sizes, and those after which none is waited for"""
+APART = 0.8
+"""largest ratio of two sizes through which a line is drawn"""
+BLOCK = 512
+"""multiple of bytes in which allocators of GPUs give memory"""
+
+
+def is_requested(look: str = LOOK) -> bool:
+    """Whether ``--look memory``, or another look, was given."""
+    return look in os.environ.get("WHYIDLE_LOOK", "").split(",")
+
+
+def device_of(optimizer: Any) -> Any:
+    """The device of the parameters that an optimizer updates."""
+    return next(p.device for group in optimizer.param_groups for p in group["params"])
+
+
+class MemoryLook(Listener):
+    """Makes the look in one training process."""
+
+    listener = "memory look"
+    wants_steps = True
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.steps = 0
+        self.called = False
+        """whether a model was called in this step"""
+        self.loader_size: int | None = None
+        """samples of a batch of the loader that was opened last"""
+        self.recorded: dict[int, dict[str, Any]] = {}
+        """size of the batch -> what was recorded of a step"""
+        self.found: dict[str, Any] = {"state": "no optimizer of PyTorch has made a step"}
+        self.undo: list[Callable[[], Any]] = []
+        self.step: RecordedStep | None = None
+        self._publish()
+
+    def _publish(self) -> None:
+        self.events.recorder.documents["look-memory.json"] = self.found
+
+    def stop_listening(self) -> None:
+        """Stop recording."""
+        if self.step is not None:
+            self.step.abandon()
+            self.step = None
+        while self.undo:
+            self.undo.pop()()
+        self.wants_steps = False
+
+    def on_iterator(self, iterator: Any) -> None:
+        """A loader is iterated."""
+        size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
+        self.loader_size = size if isinstance(size, int) and size > 0 else None
+
+    def on_step(self, optimizer: Any) -> None:
+        """Read what was recorded of the step; from the second step on, wait for the next one."""
+        if optimizer is None or id(optimizer) != self.events.lead or not self.wants_steps:
+            return
+        self.steps += 1
+        self.called = False
+        rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
+        if str(rank) != "0":
+            self.found = {**self.found, "state": "another rank is looked at"}
+            self._publish()
+            self.stop_listening()
+            return
+        if self.step is not None:
+            self._read_step(optimizer)
+        elif self.steps == FIRST:
+            self._arm(optimizer)
+        elif self.steps < FIRST:
+            self.found["state"] = "the job ended before its second step"
+        elif not self.recorded:
+            self.found["state"] = "no call of a model that computes gradients was seen"
+        self._publish()
+        if self.steps > LOOKED or len(self.recorded) >= LOOKS or not self.wants_steps:
+            self.stop_listening()
+
+    def _arm(self, optimizer: Any) -> None:
+        from torch.nn.modules import module
+
+        torch: Any = sys.modules["torch"]
+
+        def enter(model: Any, args: Any) -> None:
+            if not self.called and torch.is_grad_enabled():
+                self.called = True  # what it calls inside has inputs of its own
+                try:
+                    self._begin_step(torch, optimizer, model, args)
+                except NotReplayableError as reason:
+                    self._decline(str(reason))
+
+        def update(*_: Any) -> None:
+            if self.step is not None:
+                self.step.begin_update()
+
+        def end_update(*_: Any) -> None:
+            if self.step is not None:
+                self.step.end_update()
+
+        hook = module.register_module_forward_pre_hook
+        self.undo = [
+            hook(self._contain(enter)).remove,
+            optimizer.register_step_pre_hook(self._contain(update)).remove,
+            optimizer.register_step_post_hook(self._contain(end_update)).remove,
+        ]
+        self.found["state"] = "the job ended before its third step"
+
+    def _contain(self, work: Callable[..., Any]) -> Callable[..., None]:
+        return lambda *args: self.events.run_contained(self.listener, lambda *_: work(*args))
+
+    def _begin_step(self, torch: Any, optimizer: Any, model: Any, args: Any) -> None:
+        size, _ = find_batch_size(args, self.loader_size)
+        known = list(self.recorded)
+        if known and (size is None or not any(_are_apart(size, one) for one in known)):
+            return
+        if torch.autograd._profiler_enabled():
+            return
+        if why_not := _explain_unfit(torch, model):
+            raise NotReplayableError(why_not)
+        self.step = RecordedStep(torch, optimizer, model, args, self.loader_size)
+
+    def _decline(self, why: str) -> None:
+        if not self.recorded:
+            self.found["state"] = why
+        self._publish()
+        self.stop_listening()
+
+    def _read_step(self, optimizer: Any) -> None:
+        assert self.step is not None
+        step, self.step = self.step, None
+        begin = clock_ns()
+        try:
+            found = step.read(optimizer, self.events.recorder.file_path("draft"))
+        except NotReplayableError as reason:
+            self._decline(str(reason))
+            return
+        self.recorded[step.size or 0] = found.pop("recorded")
+        if step.size is None:  # no other one would tell more
+            self.wants_steps = False
+        if len(self.recorded) == 1:
+            self.found = {**found, "state": "measured", "windows": [(step.began, clock_ns())]}
+        else:
+            self.found["windows"].append((begin, clock_ns()))
+        self.found["replays"] = [one for one in self.recorded.values() if one is not None]
+
+
+def _are_apart(one: int, other: int) -> bool:
+    return min(one, other) <= APART * max(one, other)
+
+
+class RecordedStep:
+    """One step of the job, from the first call of its model to its update."""
+
+    def __init__(
+        self, torch: Any, optimizer: Any, model: Any, args: Any, loader_size: int | None
+    ) -> None:
+        self.torch = torch
+        self.size, self.why = find_batch_size(args, loader_size)
+        self.listed = any(isinstance(value, list) for value in args)
+        self.began, self.begun_s = clock_ns(), time.perf_counter()
+        self.device = device_of(optimizer)
+        self.groups = [p for group in optimizer.param_groups for p in group["params"]]
+        self.model = model
+        self.modules = list(self.model.modules())
+        self.names = [name or type(self.model).__name__ for name, _ in self.model.named_modules()]
+        gradients = [p.grad for p in self.groups if p.grad is not None]
+        state = [list(part.values()) for part in optimizer.state.values()]
+        self._seen: set[int] = set()
+        # a slice of a whole dataset shares its memory, which does not grow with the batch
+        batch = [tensor for tensor in find_tensors(args) if _is_whole(tensor)]
+        self.sliced = {address_of(t) for t in find_tensors(args) if not _is_whole(t)}
+        models = self.modules
+        tensors = {
+            "parameters": [*self.groups, *(p for m in models for p in m.parameters(False))],
+            "kept": gradients,
+            "optimizer": list(find_tensors(state)),
+            "buffers": [b for m in models for b in m.buffers(False)],
+            "batch_bytes": batch,
+        }
+        self.counted = {name: sum(self._sizes(own)) for name, own in tensors.items()}
+        everything = (o for o in gc.get_objects() if issubclass(type(o), torch.Tensor))
+        self.others = self._sizes(everything)
+        self.counted |= self._read_device()
+        self.seconds: list[float] = []
+        """of the forward and backward passes, once over"""
+        self.update_rows: tuple[MemoryProfiler, Any] | None = None
+        self._profiler = MemoryProfiler(torch, cuda=False)
+        self._result: Any = None
+        self._open = ExitStack()
+        self.watch: ModuleWatch = self._open.enter_context(watch_modules(torch, self.modules))
+        self.watch.enter(model, None)
+        self._profiler.start("whyidle::step")
+
+    def _sizes(self, tensors: Any) -> list[int]:
+        """Bytes of the storages on the device that were not seen yet."""
+        sizes = []
+        for tensor in tensors:
+            with suppress(RuntimeError, NotImplementedError, AttributeError, ReferenceError):
+                address = address_of(tensor)
+                if address and tensor.device.type == self.device.type and address not in self._seen:
+                    self._seen.add(address)
+                    sizes.append(int(tensor.untyped_storage().nbytes()))
+        return sizes
+
+    def _read_device(self) -> dict[str, int]:
+        module = accelerator.device_module(self.torch, self.device.type)
+        found: dict[str, int] = {}
+        if self.device.type != "cpu" and hasattr(module, "memory_allocated"):
+            found["allocated"] = int(module.memory_allocated())
+            found["reserved"] = int(module.memory_reserved())
+            found["free_bytes"] = (
+                int(module.mem_get_info()[0]) + found["reserved"] - found["allocated"]
+            )
+        else:
+            from ....knobs._free_memory import free_bytes
+
+            found["free_bytes"] = free_bytes()
+        with suppress(OSError):
+            shared = os.statvfs("/dev/shm")
+            found["shared_bytes"] = shared.f_blocks * shared.f_frsize
+            found["shared_free_bytes"] = shared.f_bavail * shared.f_frsize
+        return found
+
+    def begin_update(self) -> None:
+        """The passes are over."""
+        self._open.close()
+        if self._profiler.running and self._result is None:
+            self._result = self._profiler.stop()
+            self.seconds.append(time.perf_counter() - self.begun_s)
+            self._update = MemoryProfiler(self.torch, cuda=False)
+            self._update.start("whyidle::update")
+
+    def end_update(self) -> None:
+        """The optimizer has made its step."""
+        if self._result is not None and self._update.running:
+            self.update_rows = self._update, self._update.stop()
+
+    def abandon(self) -> None:
+        """Stop recording where the job ends, or something failed."""
+        self._open.close()
+        for profiler in (self._profiler, getattr(self, "_update", None)):
+            if profiler is not None and profiler.running:
+                profiler.stop()
+
+    def read(self, optimizer: Any, draft: str) -> dict[str, Any]:
+        """What was recorded.
+
+        Raises:
+            NotReplayableError: the update was made in another way, or there are too many rows.
+        """
+        self.abandon()
+        if self._result is None:
+            raise NotReplayableError("the optimizer's step was not seen")
+        if self.watch.ended:
+            raise NotReplayableError("torch.func, which the step calls, allows no look at memory")
+        recorded = read_allocations(self._profiler, self._result, draft, self.device)
+        rows = recorded["rows"] = _drop_earlier(recorded["rows"])
+        if self.size and self.listed and not self.watch.keeps_rows_of(self.size):
+            self.size, self.why = None, "the model computes the samples of a list one by one"
+        gradients = [p.grad for p in self.groups if p.grad is not None]
+        growing = _Growth(self, gradients)
+        last = {address: turn for turn, (_, address, size) in enumerate(rows) if size > 0}
+        ours = {last.get(address_of(gradient)) for gradient in gradients}
+        grows = [turn for turn, row in enumerate(rows) if turn not in ours and growing(abs(row[2]))]
+        results = [size for size in self.others if size in growing.shaped]
+        kept = self.counted.pop("kept")
+        update = read_allocations(*self.update_rows, draft, self.device) if self.update_rows else {}
+        return {
+            **self.counted,
+            "device": self.device.type,
+            "batch": self.size,
+            "why_no_batch": self.why,
+            "gradients": sum(g.untyped_storage().nbytes() for g in gradients),
+            "kept_gradients": bool(kept),
+            "results": sum(results),
+            "others": sum(self.others) - sum(results),
+            "process_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "modules": [
+                [n, type(m).__name__] for n, m in zip(self.names, self.modules, strict=True)
+            ],
+            "module_times": [self.watch.seconds.get(n, 0.0) for n in range(len(self.modules))],
+            "times": [[self.size or 0, seconds] for seconds in self.seconds],
+            "optimizer_rows": update.get("rows", []),
+            "recorded": {
+                **recorded,
+                "batch": self.size or 0,
+                "grows": grows if self.size else [],
+                "saved": [own for own in self.watch.kept if own[0] not in self.sliced],
+                "outputs": self.watch.outputs,
+                "autocast": None,
+            },
+        }
+
+
+class _Growth:
+    """Whether memory of a size grows with the batch: that of a saved tensor one of whose dimensions
+    is a multiple of its samples does, that of a parameter does not, and what else there is does if
+    it divides among the samples."""
+
+    def __init__(self, step: RecordedStep, gradients: list[Any]) -> None:
+        self.samples = step.size or 1
+        self.block = 1 if step.device.type == "cpu" else BLOCK
+        tensors = [*step.groups, *gradients]
+        apart = {tuple(sorted(tensor.shape)) for tensor in step.groups}
+        self.shaped = {self._round(n) for n in step.watch.sizes_with(self.samples, apart)}
+        self.fixed = {self._round(int(t.untyped_storage().nbytes())) for t in tensors}
+
+    def _round(self, size: int) -> int:
+        return -(-size // self.block) * self.block
+
+    def __call__(self, size: int) -> bool:
+        if size in self.shaped:
+            return True
+        return size not in self.fixed and (self.block > 1 or size % self.samples == 0)
+
+
+def _explain_unfit(torch: Any, model: Any) -> str:
+    """Why a step cannot be recorded without a change to the job; empty where it can."""
+    if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
+        return "the model is compiled: run once without torch.compile"
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return "the step runs inside saved_tensors_hooks of the script"
+    return ""
+
+
+def _is_whole(tensor: Any) -> bool:
+    """Whether a tensor is all that its storage holds, but for what rounding adds."""
+    try:
+        own = tensor.numel() * tensor.element_size()
+        return bool(tensor.untyped_storage().nbytes() <= max(2 * own, own + BLOCK))
+    except (RuntimeError, NotImplementedError):
+        return True
+
+
+def _drop_earlier(rows: list[list[int]]) -> list[list[int]]:
+    """The rows without the ends of what was there before, which only some devices tell."""
+    live, kept = set[int](), list[list[int]]()
+    for row in rows:
+        if row[2] > 0:
+            live.add(row[1])
+        elif row[1] not in live:
+            continue
+        else:
+            live.discard(row[1])
+        kept.append(row)
+    return kept

@@ -1,0 +1,337 @@
+"""``--look model``: which modules take the time of a step, how far they are from what the device
+can do, and what a step would take with other layers in their place.
+
+One micro-batch is computed again at a step boundary. All that is measured
+goes to ``PID.look-model.json``; ``engine.diagnosis.model_account`` reads it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from ....core.events import Events
+from ....core.listener import Listener
+from ....core.recorder import clock_ns
+from ..repeated_pass import RepeatedPass
+from ..replay_state import check_modules, restore_job
+from .layer_swaps import find_swaps
+from .memory_look import FIRST, device_of
+from .step_tape import NotReplayableError, StepTape, find_tensors
+
+TOO_SHORT = "the job ended before the fifth step of an optimizer of PyTorch (none of Keras is one)"
+ROUNDS, MOST_ROUNDS, ROUNDS_S = 7, 13, 2.0
+"""timed passes with and without a swap, in turn, and as many more as so many seconds allow"""
+MOST_SWAPS = 12
+LEAST_SHARE = 0.03
+"""of the forward pass, below which other layers are not tried in place of some"""
+CELLS = ("LSTMCell", "GRUCell", "RNNCell")
+LEAST_CALLS = 8
+"""calls of a cell in one pass that are a loop over time steps"""
+SIZE = 1024
+"""rows of the matrices whose product shows what the device can compute"""
+COPIED = 1 << 26
+"""bytes of the copy that shows its memory's bandwidth"""
+
+
+class ModelLook(Listener):
+    """Makes the look in one training process, after one step whose calls are recorded."""
+
+    listener = "model look"
+    wants_steps = wants_detail = True
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.seen = 0
+        self.tape: StepTape | None = None
+        self.found: dict[str, Any] = {"state": TOO_SHORT}
+        self._publish()
+
+    def _publish(self) -> None:
+        self.events.recorder.documents["look-model.json"] = self.found
+
+    def stop_listening(self) -> None:
+        """Stop recording the step."""
+        if self.tape is not None:
+            self.tape.stop()
+        self.wants_steps, self.wants_detail, self.tape = False, False, None
+
+    def on_backward_begin(self, args: tuple[Any, ...]) -> None:
+        """The first backward pass ends the recording of calls."""
+        if self.tape is not None:
+            self.tape.note_loss(args[:1])
+
+    def on_step(self, optimizer: Any) -> None:
+        """Record one step, and look after it."""
+        if optimizer is None or id(optimizer) != self.events.lead or not self.wants_steps:
+            return
+        torch: Any = sys.modules["torch"]
+        self.seen += 1
+        # a look at memory records the step before
+        if self.seen <= FIRST or torch.autograd._profiler_enabled():
+            return
+        rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
+        try:
+            if str(rank) != "0":
+                raise NotReplayableError("another rank is looked at")
+            if self.tape is None:
+                self.tape = StepTape(torch, device=device_of(optimizer).type)
+                self.tape.start()
+                return
+            self._look(torch, optimizer)
+        except NotReplayableError as reason:
+            self.found = {**self.found, "state": str(reason)}
+        self._publish()
+        self.stop_listening()
+
+    def _look(self, torch: Any, optimizer: Any) -> None:
+        assert self.tape is not None
+        self.tape.stop()
+        begin = clock_ns()
+        look = ModelPass(torch, self.tape, optimizer)
+        try:
+            look.measure()
+        except NotReplayableError as reason:
+            look.found["state"] = str(reason)
+        except Exception as error:  # of the framework or of the script's own loss
+            text = f"{type(error).__name__}: {error}"[:400]
+            look.found["state"] = f"the step could not be computed again ({text})"
+        self.found = {**look.found, "windows": [(begin, clock_ns())]}
+
+
+class ModelPass(RepeatedPass):
+    """The measurements, at a step boundary."""
+
+    def measure(self) -> None:
+        """Measure everything.
+
+        Raises:
+            NotReplayableError: the step cannot be computed again.
+        """
+        torch, tape = self.torch, self.tape
+        tape.keep_needed()
+        self._list_modules(tape.modules())
+        check_modules(self.modules)
+        self.held = tape.living_results()
+        size = self._batch_size()
+        self.found |= {"batch": size, "modules": self._describe_modules()}
+        leaves = self._leaves_at(0, size)
+        with restore_job(torch, self.modules):
+            self.found["passes"] = [self._time_pass(leaves) for _ in range(3)][1:]
+            self.pace = max(self.found["passes"]) / size
+            self.found["calls"] = self._observe_calls(leaves)
+            self.found |= self._measure_device()
+            self.found["cells"] = self._time_cells()
+            self.found["swaps"] = self._time_swaps(leaves)
+
+    # -- modules ------------------------------------------------------------------------------
+
+    def _observe_calls(self, leaves: dict[int, Any]) -> list[list[Any]]:
+        """Of each module without others inside: calls, seconds forward and backward, FLOPs of the
+        forward pass, and bytes that it must read and write at least."""
+        timed, counted = _CallTable(self), _CallTable(self)
+        with timed.watch(time.perf_counter, wait=True):
+            self._time_pass(leaves)
+        with self._count_flops() as flops, counted.watch(flops, wait=False):
+            self._pass(leaves)
+        rows = []
+        for number, times in timed.rows.items():
+            work = counted.rows.get(number)
+            rows.append([number, times.calls, times.forward, times.backward,
+                         work.forward if work else 0.0, times.moved])  # fmt: skip
+        return rows
+
+    @contextmanager
+    def _count_flops(self) -> Iterator[Callable[[], float]]:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with FlopCounterMode(display=False) as counter:
+            yield lambda: float(counter.get_total_flops())
+
+    # -- the device ---------------------------------------------------------------------------
+
+    def _measure_device(self) -> dict[str, Any]:
+        """FLOPs per second of a matrix product, and bytes per second of a copy."""
+        torch, kind = self.torch, {"device": self.device, "dtype": self.parameters[0].dtype}
+        kind["dtype"] = self.tape.autocast or kind["dtype"]
+        a, b = torch.ones(SIZE, SIZE, **kind), torch.ones(SIZE, SIZE, **kind)
+        source = torch.ones(COPIED // 4, device=self.device)
+        target = torch.empty_like(source)
+        product = min(self._time_work(lambda: a @ b) for _ in range(3))
+        copy = min(self._time_work(lambda: target.copy_(source)) for _ in range(3))
+        return {"peak_flops": 2.0 * SIZE**3 / product, "peak_bytes": 2.0 * COPIED / copy}
+
+    # -- swaps --------------------------------------------------------------------------------
+
+    def _time_swaps(self, leaves: dict[int, Any]) -> list[dict[str, Any]]:
+        shares = {self.found["modules"][row[0]][0]: row[2] for row in self.found["calls"]}
+        whole = sum(shares.values()) or 1.0
+        found = []
+        narrow = self.tape.autocast is not None
+        for swap in find_swaps(self.torch, self.modules, self.names, self.device, narrow=narrow):
+            weight = sum(shares.get(name, 0.0) for name in swap.modules) / whole
+            if swap.modules and weight < LEAST_SHARE:
+                continue
+            found.append((1.0 if not swap.modules else weight, swap))
+        found.sort(key=lambda each: -each[0])
+        rows = [(swap, self._time_swap(swap, leaves)) for _, swap in found[:MOST_SWAPS]]
+        return [row for swap, row in rows if swap.is_used()]
+
+    def _time_swap(self, swap: Any, leaves: dict[int, Any]) -> dict[str, Any]:
+        """Passes with and without a swap, in turn, s."""
+        row = {"kind": swap.kind, "modules": swap.modules, "keeps": swap.keeps, "pairs": []}
+        known, begin = self.parameters, time.monotonic()
+        try:
+            for turn in range(MOST_ROUNDS):
+                if not self._has_time(6 * self.found["batch"]):
+                    break
+                if turn >= ROUNDS and time.monotonic() > begin + ROUNDS_S:
+                    break
+                with swap.plain():
+                    plain = self._time_again(leaves)
+                with swap.apply():
+                    self.parameters = self._current_parameters()
+                    changed = self._time_again(leaves)
+                self.parameters = known
+                if not swap.is_used():
+                    break
+                bare = plain if swap.plain is nullcontext else self._time_again(leaves)
+                if turn:  # the first one chooses kernels and gets memory
+                    row["pairs"].append([bare, max(bare + changed - plain, 0.0)])
+        except (RuntimeError, ValueError, TypeError) as error:  # it does not fit this model
+            row["failed"] = f"{type(error).__name__}: {error}"[:200]
+        finally:
+            self.parameters = known
+        return row
+
+    def _time_again(self, leaves: dict[int, Any]) -> float:
+        """The second of two passes, which finds memory and caches as a pass of its own kind left
+        them, as in a job."""
+        self._pass(leaves)
+        return self._time_pass(leaves)
+
+    def _current_parameters(self) -> list[Any]:
+        inside = (p for module in self.tape.modules() for p in module.parameters())
+        found = {id(p): p for p in (*inside, *self.parameters) if p.requires_grad}
+        return list(found.values())
+
+    def _time_cells(self) -> list[dict[str, Any]]:
+        """Cells that are called in a loop, against the layer that runs over all time steps: both
+        alone, with the cell's own weights and input, forward and backward, in turn."""
+        calls, size = {row[0]: row[1] for row in self.found["calls"]}, self.found["batch"]
+        rows = []
+        for number, module in enumerate(self.modules):
+            kind, steps = type(module).__name__, calls.get(number, 0)
+            if kind not in CELLS or steps < LEAST_CALLS or not self._has_time(size * ROUNDS):
+                continue
+            rows.append({"module": self.names[id(module)], "kind": kind, "steps": steps,
+                         "pairs": self._time_cell(module, kind, steps)})  # fmt: skip
+        return rows
+
+    def _time_cell(self, cell: Any, kind: str, steps: int) -> list[list[float]]:
+        torch, weight = self.torch, cell.weight_ih
+        like = {"device": weight.device, "dtype": weight.dtype}
+        layer = getattr(torch.nn, kind.removesuffix("Cell"))(
+            cell.input_size, cell.hidden_size, bias=cell.bias, **like
+        )
+        own = dict(cell.named_parameters())
+        for name, parameter in layer.named_parameters():
+            parameter.data = own[name.removesuffix("_l0")].data
+        x = torch.randn(steps, self.found["batch"], cell.input_size, **like, requires_grad=True)
+
+        def run_cells() -> Any:
+            state, outputs = None, []
+            for step in range(steps):
+                state = cell(x[step], state)
+                outputs.append(state[0] if isinstance(state, tuple) else state)
+            return torch.stack(outputs)
+
+        def run_pass(forward: Callable[[], Any], parameters: list[Any]) -> float:
+            return self._time_work(
+                lambda: torch.autograd.grad(forward().sum(), [x, *parameters], allow_unused=True)
+            )
+
+        pairs = [
+            [
+                run_pass(run_cells, list(cell.parameters())),
+                run_pass(lambda: layer(x)[0], list(layer.parameters())),
+            ]
+            for _ in range(ROUNDS)
+        ]
+        return pairs[1:]
+
+
+class _Calls:
+    """What the calls of one module take: seconds, or FLOPs."""
+
+    def __init__(self) -> None:
+        self.calls, self.forward, self.backward, self.moved = 0, 0.0, 0.0, 0
+
+
+class _CallTable:
+    """The calls of modules that contain no others, by their number."""
+
+    def __init__(self, owner: ModelPass) -> None:
+        self.owner = owner
+        self.numbers = {
+            id(module): number
+            for number, module in enumerate(owner.modules)
+            if not any(True for _ in module.children())
+        }
+        self.rows: dict[int, _Calls] = {}
+        self._open: list[float] = []
+        self._backward: list[tuple[float, int]] = []
+
+    @contextmanager
+    def watch(self, read: Callable[[], float], *, wait: bool) -> Iterator[None]:
+        """Add up what ``read`` gains in each module. Its backward pass lasts from the gradient of
+        its result to that of the next module's."""
+        from torch.nn.modules import module as home
+
+        settle = self.owner._wait if wait else lambda: None
+
+        def enter(module: Any, _: Any) -> None:
+            if id(module) in self.numbers:
+                settle()
+                self._open.append(read())
+
+        def leave(module: Any, args: Any, result: Any) -> None:
+            number = self.numbers.get(id(module))
+            if number is None or not self._open:
+                return
+            settle()
+            row = self.rows.setdefault(number, _Calls())
+            row.calls += 1
+            row.forward += read() - self._open.pop()
+            tensors = [*find_tensors(args), *find_tensors(result), *module.parameters()]
+            row.moved += sum(t.numel() * t.element_size() for t in tensors)
+            for tensor in find_tensors(result):
+                if tensor.requires_grad:
+                    tensor.register_hook(lambda _: note(number))
+
+        def note(number: int) -> None:
+            settle()
+            self._backward.append((read(), number))
+
+        hooks = [
+            home.register_module_forward_pre_hook(enter),
+            home.register_module_forward_hook(leave),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            settle()
+            self._close_backward(read())
+
+    def _close_backward(self, end: float) -> None:
+        moments = [*self._backward, (end, -1)]
+        for (begin, number), (until, _) in itertools.pairwise(moments):
+            if number in self.rows:
+                self.rows[number].backward += until - begin

@@ -1,0 +1,1 @@
+"""Read recorded evidence: one format per file, or per folder with its parts."""

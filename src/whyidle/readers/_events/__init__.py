@@ -1,0 +1,1 @@
+"""Trace events in JSON, which several formats use."""

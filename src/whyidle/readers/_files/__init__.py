@@ -1,0 +1,1 @@
+"""What all formats share: compressed streams, identification, reading in parallel."""

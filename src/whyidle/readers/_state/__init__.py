@@ -1,0 +1,1 @@
+"""States rather than times: memory snapshots, the flight recorder, NCCL's log."""

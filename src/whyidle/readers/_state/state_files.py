@@ -1,0 +1,90 @@
+"""Finds and reads files that record a state: memory snapshots, dumps of NCCL's flight recorder, and
+NCCL's log. They are pickles, whose content tells which they are, JSON, or text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whyidle.errors import BrokenTraceError, InputError
+from whyidle.model.state_records import FlightRecord, MemorySnapshot, TransportLog
+from whyidle.readers._files.byte_stream import ByteStream
+from whyidle.readers._files.file_identification import HEAD_BYTES, head_of
+from whyidle.readers._state.flight_recorder import read_record
+from whyidle.readers._state.memory_snapshot import read_snapshot
+from whyidle.readers._state.nccl_log import MARK, read_transports
+from whyidle.readers._state.safe_pickle import FAULTS as PICKLE_FAULTS
+from whyidle.readers._state.safe_pickle import read_plain_pickle
+
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_JSON = re.compile(rb'\s*\{.*"(?:pg_config|comm_lib_version|nccl_version)"', re.DOTALL)
+_MOST_BYTES = 8 << 30
+_MOST_FILES = 4096
+FAULTS: tuple[type[Exception], ...] = (*PICKLE_FAULTS, msgspec.DecodeError)
+
+
+def find_state_files(paths: Sequence[Path]) -> list[Path]:
+    """The files that may record a state: those directly in folders, and files if all are such."""
+    files = [path for path in paths if path.is_file()]
+    if not all(map(_may_be_state, files)):
+        return []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.is_file())
+            files += filter(_may_be_state, inside[:_MOST_FILES])
+    return files
+
+
+def _may_be_state(path: Path) -> bool:
+    try:
+        head = head_of(path)
+    except InputError:
+        return False
+    return bool(_PICKLE.match(head) or _JSON.match(head) or _is_log(head))
+
+
+def _is_log(head: bytes) -> bool:
+    return not head.lstrip().startswith(b"{") and MARK.search(head) is not None
+
+
+def read_state(path: Path) -> MemorySnapshot | FlightRecord | TransportLog | None:
+    """Read one file; None if it is plain data of another kind.
+
+    Raises:
+        InputError: the file cannot be opened.
+        BrokenTraceError: it is damaged, or no plain data.
+    """
+    stream = ByteStream(path)
+    try:
+        data = stream.read(_MOST_BYTES)
+    finally:
+        stream.close()
+    if _is_log(data[:HEAD_BYTES]):
+        return read_transports(path, data.decode(errors="replace"))
+    document = _decode(path, data)
+    if not isinstance(document, dict):
+        return None
+    if isinstance(document.get("segments"), list):
+        return read_snapshot(str(path), document)
+    if isinstance(document.get("entries"), list):
+        return read_record(path, document)
+    return None
+
+
+def _decode(path: Path, data: bytes) -> Any:
+    try:
+        if _PICKLE.match(data):
+            return read_plain_pickle(data)
+        return msgspec.json.decode(data)
+    except FAULTS as error:
+        text = str(error) or type(error).__name__
+        raise BrokenTraceError(
+            f"{path} cannot be read.",
+            why=f"It looks like a Python pickle or a dump of a flight recorder, but: {text[:200]}.",
+            hint="Pass a memory snapshot (torch.cuda.memory._dump_snapshot), a dump of NCCL's "
+            "flight recorder, or a trace. Checkpoints and models are no recordings.",
+        ) from error

@@ -1,0 +1,143 @@
+"""Traces of PyTorch on Ascend NPUs (``trace_view.json`` of torch_npu): operators, calls of CANN,
+work on the NPU and collectives, told apart by the names of their processes."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whyidle.model.timeline import DeviceInfo, DeviceKind, HostKind, Source, Timeline
+from whyidle.readers import kineto
+from whyidle.readers._events.event_rows import EventRows
+from whyidle.readers._events.plain_events import EventGroup, PlainEvent, build_timeline, read_events
+from whyidle.readers._files.byte_stream import Progress
+from whyidle.readers._files.formats import FORMATS
+
+SUFFIXES, sniff = FORMATS["ascend"].SUFFIXES, FORMATS["ascend"].sniff
+_DEVICE = "Ascend Hardware"
+_COLLECTIVES = ("Communication", "HCCL")
+_RUNTIME = "CANN"
+_HOST = ("Python", "MindSpore", "")
+_FLOW = "HostToDevice"
+_NO_WORK = re.compile(r"^(EVENT_|NOTIFY|Notify)")
+"""tasks with which streams wait for one another"""
+_DIRECTIONS = (("HostToDevice", "HtoD"), ("DeviceToHost", "DtoH"), ("DeviceToDevice", "DtoD"))
+
+Place = tuple[Any, Any, int]
+"""(process, thread, start in ns) of an event, by which flows name it"""
+
+
+def load(path: Path, *, member: str | None = None, progress: Progress | None = None) -> Timeline:
+    """Read one process's trace: a file or a zip's ``member``. One without an NPU is read as a trace
+    of PyTorch's profiler.
+
+    Raises:
+        InputError: the file cannot be opened.
+        BrokenTraceError: nothing in it could be read.
+    """
+    trace = read_events(path, member, progress)
+    processes = {
+        _key(event.pid): str(event.argument("name"))
+        for event in trace.events
+        if event.ph == "M" and event.name == "process_name"
+    }
+    if _DEVICE not in processes.values():
+        return kineto.load(path, member=member, progress=progress)
+    rows = EventRows()
+    links = _read_flows(trace.events)
+    for (process, thread), events in _group_events(trace.events).items():
+        _add_group(rows, processes.get(process, ""), f"{process}/{thread}", events, links)
+    shown = f"{path}!{member}" if member else str(path)
+    count = sum(name == _DEVICE for name in processes.values())
+    info = DeviceInfo(kind="other", name="Ascend NPU", count=count)
+    return build_timeline(trace, rows, info, Source(shown, "ascend"))
+
+
+def _key(value: Any) -> Any:
+    return value if isinstance(value, (int, str)) else None
+
+
+def _group_events(events: list[PlainEvent]) -> dict[tuple[Any, Any], list[PlainEvent]]:
+    groups: dict[tuple[Any, Any], list[PlainEvent]] = defaultdict(list)
+    for event in events:
+        if event.is_span:
+            groups[_key(event.pid), _key(event.tid)].append(event)
+    return groups
+
+
+def _read_flows(events: list[PlainEvent]) -> dict[Place, int]:
+    """The number of the flow from a call to its work, by the place of either."""
+    links: dict[Place, int] = {}
+    numbers: dict[Any, int] = {}
+    for event in events:
+        if event.ph in ("s", "f") and event.cat == _FLOW:
+            number = numbers.setdefault(str(event.id), len(numbers) + 1)
+            links[_place_of(event)] = number
+    return links
+
+
+def _place_of(event: PlainEvent) -> Place:
+    return _key(event.pid), _key(event.tid), event.start_ns
+
+
+def _add_group(
+    rows: EventRows, process: str, thread: str, events: list[PlainEvent], links: dict[Place, int]
+) -> None:
+    """Append the events of one thread or stream; other rows of the viewer repeat them."""
+    group = EventGroup(events)
+    linked = np.array([links.get(_place_of(event), -1) for event in events], dtype=np.int64)
+    if process == _DEVICE:
+        _add_work(rows, group, linked)
+    elif process in _COLLECTIVES:
+        group = EventGroup([event for event in events if _is_collective(event.name)])
+        name = rows.name_codes([f"hccl {event.name}" for event in group.events])
+        rows.add_device(group.start, group.end, kind=DeviceKind.KERNEL, name=name)
+    elif process == _RUNTIME:
+        rows.add_host(
+            group.start,
+            group.end,
+            kind=HostKind.RUNTIME,
+            name=group.name_codes(rows),
+            thread=rows.threads[thread.partition("/")[2]],
+            corr=linked,
+        )
+    elif process in _HOST:
+        group.add_host(rows, thread.partition("/")[2])
+
+
+def _is_collective(name: str) -> bool:
+    """Collectives, without the parts of their transport."""
+    return name.lower().startswith("hcom_") or "__" in name
+
+
+def _add_work(rows: EventRows, group: EventGroup, linked: Any) -> None:
+    kept = np.array([not _NO_WORK.match(event.name) for event in group.events], dtype=bool)
+    events = [event for event, keep in zip(group.events, kept.tolist(), strict=True) if keep]
+    kinds = [_kind_of(event) for event in events]
+    streams = [event.argument("Stream Id") for event in events]
+    rows.add_device(
+        group.start[kept],
+        group.end[kept],
+        kind=kinds,
+        name=rows.name_codes([_work_name(event) for event in events]),
+        stream=[s if isinstance(s, int) and 0 <= s < 1 << 31 else 0 for s in streams],
+        corr=linked[kept],
+    )
+
+
+def _kind_of(event: PlainEvent) -> DeviceKind:
+    task = str(event.argument("Task Type") or "")
+    if "MEMCPY" in f"{task} {event.name}".upper():
+        return DeviceKind.MEMCPY
+    return DeviceKind.KERNEL
+
+
+def _work_name(event: PlainEvent) -> str:
+    for word, direction in _DIRECTIONS:
+        if word.lower() in event.name.lower().replace("_", ""):
+            return f"Memcpy {direction}"
+    return event.name

@@ -1,0 +1,218 @@
+"""PyTorch profiler traces (Kineto, Chrome JSON), of any age and vendor."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from whyidle.errors import BrokenTraceError, NotATraceError
+from whyidle.frameworks.torch.names import VOCABULARY
+from whyidle.model.timeline import Source, Timeline
+from whyidle.readers._events.json_chunks import JsonChunks
+from whyidle.readers._events.text_ranges import RangeEvents
+from whyidle.readers._events.trace_header import device_of, place_of, to_natural
+from whyidle.readers._files.byte_stream import ByteStream, Progress
+from whyidle.readers._files.file_identification import not_a_trace
+from whyidle.readers._files.range_reading import RangeReading
+from whyidle.readers.kineto.event_columns import EventColumns
+from whyidle.readers.kineto.optimizer_closures import without_closures
+from whyidle.readers.kineto.process_split import split_processes
+
+SUFFIXES = (".json", ".json.gz")
+_BARREN_BYTES = 1 << 30
+"""reading stops after this much text without a useful event"""
+_AFTER_2100_NS = 4_102_444_800 * 10**9
+_MARKS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
+
+
+def sniff(head: bytes) -> bool:
+    """Return whether a file's first (decompressed) bytes look like a Chrome trace."""
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith(b"{"):
+        return any(mark in text for mark in _MARKS)
+    return text.startswith(b"[") and (b'"ph"' in text or text[1:].strip() in (b"", b"]"))
+
+
+class _ReadText(NamedTuple):
+    """What was read besides events: the other keys, what could not be read, whether the end is
+    missing, and the size of the text in bytes."""
+
+    header: dict[str, Any]
+    lost: tuple[str, ...]
+    cut: bool
+    size: int
+
+
+def load(
+    path: Path,
+    *,
+    member: str | None = None,
+    progress: Progress | None = None,
+    reading: RangeReading | None = None,
+) -> Timeline:
+    """Read one process's trace: a file or a zip's ``member``. ``progress`` is called with (bytes
+    read, total bytes) of the file on disk; ``reading`` reads it in several processes.
+
+    Raises:
+        InputError: the file cannot be opened.
+        NotATraceError: it is something else; the message says what.
+        BrokenTraceError: nothing in it could be read.
+    """
+    with _no_collector():
+        columns = EventColumns()
+        text = _join_ranges(reading, columns, path, progress) if reading is not None else None
+        if text is None:
+            columns = EventColumns()
+            text = _read_stream(ByteStream(path, member, progress), columns, path, member)
+        if not columns.event_count:
+            raise _explain_empty(path, member, columns, text.lost)
+        columns.close()
+        timeline = _build_timeline(path, member, columns, text)
+        if not len(timeline.host) + len(timeline.device):
+            raise _explain_empty(path, member, EventColumns(), text.lost)
+        return timeline
+
+
+def _read_stream(
+    stream: ByteStream, columns: EventColumns, path: Path, member: str | None
+) -> _ReadText:
+    pieces = JsonChunks(stream.read)
+    try:
+        _collect_columns(stream, pieces, columns)
+    except LookupError:
+        raise not_a_trace(path, member, stream.broken) from None
+    finally:
+        stream.close()
+    lost = tuple(filter(None, (stream.broken, pieces.lost_text)))
+    return _ReadText(pieces.header, lost, pieces.cut, stream.count)
+
+
+def _join_ranges(
+    reading: RangeReading, columns: EventColumns, path: Path, progress: Progress | None
+) -> _ReadText | None:
+    """Join what several processes read; None if the file has to be read in one."""
+    header: dict[str, Any] = {}
+    size, total = 0, path.stat().st_size
+
+    def add_range(read: RangeEvents) -> None:
+        nonlocal size
+        size = read.end
+        columns.add_parts(read.parts)
+        header.update(read.header)
+        if progress is not None:
+            progress(min(read.position, total), total)
+
+    return _ReadText(header, (), False, size) if reading.finish(add_range) else None
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Disable the garbage collector, which would traverse millions of young events in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _collect_columns(stream: ByteStream, pieces: JsonChunks, columns: EventColumns) -> None:
+    count = last_useful = 0
+    for events, text in pieces:
+        columns.add_piece(events, text)
+        if columns.event_count > count:
+            count, last_useful = columns.event_count, stream.count
+        elif stream.count - last_useful > _BARREN_BYTES:
+            stream.broken = f"reading stopped after {_BARREN_BYTES >> 30} GiB without an event"
+            return
+
+
+def _explain_empty(
+    path: Path, member: str | None, columns: EventColumns, lost: tuple[str, ...]
+) -> NotATraceError | BrokenTraceError:
+    shown = f"{path}!{member}" if member else str(path)
+    why = lost[0] if lost else ""
+    if set(columns.categories) == {"Trace"} and not why:
+        return NotATraceError(
+            f"{shown} is a PyTorch profiler trace without any recorded operator.",
+            why="No operator ran in the recorded thread while the profiler was on.",
+            hint="Start the profiler in the thread and process that trains, and export before its "
+            "schedule begins a new cycle (repeat=1).",
+        )
+    if columns.categories and not why:
+        kinds = ", ".join(sorted(map(repr, columns.categories))[:5])
+        if set(columns.categories) == {""}:
+            return NotATraceError(
+                f"{shown} is a Chrome trace, but not from PyTorch's profiler.",
+                why="Its events have no kind, as in the copy of a profile that JAX and TensorFlow "
+                "make for a viewer.",
+                hint="Pass the profile itself (.xplane.pb), or the folder that TensorBoard reads.",
+            )
+        return NotATraceError(
+            f"{shown} is a Chrome trace, but not from PyTorch's profiler.",
+            why=f"Its events are of the kinds {kinds[:200]}.",
+            hint="Export one with prof.export_chrome_trace('trace.json.gz').",
+        )
+    why = why or "its event list holds no event with a possible time"
+    return BrokenTraceError(
+        f"No event could be read from {shown}.",
+        why=f"{why[0].upper()}{why[1:]}.",
+        hint="Export the trace again, and let the profiler finish before copying the file.",
+    )
+
+
+def _build_timeline(
+    path: Path, member: str | None, columns: EventColumns, text: _ReadText
+) -> Timeline:
+    header = text.header
+    device, memory = columns.device_events(), columns.memory_samples()
+    host = without_closures(columns.host_events(), tuple(columns.names))
+    place = place_of(header, path, member)
+    # since about 2024 times count from ``baseTimeNanoseconds``; before, from 1970
+    base_ns, offset = columns.base_ns, to_natural(header.get("baseTimeNanoseconds")) or 0
+    numbers = device.device[device.device >= 0]
+    main = int(np.bincount(numbers).argmax()) if len(numbers) else None
+    timeline = Timeline(
+        names=tuple(columns.names),
+        details=columns.event_details(),
+        threads=columns.thread_names(),
+        host=host,
+        device=device,
+        memory=memory,
+        source=Source(
+            path=f"{path}!{member}" if member else str(path),
+            format="kineto",
+            events=columns.events,
+            bytes=text.size,
+            notes=_column_notes(columns),
+            lost="; ".join(text.lost) or None,
+            origin_ns=columns.base_ns,
+        ),
+        base_ns=base_ns + offset if base_ns + offset < _AFTER_2100_NS else base_ns,
+        info=device_of(header, columns.names, columns.categories, main),
+        rank=place.rank,
+        world_size=place.world_size,
+        backend=place.backend,
+        hostname=place.hostname,
+        framework="pytorch",
+        vocabulary=VOCABULARY,
+        cut=text.cut,
+    )
+    return split_processes(timeline, columns.device_thread)
+
+
+def _column_notes(columns: EventColumns) -> tuple[str, ...]:
+    notes = []
+    if columns.unset:
+        notes.append(f"events with a time of 0, which is none, were left out: {columns.unset}")
+    if columns.ignored:
+        notes.append(f"{columns.ignored} events with impossible times were ignored")
+    if columns.categories.get("cuda_profiler_range"):
+        notes.append("recorded in CUPTI's profiler-range mode, in which kernels have no times")
+    return tuple(notes)

@@ -1,0 +1,148 @@
+"""The report on a job that died for lack of memory: what held it, at which line, and the cheapest
+change that would have fitted, as far as that is known."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.documents.memory import MemoryAccount, MemoryDeath, MemoryOption, Part
+from whyidle.model.memory_look import DeathNotes
+from whyidle.readers.probe.loader_records import read_document
+from whyidle.readers.probe.process_facts import read_document as read_as
+
+EXPANDABLE = (
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: what was missing is reserved and "
+    "unallocated, in pieces that are too small; it costs no time"
+)
+KEEP_LESS = (
+    "the same batch without tensors of past steps, while a smaller one only fails later: keep "
+    "numbers (loss.item()) or results without graphs (output.detach()), and empty their lists"
+)
+
+HOST_ERRORS: Final = ("MemoryError", "_ArrayMemoryError")
+"""of Python and of NumPy"""
+WARM_STEPS: Final = 10
+"""steps after which optimizer states and caches have settled"""
+LEAST_GROWTH: Final = 64 << 20
+"""bytes; smaller growth of a process may be an arena of the C library's allocator"""
+
+
+def add_death(diagnosis: Diagnosis, recording: Path) -> Diagnosis:
+    """Add what a process of the recording noted when it ran out of memory, the first one's."""
+    for path in sorted(recording.glob("*.oom.json")):
+        notes = read_as(DeathNotes, read_document(path))
+        if not notes.error:
+            continue
+        account = diagnosis.memory or _empty_account(notes)
+        account = msgspec.structs.replace(account, death=_describe_death(notes, diagnosis.memory))
+        return msgspec.structs.replace(diagnosis, memory=account)
+    return diagnosis
+
+
+def _empty_account(notes: DeathNotes) -> MemoryAccount:
+    """A section without a look."""
+    return MemoryAccount(
+        device=notes.device, batch=None, limit=notes.capacity, peak=None, peak_phase=None,
+        parts=[], modules=[], curve=[], reserved=None, fragmentation=None, loader_bytes=None,
+        shared_bytes=None, options=[], largest_batch=None, largest_recomputed=None,
+        best_batch=None, noise=None, advice=[], unknown=[],
+    )  # fmt: skip
+
+
+def _describe_death(notes: DeathNotes, looked: MemoryAccount | None) -> MemoryDeath:
+    known = {
+        "parameters": notes.parameters,
+        "gradients": notes.gradients,
+        "optimizer state": notes.optimizer,
+        "other tensors of the script": notes.others,
+    }
+    parts = [Part(owner=owner, bytes=size) for owner, size in known.items() if size]
+    rest = None
+    if notes.allocated is not None:
+        rest = max(notes.allocated - sum(part.bytes for part in parts), 0)
+        parts.append(Part(owner="activations and workspace", bytes=rest))
+    return MemoryDeath(
+        error=notes.error,
+        requested=notes.requested,
+        capacity=notes.capacity,
+        allocated=notes.allocated,
+        fragmentation=notes.unused,
+        file=notes.file,
+        line=notes.line,
+        function=notes.function,
+        module=notes.module,
+        backward=bool(notes.backward),
+        parts=sorted(parts, key=lambda part: -part.bytes),
+        largest=[
+            f"{name} {list(shape)} ({size / 1e6:,.3g} MB)" for name, shape, size in notes.largest
+        ],
+        growth=_describe_growth(notes),
+        change=_find_change(notes, looked, rest),
+    )
+
+
+def _describe_growth(notes: DeathNotes) -> str:
+    """What grew until the error: what outlives a step, or else this step's own."""
+    if notes.steps == 0:
+        return "nothing to compare with: no step was completed"
+    warm = [row for row in notes.levels if row[0] >= WARM_STEPS]
+    if len(warm) < 2:
+        return ""
+    (begin, low), (end, high) = warm[0], warm[-1]
+    sizes = f"{low / 1e9:.3g} GB after step {begin}, {high / 1e9:.3g} GB after step {end}"
+    if _is_growing(notes):
+        each = (high - low) / (end - begin) / 1e6
+        return (
+            f"what outlives a step: {sizes}, {each:.3g} MB more with each; tensors of past steps "
+            "are kept, such as losses with their graphs or collected outputs"
+        )
+    what = "evaluation" if notes.evaluating else f"step {(notes.steps or end) + 1}"
+    return (
+        f"what outlives a step did not grow ({sizes}): {what} itself asked for more than the steps "
+        "before, as with a longer or a larger batch"
+    )
+
+
+def _is_growing(notes: DeathNotes) -> bool:
+    """Whether what outlives a step grew from step to step."""
+    levels = [level for step, level in notes.levels if step >= WARM_STEPS]
+    rising = len(levels) > 1 and all(a <= b for a, b in pairwise(levels))
+    return rising and levels[-1] - levels[0] > max(LEAST_GROWTH, 0.02 * levels[0])
+
+
+def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int | None) -> str:
+    """The cheapest change that would have fitted."""
+    if _is_growing(notes):
+        return KEEP_LESS
+    if notes.unused and notes.requested and notes.unused >= notes.requested:
+        return EXPANDABLE
+    if looked is not None and (option := _cheapest_option(looked, notes.capacity)) is not None:
+        return f"{option.summary}, by this run's look at memory"
+    if rest and notes.requested and rest >= 2 * notes.requested:
+        return (
+            "half the micro-batch, with gradients accumulated over two of them, frees about half "
+            "of the activations; what exactly fits: whyidle run --look memory with a smaller batch"
+        )
+    if notes.error in HOST_ERRORS:
+        return "what this line makes, in smaller parts or mapped from a file (numpy.memmap)"
+    if not notes.steps or notes.steps < WARM_STEPS:
+        return "not known: run with --look memory and a batch that fits"
+    if notes.evaluating:
+        return "evaluation of fewer samples at a time, under torch.inference_mode()"
+    return "a batch like those of the steps before: fewer samples, or long ones cut or put together"
+
+
+def _cheapest_option(account: MemoryAccount, capacity: int | None) -> MemoryOption | None:
+    """The fitting option with the most samples per second and less than the peak of now."""
+    limit = account.limit or capacity
+    fits = [
+        one
+        for one in account.options
+        if one.peak and limit and one.peak <= 0.9 * limit and one.peak < (account.peak or 0)
+    ]
+    return max(fits, key=lambda one: one.samples_per_s or 0.0, default=None)

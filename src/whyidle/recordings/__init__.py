@@ -1,0 +1,1 @@
+"""Explains what was recorded elsewhere: traces, folders of ranks, states of a process."""

@@ -1,0 +1,275 @@
+"""Diagnoses of recordings without a course of time: memory snapshots, dumps of NCCL's flight
+recorder, and NCCL's log. Shares of time are unknown, so nothing is predicted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from whyidle import catalog
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.ranks.stuck_collectives import Stuck, find_stuck
+from whyidle.errors import InputError
+from whyidle.model.buckets import BUCKETS
+from whyidle.model.diagnosis import (
+    Attribution,
+    Coverage,
+    DetailTables,
+    Device,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Interval,
+    Place,
+    ProposedFix,
+    RunInfo,
+    Severity,
+    Steps,
+    Utilization,
+    Verdict,
+)
+from whyidle.model.number_text import format_digits
+from whyidle.model.state_records import DeviceMemory, FlightRecord, MemorySnapshot, TransportLog
+from whyidle.readers._state.nccl_log import describe_transports, find_slow_transports
+from whyidle.readers._state.state_files import find_state_files, read_state
+from whyidle.version import __version__
+
+FRAGMENTED = 0.2
+"""a larger share of reserved memory that lies between tensors is worth a finding: with less, a
+cache that is merely warm looks the same"""
+_SHOWN = 3
+"""places that the notes name"""
+_GROWING = (
+    "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the command, so that segments "
+    "grow in place; group batches by length, so that sizes repeat"
+)
+_LOOK_THERE = (
+    "look at what the late rank does after the place where it was last: a branch that others do "
+    "not take, an exception, a longer input, or a stopped process"
+)
+
+
+def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
+    """Diagnose files that record a state; None if there is none among the paths.
+
+    Raises:
+        InputError: they cannot be read.
+    """
+    read: list[MemorySnapshot | FlightRecord | TransportLog] = []
+    errors: list[InputError] = []
+    for path in find_state_files(paths):
+        try:
+            state = read_state(path)
+        except InputError as error:
+            errors.append(error)
+            continue
+        read += [state] if state is not None else []
+    if not read and errors:
+        raise errors[0]
+    if not read:
+        return None
+    notes = [f"not read: {error.what} {error.why}".strip() for error in errors]
+    records = [state for state in read if isinstance(state, FlightRecord)]
+    if records:
+        return _diagnose_records(records, notes)
+    if logs := [state for state in read if isinstance(state, TransportLog)]:
+        return _diagnose_transports(logs, notes)
+    return _diagnose_snapshots([one for one in read if isinstance(one, MemorySnapshot)], notes)
+
+
+def _diagnose_transports(logs: list[TransportLog], notes: list[str]) -> Diagnosis:
+    """Several logs are of the processes of one job: each slow path is reported once."""
+    findings = [
+        _make_finding(
+            _Claim("nccl-transport-fallback", "warning", what),
+            [], [], _propose("repair-transport", advice),
+        )
+        for what, advice in dict.fromkeys(one for log in logs for one in find_slow_transports(log))
+    ]  # fmt: skip
+    notes += dict.fromkeys(map(describe_transports, logs))
+    headline = findings[0].headline if findings else notes[-1]
+    verdict = Verdict(state="inconclusive", headline=headline, bound=None)
+    ranks = max(log.ranks for log in logs)
+    return _make_document([log.path for log in logs], verdict, findings, notes, ranks=ranks)
+
+
+def _diagnose_snapshots(snapshots: list[MemorySnapshot], notes: list[str]) -> Diagnosis:
+    findings = []
+    devices = [(one.path, device) for one in snapshots for device in one.devices]
+    for _, device in devices:
+        notes.append(_describe_peak(device))
+        if finding := _find_fragmentation(device):
+            findings.append(finding)
+    fullest = max((device for _, device in devices), key=lambda device: device.peak, default=None)
+    headline = "A memory snapshot shows what fills the memory, not why the device idles"
+    if findings:
+        headline = f"{headline}. {findings[0].headline}"
+    elif fullest is not None:
+        headline = f"{headline}. {_describe_peak(fullest)}"
+    verdict = Verdict(state="inconclusive", headline=headline, bound=None)
+    reserved = max((device.reserved for _, device in devices), default=0)
+    return _make_document(
+        [one.path for one in snapshots], verdict, findings, notes, reserved=reserved
+    )
+
+
+def _describe_peak(device: DeviceMemory) -> str:
+    when = "At its peak" if device.has_history else "When it was taken,"
+    text = f"{when} device {device.device} had {_gigabytes(device.peak)} in use"
+    shares = [
+        f"{held.size / max(device.peak, 1):.0%} {_describe_place(held.place)}"
+        for held in device.holders[:_SHOWN]
+    ]
+    return f"{text}: {', '.join(shares)}" if shares else text
+
+
+def _describe_place(place: Place | None) -> str:
+    if place is None:
+        return "from places that were not recorded"
+    file = (place.file or "").rpartition("/")[2]
+    return f"from {file}:{place.line} ({place.function})"
+
+
+def _find_fragmentation(device: DeviceMemory) -> Finding | None:
+    share = device.stranded / max(device.reserved, 1)
+    # an allocation that failed although as much was free is the proof itself
+    failed = [size for size in device.failed if 0 < size <= device.stranded]
+    if share < FRAGMENTED and not failed:
+        return None
+    headline = (
+        f"{share:.0%} of the memory reserved on device {device.device} "
+        f"({_gigabytes(device.stranded)}) is free but lies between tensors in use"
+    )
+    if failed:
+        headline += f"; an allocation of {_gigabytes(failed[0])} failed beside it"
+    rows = (
+        ("memory reserved", device.reserved, "bytes"),
+        ("memory in use", device.allocated, "bytes"),
+        ("largest free piece between tensors", device.largest_gap, "bytes"),
+    )
+    return _make_finding(
+        _Claim("allocator-thrash", "critical" if failed else "warning", headline),
+        [held.place for held in device.holders if held.place is not None],
+        [make_evidence(*row, source="memory snapshot", window="snapshot") for row in rows],
+        _propose("expandable-segments", _GROWING),
+    )
+
+
+def _diagnose_records(records: list[FlightRecord], notes: list[str]) -> Diagnosis:
+    stuck = find_stuck(records)
+    findings = [_describe_stuck(one) for one in stuck]
+    if findings:
+        verdict = Verdict(
+            state="starved",
+            headline=findings[0].headline,
+            bound="communication",
+            cause=findings[0].cause,
+        )
+    else:
+        headline = (
+            f"All {len(records)} ranks have reached the same collectives, and none is late; the "
+            "flight recorder does not show what the device does between them"
+        )
+        verdict = Verdict(state="inconclusive", headline=headline, bound=None)
+    return _make_document(
+        [one.path for one in records], verdict, findings, notes, ranks=len(records)
+    )
+
+
+def _describe_stuck(stuck: Stuck) -> Finding:
+    evidence: list[Evidence] = [
+        make_evidence(
+            "ranks that wait", stuck.waiting, None, source="flight recorder", window="end"
+        ),
+        make_evidence("number of the collective", stuck.number, None, source="flight recorder"),
+    ]
+    fixes = _propose("explain-late-rank", _LOOK_THERE)
+    claim = _Claim("late-rank", "critical", stuck.sentence)
+    return _make_finding(claim, list(stuck.places), evidence, fixes)
+
+
+def _propose(fix: str, summary: str) -> list[ProposedFix]:
+    return [
+        ProposedFix(
+            fix=fix,
+            summary=summary,
+            edits=[],
+            consent="none",
+            automatic=False,
+            predicted=None,
+            risk="",
+        )
+    ]
+
+
+class _Claim(NamedTuple):
+    cause: str
+    severity: Severity
+    headline: str
+
+
+def _make_finding(
+    claim: _Claim, where: list[Place], evidence: list[Evidence], fixes: list[ProposedFix]
+) -> Finding:
+    declared = catalog.load_causes()[claim.cause]
+    return Finding(
+        cause=claim.cause,
+        family=declared.family,
+        bucket=declared.bucket,
+        severity=claim.severity,
+        headline=claim.headline,
+        where=where[:_SHOWN],
+        lost=Interval(low=0.0, high=0.0),
+        confidence=0.9,
+        evidence=evidence,
+        fixes=fixes,
+        title=declared.title,
+    )
+
+
+def _make_document(
+    sources: list[str], verdict: Verdict, findings: list[Finding], notes: list[str], **more: int
+) -> Diagnosis:
+    """The document; ``more`` are the number of ``ranks``, and the bytes ``reserved``."""
+    ranks, reserved = more.get("ranks", 1), more.get("reserved", 0)
+    digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
+    nothing = dict.fromkeys(BUCKETS, 0.0)
+    return Diagnosis(
+        run=RunInfo(
+            id=f"explain-{digest}",
+            command=None,
+            started=None,
+            duration_s=0.0,
+            exit_status=None,
+            framework="pytorch",
+            ranks=ranks,
+            hosts=[],
+            whyidle=__version__,
+            sources=sources,
+        ),
+        device=Device(kind="cuda", name=None, count=ranks, memory_bytes=None, peak_flops=None),
+        steps=Steps(
+            count=0, warmup=0, mean_s=None, p50_s=None, p95_s=None, p99_s=None,
+            samples_per_s=None, detected_by=None,
+        ),
+        attribution=Attribution(**{**nothing, "unknown": 1.0}),
+        utilization=Utilization(
+            busy=None, gpu_util=None, sm_active=None, sm_occupancy=None, tensor_active=None,
+            dram_active=None, mfu=None, power_w=None, memory_peak_bytes=reserved or None,
+            energy_j_per_step=None,
+        ),
+        verdict=verdict,
+        findings=findings,
+        abstentions=[],
+        trials=[],
+        coverage=Coverage(
+            signals=[], windows=ranks, overhead_ratio=None, clock_error_s=None, notes=notes
+        ),
+        detail=DetailTables(reasons=[], kernels=[], groups={}, picture=None, ranks=[]),
+    )  # fmt: skip
+
+
+def _gigabytes(size: int) -> str:
+    return f"{format_digits(size / 1e9)} GB"

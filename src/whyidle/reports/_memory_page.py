@@ -1,0 +1,212 @@
+"""Who holds memory, as sections."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.documents.memory import (
+    MemoryAccount,
+    MemoryDeath,
+    MemoryOption,
+    ModuleRow,
+    NoiseRow,
+)
+from whyidle.reports._number_format import (
+    NONE,
+    format_bytes,
+    format_digits,
+    format_factor,
+    format_percent,
+    format_seconds,
+)
+from whyidle.reports._sections import (
+    Column,
+    Facts,
+    Folded,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+)
+
+NAMED: Final = 4
+"""modules named in an option"""
+MODULES: Final = (Column("kept", True), Column("forward pass", True), Column("module"))
+OPTIONS: Final = (Column("peak", True), Column("step", True), Column("samples/s", True, 1),
+                  Column("setting"))  # fmt: skip
+
+
+def memory_section(diagnosis: Diagnosis, most: int | None = None) -> Section | None:
+    """Who holds memory, and what other settings would need; None without a look at memory."""
+    account = diagnosis.memory
+    if account is None or (account.death is not None and account.peak is None):
+        return None
+    parts: list[Part] = [Paragraph(describe_peak(account), tone="strong"), _owners(account)]
+    if account.modules:
+        rows = [_module_cells(row) for row in account.modules[:most]]
+        summary = f"Activations of {len(account.modules)} modules"
+        parts.append(Folded(summary, [Table(MODULES, rows)]))
+    if account.options:
+        rows = [option_cells(option) for option in account.options]
+        parts += [Paragraph("predicted for other settings", tone="dim"), Table(OPTIONS, rows)]
+    unknown = [f"not known: {text}" for text in account.unknown]
+    texts = [*list_advice(account), *list_notes(account), *unknown]
+    return Section("Memory", [*parts, Items(texts)], "memory")
+
+
+def _owners(account: MemoryAccount) -> Table:
+    whole = sum(part.bytes for part in account.parts) or 1
+    rows: list[list[Line]] = [
+        [format_bytes(part.bytes), format_percent(part.bytes / whole), part.owner]
+        for part in account.parts
+    ]
+    return Table([Column("held", True), Column("share", True), Column("by")], rows)
+
+
+def _module_cells(row: ModuleRow) -> list[Line]:
+    forward = format_seconds(row.forward_s) if row.forward_s else ""
+    return [format_bytes(row.activations), forward, f"{row.name}  {row.kind}".rstrip()]
+
+
+def death_section(diagnosis: Diagnosis) -> Section | None:
+    """What held memory when the job died for lack of it; None if it did not."""
+    death = diagnosis.memory.death if diagnosis.memory else None
+    if death is None:
+        return None
+    rows: list[list[Line]] = [[format_bytes(part.bytes), part.owner] for part in death.parts]
+    facts = [
+        ("largest", ", ".join(death.largest)),
+        ("grew", death.growth),
+        ("would have fitted", death.change),
+    ]
+    parts = [
+        Paragraph(describe_death(death), tone="strong"),
+        Table([Column("held", True), Column("by")], rows) if rows else None,
+        Facts([(label, text) for label, text in facts if text]),
+    ]
+    return Section("Out of memory", parts, "out-of-memory")
+
+
+def describe_death(death: MemoryDeath) -> str:
+    """One line: what was asked for, where, and of how much."""
+    text = f"{format_bytes(death.requested)} were asked for" if death.requested else death.error
+    if death.file:
+        text += f" at {death.file}:{death.line} in {death.function}"
+    if death.backward:
+        text += ", in the backward pass"
+    elif death.module:
+        text += f", in the forward pass of {death.module}"
+    if death.capacity:
+        text += f"; the device has {format_bytes(death.capacity)}"
+    if death.fragmentation:
+        text += f", of which {format_bytes(death.fragmentation)} are reserved and unallocated"
+    return text
+
+
+def describe_peak(account: MemoryAccount) -> str:
+    """One line: the peak of a step, where it is reached, and the limit."""
+    if account.peak is None:
+        return "what outlives a step"
+    text = (
+        f"{format_bytes(account.peak)} at the peak of a step, in the {_PHASES[account.peak_phase]}"
+    )
+    if account.limit:
+        text += f", of {format_bytes(account.limit)} that fit"
+    return text
+
+
+_PHASES: Final = {
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "optimizer": "update by the optimizer",
+    None: "step",
+}
+
+
+def option_cells(option: MemoryOption) -> list[Line]:
+    """The cells of an option: peak, step time, samples per second, and what it is."""
+    about = "about " if option.far and option.peak else ""
+    text = option.summary
+    if option.fits is False:
+        text += "; does not fit"
+    if option.modules:
+        text += f": {', '.join(option.modules[:NAMED])}"
+        text += f" and {len(option.modules) - NAMED} more" if len(option.modules) > NAMED else ""
+    rate = format_digits(option.samples_per_s) if option.samples_per_s else NONE
+    return [about + format_bytes(option.peak), format_seconds(option.step_s), rate, text]
+
+
+def list_advice(account: MemoryAccount) -> list[str]:
+    """Sentences on the batch: the largest that fits, and the one worth using."""
+    texts, more, best = [], account.largest_recomputed, account.best_batch
+    if account.largest_batch:
+        text = f"the largest batch that fits is about {account.largest_batch:,}"
+        if more is not None:
+            count = len(more.modules)
+            what = "one module" if count == 1 else f"{count} modules"
+            text += f", with {what} recomputed {more.batch:,}"
+        texts.append(text)
+    now = next((o for o in account.options if o.change == "recomputation"), None)
+    if now is not None:
+        texts.append(
+            "to recompute: torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) where "
+            f"the model calls {', '.join(now.modules)}"
+        )
+    if best is not None and account.batch:
+        texts.append(_describe_best(account, best))
+    if account.noise is not None:
+        texts.append(_describe_noise(account.noise))
+    return [*texts, *account.advice]
+
+
+def _describe_best(account: MemoryAccount, best: MemoryOption) -> str:
+    if best.batch == account.batch:
+        return f"batch {best.batch} is within 3 % of the best samples per second that is predicted"
+    text = (
+        f"batch {best.batch}: the smallest within 3 % of the best samples per second, predicted "
+        f"{format_digits(best.samples_per_s or 0.0)} a second"
+    )
+    if best.time_to_loss is not None and best.time_to_loss_low is not None:
+        text += (
+            f"; time to the same loss {format_factor(best.time_to_loss)} of now "
+            f"({format_factor(best.time_to_loss_low)} to "
+            f"{format_factor(best.time_to_loss_high or best.time_to_loss)})"
+        )
+    if best.batch > (account.batch or 0):
+        text += (
+            "; first join accumulated micro-batches, which changes nothing; a larger batch per "
+            "update may learn differently and needs a learning rate scaled linearly for SGD with "
+            "warm-up, by the square root for Adam"
+        )
+    return text
+
+
+def _describe_noise(noise: NoiseRow) -> str:
+    low, high = f"{noise.low:,.0f}", f"{noise.high:,.0f}" if noise.high is not None else None
+    if noise.samples is None:
+        text = f"at least {low} samples"
+    else:
+        text = f"{noise.samples:,.0f} samples ({low} to {high or 'any number'})"
+    return (
+        f"gradient noise scale: {text}, from one batch of an early step; beyond it, more samples "
+        "per step teach little, and it grows in training"
+    )
+
+
+def list_notes(account: MemoryAccount) -> list[str]:
+    """Sentences on the allocator's and the loader's memory, as far as known."""
+    notes = []
+    if account.fragmentation is not None:
+        notes.append(
+            f"the allocator reserves {format_bytes(account.reserved)}, of which "
+            f"{format_bytes(account.fragmentation)} are not allocated at the end of a step"
+        )
+    if account.loader_bytes and account.shared_bytes:
+        notes.append(
+            f"loader workers hold up to {format_bytes(account.loader_bytes)} of batches ahead in "
+            f"/dev/shm, which has {format_bytes(account.shared_bytes)}"
+        )
+    return notes

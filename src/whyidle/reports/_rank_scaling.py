@@ -1,0 +1,224 @@
+"""Predictions for other numbers of ranks, as sections."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shlex
+from collections.abc import Callable
+from typing import Final
+
+from whyidle.model.documents.rank_scaling import Link, RankScaling, ScalePoint
+from whyidle.reports import _number_format as words
+from whyidle.reports._html.element import Markup, tag
+from whyidle.reports._sections import (
+    Column,
+    Facts,
+    Headline,
+    Line,
+    Part,
+    Picture,
+    Section,
+    Span,
+    Table,
+)
+
+COLUMNS: Final = (
+    Column("ranks", True),
+    Column("step", True),
+    Column("interval", rank=1),
+    Column("efficiency", True),
+    Column("exchange", True, 2),
+    Column("late ranks", True, 3),
+    Column("first limit"),
+)
+WIDTH: Final = 760
+_HEIGHT: Final = 300
+_LEFT: Final = 60
+_TOP: Final = 20
+_BOTTOM: Final = 44
+
+
+def summarize_scaling(scaling: RankScaling) -> str:
+    """The largest predicted number of ranks in one sentence."""
+    known = [point for point in scaling.points if point.step_s is not None]
+    if not known:
+        return f"No number of ranks can be predicted: {scaling.points[0].why}."
+    last = known[-1]
+    speed = words.format_factor((last.efficiency or 0.0) * last.ranks)
+    return (
+        f"On {last.ranks} ranks each step takes {words.format_seconds(last.step_s)}: "
+        f"{speed}× the speed of one rank, limited by {last.bottleneck}."
+    )
+
+
+def describe_needs(scaling: RankScaling) -> list[str]:
+    """What would bring each number of ranks near linear scaling."""
+    found: dict[str, list[str]] = {}
+    for point in scaling.points:
+        if point.needed is None:
+            continue
+        ways = []
+        if point.needed.bytes_per_s is not None:
+            ways.append(f"a link of {words.format_bytes(point.needed.bytes_per_s)}/s")
+        if point.needed.batch_times is not None:
+            ways.append(f"{point.needed.batch_times:g} times the batch of each rank")
+        what = " or ".join(ways) or (
+            "neither a faster link nor a larger batch is enough: ranks wait for the slowest one"
+        )
+        found.setdefault(f" ranks at {point.needed.target:.0%}: {what}", []).append(
+            str(point.ranks)
+        )
+    return [", ".join(ranks) + text for text, ranks in found.items()]
+
+
+def describe_link(name: str, link: Link | None) -> str:
+    """A link in one line."""
+    if link is None:
+        return f"{name}: not known"
+    latency = words.format_seconds(link.latency_s)
+    speed = words.format_bytes(link.bytes_per_s)
+    return f"{name}: {speed}/s and {latency}, {link.source}, within {link.spread:.0%}"
+
+
+def point_cells(point: ScalePoint) -> list[str]:
+    """The cells of a row."""
+    interval = words.NONE
+    if point.interval is not None:
+        bounds = (point.interval.low, point.interval.high)
+        interval = " to ".join(words.format_seconds(bound) for bound in bounds)
+    return [
+        str(point.ranks),
+        words.format_seconds(point.step_s),
+        interval,
+        words.format_percent(point.efficiency),
+        words.format_percent(point.exchange),
+        words.format_percent(point.late),
+        point.bottleneck or "not known",
+    ]
+
+
+def describe_measured(scaling: RankScaling) -> str:
+    """What was measured, in one line."""
+    own = words.format_seconds(scaling.own_s)
+    spread = words.format_seconds(scaling.own_spread_s)
+    ranks = f"{scaling.measured_ranks} rank{'s' if scaling.measured_ranks > 1 else ''}"
+    sent = words.format_bytes(sum(scaling.buckets))
+    return (
+        f"{scaling.steps} steps of {ranks}: {own} ± {spread} of own work, {sent} of gradients in "
+        f"{len(scaling.buckets)} exchange{'s' if len(scaling.buckets) > 1 else ''}"
+    )
+
+
+def scaling_parts(scaling: RankScaling) -> list[Part]:
+    """The largest prediction, speed by number of ranks, and what it rests on."""
+    facts = [("needs", text) for text in describe_needs(scaling)]
+    facts += [
+        (
+            "what if",
+            f"{row.name}: {words.format_seconds(row.step_s)} a step on as many ranks as now",
+        )
+        for row in scaling.what_if
+    ]
+    facts.append(("measured", describe_measured(scaling)))
+    for name, link in (("within a node", scaling.within), ("between nodes", scaling.between)):
+        facts.append(("link", describe_link(name, link)))
+    facts.append(("command", shlex.join(scaling.command)))
+    facts += [("note", note) for note in [*scaling.notes, *_reasons(scaling)]]
+    cells: list[list[Line]] = [list(point_cells(point)) for point in scaling.points]
+    return [
+        Headline(summarize_scaling(scaling)),
+        Picture(lambda: draw_scaling(scaling)),
+        Section("Predictions", [Table(COLUMNS, cells)]),
+        Section("", [Facts([(label, Span(text, "dim")) for label, text in facts])]),
+    ]
+
+
+def _reasons(scaling: RankScaling) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for point in scaling.points:
+        if point.why is not None:
+            reasons.setdefault(point.why, []).append(str(point.ranks))
+    return [f"{', '.join(ranks)} ranks: {why}" for why, ranks in reasons.items()]
+
+
+def draw_scaling(scaling: RankScaling) -> Markup:
+    """Draw the speed relative to one rank, with its interval, and the diagonal of linear scaling;
+    both axes are logarithmic."""
+    known = [point for point in scaling.points if point.step_s is not None]
+    most = max((point.ranks for point in known), default=1)
+    decades = max(math.log2(most), 1.0)
+
+    def place_x(ranks: float) -> float:
+        return _LEFT + (WIDTH - _LEFT - 20) * math.log2(max(ranks, 1.0)) / decades
+
+    def place_y(speed: float) -> float:
+        return _TOP + _HEIGHT * (1.0 - math.log2(max(speed, 1.0)) / decades)
+
+    parts = [_line(place_x(1), place_y(1), place_x(most), place_y(most), dash=True)]
+    parts += [
+        _text(f"{2**power:g}×", 0, place_y(2**power) + 4) for power in range(int(decades) + 1)
+    ]
+    for point in known:
+        parts += _draw_point(point, scaling.own_s, place_x(point.ranks), place_y)
+    for before, after in itertools.pairwise(known):
+        parts.append(
+            _line(
+                place_x(before.ranks),
+                place_y(_speed(before)),
+                place_x(after.ranks),
+                place_y(_speed(after)),
+            )
+        )
+    parts.append(_text("ranks; dashed: linear", _LEFT, _TOP + _HEIGHT + _BOTTOM - 6))
+    return tag(
+        "svg",
+        parts,
+        viewBox=f"0 0 {WIDTH} {_TOP + _HEIGHT + _BOTTOM}",
+        width="100%",
+        style=f"max-width:{WIDTH}px",
+        role="img",
+        aria_label="Speed relative to one rank, by number of ranks",
+    )
+
+
+def _speed(point: ScalePoint) -> float:
+    return (point.efficiency or 0.0) * point.ranks
+
+
+def _draw_point(
+    point: ScalePoint, own_s: float, x: float, place: Callable[[float], float]
+) -> list[Markup]:
+    y = place(_speed(point))
+    parts = [_text(str(point.ranks), x - 4, _TOP + _HEIGHT + 20)]
+    if point.interval is not None:
+        ends = [
+            place(own_s * point.ranks / bound)
+            for bound in (point.interval.low, point.interval.high)
+        ]
+        parts.append(_line(x, ends[0], x, ends[1], wide=True))
+    title = f"{point.ranks} ranks: {words.format_factor(_speed(point))}×"
+    parts.append(
+        tag("circle", tag("title", title), cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, class_="fill-compute")
+    )
+    return parts
+
+
+def _line(
+    x: float, y: float, to_x: float, to_y: float, *, dash: bool = False, wide: bool = False
+) -> Markup:
+    return tag(
+        "line",
+        x1=f"{x:.1f}",
+        y1=f"{y:.1f}",
+        x2=f"{to_x:.1f}",
+        y2=f"{to_y:.1f}",
+        stroke="currentColor",
+        stroke_width=3 if wide else 1,
+        stroke_opacity=0.35 if wide else 0.8,
+        **({"stroke_dasharray": "5 4"} if dash else {}),
+    )
+
+
+def _text(text: str, x: float, y: float) -> Markup:
+    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", fill="currentColor", font_size=12)

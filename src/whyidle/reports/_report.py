@@ -1,0 +1,197 @@
+"""The report of a diagnosis as sections: one screen, or everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whyidle.model.buckets import BUCKETS
+from whyidle.model.diagnosis import Diagnosis, Finding
+from whyidle.reports import _number_format as words
+from whyidle.reports._checklist import checklist_section
+from whyidle.reports._findings_page import (
+    describe_evidence,
+    describe_fix,
+    findings_section,
+    serious_findings,
+    small_and_risky,
+)
+from whyidle.reports._html import kernel_tables, ranks, summary, timeline
+from whyidle.reports._limitations import coverage_section, describe_unjudged, unjudged_section
+from whyidle.reports._line_table import MOST_ROWS, line_section
+from whyidle.reports._memory_page import death_section, memory_section
+from whyidle.reports._model_page import model_section
+from whyidle.reports._next_steps import NextStep
+from whyidle.reports._pipeline_table import pipeline_section
+from whyidle.reports._sections import (
+    Bar,
+    Card,
+    Commands,
+    Facts,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    Span,
+)
+from whyidle.reports._trial_outcomes import in_turn
+from whyidle.reports._trials_page import (
+    describe_setting,
+    fix_sections,
+    format_measurement,
+    format_prediction,
+    format_savings,
+    split_by_run,
+    summarize_outcome,
+    trials_section,
+)
+from whyidle.reports._verdict_page import (
+    attribution_section,
+    bucket_shares,
+    figures,
+    kept_settings,
+    setting,
+    verdict_parts,
+)
+
+NOTES = 2
+"""notes on one screen"""
+STEP_ROWS = 5
+"""lines of the step on one screen"""
+
+
+def report_parts(diagnosis: Diagnosis) -> list[Part]:
+    """Everything that is known of a run."""
+    kept = kept_settings(diagnosis)
+    parts: list[Part | None] = [
+        _job(diagnosis),
+        *verdict_parts(diagnosis),
+        figures(diagnosis),
+        Items(kept) if kept else None,
+        *setting(diagnosis),
+        death_section(diagnosis),
+        *fix_sections(diagnosis),
+        attribution_section(diagnosis),
+        trials_section(diagnosis),
+        line_section(diagnosis),
+        pipeline_section(diagnosis),
+        findings_section(diagnosis),
+        Picture(lambda: timeline.render_timeline(diagnosis)),
+        memory_section(diagnosis),
+        model_section(diagnosis),
+        Picture(lambda: summary.render_steps(diagnosis)),
+        Picture(lambda: ranks.render_ranks(diagnosis)),
+        Picture(lambda: kernel_tables.render_kernels(diagnosis)),
+        checklist_section(diagnosis),
+        unjudged_section(diagnosis),
+        coverage_section(diagnosis),
+    ]
+    return [part for part in parts if part is not None]
+
+
+def _job(diagnosis: Diagnosis) -> Paragraph | None:
+    return Paragraph(diagnosis.run.job, "job") if diagnosis.run.job else None
+
+
+def screen_parts(
+    diagnosis: Diagnosis, next_steps: Sequence[NextStep], most: int = MOST_ROWS
+) -> list[Part]:
+    """What a person reads first. ``most``: rows of each list, fewer where the screen is small."""
+    top = [_job(diagnosis), *verdict_parts(diagnosis, brief=True), death_section(diagnosis)]
+    if diagnosis.saw_nothing and not serious_findings(diagnosis):
+        steps = [] if diagnosis.command_failed else [Commands(next_steps)]
+        return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
+    parts: list[Part | None] = [
+        *top,
+        _bars(diagnosis),
+        None
+        if diagnosis.detail.fixed
+        else line_section(diagnosis, min(most, STEP_ROWS), heads=False),
+        memory_section(diagnosis, most),
+        model_section(diagnosis, most),
+        _trials(diagnosis, most) if diagnosis.trials else _findings(diagnosis, most),
+        _recap(diagnosis, next_steps),
+    ]
+    return [part for part in parts if part is not None]
+
+
+def _bars(diagnosis: Diagnosis) -> Section:
+    shown = diagnosis.detail.ranks and not diagnosis.saw_nothing
+    bar = [Bar(bucket_shares(diagnosis))] if shown else []
+    return Section("", [*bar, *setting(diagnosis, brief=True)])
+
+
+def _findings(diagnosis: Diagnosis, most: int) -> Section | None:
+    serious = serious_findings(diagnosis)
+    small, risky = small_and_risky(diagnosis.findings)
+    rest = serious[1 : 1 + most]
+    others = [
+        Paragraph(_one_line(finding), f"{number}.", rows=1)
+        for number, finding in enumerate(rest, 2)
+    ]
+    more = len(serious) - 1 - len(rest)
+    tail = [f"{more} more finding{'s' if more > 1 else ''}"] if more > 0 else []
+    for why, minor in (("under 3%", small), ("the fix may slow the job down", risky)):
+        tail += [f"also ({why}): {', '.join(item.cause for item in minor)}"] if minor else []
+    if diagnosis.abstentions and not diagnosis.saw_nothing:
+        tail.append(describe_unjudged(diagnosis).partition(", because")[0])
+    dim = [Paragraph(" · ".join(tail), tone="dim", rows=2)] if tail else []
+    first = [_first_card(diagnosis, serious[0])] if serious else []
+    parts = [*first, *others, *dim, *_notes(diagnosis, most)]
+    return Section("", parts) if parts else None
+
+
+def _one_line(finding: Finding) -> Line:
+    cost = words.format_interval(finding.lost)
+    return [Span(finding.headline), Span(f" · {cost}", "dim")]
+
+
+def _first_card(diagnosis: Diagnosis, finding: Finding) -> Card:
+    """A finding with its place, its first evidence, and its first fix."""
+    place = [("where", Span(words.format_place(where), "code")) for where in finding.where[:1]]
+    cost = f"costs {words.format_interval(finding.lost)} of the step"
+    evidence = [describe_evidence(item, brief=True) for item in finding.evidence[:1]]
+    parts = [Facts(place), Facts([("evidence", "; ".join([cost, *evidence]))], most_rows=1)]
+    parts += [
+        Facts([("fix", Span(fix.summary, "good")), ("", describe_fix(fix, brief=True))], 2)
+        for fix in in_turn(finding, diagnosis.trials)[:1]
+    ]
+    return Card(finding.headline, finding.severity, [], finding.bucket, parts, 1)
+
+
+def _trials(diagnosis: Diagnosis, most: int) -> Section:
+    """What was kept with its gain, what was not in a line each, and what remains."""
+    tried, untried = split_by_run(diagnosis)
+    fixed, rows = diagnosis.detail.fixed, list[Part]()
+    for trial in [trial for trial in tried if trial.kept][:most]:
+        rows.append(Paragraph(describe_setting(trial), "kept", "good", rows=2))
+        gain = [format_measurement(trial), words.CONSENTS[trial.consent], trial.numerics or ""]
+        if trial.promised:
+            gain.insert(1, f"predicted {format_prediction(trial)}")
+        rows.append(Paragraph("; ".join(filter(None, gain)), "    ", rows=2))
+    for trial in [trial for trial in tried if not trial.kept][:most]:
+        rows.append(Paragraph(f"{trial.fix}: {trial.why}", "not kept", rows=1))
+    if untried:
+        names = ", ".join(dict.fromkeys(trial.fix for trial in untried))
+        rows.append(Paragraph(names, "not tried", "dim", rows=1))
+    if fixed is not None:
+        shares = {bucket: getattr(fixed.attribution, bucket) for bucket in BUCKETS}
+        after: list[Part] = [Paragraph("after", tone="dim"), Bar(shares)]
+        saved = [Paragraph(" · ".join(format_savings(fixed)), rows=2)] if fixed.speedup else []
+        left = [Paragraph(text, "remaining", rows=1) for text in fixed.left[:most]]
+        rows = [*after, *saved, *rows, *left]
+    rows += _notes(diagnosis, most)
+    return Section("", rows)
+
+
+def _notes(diagnosis: Diagnosis, most: int) -> list[Part]:
+    """The first notes that do not stand beside the verdict."""
+    others = [text for text in diagnosis.coverage.notes if text not in diagnosis.coverage.spoils]
+    return [Paragraph(text, "note", "dim", rows=2) for text in others[: min(most, NOTES)]]
+
+
+def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
+    state = diagnosis.verdict.state.upper()
+    text = summarize_outcome(diagnosis) or f"{state}: {diagnosis.verdict.headline}"
+    return Section("", [Paragraph(text, tone="strong", rows=1), Commands(next_steps, brief=True)])

@@ -1,0 +1,83 @@
+"""Puts several diagnoses side by side, each compared with a baseline."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.documents.comparison import Comparison, StepChange
+from whyidle.model.documents.run_table import RunRow, RunTable
+from whyidle.runs.compare import compare_diagnoses, explain_missing_kernels, steady_lengths
+from whyidle.runs.run_names import name_runs
+from whyidle.version import __version__
+
+SAME_SIZE = 0.05
+"""relative difference up to which steps have the same number of samples: the last batch of an epoch
+may be smaller"""
+
+
+def build_run_table(diagnoses: Sequence[Diagnosis], baseline: int = 0) -> RunTable:
+    """Compare every run with ``diagnoses[baseline]``."""
+    names, base = name_runs(diagnoses), diagnoses[baseline]
+    comparisons = [
+        None if number == baseline else compare_diagnoses(base, diagnosis)
+        for number, diagnosis in enumerate(diagnoses)
+    ]
+    rows = [
+        _describe_run(name, diagnosis, comparison.step if comparison else None)
+        for name, diagnosis, comparison in zip(names, diagnoses, comparisons, strict=True)
+    ]
+    compared = [comparison for comparison in comparisons if comparison]
+    return RunTable(
+        whyidle=__version__,
+        baseline=names[baseline],
+        runs=rows,
+        comparisons=compared,
+        notes=_table_notes(rows, compared, diagnoses, base),
+    )
+
+
+def _describe_run(name: str, diagnosis: Diagnosis, change: StepChange | None) -> RunRow:
+    run, steps, used = diagnosis.run, diagnosis.steps, diagnosis.utilization
+    first = next((f for f in diagnosis.findings if f.severity != "info"), None)
+    times = diagnosis.detail.step_times_s
+    return RunRow(
+        name=name,
+        run=run.id,
+        sources=[shlex.join(run.command)] if run.command else run.sources,
+        folder=(run.folder or "").rstrip("/") or None,
+        framework=run.framework,
+        device=diagnosis.device,
+        state=diagnosis.verdict.state,
+        headline=diagnosis.verdict.headline,
+        cause=first.cause if first else None,
+        finding=(first.title or first.headline) if first else "",
+        where=first.where[0] if first and first.where else None,
+        first_step_s=times[0] if run.command and times and steps.detected_by else None,
+        step_s=steps.mean_s,
+        p50_s=steps.p50_s,
+        p95_s=steps.p95_s,
+        steps=steps.count,
+        samples_per_s=steps.samples_per_s,
+        host_memory_peak_bytes=used.host_memory_peak_bytes,
+        device_memory_peak_bytes=used.memory_peak_bytes,
+        attribution=diagnosis.attribution,
+        host_s=None if steps.mean_s is None else diagnosis.attribution.host * steps.mean_s,
+        change=change,
+        step_times_s=steady_lengths(diagnosis),
+    )
+
+
+def _table_notes(
+    rows: list[RunRow], comparisons: list[Comparison], runs: Sequence[Diagnosis], base: Diagnosis
+) -> list[str]:
+    sizes = [size for row in rows if (size := row.samples_per_step)]
+    notes = []
+    if sizes and max(sizes) > min(sizes) * (1 + SAME_SIZE):
+        notes.append(
+            f"steps have {min(sizes):.0f} to {max(sizes):.0f} samples: compare samples per second"
+        )
+    kernels = {explain_missing_kernels(base, run) for run in runs}
+    found = [note for one in comparisons for note in one.notes if note not in kernels]
+    return notes + list(dict.fromkeys(found))

@@ -1,0 +1,90 @@
+"""Loops that one call on whole tensors could replace."""
+
+from textwrap import dedent
+
+import pytest
+
+from whyidle.analysis.lines.batchable_loops import find_loops
+
+
+def lines(text):
+    return sorted(find_loops(dedent(text).strip()).batchable)
+
+
+def test_a_loop_over_words_is_one():
+    assert lines("""
+        for word in sentence:
+            letters = torch.tensor([ids[c] for c in word])
+            tokens.append(chars(letters).mean(0))
+    """) == [2, 3]
+
+
+def test_a_comprehension_over_samples_is_one():
+    assert lines("out = torch.stack([attend(row) for row in ids])") == [1]
+
+
+def test_a_sum_over_samples_is_one():
+    assert lines("""
+        for a, b in zip(out, y):
+            total = total + criterion(a, b)
+    """) == [2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for layer in layers:\n    x = torch.relu(layer(x))",
+        "out = [head(x) for head in heads]",
+        "for t in range(n):\n    h = cell(x[:, t], h)\n    out.append(h)",
+        "for t in range(n):\n    h = (h @ w + x[t]).tanh()",
+        "for i in range(n):\n    x = layers[i](x)",
+        "for t in range(n):\n    a = policy(state)\n    state, r = env.step(a)",
+        "for x, y in loader:\n    loss = criterion(net(x), y)\n    loss.backward()",
+    ],
+)
+def test_layers_recurrences_and_training_are_none(text):
+    assert lines(text) == []
+
+
+ROLLOUT = """
+for episode in range(n):
+    for t in range(1000):
+        action = select(state)
+        state, reward, done, _ = env.step(action)
+        rewards.append(reward)
+    finish()
+"""
+
+
+def test_a_rollout_is_found_with_its_environment():
+    loops = find_loops(ROLLOUT.strip())
+    assert loops.rollout == {3, 4, 5}
+    assert loops.environment == {4}
+    assert not loops.batchable
+
+
+def test_environments_that_go_together_are_none():
+    assert not find_loops(ROLLOUT.replace("env.step", "envs.step")).rollout
+
+
+def test_an_optimizer_s_step_is_no_environment():
+    text = "for x in loader:\n    a, b, c = net.step(x)\n    loss(a).backward()\n"
+    assert not find_loops(text).rollout
+
+
+def test_whatever_the_environment_returns():
+    text = """
+for _ in range(12):
+    choice = Categorical(logits=policy(state))
+    action = choice.sample()
+    rewards.append(env.step(action.item()))
+"""
+    loops = find_loops(text.strip())
+    assert 4 in loops.environment
+    assert 3 in loops.rollout
+
+
+@pytest.mark.parametrize("call", ["scheduler.step(loss)", "optimizer.step()", "envs.step(action)"])
+def test_other_steps_are_no_environment(call):
+    text = f"for x in data:\n    action = choose(x).argmax()\n    {call}"
+    assert not find_loops(text).rollout

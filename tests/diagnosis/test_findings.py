@@ -1,0 +1,151 @@
+"""How grave a finding is, and which of two that explain the same time claims it."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from whyidle import catalog
+from whyidle.diagnosis.findings import RISKY, ProvenCause, findings_of, grade_severity
+from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Predicted, ProposedFix
+from whyidle.model.proof_facts import HostFacts, ProofFacts, TransferFacts
+
+
+def judged(speedup, low):
+    predicted = Predicted(speedup=speedup, low=low, high=2.0, method="of this test")
+    proof = Proof("slow", 0.0, 0.5, predicted, (), 0.9)
+    return ProvenCause(catalog.load_causes()["dataloader-no-workers"], proof, None, 1.0)
+
+
+def offered(speedup, low):
+    predicted = Predicted(speedup=speedup, low=low, high=2.0, method="of this test")
+    return ProposedFix(
+        fix="some", summary="do it", edits=[], consent="none", automatic=True,
+        predicted=predicted, risk="",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("speedup", "low", "told"),
+    [
+        (1.2, 1.0, "warning"),
+        (1.2, RISKY, "warning"),
+        (1.2, RISKY - 0.01, "info"),
+        (1.02, 1.0, "info"),
+        (1.5, 1.0, "critical"),
+    ],
+)
+def test_what_may_slow_a_job_down_is_a_remark(speedup, low, told):
+    assert grade_severity(judged(speedup, low), 0.5, []) == told
+
+
+def test_another_fix_that_promises_less_does_not_matter():
+    risky, sure = offered(1.4, 0.7), offered(1.2, 1.1)
+    assert grade_severity(judged(1.5, 1.0), 0.5, [risky, sure]) == "info"
+    better = offered(1.45, 1.1)
+    assert grade_severity(judged(1.5, 1.0), 0.5, [risky, better]) == "critical"
+
+
+SLOW = SimpleNamespace(attribution={"transfer": 0.6, "host": 0.4})
+"""a job that waits for copies for six tenths of its time"""
+
+
+def facts_of(cause, values):
+    kinds = {"transfer": TransferFacts, "host": HostFacts}
+    return kinds[catalog.load_causes()[cause].family](**values) if values else ProofFacts()
+
+
+def proven(cause, speedup, high, **facts):
+    predicted = Predicted(speedup=speedup, low=1.0, high=speedup, method="of this test")
+    proof = Proof("slow", 0.0, high, predicted, (), 0.8, facts=facts_of(cause, facts))
+    return ProvenCause(catalog.load_causes()[cause], proof, None, 1.0)
+
+
+def with_low(item, low):
+    return replace(item, proof=replace(item.proof, low=low))
+
+
+@pytest.mark.parametrize(
+    ("packed", "first"),
+    [(2.5, "oversized-or-fragmented-h2d"), (1.25, "blocking-h2d-copy")],
+)
+def test_a_fix_by_hand_claims_first_only_where_it_wins_far_more(packed, first):
+    hidden = proven("blocking-h2d-copy", 1.2, 0.6, without_overlap=1 / 6)
+    many = proven("oversized-or-fragmented-h2d", packed, 0.5, fragmented=True)
+    for order in ([hidden, many], [many, hidden]):
+        found = findings_of(SLOW, order)
+        assert found[0].cause == first
+        assert sum(finding.lost.high for finding in found) == pytest.approx(0.6)
+
+
+def test_what_a_fix_wins_at_best_was_lost_as_far_as_its_bucket_has_time_left():
+    """Of six tenths spent on copies the cause claims three; its fix wins half of the step."""
+    alone = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, without_overlap=0.5)])[0]
+    assert alone.lost.high == pytest.approx(0.5)
+    assert not alone.exceeds_bucket
+    more = findings_of(SLOW, [proven("blocking-h2d-copy", 4.0, 0.3, without_overlap=0.75)])[0]
+    assert more.lost.high == pytest.approx(0.6)
+    assert more.exceeds_bucket
+
+
+@pytest.mark.parametrize(
+    ("least", "first"),
+    [(0.05, "blocking-h2d-copy"), (0.15, "launch-bound-small-kernels")],
+)
+def test_the_middle_of_the_cost_leads_and_not_its_upper_end(least, first):
+    wide = with_low(proven("launch-bound-small-kernels", 1.3, 0.3), least)
+    certain = with_low(proven("blocking-h2d-copy", 1.25, 0.2), 0.18)
+    for order in ([wide, certain], [certain, wide]):
+        assert findings_of(SLOW, order)[0].cause == first
+
+
+def test_what_another_finding_claims_is_not_taken_from_it():
+    many = proven("oversized-or-fragmented-h2d", 1.25, 0.5, fragmented=True)
+    found = findings_of(SLOW, [proven("blocking-h2d-copy", 2.0, 0.3, without_overlap=0.5), many])
+    assert {one.cause: pytest.approx(one.lost.high) for one in found} == {
+        "oversized-or-fragmented-h2d": 0.3,
+        "blocking-h2d-copy": 0.3,
+    }
+    assert [one.cause for one in found if one.exceeds_bucket] == ["blocking-h2d-copy"]
+
+
+def test_what_changes_what_is_learned_claims_last_whatever_it_wins():
+    small = proven("batch-too-small", 5.0, 0.4)
+    launched = proven("launch-bound-small-kernels", 1.3, 0.3)
+    alone = findings_of(SLOW, [small])[0]
+    assert {each.consent for each in alone.fixes} == {"rounding", "convergence"}
+    found = findings_of(SLOW, [small, launched])
+    assert [one.cause for one in found] == ["launch-bound-small-kernels", "batch-too-small"]
+    assert [one.lost.high for one in found] == [0.3, pytest.approx(0.1)]
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"), [("debug-mode-left-on", True), ("python-overhead-in-step", False)]
+)
+def test_what_the_process_says_of_itself_is_told_though_its_bucket_holds_no_time(cause, told):
+    full = SimpleNamespace(attribution={"compute": 1.0, "host": 0.0, "interruption": 0.0})
+    found = findings_of(full, [proven(cause, 9.0, 0.9, mode="anomaly_mode")])
+    assert [one.cause for one in found] == [cause] * told
+    assert [one.severity for one in found] == ["warning"] * told
+
+
+def test_removal_is_the_ceiling_over_all_fixes():
+    facts = {"exposed": 0.3, "without_overlap": 0.3}
+    (finding,) = findings_of(SLOW, [proven("blocking-h2d-copy", 1.1, 0.3, **facts)])
+    assert finding.removal.speedup > 1.1  # a fix wins more than the cause itself claims
+    offers = [fix.predicted for fix in finding.fixes if fix.predicted and not fix.changes_batch]
+    assert offers
+    for name in ("speedup", "low", "high"):
+        assert all(getattr(one, name) <= getattr(finding.removal, name) for one in offers)
+
+
+@pytest.mark.parametrize(("low", "told"), [(2.0, 4.0), (1.2, None)])
+def test_removal_is_the_cause_s_own_ceiling_and_unknown_where_it_is_too_wide(low, told):
+    item = proven("blocking-h2d-copy", 1.1, 0.3)
+    removal = Predicted(speedup=4.0, low=low, high=5.0, method="made up")
+    absent = replace(item, proof=replace(item.proof, removal=removal))
+    (finding,) = findings_of(SLOW, [absent])
+    assert (finding.removal.low, finding.removal.high) == (low, 5.0)
+    assert finding.removal.speedup == told
+    assert all(fix.predicted.speedup < 1.2 for fix in finding.fixes if fix.predicted)

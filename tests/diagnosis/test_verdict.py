@@ -1,0 +1,104 @@
+"""The verdict names what holds most, and its word agrees with what it says."""
+
+import pytest
+
+from whyidle import catalog
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.rank_fleet import Fleet
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+LATE_US = 3_950
+
+
+def eight(late_us, late="python"):
+    """Ranks that wait for their device once per step and meet in one exchange; one comes late."""
+    made = Fleet(8)
+    for _ in range(12):
+        with made.step():
+            for index, rank in enumerate(made.ranks):
+                rank.sync()
+                if index == 5 and late == "loader":
+                    rank.loader(us(late_us))
+                elif index == 5:
+                    rank.python("train.py(7): slow_thing", us(late_us))
+                for _ in range(60):
+                    rank.python("train.py(9): forward", us(100))
+                    rank.op("aten::mm", kernels=[(GEMM, us(40))])
+            made.collective(us(3500))
+            made.join()
+            for rank in made.ranks:
+                rank.optimizer([("multi_tensor_apply_kernel", us(50))])
+    return diagnose_job(made.timelines())
+
+
+@pytest.mark.parametrize(("late", "doing"), [("python", "Python"), ("loader", "loading data")])
+def test_what_a_late_rank_does_is_the_cause_where_the_others_wait_for_it(late, doing):
+    told = eight(LATE_US, late)
+    shares = told.attribution
+    assert shares.communication > max(shares.host, shares.sync, shares.input)
+    assert told.verdict.bound == "communication"
+    assert told.verdict.cause == "late-rank"
+    assert "Rank 5 makes the others wait 3.95 ms per step" in told.verdict.headline
+    assert doing in told.verdict.headline
+    assert told.verdict.state == "starved"
+
+
+def overlapped(late_us):
+    """Exchanges of gradients beside a backward pass whose launches are slow on every rank."""
+    made = Fleet(8)
+    for _ in range(12):
+        with made.step():
+            for index, rank in enumerate(made.ranks):
+                rank.sync()
+                rank.python("train.py(7): slow_thing", us(late_us if index == 5 else 10))
+                for _ in range(60):
+                    rank.python("train.py(9): forward", us(150))
+                    rank.op("aten::mm", kernels=[(GEMM, us(10))])
+            for _ in range(2):
+                made.collective(us(500))
+                for rank in made.ranks:
+                    for _ in range(20):
+                        rank.python("train.py(9): backward", us(150))
+                        rank.op("aten::mm", kernels=[(GEMM, us(10))])
+            made.join()
+            for rank in made.ranks:
+                rank.optimizer([("multi_tensor_apply_kernel", us(50))])
+    return diagnose_job(made.timelines())
+
+
+def test_a_late_rank_counts_where_the_others_are_still_launching():
+    sick, well = overlapped(LATE_US), overlapped(10)
+    won = 1.0 - well.steps.mean_s / sick.steps.mean_s
+    late = next(found for found in sick.findings if found.cause == "late-rank")
+    assert late.lost.high > 0.8 * won * 7 / 8  # the late one itself does not wait
+    assert sick.verdict.bound == "communication"
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "state", "bound"), [(2, "inefficient", "compute"), (6, "starved", "input")]
+)
+def test_the_word_agrees_with_the_headline(wait_ms, state, bound):
+    job = Builder()
+    for _ in range(10):
+        with job.step():
+            job.loader(ms(wait_ms))
+            job.op("aten::mm", kernels=[(GEMM, ms(18))])
+            job.sync()
+    told = diagnose_job([job.timeline()])
+    assert told.verdict.cause == "dataloader-no-workers"
+    assert (told.verdict.state, told.verdict.bound) == (state, bound)
+    assert ("waits for its next batch" in told.verdict.headline) == (state == "starved")
+    assert ("computes 9" in told.verdict.headline) == (state == "inefficient")
+
+
+def test_nothing_found_says_among_how_many_checks():
+    job = Builder()
+    for _ in range(10):
+        with job.step():
+            job.op("aten::mm", kernels=[(GEMM, ms(20))])
+            job.sync()
+    told = diagnose_job([job.timeline()])
+    checks = len(catalog.load_causes()) - len(told.abstentions)
+    assert told.verdict.state == "saturated"
+    assert f"among the {checks} checks that this recording allows" in told.verdict.headline

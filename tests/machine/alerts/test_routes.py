@@ -1,0 +1,182 @@
+"""Every route delivers to a real receiver, and refuses settings that it does not understand."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from whyidle import catalog
+from whyidle.errors import MissingExtraError, UsageError
+from whyidle.machine.alerts.routes import alertmanager, command, smtp, stdout, webhook
+from whyidle.model.live.alert import Delivery, Notice, Rule
+from whyidle.model.schema import make_schema
+
+RULE = Rule(
+    id="idle-held", summary="held", of="gpu", signal="s", above=0.5, window_s=60.0, cause="x",
+)  # fmt: skip
+
+
+def notice(event: str = "fires", uuid: str = "u1") -> Notice:
+    return Notice(
+        key=f"idle-held/{uuid}", rule=RULE, event=event, value=1.0, since=1e9, when=1e9 + 60,
+        labels={"UUID": uuid, "gpu": "0", "hostname": "n"}, cause="input; rm -rf /", fix="workers",
+    )  # fmt: skip
+
+
+def delivery(*notices: Notice, held: int = 0) -> Delivery:
+    told = [one for one in notices if one.event != "resolves"]
+    return Delivery(notices=notices, firing=told, held_back=held)
+
+
+CHECK = jsonschema.Draft202012Validator(make_schema("alert"))
+
+
+@pytest.fixture
+def hook():
+    got = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((self.path, json.loads(body)))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", got
+    server.shutdown()
+    server.server_close()
+
+
+def test_standard_output(capsys):
+    stdout.open({"kind": "stdout"}).publish(delivery(notice(), held=3))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("[FIRING] idle-held GPU 0 on n: held")
+    assert lines[1] == "and 3 more notices were held back"
+
+
+def test_standard_output_in_json(capsys):
+    route = stdout.open({"kind": "stdout", "format": "json"})
+    route.publish(delivery(notice(), notice("resolves", "u2"), held=3))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for line in lines:
+        CHECK.validate(line)
+    assert [line["event"] for line in lines] == ["fires", "resolves"]
+    assert lines[0]["cause"] == "input; rm -rf /"
+    with pytest.raises(UsageError, match="yaml"):
+        stdout.open({"kind": "stdout", "format": "yaml"})
+
+
+def test_a_webhook_in_alertmanager_s_json(hook):
+    url, got = hook
+    route = webhook.open({"kind": "webhook", "url": url})
+    route.publish(delivery(notice(), notice("resolves", "u2")))
+    route.publish(delivery())
+    ((_, body),) = got
+    assert (body["version"], body["status"], len(body["alerts"])) == ("4", "firing", 2)
+    first, second = body["alerts"]
+    assert first["labels"]["alertname"] == "WhyidleIdleHeld"
+    assert first["annotations"]["cause"].startswith("input")
+    assert second["status"] == "resolved"
+    assert second["endsAt"] > second["startsAt"]
+
+
+def test_a_webhook_for_slack(hook):
+    url, got = hook
+    webhook.open({"url": url, "format": "slack"}).publish(delivery(notice(), held=1))
+    assert got[0][1]["text"].splitlines()[1] == "and 1 more notices"
+
+
+def test_alertmanager_gets_everything_that_fires_and_each_end_once(hook):
+    url, got = hook
+    route = alertmanager.open({"url": url})
+    route.publish(Delivery(notices=[], firing=[notice(), notice(uuid="u2")]))
+    route.publish(Delivery(notices=[], firing=[notice(), notice(uuid="u2")]))  # too soon
+    route.publish(Delivery(notices=[], firing=[notice()]))
+    route.publish(Delivery(notices=[], firing=[notice()]))
+    assert [path for path, _ in got] == ["/api/v2/alerts"] * 2
+    assert [len(body) for _, body in got] == [2, 2]
+    going, ended = got[1][1]
+    assert going["endsAt"] > ended["endsAt"]
+    assert ended["labels"]["UUID"] == "u2"
+
+
+class Mailbox(socketserver.StreamRequestHandler):
+    """As much of SMTP as one mail needs."""
+
+    def handle(self):
+        self.wfile.write(b"220 here\r\n")
+        data = False
+        for raw in self.rfile:
+            line = raw.rstrip(b"\r\n")
+            if data:
+                if line == b".":
+                    data = False
+                    self.wfile.write(b"250 taken\r\n")
+                self.server.mail.append(line.decode())
+            elif line.upper().startswith(b"DATA"):
+                data = True
+                self.wfile.write(b"354 go\r\n")
+            elif line.upper().startswith(b"QUIT"):
+                self.wfile.write(b"221 bye\r\n")
+                return
+            else:
+                self.wfile.write(b"250 fine\r\n")
+
+
+def test_one_mail_for_one_delivery():
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mailbox) as server:
+        server.mail = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        route = smtp.open(
+            {"host": "127.0.0.1", "port": server.server_address[1], "to": "ops@x", "sender": "w@x"}
+        )
+        route.publish(delivery(notice(), notice(uuid="u2")))
+        server.shutdown()
+    assert "Subject: [whyidle] idle-held GPU 0 on n and 1 more" in server.mail
+    assert sum("[FIRING]" in line for line in server.mail) == 2
+
+
+def test_a_command_gets_json_and_no_shell(tmp_path: Path):
+    target = tmp_path / "got.json"
+    code = f"import sys; open({str(target)!r}, 'w').write(sys.stdin.read())"
+    command.open({"argv": [sys.executable, "-c", code]}).publish(delivery(notice()))
+    (alert,) = json.loads(target.read_text())["alerts"]
+    assert alert["annotations"]["cause"] == "input; rm -rf /"
+    with pytest.raises(command.FAULTS):
+        command.open({"argv": [sys.executable, "-c", "exit(1)"]}).publish(delivery(notice()))
+
+
+def test_apprise_is_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    route = catalog.plugin_module("alerts.routes", "apprise")
+    with pytest.raises(MissingExtraError, match=r"whyidle\[apprise\]"):
+        route.open({"urls": []})
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "problem"),
+    [
+        ("webhook", {}, "needs the setting 'url'"),
+        ("webhook", {"url": "file:///etc/passwd"}, "needs a URL"),
+        ("webhook", {"url": "http://x", "colour": "red"}, "no setting 'colour'"),
+        ("webhook", {"url": "http://x", "format": "xml"}, "xml"),
+        ("command", {"argv": "rm -rf /"}, "a list of words"),
+        ("smtp", {"host": "x", "to": "y", "sender": "z", "password": "$NOT_SET_HERE"}, "NOT_SET"),
+        ("alertmanager", {"url": "9093"}, "needs a URL"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(kind, settings, problem):
+    with pytest.raises(UsageError, match=problem):
+        catalog.plugin_module("alerts.routes", kind).open(settings)

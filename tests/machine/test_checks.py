@@ -1,0 +1,188 @@
+"""What doctor sees, on file systems made for the purpose."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from whyidle.machine.checks import cgroup_limits, gpu_checks, host_checks, software_checks
+from whyidle.machine.checks.doctor import examine_machine
+from whyidle.model.machine import Check
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def named(checks: list[Check], name: str) -> Check:
+    return next(check for check in checks if check.name == name)
+
+
+def test_cgroup_2_takes_the_tightest_of_group_and_ancestors(tmp_path: Path):
+    root = write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/a/b\n",
+            "sys/fs/cgroup/a/b/cpu.max": "max 100000",
+            "sys/fs/cgroup/a/cpu.max": "350000 100000",
+            "sys/fs/cgroup/a/b/memory.max": "2147483648",
+            "sys/fs/cgroup/a/memory.max": "max",
+        },
+    )
+    assert cgroup_limits.core_quota(root) == 3.5
+    assert cgroup_limits.memory_bytes(root) == 2 << 30
+
+
+def test_cgroup_1(tmp_path: Path):
+    root = write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+        },
+    )
+    assert cgroup_limits.core_quota(root) == 2.0
+    assert cgroup_limits.memory_bytes(root) is None
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "0::/\n"])
+def test_no_limit_is_none(tmp_path: Path, text: str):
+    root = write(tmp_path, {"proc/self/cgroup": text, "sys/fs/cgroup/cpu.max": "max 100000"})
+    assert cgroup_limits.core_quota(root) is None
+    assert cgroup_limits.memory_bytes(root) is None
+
+
+def test_no_gpu(tmp_path: Path):
+    (check,) = gpu_checks.check_gpus(tmp_path)
+    assert check.state == "absent"
+
+
+def test_locked_counters_say_how_to_open_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    root = write(
+        tmp_path,
+        {
+            "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "
+            "550.54.15  Tue",
+            "proc/driver/nvidia/params": "Mobile: 1\nRmProfilingAdminOnly: 1\n",
+        },
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # as if it were not installed
+    checks = gpu_checks.check_gpus(root)
+    assert named(checks, "NVIDIA driver").found.startswith("550.54.15")
+    locked = named(checks, "hardware counters")
+    assert locked.state == "gap"
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in locked.close
+    write(root, {"proc/driver/nvidia/params": "RmProfilingAdminOnly: 0\n"})
+    assert named(gpu_checks.check_gpus(root), "hardware counters").state == "ok"
+
+
+def test_amd(tmp_path: Path):
+    nodes = "sys/class/kfd/kfd/topology/nodes"
+    root = write(
+        tmp_path,
+        {
+            f"{nodes}/0/properties": "simd_count 0\n",
+            f"{nodes}/1/properties": "cpu_cores_count 0\nsimd_count 304\n",
+            f"{nodes}/1/name": "aqua_vanjaram\n",
+        },
+    )
+    assert named(gpu_checks.check_gpus(root), "GPU").found == "AMD: aqua_vanjaram"
+
+
+class FakeNvml:
+    """The binding's surface, as far as doctor touches it."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *, broken: bool = False, gpm: bool = True) -> None:
+        self.broken, self.gpm, self.shut = broken, gpm, False
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        if self.broken:
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.shut = True
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:  # noqa: N802
+        return b"NVIDIA H100"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
+        return SimpleNamespace(total=80 << 30)
+
+    def nvmlDeviceGetMigMode(self, handle: int) -> Any:  # noqa: N802
+        raise self.NVMLError("Not Supported")
+
+    def nvmlGpmQueryDeviceSupport(self, handle: int) -> Any:  # noqa: N802
+        return SimpleNamespace(isSupportedDevice=int(self.gpm))
+
+
+def test_nvml_tells_devices_and_gpm():
+    nvml = FakeNvml()
+    checks = gpu_checks._by_nvml(nvml)
+    assert named(checks, "GPU").found == "NVIDIA H100, 80 GiB"
+    assert named(checks, "GPM").state == "ok"
+    assert nvml.shut
+    assert named(gpu_checks._by_nvml(FakeNvml(gpm=False)), "GPM").state == "gap"
+
+
+def test_nvml_that_does_not_start_is_a_gap_with_its_reason():
+    (check,) = gpu_checks._by_nvml(FakeNvml(broken=True))
+    assert check.state == "gap"
+    assert "Driver Not Loaded" in check.found
+
+
+@pytest.mark.parametrize(
+    ("files", "environ", "kind"),
+    [
+        ({}, {}, None),
+        ({".dockerenv": ""}, {}, "Docker"),
+        ({"run/.containerenv": ""}, {}, "Podman"),
+        ({".dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "x"}, "Kubernetes"),
+        ({}, {"container": "lxc"}, "lxc"),
+        ({}, {"APPTAINER_NAME": "x"}, "Apptainer"),
+    ],
+)
+def test_containers(tmp_path: Path, files: dict[str, str], environ: dict[str, str], kind: str):
+    assert host_checks.check_container(write(tmp_path, files), environ) == kind
+
+
+def test_the_file_system_is_that_of_the_longest_mount(tmp_path: Path):
+    mounts = "/dev/sda / ext4 rw 0 0\nhost:/x /data nfs4 rw 0 0\na /da tmpfs rw 0 0\n"
+    root = write(tmp_path, {"proc/mounts": mounts})
+    assert host_checks.file_system(root, Path("/data/set")) == "nfs4"
+    assert host_checks.file_system(root, Path("/home")) == "ext4"
+    assert host_checks.file_system(tmp_path / "none", Path("/")) is None
+
+
+def test_the_whole_examination_changes_nothing(tmp_path: Path):
+    store = tmp_path / "not" / "there"
+    machine = examine_machine(root=tmp_path, environ={}, folder=tmp_path, store=store)
+    assert {check.topic for check in machine.checks} == {"software", "gpu", "host", "storage"}
+    assert list(tmp_path.iterdir()) == []
+    gaps = [check for check in machine.checks if check.state == "gap"]
+    assert all(check.means and check.close for check in gaps)
+
+
+def test_a_cpu_build_beside_a_gpu_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    package = {"torch-2.13.0+cpu.dist-info/METADATA": "Name: torch\nVersion: 2.13.0+cpu\n"}
+    monkeypatch.syspath_prepend(write(tmp_path, package))
+    assert named(software_checks.check_software(gpu=True), "torch build").state == "gap"
+    assert not [c for c in software_checks.check_software(gpu=False) if c.state == "gap"]

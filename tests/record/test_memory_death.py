@@ -1,0 +1,108 @@
+"""What the report says of a job that died for lack of memory."""
+
+import json
+
+import msgspec
+import pytest
+
+from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.model.memory_look import DeathNotes
+from whyidle.record.memory_death import EXPANDABLE, _describe_growth, add_death
+from whyidle.reports import html, terminal
+from whyidle.testing.jobs import healthy
+
+GB = 10**9
+NOTES = {
+    "error": "OutOfMemoryError", "requested": 2 * GB, "capacity": 80 * GB, "allocated": 70 * GB,
+    "unused": 1 * GB, "file": "/job/train.py", "line": 12, "function": "forward",
+    "module": "blocks.3 (Block)", "backward": False, "device": "cuda", "parameters": 10 * GB,
+    "gradients": 10 * GB, "optimizer": 20 * GB, "others": 1 * GB,
+    "largest": [["images", [64, 3, 1024, 1024], 805306368]],
+}  # fmt: skip
+
+
+@pytest.fixture
+def told(tmp_path):
+    def tell(**changes):
+        path = tmp_path / "1.oom.json"
+        path.write_text(json.dumps(NOTES | changes))
+        return add_death(diagnose_job([healthy().timeline()]), tmp_path)
+
+    return tell
+
+
+def test_owners_are_counted_and_the_rest_is_activations(told):
+    death = told().memory.death
+    assert {part.owner: part.bytes for part in death.parts}["activations and workspace"] == 29 * GB
+    assert "half the micro-batch" in death.change
+
+
+def test_fragmentation_costs_nothing_to_avoid(told):
+    assert told(unused=3 * GB).memory.death.change == EXPANDABLE
+
+
+def test_without_counts_the_change_is_not_known(told):
+    assert told(allocated=None, unused=None).memory.death.change.startswith("not known")
+
+
+def test_what_grows_is_no_matter_of_the_batch(told):
+    levels = [(10, 2 * GB), (30, 3 * GB), (100, 6 * GB)]
+    assert "tensors of past steps" in told(levels=levels, steps=120).memory.death.change
+
+
+@pytest.mark.parametrize(
+    ("evaluating", "what"), [(False, "like those of the steps before"), (True, "evaluation of")]
+)
+def test_one_step_that_asked_for_more_needs_no_more_than_the_others(told, evaluating, what):
+    levels = [(10, 2 * GB), (30, 2 * GB)]
+    notes = {"levels": levels, "steps": 50, "evaluating": evaluating}
+    assert what in told(allocated=None, unused=None, **notes).memory.death.change
+
+
+def test_a_hosts_array_is_no_matter_of_the_batch(told):
+    notes = {"error": "_ArrayMemoryError", "allocated": None, "unused": None}
+    assert "numpy.memmap" in told(**notes).memory.death.change
+
+
+def test_reports_name_line_module_and_owners(told):
+    text = terminal.render(told())
+    assert "train.py:12 in forward" in " ".join(text.split())
+    assert "blocks.3 (Block)" in " ".join(text.split())
+    assert "images [64, 3, 1024, 1024] (805 MB)" in " ".join(text.split())
+    assert "Out of memory" in html.render(told())
+
+
+def test_the_error_comes_first(told):
+    diagnosis = told()
+    failed = msgspec.structs.replace(diagnosis.run, exit_status=1)
+    diagnosis = msgspec.structs.replace(diagnosis, run=failed)
+    text = terminal.render(diagnosis)
+    assert "out of memory (see below)" in " ".join(text.split())
+    assert text.index("2.00 GB were asked for") < text.index(diagnosis.verdict.headline[:20])
+
+
+def test_a_document_that_is_no_document_is_ignored(tmp_path):
+    (tmp_path / "1.oom.json").write_text("{")
+    assert add_death(diagnose_job([healthy().timeline()]), tmp_path).memory is None
+
+
+def grown(*levels, **fields):
+    return _describe_growth(DeathNotes(error="OutOfMemoryError", levels=levels, **fields))
+
+
+def test_what_grew_with_each_step_is_told():
+    text = grown((1, 1 << 30), (10, 2_000_000_000), (30, 2_400_000_000), steps=55)
+    assert "20 MB more with each" in text
+    assert "losses with their graphs" in text
+
+
+@pytest.mark.parametrize(("evaluating", "what"), [(False, "step 56 itself"), (True, "evaluation")])
+def test_a_step_that_asked_for_more_than_those_before(evaluating, what):
+    levels = ((10, 2_000_000_000), (30, 2_010_000_000))
+    text = grown(*levels, steps=55, evaluating=evaluating)
+    assert f"did not grow (2 GB after step 10, 2.01 GB after step 30): {what}" in text
+
+
+def test_growth_is_not_known_without_steps_to_compare_with():
+    assert "no step was completed" in grown(steps=0)
+    assert grown((1, 1 << 30), steps=5) == ""
