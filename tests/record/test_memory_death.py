@@ -77,7 +77,7 @@ def test_the_error_comes_first(told):
     failed = msgspec.structs.replace(diagnosis.run, exit_status=1)
     diagnosis = msgspec.structs.replace(diagnosis, run=failed)
     text = terminal.render(diagnosis)
-    assert "out of memory (see below)" in " ".join(text.split())
+    assert "out of memory;" in " ".join(text.split())
     assert text.index("2.00 GB were asked for") < text.index(diagnosis.verdict.headline[:20])
 
 

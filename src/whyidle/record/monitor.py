@@ -2,10 +2,10 @@
 
 The format is ``whyidle/telemetry/1`` (``whyidle.model.live.telemetry_lines``), which
 ``whyidle.machine.sources.replay`` reads. The monitor adds a source, ``monitor``: ``monitor_cpu_s``
-(its CPU time), ``monitor_stretch`` (factor by which the period of the most expensive source is extended,
-to stay under a hundredth of a core) and ``monitor_failures`` (failed sources). For GPU drivers,
-time blocked in a read counts too, since calls of the job may wait for the same lock. Monitoring a
-machine without GPUs and a job of 5 processes takes 0.2 % of a core and writes 2.8 kB/s
+(its CPU time), ``monitor_stretch`` (factor by which the period of the most expensive source is
+extended, to stay under a hundredth of a core) and ``monitor_failures`` (failed sources). For GPU
+drivers, time blocked in a read counts too, since calls of the job may wait for the same lock.
+Monitoring a machine without GPUs and a job of 5 processes takes 0.2 % of a core and writes 2.8 kB/s
 (``bench/sources.py``).
 """
 

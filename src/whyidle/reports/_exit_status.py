@@ -24,7 +24,7 @@ def describe_exit(diagnosis: Diagnosis) -> tuple[str, str]:
         return "stopped", f"{name} ended the command (status {status}); {before}"
     by = f", killed by {name}" if name else ""
     if diagnosis.memory is not None and diagnosis.memory.death is not None:
-        by = ", out of memory (see below)"
+        by = ", out of memory"
     return "failed", f"The command failed with status {status}{by}; {before}"
 
 

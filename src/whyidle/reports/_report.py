@@ -66,11 +66,11 @@ def report_parts(diagnosis: Diagnosis) -> list[Part]:
     kept = kept_settings(diagnosis)
     parts: list[Part | None] = [
         _job(diagnosis),
+        death_section(diagnosis),
         *verdict_parts(diagnosis),
         figures(diagnosis),
         Items(kept) if kept else None,
         *setting(diagnosis),
-        death_section(diagnosis),
         *fix_sections(diagnosis),
         attribution_section(diagnosis),
         trials_section(diagnosis),
@@ -98,7 +98,7 @@ def screen_parts(
     diagnosis: Diagnosis, next_steps: Sequence[NextStep], most: int = MOST_ROWS
 ) -> list[Part]:
     """What a person reads first. ``most``: rows of each list, fewer where the screen is small."""
-    top = [_job(diagnosis), *verdict_parts(diagnosis, brief=True), death_section(diagnosis)]
+    top = [_job(diagnosis), death_section(diagnosis), *verdict_parts(diagnosis, brief=True)]
     if diagnosis.saw_nothing and not serious_findings(diagnosis):
         steps = [] if diagnosis.command_failed else [Commands(next_steps)]
         return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
