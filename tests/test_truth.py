@@ -17,7 +17,7 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.timeline import Timeline
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 SGEMM = "ampere_sgemm_128x128_tn"

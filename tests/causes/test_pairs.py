@@ -9,7 +9,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.testing import contracts
-from whyidle.testing.pairs import build_timelines
+from whyidle.testing.contracts import build_timelines
 
 CAUSES = sorted(catalog.load_causes())
 

@@ -11,7 +11,7 @@ from whyidle.analysis.ranks.job import Job
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import ms, us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 from whyidle.testing.recorded_job import RecordedJob
 from whyidle.testing.watched_run import add_facts
 

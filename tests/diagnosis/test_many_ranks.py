@@ -10,7 +10,7 @@ from whyidle.readers._files.recording_search import find_recordings, select_rank
 from whyidle.recordings.explain import explain_paths
 from whyidle.recordings.rank_survey import MANY, RankReading
 from whyidle.testing.builder import us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 RANKS, LATE = MANY + 4, 13
 

@@ -6,7 +6,7 @@ import pytest
 
 from whyidle.diagnosis import model_account
 from whyidle.model.model_look import CellTimes, ModelLook, SwapTimes
-from whyidle.reports._model_page import describe_swap
+from whyidle.reports._report import describe_swap
 
 LOOK = ModelLook(
     state="measured",

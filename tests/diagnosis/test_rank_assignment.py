@@ -9,7 +9,7 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.diagnosis.rank_assignment import assign_ranks
 from whyidle.model.timeline import Timeline
 from whyidle.testing.builder import us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 GEMM = "ampere_sgemm_128x64_tn"
 

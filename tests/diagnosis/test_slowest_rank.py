@@ -4,7 +4,7 @@ import pytest
 
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 CAUSE = "dataloader-no-workers"
 

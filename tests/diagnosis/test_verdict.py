@@ -5,7 +5,7 @@ import pytest
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 LATE_US = 3_950

@@ -10,7 +10,7 @@ from unguarded import Open
 
 from whyidle.fix.arms import process_tree
 from whyidle.fix.arms.arm import ArmRequest, run_arm
-from whyidle.fix.arms.page_cache import fetch_rate, run_warm
+from whyidle.fix.loop.ab_test import fetch_rate, run_warm
 from whyidle.fix.statistics.loss_equivalence import loss_distance
 from whyidle.fix.statistics.memory_leak import find_leaks
 from whyidle.fix.statistics.speedup import step_s

@@ -10,9 +10,9 @@ from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.fix.arms.arm import ArmRequest, ArmResult, run_arm
-from whyidle.fix.arms.loaded_modules import explain_unloaded, found_as
 from whyidle.fix.isolation import LEVELS, isolate
-from whyidle.fix.patching import mirror_links
+from whyidle.fix.loop.patch_check import explain_unloaded, found_as
+from whyidle.fix.patching import patched_mirror
 from whyidle.fix.patching.source_patch import KeptFix, make_patch
 from whyidle.model.diagnosis import Edit, Place
 
@@ -112,7 +112,7 @@ def test_where_it_is_not_found_that_is_known(job: Path):
 def test_a_job_that_cannot_remove_a_link_of_ours_has_stumbled(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(mirror_links, "SMALL", 0)
+    monkeypatch.setattr(patched_mirror, "SMALL", 0)
     ran = run_arm(words(job), ArmRequest(steps=12, patch=patched(job)), job / "arm", Open())
     assert ran.ending == "crashed"
     assert ran.failed_at_link

@@ -6,7 +6,7 @@ import pytest
 from imagined import BEGIN, Imagined, S
 
 from whyidle.errors import OutputError
-from whyidle.record import lost_evidence
+from whyidle.record import recording_diagnosis
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_a_disk_is_full_where_a_block_does_not_fit(refused, full, tmp_path, monk
 
     if refused is not None:
         monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    assert lost_evidence.is_disk_full(tmp_path) == full
+    assert recording_diagnosis.is_disk_full(tmp_path) == full
     assert not list(tmp_path.iterdir())
 
 
@@ -48,7 +48,7 @@ def test_a_fault_that_could_not_be_noted_is_told_where_steps_were_seen(tmp_path)
     made.trained()
     (tmp_path / "7.faults").write_text("")
     notes = made.diagnose(["python", "train.py"]).coverage.notes
-    assert [note for note in notes if lost_evidence.UNTOLD in note]
+    assert [note for note in notes if recording_diagnosis.UNTOLD in note]
 
 
 def test_another_fault_is_no_lost_evidence(tmp_path):

@@ -11,8 +11,14 @@ import pytest
 from whyidle.errors import InputError
 from whyidle.machine.sources import replay
 from whyidle.model.live.telemetry import Meter, Target
-from whyidle.record.append_only_file import AppendOnlyFile
-from whyidle.record.monitor import DOUBLING_BYTES, JITTER, Monitor, _OpenedSource, live_sources
+from whyidle.record.monitor import (
+    DOUBLING_BYTES,
+    JITTER,
+    AppendOnlyFile,
+    Monitor,
+    _OpenedSource,
+    live_sources,
+)
 from whyidle.record.read_budget import LIMIT, MOST, WINDOW_NS, ClockReading, ReadBudget
 
 pytestmark = pytest.mark.real_processes(
@@ -287,7 +293,7 @@ def test_a_write_that_a_full_disk_cuts_short_is_tried_again(tmp_path, monkeypatc
         calls.append(len(content))
         return real(descriptor, content[:4])
 
-    monkeypatch.setattr("whyidle.record.append_only_file.os.write", some)
+    monkeypatch.setattr("whyidle.record.monitor.os.write", some)
     file = AppendOnlyFile(tmp_path / "t")
     file.write(b"0123456789")
     file.close()

@@ -11,7 +11,7 @@ from whyidle.model.live.telemetry_lines import (
     read_telemetry,
     source_line,
 )
-from whyidle.record.recent_telemetry import RecentTelemetry
+from whyidle.record.live_state import RecentTelemetry
 
 SECOND = 1_000_000_000
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.runs.run_names import name_runs
+from whyidle.runs.run_table import name_runs
 from whyidle.testing.demo import job
 
 BASE = diagnose_job([job().timeline()])

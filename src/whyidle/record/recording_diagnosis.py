@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,8 +26,9 @@ from whyidle.model.live.telemetry import Target, Telemetry
 from whyidle.model.redaction import redact_command
 from whyidle.model.timeline import Timeline
 from whyidle.probe import wire
+from whyidle.probe.wire import WRITE_FAILED
 from whyidle.readers import probe
-from whyidle.record import lost_evidence, plan_channel, rank_roster
+from whyidle.record import plan_channel, rank_roster
 from whyidle.record.launcher import CommandEnd
 from whyidle.record.memory_death import add_death
 from whyidle.record.monitor import Monitor
@@ -32,6 +36,42 @@ from whyidle.record.source_snapshot import keep_sources
 from whyidle.store.atomic_write import write_atomic
 from whyidle.store.entry import RECORDING
 from whyidle.version import __version__
+
+UNTOLD = "why could not be written down"
+BLOCK = 4096  # usual block size of file systems, bytes
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_REFUSED = re.compile(rf"switched off: {WRITE_FAILED}: \w+: \[Errno (\d+)\]")
+
+
+def explain_loss(recording: Path, faults: Sequence[str]) -> str:
+    """Explain why a process could not write its recording; empty if unknown. A full disk also
+    prevents notes on faults, so the disk itself is checked."""
+    if is_disk_full(recording):
+        return f"No space is left in {recording}"
+    refused = next((found for note in faults if (found := _REFUSED.search(note))), None)
+    if refused is not None:
+        return f"{os.strerror(int(refused[1]))}: {recording}"
+    if any(UNTOLD in note for note in faults):
+        return f"Nothing more could be written to {recording}"
+    return ""
+
+
+def unreadable_fault(recording: Path) -> str:
+    """Describe a fault whose file is empty."""
+    full = is_disk_full(recording)
+    return f"{UNTOLD} because no space is left in {recording}" if full else UNTOLD
+
+
+def is_disk_full(folder: Path) -> bool:
+    """Whether a write fails for lack of space; free space alone ignores quotas and reserves."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(BLOCK))
+            file.flush()
+    except OSError as error:
+        return error.errno in _NO_ROOM
+    return False
+
 
 ENDED = "ended.json"  # the launcher's facts about the command
 """beginning of the note of a process that reached its quota (``whyidle.probe.core.disk_quota``)"""
@@ -110,7 +150,7 @@ def diagnose_jobs(recording: Path) -> list[Diagnosis]:
 
 def _diagnose_stepless(recording: Path) -> Diagnosis:
     facts, faults = _read_probe_facts(recording), notes_on_faults(recording)
-    if why := lost_evidence.explain_loss(recording, faults):
+    if why := explain_loss(recording, faults):
         raise OutputError(
             "Nothing to diagnose: the recording could not be written.",
             why=f"{why}.",
@@ -160,7 +200,7 @@ def notes_on_faults(recording: Path) -> list[str]:
     for path in sorted(recording.glob("*.faults")):
         with suppress(OSError):
             text = path.read_text(encoding="utf-8", errors="replace")
-            for line in text.splitlines() or [lost_evidence.unreadable_fault(recording)]:
+            for line in text.splitlines() or [unreadable_fault(recording)]:
                 counts[line] = counts.get(line, 0) + 1
     many = {line: f" (in {count} processes)" if count > 1 else "" for line, count in counts.items()}
     return [f"{_describe_fault(line)}{many[line]}." for line in counts]

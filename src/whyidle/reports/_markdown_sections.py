@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 
-from whyidle.reports._markdown_text import code_span, escape_text
 from whyidle.reports._number_format import NONE, format_percent
 from whyidle.reports._palette import LOOKS
 from whyidle.reports._sections import (
@@ -30,6 +30,28 @@ from whyidle.reports._sections import (
     text_of,
 )
 from whyidle.reports._text_bar import SEEN
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+
+
+def escape_text(value: str) -> str:
+    """Text of a recording on one line, without markup, HTML and mentions."""
+    escaped = _SPECIAL.sub(r"\\\1", _one_line(value))
+    return escaped.replace("@", "@\u200b")
+
+
+def code_span(value: str) -> str:
+    """A code span that its content cannot close, also in a table cell."""
+    text = _one_line(value).replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _one_line(value: str) -> str:
+    return _CONTROL.sub("\ufffd", " ".join(value.split()))
+
 
 _BAR = 24
 _BLOCKS = " ▏▎▍▌▋▊▉█"

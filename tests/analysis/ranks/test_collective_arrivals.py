@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
 from whyidle.testing.builder import us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 GEMM = "ampere_sgemm_128x64_tn"
 

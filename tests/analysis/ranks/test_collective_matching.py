@@ -11,7 +11,7 @@ from whyidle.analysis.ranks.collectives import kind_of
 from whyidle.analysis.ranks.job import Job
 from whyidle.model.timeline import Timeline
 from whyidle.testing.builder import us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 GEMM = "ampere_sgemm_128x64_tn"
 

@@ -11,7 +11,7 @@ from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.ranks.rank_groups import groups_of
 from whyidle.analysis.ranks.rank_survey import CLOSELY, SurveyedRank, choose_closely
 from whyidle.testing.builder import us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 RANKS, LATE = 24, 17
 

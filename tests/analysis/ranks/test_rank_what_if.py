@@ -8,7 +8,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.ranks.rank_what_if import find_what_ifs
 from whyidle.testing.builder import us
-from whyidle.testing.rank_fleet import Fleet
+from whyidle.testing.contracts import Fleet
 
 
 def job(*, late_us: float = 0, transfer_us: float = 500, buckets: int = 1, steps: int = 6) -> Job:

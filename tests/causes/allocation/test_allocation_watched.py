@@ -12,7 +12,7 @@ from whyidle.model.loader_tables import BATCH, Loading, Worker
 from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.pairs import Pair
+from whyidle.testing.contracts import Pair
 from whyidle.testing.watched_run import add_telemetry
 
 STARVED = {

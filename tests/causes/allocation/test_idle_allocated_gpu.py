@@ -7,7 +7,7 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.pairs import Pair
+from whyidle.testing.contracts import Pair
 
 
 def job(listed: int, world: int | None, rank: int = 0) -> Builder:

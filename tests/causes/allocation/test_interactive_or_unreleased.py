@@ -7,7 +7,7 @@ import pytest
 from imagined import MS, Imagined, S, finding
 
 from whyidle.record.recording_diagnosis import read_recording
-from whyidle.testing.pairs import Pair
+from whyidle.testing.contracts import Pair
 
 SLEEP = "/home/me/train.py(60): linger;/home/me/train.py(70): <module>"
 PDB = "/usr/lib/python3.11/cmd.py(126): cmdloop;/usr/lib/python3.11/pdb.py(361): interaction;"

@@ -6,8 +6,8 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.pairs import Pair
 from whyidle.testing.watched_run import add_facts
 
 CAUSE = "cudnn-autotune-mismatch"

@@ -10,8 +10,8 @@ from whyidle import catalog
 from whyidle.model.loader_tables import PADDING, Loading
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
+from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers
-from whyidle.testing.pairs import Pair
 from whyidle.testing.recorded_job import RecordedJob
 from whyidle.testing.watched_run import loader_facts
 

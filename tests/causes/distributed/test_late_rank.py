@@ -3,9 +3,8 @@
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import us
+from whyidle.testing.contracts import Fleet, Pair
 from whyidle.testing.cured_twins import covers, judge_all
-from whyidle.testing.pairs import Pair
-from whyidle.testing.rank_fleet import Fleet
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "late-rank"

@@ -3,9 +3,9 @@ import pytest
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy, launch_bound
-from whyidle.testing.pairs import Pair
 from whyidle.testing.watched_run import add_facts
 
 CAUSE = "debug-mode-left-on"

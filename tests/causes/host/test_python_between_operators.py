@@ -9,7 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.pairs import Pair
+from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "python-between-operators"

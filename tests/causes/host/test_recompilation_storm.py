@@ -2,9 +2,9 @@ import pytest
 
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.jobs import healthy
-from whyidle.testing.pairs import Pair
 
 CAUSE = "recompilation-storm"
 COMPILE = "torch/_dynamo/convert_frame.py(1000): _compile"

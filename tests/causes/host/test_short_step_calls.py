@@ -9,8 +9,8 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers
-from whyidle.testing.pairs import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(30): <module>"

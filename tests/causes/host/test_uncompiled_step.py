@@ -6,7 +6,7 @@ from whyidle import catalog
 from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.pairs import Pair
+from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(30): <module>"

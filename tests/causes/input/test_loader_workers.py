@@ -17,8 +17,8 @@ from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.loader_tables import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
+from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers
-from whyidle.testing.pairs import Pair
 from whyidle.testing.recorded_job import RecordedJob
 from whyidle.testing.watched_run import add_facts, loader_facts
 

@@ -12,7 +12,7 @@ from whyidle.diagnosis.wording import summarize_edits, word_fixes
 from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.pairs import Pair
+from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
 MAKING = "/job/train.py(5): __getitem__"

@@ -13,8 +13,8 @@ from whyidle.model.timeline import DeviceInfo
 from whyidle.readers import kineto
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
+from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers, judge
-from whyidle.testing.pairs import Pair
 from whyidle.testing.watched_run import add_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"

@@ -8,7 +8,7 @@ import pytest
 from imagined import MS, Imagined, S, finding
 
 from whyidle.record.recording_diagnosis import read_recording
-from whyidle.testing.pairs import Pair
+from whyidle.testing.contracts import Pair
 
 SCAN = "/home/me/train.py(12): scan;/home/me/train.py(40): <module>"
 IMPORT = (

@@ -5,7 +5,7 @@ import pytest
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.pairs import Pair
+from whyidle.testing.contracts import Pair
 from whyidle.testing.watched_run import add_telemetry
 
 JOB = {"cpu_user_s@pid7": (1.0, 0.0), "job_faults_major": (300.0, 0.0)}

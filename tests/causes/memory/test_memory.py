@@ -4,9 +4,9 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, us
+from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import judge
 from whyidle.testing.jobs import launch_bound
-from whyidle.testing.pairs import Pair
 
 GB = 1 << 30
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.fix.arms.launchers import find_launcher
+from whyidle.fix.arms.isolation_report import find_launcher
 
 
 @pytest.mark.parametrize(

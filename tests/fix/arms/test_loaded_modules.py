@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from whyidle.fix.arms.arm import ArmResult
-from whyidle.fix.arms.loaded_modules import explain_unloaded, found_as
 from whyidle.fix.arms.process_report import ProcessReport
+from whyidle.fix.loop.patch_check import explain_unloaded, found_as
 from whyidle.fix.patching.source_patch import SourcePatch
 from whyidle.fix.patching.user_files import UserFiles
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from isolated import SHORT_S
 
-from whyidle.fix.isolation import service_sockets
+from whyidle.fix.isolation import namespaces
 from whyidle.fix.isolation.mounts import Mount
 
 
@@ -36,7 +36,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def found(place: Path, mounts: list[Mount], overlaid: list[str]) -> list[str]:
     every = [Mount(f"{place}/{each.path}", each.kind, each.writable) for each in mounts]
-    told = service_sockets.uncovered_sockets(every, [f"{place}/{each}" for each in overlaid])
+    told = namespaces.uncovered_sockets(every, [f"{place}/{each}" for each in overlaid])
     return sorted(each[len(str(place)) + 1 :] for each in told)
 
 
@@ -61,7 +61,7 @@ def test_a_mount_may_be_a_socket_and_is_not_looked_through_without_end(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ):
     assert found(place, [Mount("run/docker.sock", "tmpfs", False)], []) == ["run/docker.sock"]
-    monkeypatch.setattr(service_sockets, "MOST_LOOKED_AT", 5)
+    monkeypatch.setattr(namespaces, "MOST_LOOKED_AT", 5)
     for number in range(9):
         Path(f"run/deep/{number}").mkdir()
     assert "run/deep/er.sock" not in found(place, [Mount("run", "tmpfs", False)], [])

@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.fix.isolation import isolate, network, tracker_settings
+from whyidle.fix.isolation import isolate, network, session
 
 
 def test_trackers_are_sent_to_the_scratch_folder(tmp_path: Path):
-    told = tracker_settings.tracker_environment(tmp_path, {"WANDB_MODE": "online"}, network=True)
+    told = session.tracker_environment(tmp_path, {"WANDB_MODE": "online"}, network=True)
     assert told["WANDB_MODE"] == "offline"
     assert told["MLFLOW_TRACKING_URI"] == f"file://{tmp_path}/mlruns"
     assert not [name for name in told if name.startswith("HF_")]
 
 
 def test_without_a_network_hubs_are_not_waited_for(tmp_path: Path):
-    assert (
-        tracker_settings.tracker_environment(tmp_path, {}, network=False)["HF_HUB_OFFLINE"] == "1"
-    )
+    assert session.tracker_environment(tmp_path, {}, network=False)["HF_HUB_OFFLINE"] == "1"
 
 
 @pytest.mark.parametrize("open_", [False, True])
@@ -41,7 +39,7 @@ def test_ranks_meet_where_there_is_an_interface(
 
 @pytest.mark.parametrize("mode", ["disabled", "DRYRUN", "offline"])
 def test_a_tracker_that_somebody_has_silenced_stays_so(tmp_path: Path, mode: str):
-    assert "WANDB_MODE" not in tracker_settings.tracker_environment(
+    assert "WANDB_MODE" not in session.tracker_environment(
         tmp_path, {"WANDB_MODE": mode}, network=False
     )
 

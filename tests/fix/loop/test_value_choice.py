@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from whyidle.fix.loop.value_choice import choose_value, workers_within_limits
+from whyidle.fix.loop.value_search import choose_value, workers_within_limits
 
 
 def test_four_times_the_workers_must_bring_more_than_a_twentieth():

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.fix.patching import mirror_links
-from whyidle.fix.patching.mirror_links import MirrorLinks
+from whyidle.fix.patching import patched_mirror
+from whyidle.fix.patching.patched_mirror import MirrorLinks
 
 TREE = ("out/best.pt", "out/logs/a.txt", ".git/HEAD", "venv/pyvenv.cfg", "lib/__pycache__/m.pyc")
 
@@ -45,7 +45,7 @@ def test_hidden_folders_environments_and_what_is_compiled_stay_links(root: Path)
 
 @pytest.mark.parametrize("limit", ["SMALL", "MOST_LOOKED_AT"])
 def test_a_large_folder_stays_a_link(root: Path, monkeypatch: pytest.MonkeyPatch, limit: str):
-    monkeypatch.setattr(mirror_links, limit, 2)
+    monkeypatch.setattr(patched_mirror, limit, 2)
     scratch, links = filled(root)
     assert (scratch / "out").is_symlink()
     assert scratch / "out" in links.folders

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.fix.patching import mirror_links
+from whyidle.fix.patching import patched_mirror
 from whyidle.fix.patching.patched_mirror import make_mirror
 from whyidle.fix.patching.source_patch import KeptFix, SourcePatch, make_patch
 from whyidle.model.diagnosis import Edit
@@ -107,7 +107,7 @@ def test_an_error_about_a_folder_that_is_a_link_here_is_known(
 ):
     (root.parent / "scratch").mkdir()
     patch = make_patch([KEPT], [sys.executable, "train.py"], root / "jobs")
-    monkeypatch.setattr(mirror_links, "SMALL", 0)
+    monkeypatch.setattr(patched_mirror, "SMALL", 0)
     made = make_mirror(patch, ["train.py"], root / "jobs", root.parent / "scratch")
     assert made.failed_on_link(f"starting\n{said}\n") == ours
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whyidle.fix.patching.source_patch import KeptFix, make_patch
-from whyidle.fix.patching.unified_diff import render_diff
+from whyidle.fix.patching.source_patch import KeptFix, make_patch, render_diff
 from whyidle.model.diagnosis import Edit, Place
 
 GIT = shutil.which("git")

@@ -2,20 +2,62 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from whyidle.errors import TrialError
 from whyidle.fix.arms.failure_hints import SENDING
-from whyidle.fix.arms.launchers import find_launcher
 from whyidle.fix.isolation import LEVELS, Isolation, Leak, Level, isolate, mark_folder
 from whyidle.fix.isolation.disk_space import LEAST_BYTES, disk_room
+
+LAUNCHERS = (
+    *("docker", "docker-compose", "flux run", "flux submit", "flux batch", "kubectl", "nerdctl"),
+    *("podman", "qsub", "ray job submit", "sbatch", "srun", "ssh"),
+)
+_NAMES = "|".join(name.replace(" ", r"\s+") for name in sorted(LAUNCHERS, reverse=True))
+_WHOLE = re.compile(rf"(?:{_NAMES})(?!\S)")
+_IN_TEXT = re.compile(
+    r"(?:^|[;&|()]|\b(?:do|else|env|exec|nohup|sudo|then|time)\s)[ \t]*(?:\w+=\S*\s+)*"
+    rf"((?:[\w./-]*/)?(?:{_NAMES}))(?!\S)",
+    re.MULTILINE,
+)
+_COMMENT = re.compile(r"(?<!\S)#.*")
+_PROGRAM = re.compile(r"python[\d.]*|\S*\.py")
+_SHELL = re.compile(r"#!.*\b(?:ba|da|a|z|k)?sh\b")
+MOST_CHARACTERS = 1 << 20
+
+
+def find_launcher(words: Sequence[str]) -> str | None:
+    """The first launcher in a command, as it is written there."""
+    for at, word in enumerate(words):
+        name = Path(word).name
+        if _PROGRAM.fullmatch(name):
+            return None
+        line = bool(re.search(r"\s", word))  # of a shell, as behind ``bash -c``
+        if not line and _WHOLE.match(" ".join([name, *words[at + 1 :]])):
+            return word
+        text = word if line else _script(word)
+        if text:
+            found = _IN_TEXT.search(_COMMENT.sub("", text.replace("\\\n", " ")))
+            return found[1].split()[0] if found else None
+    return None
+
+
+def _script(path: str) -> str:
+    with suppress(OSError, ValueError):
+        if Path(path).is_file():
+            with Path(path).open(encoding="utf-8", errors="replace") as file:
+                text = file.read(MOST_CHARACTERS)
+            return text if _SHELL.match(text) or path.endswith(".sh") else ""
+    return ""
+
 
 SENT = (
     "Measured times do not include it: whyidle fix --network --yes ... allows it, including real "

@@ -9,10 +9,33 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from whyidle.fix.isolation import network, stale_folders, tracker_settings
+from whyidle.fix.isolation import network, stale_folders
 from whyidle.fix.isolation.backend import Backend, IsolationRequest, Level, UnavailableError
 from whyidle.fix.isolation.landlock import LandlockBackend
 from whyidle.fix.isolation.namespaces import NamespaceBackend
+
+SILENT = {"WANDB_MODE": {"disabled", "offline", "dryrun"}, "NEPTUNE_MODE": {"debug", "disabled"}}
+"""values of the user that are not overridden, since they are at least as strict"""
+
+
+def tracker_environment(scratch: Path, before: Mapping[str, str], network: bool) -> dict[str, str]:
+    """Variables to set for the command; ``before``: the current environment."""
+    asked = {
+        "WANDB_MODE": "offline",
+        "MLFLOW_TRACKING_URI": (scratch / "mlruns").as_uri(),
+        "COMET_START_ONLINE": "0",
+        "COMET_AUTO_LOG_DISABLE": "true",
+        "NEPTUNE_MODE": "offline",
+        "CLEARML_OFFLINE_MODE": "1",
+        "SWANLAB_MODE": "disabled",
+    }
+    if not network:  # use the cache at once, instead of after all attempts to connect
+        asked |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    return {
+        name: value
+        for name, value in asked.items()
+        if before.get(name, "").lower() not in SILENT.get(name, ())
+    }
 
 
 class Leak(NamedTuple):
@@ -76,7 +99,7 @@ class Isolation:
 
     def environment(self, before: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Variables to add to the command's environment."""
-        variables = tracker_settings.tracker_environment(self._scratch, before, self.network)
+        variables = tracker_environment(self._scratch, before, self.network)
         if not self.network:
             closed = self.level == "namespaces"
             variables |= (

@@ -6,7 +6,8 @@ arm does not count as a gain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import resource
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,9 +20,56 @@ from whyidle.fix.loop.ab_test import failure_reason
 from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.trial_result import RejectionReason
 from whyidle.fix.loop.trial_session import LAST_ARMS, LEAST_ARMS, TrialSession
-from whyidle.fix.loop.value_choice import choose_value, most_workers_here
 from whyidle.fix.statistics.speedup import step_s
 from whyidle.model.diagnosis import Edit, SearchedValue
+
+NEAR = 1.05
+"""a value within this factor of the fastest is as good: a worker costs memory, files and a core"""
+
+
+def choose_value(
+    step_s: Mapping[int, float],
+    *,
+    startup_s: Mapping[int, float] | None = None,
+    steps_left: float | None = None,
+) -> int:
+    """Choose the smallest value whose cost is within ``NEAR`` of the fastest. The cost is the step
+    time, s, with a share of the start-up, s, for each of the job's ``steps_left``, if known.
+
+    Raises:
+        ValueError: ``step_s`` is empty.
+    """
+    extra_s = startup_s if startup_s and steps_left else {}
+    cost = {
+        number: each + extra_s.get(number, 0.0) / (steps_left or 1.0)
+        for number, each in step_s.items()
+    }
+    return min(number for number in cost if cost[number] <= NEAR * min(cost.values()))
+
+
+FILES_EACH = 12
+"""open files per worker in the training process: pipes, sentinel, two shared batches"""
+TASKS_EACH = 4  # processes and threads per worker
+USABLE = 0.5  # usable share of a limit; the rest is for the job itself
+
+
+def workers_within_limits(open_files: int, tasks: int) -> int | None:
+    """Most workers within the limits of open files and processes; None if both are unlimited."""
+    bounds = [
+        max(1, int(limit * USABLE / each))
+        for limit, each in ((open_files, FILES_EACH), (tasks, TASKS_EACH))
+        if limit != resource.RLIM_INFINITY
+    ]
+    return min(bounds, default=None)
+
+
+def most_workers_here() -> int | None:
+    """Most workers within the limits of this process, which the job inherits."""
+    files, tasks = (
+        resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC)
+    )
+    return workers_within_limits(files, tasks)
+
 
 SHARE = 0.2  # most of the remaining time for a race
 MOST = 5  # values in a race, at most

@@ -5,17 +5,52 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 
 from whyidle import catalog
 from whyidle.diagnosis.wording import by_hand, patched_difference
-from whyidle.fix.patching.unified_diff import render_diff
 from whyidle.fix.patching.user_files import UserFiles, own_files
 from whyidle.model.diagnosis import Edit, Place
 from whyidle.model.knobs import Setting
 from whyidle.model.patch import KnobChange, Rewrite, SourceForm
 from whyidle.record.plan_channel import Made
+
+
+def render_diff(name: str, before: str, after: str) -> str:
+    """Render the diff of one file; ``name``: its path from the root, with slashes."""
+    if before == after:
+        return ""
+    old, new = (_split_lines(text) for text in (before, after))
+    lines = unified_diff(
+        old, new, _quote_name(f"a/{name}"), _quote_name(f"b/{name}"), lineterm="\n"
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def _split_lines(text: str) -> list[str]:
+    """Lines as git counts them: only a line feed ends one."""
+    parts = text.split("\n")
+    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _quote_name(name: str) -> str:
+    """A name as git writes it: quoted if it contains quotes, backslashes or control characters;
+    followed by a tab if it contains a space."""
+    if any(character in '"\\' or character < " " or character == "\x7f" for character in name):
+        escaped = "".join(_octal_escape(character) for character in name)
+        return f'"{escaped}"'
+    return f"{name}\t" if " " in name else name
+
+
+def _octal_escape(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    plain = " " <= character != "\x7f"
+    return character if plain else f"\\{ord(character):03o}"
+
 
 WRITTEN = "written where the trials changed it"
 AS_PYTORCH = {"rocm": "cuda", "other": "cuda", "tpu": "xla"}
