@@ -111,6 +111,15 @@ def code_of(text: str) -> str:
     return "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
 
 
+@pytest.mark.parametrize("page", ["docs/a-day-in-the-code.md", "CONTRIBUTING.md"])
+def test_files_that_these_pages_name_exist(page: str):
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:src/|tests/)?[a-z_]+(?:/[a-z_]+)+\.py)`", text)
+    assert named
+    roots = (REPOSITORY, REPOSITORY / "src" / "whyidle")
+    assert not [name for name in named if not any((root / name).is_file() for root in roots)]
+
+
 def test_changelog_has_a_section_for_this_version():
     text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\n## [{__version__}]" in text

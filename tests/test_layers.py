@@ -6,6 +6,7 @@ Imports go down only. What is not written here may not be imported.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -192,6 +193,15 @@ def test_imports_go_down_only():
         for name in forbidden(layer(path), imports(path))
     ]
     assert not wrong, "\n".join(["", *wrong])
+
+
+def test_the_page_shows_these_layers():
+    page = (EMULATOR.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (.+?) \| .+ \|$", page, re.MULTILINE))
+    shown = {name: rows.get(name) for name in MAY_IMPORT}
+    assert shown == {
+        name: ", ".join(sorted(names - {name})) or "nothing" for name, names in MAY_IMPORT.items()
+    }
 
 
 def test_an_import_that_goes_up_is_noticed():
