@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+SMALL = 25
 SOURCE = Path(__file__).parent.parent / "src" / "whyidle"
 
 
@@ -137,6 +139,24 @@ class Figures:
     """words that say nothing alone and are a function's whole name"""
     empty_modules: list[str]
     circles: list[list[str]]
+    largest_folder: int
+    """files of the folder that has most"""
+    small_modules: int
+    """modules under ``SMALL`` lines, ``__init__`` left out"""
+    thresholds: int
+    """numbers that a module names at its level"""
+
+
+def count_thresholds(path: Path) -> int:
+    """Names at module level whose value is a number."""
+    count = 0
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            value = node.value.operand if isinstance(node.value, ast.UnaryOp) else node.value
+            number = isinstance(value, ast.Constant) and type(value.value) in (int, float)
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            count += number * sum(isinstance(n, ast.Name) for t in targets for n in ast.walk(t))
+    return count
 
 
 def measure_codebase(root: Path = SOURCE) -> Figures:
@@ -151,13 +171,21 @@ def measure_codebase(root: Path = SOURCE) -> Figures:
         empty_functions=sorted({name for name in names if says_nothing_alone(name)}),
         empty_modules=sorted({path.stem for path in files if says_nothing_alone(path.stem)}),
         circles=import_circles(root),
+        largest_folder=max(Counter(path.parent for path in files).values()),
+        small_modules=sum(
+            path.read_text(encoding="utf-8").count("\n") < SMALL
+            for path in files
+            if path.name != "__init__.py"
+        ),
+        thresholds=sum(map(count_thresholds, files)),
     )
 
 
 def main() -> None:
     """Print the figures."""
     found = measure_codebase()
-    print(f"{found.lines:,} lines in {found.files} files")
+    print(f"{found.lines:,} lines in {found.files} files, at most {found.largest_folder} a folder")
+    print(f"{found.small_modules} modules under {SMALL} lines, {found.thresholds} thresholds")
     print(f"{found.functions:,} functions, {found.one_word_share:.1%} with a name of one word")
     for what, empty in (("functions", found.empty_functions), ("modules", found.empty_modules)):
         print(f"{len(empty)} words that say nothing alone name {what}: {' '.join(empty)}")

@@ -4,13 +4,12 @@ import pytest
 
 import codebase
 
-MOST_LINES = 115_500
-"""66,000 for PyTorch on one machine; 4,000 for readers of other recordings, many ranks and decoding
-in processes; 3,000 for the step by line and what is done to a sample; 2,000 for kinds of recording
-and physics checks; 8,000 for TensorFlow, Keras and JAX; 9,000 for monitoring, attaching,
-publishers, alerts and histories; 9,000 for the fleet and its pages; 12,000 for memory, batch,
-search, ranks, the model and prepared data; 2,000 for more of the frameworks: a limit to think at.
-Raise it with what the new lines bring."""
+MOST_LINES = 112_000
+"""It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
+MOST_THRESHOLDS = 970
+MOST_SMALL = 60
+LARGEST_FOLDER = 40
+"""these, too"""
 MOST_ONE_WORD_NAMES = 0.45
 
 
@@ -21,6 +20,12 @@ def figures():
 
 def test_the_source_stays_within_its_size(figures):
     assert figures.lines <= MOST_LINES
+
+
+def test_folders_modules_and_thresholds_stay_within_theirs(figures):
+    assert figures.largest_folder <= LARGEST_FOLDER
+    assert figures.small_modules <= MOST_SMALL
+    assert figures.thresholds <= MOST_THRESHOLDS
 
 
 def test_most_functions_are_named_by_verb_and_object(figures):
