@@ -40,8 +40,9 @@ def test_the_first_burst_waits_until_it_is_cheap():
         3 * burst_budget.estimate_events(23, 40, together=False), cuda=False
     )
     assert 0.02 < price < 0.1
-    assert not burst_budget.is_affordable(price, 0.0, 3.0)
-    assert burst_budget.is_affordable(price, 0.0, 30.0)
-    assert not burst_budget.is_affordable(price, 0.2, 30.0)
-    assert burst_budget.is_affordable(price, 0.2, burst_budget.needed_s(price, 0.2))
+    first = burst_budget.first_needed_s(price)
+    assert price / first == burst_budget.FIRST_SHARE
+    assert burst_budget.first_needed_s(burst_budget.FIRST_S + 0.1) == float("inf")
+    assert burst_budget.needed_s(price, 0.0) == 10 * first  # what any later one needs
+    assert burst_budget.needed_s(price, 0.2) > 30.0
     assert burst_budget.price_s(1000, cuda=True) > burst_budget.price_s(1000, cuda=False)

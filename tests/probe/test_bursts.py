@@ -139,7 +139,7 @@ def test_a_run_that_is_only_looked_at_has_its_burst_soon_whatever_it_costs(monke
     monkeypatch.setattr(burst_budget, "price_s", lambda events, cuda: 1.0)
     usual = Run(monkeypatch, tmp_path)
     usual.train(8)
-    assert (usual.told["bursts"], usual.told["needs_s"]) == ([], 1.0 / burst_budget.BUDGET)
+    assert (usual.told["bursts"], usual.told["needs_s"]) == ([], 1.0 / burst_budget.FIRST_SHARE)
     monkeypatch.setenv("WHYIDLE_PROFILE", "look")
     run = Run(monkeypatch, tmp_path)
     assert run.bursts.is_first_awaited
@@ -179,7 +179,7 @@ def test_a_boundary_is_a_step_of_the_lead_while_something_is_wanted(run):
 
 
 def test_none_in_a_short_run(run):
-    run.train(2.9)
+    run.train(1.4)
     assert not run.loop.recorder.documents
 
 
@@ -197,7 +197,16 @@ def test_what_the_profiler_estimates_is_no_node_to_count(run, monkeypatch):
     assert run.told["windows"], "the estimate disturbs the steps beside it"
 
 
-def test_none_where_so_many_operators_would_take_too_long(run):
+def test_the_first_may_take_a_twentieth_of_the_run(run):
+    run.loop.recorder.facts["optimizer"]["tensors"] = 800
+    run.begin()
+    assert 10e9 < run.at < 20e9
+    run.train(100, step_s=0.1)
+    assert len(run.told["bursts"]) == 1
+
+
+def test_none_where_so_many_operators_would_take_too_long(run, monkeypatch):
+    monkeypatch.setattr(burst_budget, "FIRST_S", 0.1)
     run.loop.recorder.facts["optimizer"]["tensors"] = 800
     run.train(120, step_s=0.1)
     assert not run.told["bursts"]

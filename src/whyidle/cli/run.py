@@ -77,8 +77,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "off", "look"),
         default="auto",
         help="record three steps with the framework's profiler: auto (default) when step times "
-        "are steady and when they change, within 1 %% of the time; look: immediately, for short "
-        "diagnostic runs; off: never",
+        "are steady and when they change, within 1 %% of the time and the first within 5 %%; look: "
+        "immediately, for short diagnostic runs; off: never",
     )
     group.add_argument(
         "--look",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-LEAST_STEPS = 20
-LEAST_S = 3.0
+LEAST_STEPS = 10
+LEAST_S = 1.5
 """training time before the first burst, s"""
 RECENT_S = 2.0
 RECENT_STEPS = 8
@@ -21,6 +21,9 @@ SLOWER = 1.1
 """ratio of step times after and before a burst that counts as a slow-down, if it lasts"""
 BUDGET = 0.005
 """share of the run so far that bursts may take as planned; a plan may be off by a factor of 2"""
+FIRST_SHARE, FIRST_S = 0.05, 1.5
+"""what the first burst may take as planned: this share of the run so far, and no more than this, s.
+Without it a job of less than 100 times its price would end without an explanation"""
 START_S = {False: 0.01, True: 1.0}
 """starting and stopping for the first time, without and with CUDA (not measured: CUPTI's start)"""
 EVENT_S = {False: 6e-6, True: 15e-6}
@@ -82,9 +85,10 @@ def price_s(recorded: int, cuda: bool) -> float:
     return START_S[cuda] + recorded * EVENT_S[cuda]
 
 
-def is_affordable(price: float, spent: float, elapsed_s: float, share: float = BUDGET) -> bool:
-    """Whether a burst fits into the ``share`` that bursts may take of the run so far."""
-    return needed_s(price, spent, share) <= elapsed_s
+def first_needed_s(price: float) -> float:
+    """Return how long a run has to train before its first burst, s; infinite where that is never
+    worth it."""
+    return price / FIRST_SHARE if price <= FIRST_S else float("inf")
 
 
 def needed_s(price: float, spent: float, share: float = BUDGET) -> float:

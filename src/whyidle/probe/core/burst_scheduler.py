@@ -126,16 +126,19 @@ class BurstSchedule:
             return
         price = self._price_s()
         share = burst_budget.LOOK_BUDGET if self.bursts.look else burst_budget.BUDGET
+        needed = burst_budget.needed_s(price, self.bursts.spent_s, share)
+        if not self.attempts:
+            needed = min(needed, burst_budget.first_needed_s(price))
         if self._most > burst_budget.MOST_EVENTS:
             self.bursts.end_bursts("a step has too many operators")
         elif self.attempts >= MOST_ATTEMPTS or len(self.bursts.finished_recordings) >= MOST_BURSTS:
             self.bursts.end_bursts("the limit of recordings per run is reached")
-        elif burst_budget.is_affordable(price, self.bursts.spent_s, elapsed, share):
+        elif needed <= elapsed:
             self.attempts += 1
             self.picture, self._odd, self._nodes = picture, 0, None
             self.bursts.wanted_work = self.bursts.start
         else:
-            self.bursts.postpone_burst(burst_budget.needed_s(price, self.bursts.spent_s, share))
+            self.bursts.postpone_burst(needed)
 
     def _estimate_events(self, step_s: float) -> bool:
         """Let the profiler estimate the events of a step; return whether it can."""
