@@ -1,5 +1,7 @@
 """A look at memory: what it finds in a small job, and that it leaves no trace in it."""
 
+import gc
+
 import pytest
 import standin
 
@@ -42,6 +44,7 @@ class Job:
     def __init__(
         self, folder, *, look, steps=5, loss=nn.functional.cross_entropy, batch=8, other=None
     ):
+        gc.collect()  # what other tests left is not freed in the step that is recorded
         self.net, self.losses = network(), []
         optimizer = torch.optim.Adam(self.net.parameters(), 1e-2)
         loop = standin.Loop(folder)
