@@ -12,6 +12,7 @@ import pytest
 from whyidle import __version__
 from whyidle.__main__ import main
 from whyidle.cli import _app, explain
+from whyidle.cli._options import complete_values
 
 pytestmark = pytest.mark.real_processes("signals reach a process that is starting")
 
@@ -147,3 +148,19 @@ def test_names_cannot_paint_the_terminal(capsys: pytest.CaptureFixture[str]):
     err = capsys.readouterr().err
     assert "red]0;title.json" in err
     assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--look python train.py", "--look all python train.py"),
+        ("--look memory python train.py --look", "--look memory python train.py --look"),
+        ("--steps 5 --look -- train.py", "--steps 5 --look all -- train.py"),
+        ("--look --look ranks train.py", "--look all --look ranks train.py"),
+        ("python memory.py --look", "python memory.py --look"),
+        ("--look", "--look all"),
+    ],
+)
+def test_a_look_without_a_word_is_all_of_them(typed, meant):
+    verb = _app.verbs_of(_app.parser())["run"]
+    assert complete_values(typed.split(), verb) == meant.split()

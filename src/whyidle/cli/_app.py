@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from whyidle.cli._options import complete_values
 from whyidle.errors import UsageError, WhyidleError
 from whyidle.version import __version__
 
@@ -91,7 +92,10 @@ def run(argv: Sequence[str]) -> int:
 
 def _command(argv: list[str]) -> int:
     _check_verb(argv)
-    args, unknown = parser().parse_known_args(argv)
+    root = parser()
+    if (verb := verbs_of(root).get(argv[0])) is not None:
+        argv = [argv[0], *complete_values(argv[1:], verb)]
+    args, unknown = root.parse_known_args(argv)
     if unknown:
         text = f"Unrecognized arguments: {' '.join(unknown)}."
         raise UsageError(text, hint=f"whyidle {args.verb} --help")
@@ -129,6 +133,12 @@ def parser() -> argparse.ArgumentParser:
         module.prepare(sub)
         sub.set_defaults(run=module.run)
     return root
+
+
+def verbs_of(root: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each verb."""
+    subparsers = (a for a in root._actions if isinstance(a, argparse._SubParsersAction))
+    return {name: parser for action in subparsers for name, parser in action.choices.items()}
 
 
 def _check_verb(argv: list[str]) -> None:

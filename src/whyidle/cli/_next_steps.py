@@ -46,6 +46,8 @@ def _list_steps(
     about = [(f"whyidle causes {serious[0].cause}", "about this cause")] if serious else []
     fix, failed = _fix_command(diagnosis, serious), _command_failed(diagnosis)
     steps = [(fix, TRY)] if fix and not failed else about
+    if not serious and not failed and (look := _look_command(diagnosis)):
+        steps = [(look, "a closer look, which takes the time of a few dozen steps")]
     steps.append((f"{command.removesuffix(' --all')} --html why.html", "as an HTML page"))
     fixed = diagnosis.detail.fixed
     if fixed is not None and fixed.run and before:
@@ -71,6 +73,14 @@ def _fix_command(diagnosis: Diagnosis, serious: list[Finding]) -> str:
     if not command or not any(fix.automatic and fix.edits for fix in fixes):
         return ""
     return f"whyidle fix {shlex.join(command)}"
+
+
+def _look_command(diagnosis: Diagnosis) -> str:
+    """The command that looks closely, for a watched job that was not yet."""
+    command = diagnosis.run.command
+    if not command or diagnosis.memory is not None or diagnosis.architecture is not None:
+        return ""
+    return f"whyidle run --look {shlex.join(command)}"
 
 
 def _serious_findings(diagnosis: Diagnosis) -> list[Finding]:

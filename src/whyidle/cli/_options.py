@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,33 @@ if TYPE_CHECKING:
     from whyidle.store.run_store import Store
 
 STDOUT = "-"
+
+
+OMITTED: dict[argparse.Action, tuple[tuple[str, ...], str]] = {}
+"""option whose value may be left out before a command, which argparse cannot tell from a value ->
+the values that it has, and the one that is meant where none of them follows"""
+
+
+def complete_values(argv: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """Give options of ``OMITTED`` the value that was left out, up to the first word that belongs to
+    the watched command."""
+    options = parser._option_string_actions
+    done: list[str] = []
+    waiting = iter(argv)
+    for word in waiting:
+        action = options.get(word)
+        done.append(word)
+        if not word.startswith("-"):
+            break
+        if action in OMITTED:
+            values, default = OMITTED[action]
+            follows = next(waiting, None)
+            done.append(follows if follows in values else default)
+            if follows is not None and follows not in values:
+                return [*done, *complete_values([follows, *waiting], parser)]
+        elif action is not None and action.nargs is None:
+            done += [value] if (value := next(waiting, None)) is not None else []
+    return [*done, *waiting]
 
 
 def parse_seconds(text: str, least: float, most: float) -> float:

@@ -18,10 +18,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from whyidle.cli import _job_reports, _output, upload
 from whyidle.cli._options import (
+    OMITTED,
     STDOUT,
     add_destinations,
     add_outputs,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from whyidle.machine.watch.run_publishing import RunPublishing
     from whyidle.model.diagnosis import Diagnosis
     from whyidle.model.plan import FixPlan
-    from whyidle.record.launcher import Beside
+    from whyidle.record.launcher import Beside, WatchLimits
     from whyidle.record.live_state import LiveWatch
     from whyidle.record.monitor import Monitor
     from whyidle.store.entry import Entry
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 LEAST_S, MOST_S = 0.05, 3600.0
 """bounds of --interval"""
 UNAPPLIED = "; the plan is not applied"
+
+
+LOOKS = ("profile", "memory", "model", "ranks")
+ALL = "all"
+"""what ``--look`` means where no word follows"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -80,17 +86,18 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "are steady and when they change, within 1 %% of the time and the first within 5 %%; look: "
         "immediately, for short diagnostic runs; off: never",
     )
-    group.add_argument(
+    look = group.add_argument(
         "--look",
         metavar="WHAT",
         type=_parse_look,
         action="append",
         default=[],
-        help="look at one thing closely, which costs the time of some steps: memory (who holds "
-        "it, and what another batch, precision or recomputation would need), model (where its "
-        "time goes, and what other layers would bring) or ranks (when gradients are ready, for "
-        "whyidle scale); results stay the same; repeatable",
+        help="look closely, which costs the time of some steps: profile (every operator of three "
+        "steps), memory (who holds it, and what another batch would need), model (where its "
+        "time goes, and what other layers would bring), ranks (when gradients are ready, for "
+        "whyidle scale), or without a word all of these; results stay the same; repeatable",
     )
+    OMITTED[look] = (LOOKS, ALL)
     group.add_argument(
         "--plan",
         metavar="PATH",
@@ -124,11 +131,18 @@ def _parse_count(text: str) -> int:
 
 
 def _parse_look(text: str) -> str:
-    from whyidle.record.launcher import LOOKS
-
-    if text not in LOOKS:
-        raise argparse.ArgumentTypeError(f"must be {' or '.join(LOOKS)}, not {text!r}")
+    if text not in (*LOOKS, ALL):
+        raise argparse.ArgumentTypeError(f"must be {', '.join(LOOKS[:-1])} or {LOOKS[-1]}")
     return text
+
+
+def _read_limits(args: argparse.Namespace) -> WatchLimits:
+    from whyidle.record.launcher import WatchLimits as Limits  # it costs --help milliseconds
+
+    looks = {look for look in LOOKS if {look, ALL} & set(args.look)}
+    profile: Literal["auto", "off", "look"] = "look" if "profile" in looks else args.profile
+    others = tuple(sorted(looks - {"profile"}))
+    return Limits(args.steps, args.stop_after, profile, others)
 
 
 def _parse_seconds(text: str) -> float:
@@ -141,7 +155,7 @@ def _parse_seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Run the command, then diagnose it, store and report the diagnosis. Returns the command's exit
     status, or 1 if that is 0 and an output could not be written."""
-    from whyidle.record.launcher import WatchLimits, command_of, run_recorded
+    from whyidle.record.launcher import command_of, run_recorded
     from whyidle.record.recording_diagnosis import note_end
 
     command = command_of(args.command)
@@ -161,7 +175,7 @@ def run(args: argparse.Namespace) -> int:
         run_id = entry.id if entry else "unstored"
         if recording:
             note_end(recording, run_id, command, None)
-        limits = WatchLimits(args.steps, args.stop_after, args.profile, tuple(args.look))
+        limits = _read_limits(args)
         variables = _plan_environment(plan, recording)
         follow = _share_follower(recording) if recording else None
         publishing = _open_publishing(args, recording, follow, track=track)
