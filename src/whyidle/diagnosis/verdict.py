@@ -34,8 +34,12 @@ WAITS_FOR: dict[str, str] = {
     "communication": "the network and the other ranks",
 }
 
-HOW_TO_RECORD = {"nsys": "record with nsys profile --trace=cuda,nvtx,osrt"}
-"""by format of the recording; else as with PyTorch's profiler"""
+HOW_TO_RECORD = {
+    "nsys": "record with nsys profile --trace=cuda,nvtx,osrt",
+    "Apple GPU (MPS)": "PyTorch's profiler does not record this device: torch.mps.profiler.start() "
+    "does, for Xcode's Instruments",
+}
+"""by name of the device, or format of the recording; else as with PyTorch's profiler"""
 
 
 def describe_waiting(job: Job, bucket: str, cause: str | None = None) -> str:
@@ -281,8 +285,10 @@ def _no_answer(job: Job) -> str | None:
         if device_timestamps.has_only_marks(job.lead_rank):
             return None
         if job.lead_rank.timeline.info.kind != "cpu":
-            source = job.lead_rank.timeline.source.format
-            how = HOW_TO_RECORD.get(source, "record with ProfilerActivity.CUDA")
+            timeline = job.lead_rank.timeline
+            how = HOW_TO_RECORD.get(timeline.info.name or "") or HOW_TO_RECORD.get(
+                timeline.source.format, "record with ProfilerActivity.CUDA"
+            )
             return f"The recording contains no GPU activity, so GPU idle time is unknown; {how}"
         # a rank that waits for another explains the unknown time of that one
         share = min(facts.attribution["unknown"] for facts in job.ranks)

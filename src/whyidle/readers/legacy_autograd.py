@@ -9,6 +9,7 @@ from pathlib import Path
 from whyidle.model.timeline import DeviceInfo, DeviceKind, Source, Timeline
 from whyidle.readers._events.event_rows import EventRows, find_innermost
 from whyidle.readers._events.plain_events import EventGroup, PlainEvent, build_timeline, read_events
+from whyidle.readers._events.trace_header import name_device
 from whyidle.readers._files.byte_stream import Progress
 from whyidle.readers._files.formats import FORMATS
 
@@ -47,6 +48,7 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
             name=group.name_codes(rows)[innermost],
             device=int(place) % (1 << 15) if place.isdecimal() else 0,
         )
-    info = DeviceInfo(kind="cuda", count=devices) if devices else DeviceInfo()
+    named = name_device(event.name for events in groups.values() for event in events)
+    info = DeviceInfo(kind="cuda", count=devices) if devices else named
     shown = f"{path}!{member}" if member else str(path)
     return build_timeline(trace, rows, info, Source(shown, "legacy_autograd", notes=(_NOTE,)))

@@ -117,4 +117,8 @@ def _kernel_precision(name: str, group: str) -> str | None:
         return "bf16"  # Composable Kernel holds bf16 as unsigned short (t), accumulates in float
     if group in MATH_GROUPS and "cublas" in name and "nv_bfloat16" in name:
         return "bf16"
-    return next((word for word, pattern in _PRECISION if pattern.search(name)), None)
+    found = [(at.start(), word) for word, pattern in _PRECISION if (at := pattern.search(name))]
+    if not found:
+        return None
+    # arguments of a template: the data comes first, scalars, accumulators and indices after it
+    return min(found)[1] if "at::native" in name else found[0][1]

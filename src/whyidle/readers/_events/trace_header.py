@@ -18,6 +18,9 @@ _GPU_ONLY_NAMES = (
     *("aten::_pin_memory", "c10d::nccl", "cuda", "cuLaunch", "cuMemcpy"),
 )
 _ROCM_NAMES = ("hip", "aten::miopen")
+_MPS_NAMES = ("aten::_mps_", "aten::mps_", "aten::linear_backward", "aten::mps_linear")
+"""operators of Apple's GPUs: elsewhere the gradient of a linear layer is two matrix products"""
+MPS = "Apple GPU (MPS)"
 _ROCM_KEYS = (
     "hip_runtime_version",
     "hip_driver_version",
@@ -100,10 +103,12 @@ def device_of(
     name = first.get("name") if isinstance(first.get("name"), str) else None
     major = to_natural(first.get("computeMajor", first.get("major")))
     minor = to_natural(first.get("computeMinor", first.get("minor")))
-    kind = _device_kind(header, name, tuple(names), {category.lower() for category in categories})
+    names = tuple(names)
+    kind = _device_kind(header, name, names, {category.lower() for category in categories})
+    unnamed = name_device(names).name if kind == "other" else None
     return DeviceInfo(
         kind="other" if kind == "cpu" and (devices or main_device is not None) else kind,
-        name=name or _NAMED_DEVICES.get(_accelerator(categories)),
+        name=name or _NAMED_DEVICES.get(_accelerator(categories)) or unnamed,
         count=len(devices),
         memory_bytes=to_natural(first.get("totalGlobalMem")) or None,
         sm_count=to_natural(first.get("numSms")) or None,
@@ -138,7 +143,8 @@ def _device_kind(
         return "other"
     if any(key in header for key in _ROCM_KEYS) or (name and _AMD.search(name)):
         return "rocm"
-    if any(text.startswith(_ROCM_NAMES) for text in names):
+    named = name_device(names).kind
+    if named == "rocm":
         return "rocm"
     if runtimes - {"cuda_runtime", "cuda_driver"}:
         return "other"
@@ -146,4 +152,17 @@ def _device_kind(
     nccl = isinstance(distributed, dict) and distributed.get("backend") == "nccl"
     if runtimes or name or cats & {"kernel", "gpu_memcpy"} or nccl:
         return "cuda"
-    return "cuda" if any(text.startswith(_GPU_ONLY_NAMES) for text in names) else "cpu"
+    return named
+
+
+def name_device(names: Iterable[str]) -> DeviceInfo:
+    """The device that the names of operators and calls need, where nothing else tells it; the CPU
+    if they could run anywhere."""
+    names = tuple(names)
+    if any(text.startswith(_ROCM_NAMES) for text in names):
+        return DeviceInfo(kind="rocm")
+    if any(text.startswith(_GPU_ONLY_NAMES) for text in names):
+        return DeviceInfo(kind="cuda")
+    if any(text.startswith(_MPS_NAMES) for text in names):
+        return DeviceInfo(kind="other", name=MPS)
+    return DeviceInfo()

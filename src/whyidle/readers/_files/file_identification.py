@@ -120,6 +120,39 @@ REPORT = re.compile("|".join(ending for _, ending, _ in _NAMED), re.IGNORECASE)
 """ends of the names of reports that only another program can read"""
 
 
+OTHER_TRACES: tuple[tuple[str, bytes, str], ...] = (
+    (
+        "a timeline of Horovod, which shows when tensors were negotiated and exchanged, and no GPU",
+        rb'"NEGOTIATE_(?:ALLREDUCE|ALLGATHER|BROADCAST)',
+        "Record a rank with torch.profiler (or TensorFlow's), and pass that.",
+    ),
+    (
+        "the log of torch.compile, which shows what was compiled, and no training step",
+        rb'"cat": ?"(?:dynamo_timed|compile_(?:time|id))',
+        "Open it with tlparse; for the training record steps with torch.profiler.",
+    ),
+    (
+        "a timeline of TensorFlow 1 (RunMetadata), whose operators have no kernels and no steps",
+        rb'"name": ?"/(?:job:|device:|host:)[^"]*(?:Compute|stream|Memcpy)|"cat": ?"Op".{,400}"op":',
+        "Record with tf.profiler.experimental (TensorFlow 2), and pass the .xplane.pb that it "
+        "writes; or log nvidia-smi: --query-gpu=timestamp,utilization.gpu --format=csv -l 1.",
+    ),
+)
+"""traces in Chrome's form of tools whose events cannot answer the question"""
+
+
+def refuse_other_trace(path: Path, member: str | None) -> NotATraceError | None:
+    """The error for a trace of a tool of ``OTHER_TRACES``; None if it is of none."""
+    head = head_of(path, member)
+    found = ((what, hint) for what, pattern, hint in OTHER_TRACES if re.search(pattern, head))
+    for what, hint in found:
+        shown = f"{path}!{member}" if member else str(path)
+        return NotATraceError(
+            f"{shown} is not a recording that whyidle reads.", why=f"It is {what}.", hint=hint
+        )
+    return None
+
+
 def identify_file(head: bytes, name: str = "") -> tuple[str, str]:
     """Return (what the file looks like, what to do next) for a file that is no trace."""
     for description, ending, hint in _NAMED:
