@@ -133,7 +133,7 @@ OTHER_TRACES: tuple[tuple[str, bytes, str], ...] = (
     ),
     (
         "a timeline of TensorFlow 1 (RunMetadata), whose operators have no kernels and no steps",
-        rb'"name": ?"/(?:job:|device:|host:)[^"]*(?:Compute|stream|Memcpy)|"cat": ?"Op".{,400}"op":',
+        rb'"name": ?"/(?:job:|device:|host:)[^"]*(?:Compute|Memcpy)|"cat": ?"Op".{,400}"op":',
         "Record with tf.profiler.experimental (TensorFlow 2), and pass the .xplane.pb that it "
         "writes; or log nvidia-smi: --query-gpu=timestamp,utilization.gpu --format=csv -l 1.",
     ),
