@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from whyidle import catalog
+from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing import contracts
 from whyidle.testing.contracts import build_timelines
 
@@ -38,6 +39,13 @@ def test_no_cause_lacks_a_pair():
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_cause_keeps_its_contract_on_its_pair(name):
     contracts.check_pair(catalog.load_causes()[name], PAIRS[name])
+
+
+@pytest.mark.parametrize("name", CAUSES)
+@pytest.mark.parametrize("half", ["sick", "healthy"])
+def test_the_diagnosis_of_each_job_is_consistent(name, half):
+    whole = build_timelines(getattr(PAIRS[name], half)())
+    contracts.check_bounds(diagnose_job(whole))
 
 
 @pytest.mark.parametrize("name", CAUSES)

@@ -1,5 +1,6 @@
 """How grave a finding is, and which of two that explain the same time claims it."""
 
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,8 +8,11 @@ import pytest
 
 from whyidle import catalog
 from whyidle.diagnosis.findings import RISKY, ProvenCause, findings_of, grade_severity
+from whyidle.diagnosis.prediction_width import BucketSpread
+from whyidle.model.buckets import BUCKETS
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Predicted, ProposedFix
+from whyidle.model.diagnosis import ROUNDED, Predicted, ProposedFix
+from whyidle.model.fix import Proposal
 from whyidle.model.proof_facts import HostFacts, ProofFacts, TransferFacts
 
 
@@ -40,9 +44,10 @@ def test_what_may_slow_a_job_down_is_a_remark(speedup, low, told):
     assert grade_severity(judged(speedup, low), 0.5, []) == told
 
 
-def test_another_fix_that_promises_less_does_not_matter():
+def test_the_best_fix_that_does_no_harm_decides():
     risky, sure = offered(1.4, 0.7), offered(1.2, 1.1)
-    assert grade_severity(judged(1.5, 1.0), 0.5, [risky, sure]) == "info"
+    assert grade_severity(judged(1.5, 1.0), 0.5, [risky]) == "info"
+    assert grade_severity(judged(1.5, 1.0), 0.5, [risky, sure]) == "warning"
     better = offered(1.45, 1.1)
     assert grade_severity(judged(1.5, 1.0), 0.5, [risky, better]) == "critical"
 
@@ -149,3 +154,60 @@ def test_removal_is_the_cause_s_own_ceiling_and_unknown_where_it_is_too_wide(low
     assert (finding.removal.low, finding.removal.high) == (low, 5.0)
     assert finding.removal.speedup == told
     assert all(fix.predicted.speedup < 1.2 for fix in finding.fixes if fix.predicted)
+
+
+def any_proof(choose):
+    """A proof with any cost, and gains that its models or chance put above or below it."""
+    cost = choose.uniform(0.0, 0.95)
+    ends = sorted(choose.uniform(1.0, 6.0) for _ in range(3))
+    predicted = Predicted(low=ends[0], speedup=ends[1], high=ends[2], method="of this test")
+    removal = None
+    if choose.random() < 0.5:
+        ends = sorted(choose.uniform(1.0, 6.0) for _ in range(3))
+        removal = Predicted(low=ends[0], speedup=ends[1], high=ends[2], method="of this test")
+    proof = Proof("slow", choose.uniform(0.0, cost), cost, predicted, (), 0.8, removal=removal)
+    share = choose.uniform(0.05, 0.9)
+    scatter = BucketSpread(share, choose.uniform(0.0, share))
+    return ProvenCause(choose.choice(CAUSES), proof, None, choose.choice([0.5, 1.0]), scatter)
+
+
+CAUSES = list(catalog.load_causes().values())
+
+
+def test_no_gain_exceeds_the_cost_and_what_a_model_says_is_recovered_beside_it():
+    choose = random.Random(1)
+    for _ in range(400):
+        items = [any_proof(choose) for _ in range(3)]
+        job = SimpleNamespace(attribution={bucket: choose.random() for bucket in BUCKETS})
+        by_cause = {item.cause.id: item for item in items}
+        for finding in findings_of(job, list(by_cause.values())):
+            item, gain = by_cause[finding.cause], finding.removal
+            proof = item.proof
+            models = [one.high for one in (proof.predicted, proof.removal) if one]
+            models += [plan.predicted.high for _, plan in item.decisions[0] if plan.predicted]
+            assert gain.high <= max(1 / (1 - proof.high), *models) * (1 + 1e-9)
+            assert finding.best_saving <= finding.lost.high + ROUNDED or finding.exceeds_bucket
+            for fix in (one.predicted for one in finding.fixes if not one.changes_batch):
+                assert fix is None or (fix.low <= gain.low and fix.high <= gain.high)
+
+
+@pytest.mark.parametrize(("hopeful", "first"), [(1.3, "by hand"), (3.0, "by itself")])
+def test_a_weaker_automatic_fix_stands_first_only_where_it_may_be_as_strong(hopeful, first):
+    item = proven("blocking-h2d-copy", 1.1, 0.3)
+    plans = [(True, 1.2, hopeful), (False, 2.0, 2.2)]
+    item.__dict__["decisions"] = (
+        [
+            (
+                SimpleNamespace(id="by itself" if automatic else "by hand", consent="none"),
+                Proposal(
+                    "do it",
+                    automatic=automatic,
+                    predicted=Predicted(speedup=gain, low=1.0, high=high, method="of this test"),
+                ),
+            )
+            for automatic, gain, high in plans
+        ],
+        [],
+    )
+    (finding,) = findings_of(SLOW, [item])
+    assert finding.fixes[0].fix == first

@@ -92,6 +92,8 @@ def _applicable(fix: ProposedFix, lead: Facts) -> ProposedFix | None:
         fix,
         summary="process more samples at once (a larger batch)",
         edits=edits if has_loader else [],
+        # without the knob nothing says that the gain is in samples, not in steps
+        predicted=fix.predicted if has_loader else None,
         consent="none",
         automatic=fix.automatic and has_loader,
         risk="memory and the time until a result grow with the batch",

@@ -76,18 +76,15 @@ def diagnose_job(
         findings = [word_without_steps(finding) for finding in findings]
     notes = [*notes, *(text for item in proven for text in item.decisions[1])]
     findings = [word_fixes(one, job.lead_rank.timeline.framework) for one in findings]
+    checks = len(catalog.load_causes()) - len(abstentions) - len(failed)
+    verdict, findings = decide_verdict(device_job, findings, checks=checks, few=few)
     return Diagnosis(
         run=run or _run_info(job),
         device=_device_info(device_job),
         steps=_step_summary(job),
         attribution=Attribution(**_normalize_shares(device_job.attribution)),
         utilization=summarize_utilization(job, device_job),
-        verdict=decide_verdict(
-            device_job,
-            findings,
-            checks=len(catalog.load_causes()) - len(abstentions) - len(failed),
-            few=few,
-        ),
+        verdict=verdict,
         findings=findings,
         abstentions=abstentions,
         trials=[],

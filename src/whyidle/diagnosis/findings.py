@@ -10,6 +10,7 @@ import msgspec
 
 from whyidle import catalog
 from whyidle.analysis.ranks.job import Job
+from whyidle.analysis.steps.forecast import LEAST_LEFT
 from whyidle.diagnosis import slowest_rank
 from whyidle.diagnosis.prediction_width import NONE, BucketSpread, widen_prediction
 from whyidle.model.buckets import Bucket
@@ -20,12 +21,15 @@ from whyidle.model.fix import Fix, Proposal
 WORTH = 0.03
 """a finding whose removal is predicted to save less than this share of the step is ``info``"""
 RISKY = 0.90
-"""a best fix whose stated interval reaches below this speed-up is ``info``: it may do harm"""
+"""a fix whose stated interval reaches below this speed-up may do harm: it does not count, and
+stands after those that do not"""
 FAR_MORE = 2.0
-"""a manual fix is ranked before an automatic one if it gains more than this many times as much"""
+"""a finding with a manual fix claims time before one with an automatic fix if it gains more than
+this many times as much"""
 KNOWN = 3.0
 """ratio of the ends of a removal's interval above which its gain is not known: one end says to
 change the job now, the other that there is little to gain"""
+NEARLY_ALL = 1.0 - LEAST_LEFT
 CRITICAL = 0.20  # least share of the step that a ``critical`` finding costs
 
 
@@ -86,7 +90,7 @@ def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
         left[item.bucket] = max(0.0, room - high)
         # direct evidence is reported even if other findings have used up its bucket
         if high > 0.0 or item.proof.high == 0.0 or item.cause.direct:
-            findings.append(_make_finding(item, low, high))
+            findings.append(_make_finding(item, low, high, room))
     extended = [_claim_bucket(finding, left) for finding in findings]
     return sorted(extended, key=lambda finding: (-finding.expected_loss, -finding.lost.high))
 
@@ -117,14 +121,14 @@ def _expected_share(item: ProvenCause, fixes: Sequence[ProposedFix]) -> float | 
     return _best_gain(item.proof.predicted, fixes) if fixes else None
 
 
-def _make_finding(item: ProvenCause, low: float, high: float) -> Finding:
+def _make_finding(item: ProvenCause, low: float, high: float, room: float) -> Finding:
     proof, cause = item.proof, item.cause
     fixes = _propose_fixes(item)
     return Finding(
         cause=cause.id,
         family=cause.family,
         bucket=item.bucket,
-        severity=grade_severity(item, high, fixes),
+        severity=grade_severity(item, high, fixes, room),
         headline=proof.headline,
         where=list(proof.where),
         lost=Interval(low=round(float(low), 6), high=round(float(high), 6)),
@@ -143,11 +147,18 @@ def word_without_steps(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, headline=headline)
 
 
-def grade_severity(item: ProvenCause, high: float, fixes: Sequence[ProposedFix]) -> Severity:
-    """Grade by the predicted gain of the best fix, at most what the cause costs. A ``critical``
+def grade_severity(
+    item: ProvenCause, high: float, fixes: Sequence[ProposedFix], room: float = 0.0
+) -> Severity:
+    """Grade by the predicted gain of the best fix that does no harm, at most what the cause costs,
+    or what its bucket has left (``room``) where a fix has a prediction of its own. A ``critical``
     finding must also lie in a bucket of waiting that holds that much time."""
-    gain = min(_best_gain(item.proof.predicted, fixes), item.proof.high * item.spread)
-    if gain < WORTH or _is_risky(item.proof.predicted, fixes):
+    offered = [p.predicted for p in fixes if p.predicted and not p.changes_batch]
+    sure = [one.speedup for one in offered or [item.proof.predicted] if one.low >= RISKY]
+    own = any(plan.predicted for _, plan in item.decisions[0])
+    cost = max(item.proof.high * item.spread, room if own else 0.0)
+    gain = min(1.0 - 1.0 / max(sure, default=1.0), cost)
+    if gain < WORTH:
         return "info"
     waits = item.bucket != "compute"
     return "critical" if min(gain, high) >= CRITICAL and waits else "warning"
@@ -156,11 +167,6 @@ def grade_severity(item: ProvenCause, high: float, fixes: Sequence[ProposedFix])
 def _best_gain(predicted: Predicted, fixes: Sequence[ProposedFix]) -> float:
     offered = [p.predicted.speedup for p in fixes if p.predicted and not p.changes_batch]
     return 1.0 - 1.0 / max(max(offered, default=predicted.speedup), 1.0)
-
-
-def _is_risky(predicted: Predicted, fixes: Sequence[ProposedFix]) -> bool:
-    offered = [p.predicted for p in fixes if p.predicted and not p.changes_batch]
-    return max(offered or [predicted], key=lambda one: one.speedup).low < RISKY
 
 
 def _propose_fixes(item: ProvenCause) -> list[ProposedFix]:
@@ -177,10 +183,22 @@ def _propose_fixes(item: ProvenCause) -> list[ProposedFix]:
         )
         for fix, plan in item.decisions[0]
     ]
-    most = max(map(_expected_saving, fixes), default=0.0)
+    offered = [each.predicted for each in fixes if each.consent != "convergence"]
+    sure = [one for one in offered if one and one.low >= RISKY]
+    strongest = max((one.speedup for one in sure), default=1.0)
     spreading = {fix.id for fix, plan in item.decisions[0] if plan.spreads}
-    factors = {each.fix: 1.0 if each.fix in spreading else FAR_MORE for each in fixes}
-    return sorted(fixes, key=lambda each: _rank_fix(each, most / factors[each.fix]))
+
+    def rank_fix(fix: ProposedFix) -> tuple[bool, bool, bool, float]:
+        """Fixes that affect convergence last, then those that may do harm; automatic ones first if
+        they may be as strong as the strongest, by the hopeful end, or by the expected if they only
+        spread work; then by gain."""
+        gain = fix.predicted
+        reach = 1.0 if gain is None else gain.speedup if fix.fix in spreading else gain.high
+        by_itself = fix.automatic and gain is not None and gain.speedup > 1.0 and reach >= strongest
+        risky = gain is not None and gain.low < RISKY
+        return fix.consent == "convergence", risky, not by_itself, -(gain.speedup if gain else 0.0)
+
+    return sorted(fixes, key=rank_fix)
 
 
 def _predict_fix(plan: Proposal, item: ProvenCause) -> Predicted:
@@ -193,8 +211,13 @@ def _predict_fix(plan: Proposal, item: ProvenCause) -> Predicted:
 
 
 def _within_run(predicted: Predicted, item: ProvenCause) -> Predicted:
-    """Limit a prediction by the other ranks, and widen it by the scatter of the steps."""
-    return widen_prediction(slowest_rank.limit_prediction(predicted, item.room), item.scatter)
+    """Limit a prediction by the other ranks, and widen it by the scatter of the steps: only a model
+    of what else is recovered may exceed the cause's own cost, chance may not."""
+    limited = slowest_rank.limit_prediction(predicted, item.room)
+    widened = widen_prediction(limited, item.scatter)
+    cost = min(item.proof.high * item.spread, NEARLY_ALL)
+    most = max(limited.high, 1.0 / (1.0 - cost))
+    return msgspec.structs.replace(widened, high=min(widened.high, most))
 
 
 def _removal(item: ProvenCause, fixes: Sequence[ProposedFix]) -> Removal:
@@ -205,15 +228,3 @@ def _removal(item: ProvenCause, fixes: Sequence[ProposedFix]) -> Removal:
         max(getattr(gain, end) for gain in gains) for end in ("speedup", "low", "high")
     )
     return Removal(speedup=speedup if high <= KNOWN * low else None, low=low, high=high)
-
-
-def _expected_saving(fix: ProposedFix) -> float:
-    return 1.0 - 1.0 / fix.predicted.speedup if fix.predicted else 0.0
-
-
-def _rank_fix(fix: ProposedFix, least: float) -> tuple[bool, bool, float]:
-    """Sort key: fixes that affect convergence last; automatic fixes first if they gain at least
-    this share of the step, which is far less than the best fix; then by expected gain."""
-    won = _expected_saving(fix)
-    by_itself = fix.automatic and won > 0.0 and won >= least
-    return fix.consent == "convergence", not by_itself, -won

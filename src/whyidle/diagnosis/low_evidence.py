@@ -56,10 +56,9 @@ def rests_on_few_samples(finding: Finding) -> bool:
     return min(counts, default=LOOKS) < LOOKS
 
 
-def explain_low_evidence(count: int, serious: list[Finding]) -> str:
-    """Explain why there is no verdict, and name the most likely finding."""
+def explain_low_evidence(count: int) -> str:
+    """Explain why there is no verdict."""
     steps = "No steady step was" if not count else f"Only {count} steady steps were"
     if count == 1:
         steps = "Only 1 steady step was"
-    sign = f"; first indication: {serious[0].headline}" if serious else ""
-    return f"{steps} recorded; a verdict needs at least {LEAST}{sign}"
+    return f"{steps} recorded; a verdict needs at least {LEAST}"

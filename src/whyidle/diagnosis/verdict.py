@@ -77,43 +77,61 @@ def is_emulated(job: Job) -> bool:
 
 def decide_verdict(
     job: Job, findings: list[Finding], *, checks: int, few: int | None = None
-) -> Verdict:
+) -> tuple[Verdict, list[Finding]]:
     """Decide the verdict from the findings, sorted by cost, and the attribution. ``checks`` causes
-    were checked; ``few`` is the number of steady steps if too few for all but direct evidence."""
+    were checked; ``few`` is the number of steady steps if too few for all but direct evidence.
+
+    Returned with the findings that it allows: where nothing can be concluded, none is more than a
+    remark or promises anything."""
     verdict = _verdict(job, findings, few, checks)
-    if not is_emulated(job):
-        return verdict
-    headline = f"Emulated device: {_lower_first(verdict.headline)}"
-    return msgspec.structs.replace(verdict, headline=headline)
+    if verdict.state == "inconclusive":
+        findings = [_as_remark(finding) for finding in findings]
+    if is_emulated(job):
+        headline = f"Emulated device: {_lower_first(verdict.headline)}"
+        verdict = msgspec.structs.replace(verdict, headline=headline)
+    return verdict, findings
+
+
+def _as_remark(finding: Finding) -> Finding:
+    return msgspec.structs.replace(finding, severity="info", fixes=[], removal=None)
+
+
+def _inconclusive(reason: str, proven: list[Finding]) -> Verdict:
+    """The reason why there is no verdict; or what is proven in spite of it, as the verdict."""
+    if not proven:
+        return Verdict(state="inconclusive", headline=reason, bound=None)
+    top = proven[0]
+    waits = top.bucket not in ("compute", "unknown") and top.lost.high >= STARVED
+    return Verdict(
+        state="starved" if waits else "inefficient",
+        headline=f"{top.headline}. {reason}",
+        bound=top.bucket,
+        cause=top.cause,
+    )
 
 
 def _verdict(job: Job, findings: list[Finding], few: int | None, checks: int) -> Verdict:
-    if job.lead_rank.has_no_steps:
-        return Verdict(
-            state="inconclusive", headline=_verdict_without_steps(job, findings), bound=None
-        )
-    if reason := _no_answer(job):
-        return Verdict(state="inconclusive", headline=reason, bound=None)
     serious = [finding for finding in findings if finding.severity != "info"]
+    direct = [finding for finding in serious if low_evidence.needs_few_steps(finding)]
+    if job.lead_rank.has_no_steps:
+        stepless = job.lead_rank.timeline.stepless
+        unseen = f"No training step was seen: {stepless.reason if stepless else ''}"
+        return _inconclusive(unseen, serious)
+    if reason := _no_answer(job):
+        return _inconclusive(reason, direct)
     if few is not None:
-        direct = [finding for finding in serious if low_evidence.needs_few_steps(finding)]
         if not direct:
-            return Verdict(
-                state="inconclusive",
-                headline=low_evidence.explain_low_evidence(few, serious),
-                bound=None,
-            )
+            return _inconclusive(low_evidence.explain_low_evidence(few), [])
         serious = direct
-    if headline := _unexplained_time(job, serious):
-        return Verdict(state="inconclusive", headline=headline, bound=None)
+    if reason := _unexplained_time(job):
+        return _inconclusive(reason, serious)
     idle = [f for f in serious if f.bucket not in ("compute", "unknown") and f.lost.high >= STARVED]
     if idle and not (serious[0] not in idle and low_evidence.needs_few_steps(serious[0])):
         return _starved_verdict(job, serious, idle, checks)
     if not serious and device_timestamps.has_only_marks(job.lead_rank):
-        headline = device_timestamps.explain_missing_proof(job.lead_rank)
-        return Verdict(state="inconclusive", headline=headline, bound=None)
+        return _inconclusive(device_timestamps.explain_missing_proof(job.lead_rank), [])
     if not serious and (reason := _unproven_idle_time(job, checks)):
-        return Verdict(state="inconclusive", headline=reason, bound=None)
+        return _inconclusive(reason, [])
     if serious and (open_ := _unexplained_bucket(job, serious)):
         return _unproven_wait(job, serious, open_, checks)
     return _of_findings(job, findings, serious, checks)
@@ -180,8 +198,7 @@ def _verdict_without_findings(
         f"The {job.lead_rank.device_noun} computes {job.attribution['compute']:.0%} of the time"
     )
     if unseen := _mention_unseen_compute(job):
-        headline = f"{computes}{_mention_late_risks(findings)}; {unseen}"
-        return Verdict(state="inconclusive", headline=headline, bound=None)
+        return _inconclusive(f"{computes}{_mention_late_risks(findings)}; {unseen}", [])
     return Verdict(
         state="saturated",
         headline=f"{computes}; no cause worth more than 3 % was found among the "
@@ -220,21 +237,13 @@ def _mention_unseen_compute(job: Job) -> str:
     return f"{text}: {why}; --profile look records immediately"
 
 
-def _verdict_without_steps(job: Job, findings: list[Finding]) -> str:
-    stepless = job.lead_rank.timeline.stepless
-    headline = f"No training step was seen: {stepless.reason if stepless else ''}"
-    serious = [finding.headline for finding in findings if finding.severity != "info"]
-    return f"{headline}. {serious[0]}" if serious else headline
-
-
-def _unexplained_time(job: Job, serious: list[Finding]) -> str | None:
+def _unexplained_time(job: Job) -> str | None:
     """Why a recording of a device gives no verdict where most of its time is unexplained."""
     lead = job.lead_rank
     recorded = len(lead.timeline.device) > 0 and lead.timeline.source.format != "probe"
     if not recorded or job.attribution["unknown"] <= UNEXPLAINED:
         return None
-    also = f". Also: {serious[0].headline}" if serious else ""
-    return f"{describe_unexplained(lead)}{also}"
+    return describe_unexplained(lead)
 
 
 def _unproven_idle_time(job: Job, checks: int) -> str | None:

@@ -200,13 +200,14 @@ class Finding(Document, frozen=True, kw_only=True):
 
     @property
     def best_saving(self) -> float:
-        """The largest share of the step that its fixes may save."""
-        fixes = [fix for fix in self.fixes if not fix.changes_batch]
-        return 1.0 - 1.0 / max([1.0, *(fix.predicted.high for fix in fixes if fix.predicted)])
+        """The largest share of the step that its removal or one of its fixes may save."""
+        gains: list[Predicted | Removal | None] = [self.removal]
+        gains += [fix.predicted for fix in self.fixes if not fix.changes_batch]
+        return 1.0 - 1.0 / max([1.0, *(gain.high for gain in gains if gain)])
 
     @property
     def exceeds_bucket(self) -> bool:
-        """Whether a fix may save more than ``lost``: time of another finding or bucket."""
+        """Whether more than ``lost`` may be saved: time of another finding or bucket."""
         return self.best_saving > self.lost.high + ROUNDED
 
 

@@ -64,7 +64,5 @@ TRAINING: Final = frozenset(
     }
 )
 """purposes that do not describe a line that only reports, such as a copy of an optimizer's state"""
-NEVER_NEEDED: Final = frozenset({Purpose.METRICS, Purpose.LOGGING})
-"""purposes of libraries whose results training does not use, whatever the source shows"""
-REPORTS: Final = NEVER_NEEDED | {Purpose.RENDERING, Purpose.FILES}
+REPORTS: Final = frozenset({Purpose.METRICS, Purpose.LOGGING, Purpose.RENDERING})
 """purposes of libraries that report, unless the source shows that training uses the result"""

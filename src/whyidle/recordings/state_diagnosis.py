@@ -89,8 +89,7 @@ def _diagnose_transports(logs: list[TransportLog], notes: list[str]) -> Diagnosi
         for what, advice in dict.fromkeys(one for log in logs for one in find_slow_transports(log))
     ]  # fmt: skip
     notes += dict.fromkeys(map(describe_transports, logs))
-    headline = findings[0].headline if findings else notes[-1]
-    verdict = Verdict(state="inconclusive", headline=headline, bound=None)
+    verdict = _decide(notes[-1], findings)
     ranks = max(log.ranks for log in logs)
     return _make_document([log.path for log in logs], verdict, findings, notes, ranks=ranks)
 
@@ -104,14 +103,22 @@ def _diagnose_snapshots(snapshots: list[MemorySnapshot], notes: list[str]) -> Di
             findings.append(finding)
     fullest = max((device for _, device in devices), key=lambda device: device.peak, default=None)
     headline = "A memory snapshot shows what fills the memory, not why the device idles"
-    if findings:
-        headline = f"{headline}. {findings[0].headline}"
-    elif fullest is not None:
+    if fullest is not None:
         headline = f"{headline}. {_describe_peak(fullest)}"
-    verdict = Verdict(state="inconclusive", headline=headline, bound=None)
+    verdict = _decide(headline, findings)
     reserved = max((device.reserved for _, device in devices), default=0)
     return _make_document(
         [one.path for one in snapshots], verdict, findings, notes, reserved=reserved
+    )
+
+
+def _decide(reason: str, findings: list[Finding]) -> Verdict:
+    """The first finding, if there is one; else why there is no verdict."""
+    if not findings:
+        return Verdict(state="inconclusive", headline=reason, bound=None)
+    first = findings[0]
+    return Verdict(
+        state="inefficient", headline=first.headline, bound=first.bucket, cause=first.cause
     )
 
 

@@ -63,8 +63,9 @@ def format_interval(lost: Interval) -> str:
 
 
 def overlap_remark(finding: Finding) -> str:
-    """A remark on the cost of a finding whose fix may also gain time of other findings."""
-    remark = "; fixing this may also recover time listed under another finding"
+    """A remark on the cost of a finding whose fix may also gain time beside it."""
+    most = format_percent(finding.best_saving)
+    remark = f"; up to {most} with time beside it that fixing this may also recover"
     return remark if finding.exceeds_bucket else ""
 
 

@@ -100,11 +100,11 @@ def _explain_interruption(diagnosis: Diagnosis) -> list[str]:
 
 
 def first_fix(diagnosis: Diagnosis) -> ProposedFix | None:
-    """The first fix of the first finding that has one; None if fixes were tried."""
-    for finding in order_findings(diagnosis) if not diagnosis.trials else ():
-        if finding.severity != "info" and finding.fixes:
-            return finding.fixes[0]
-    return None
+    """The first fix of the first finding; None if fixes were tried."""
+    first = next(iter(order_findings(diagnosis)), None)
+    if diagnosis.trials or first is None or first.severity == "info" or not first.fixes:
+        return None
+    return first.fixes[0]
 
 
 def label_first_fix(fix: ProposedFix) -> str:

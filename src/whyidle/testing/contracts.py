@@ -245,6 +245,10 @@ def check_bounds(diagnosis: Diagnosis) -> None:
             assert is_marked, (
                 f"{finding.cause} costs {finding.lost.high:.3f}, a fix wins {finding.best_saving}"
             )
+    if diagnosis.verdict.state == "inconclusive":
+        for finding in diagnosis.findings:
+            promises = finding.severity != "info" or finding.fixes or finding.removal
+            assert not promises, f"{finding.cause} promises something, but nothing is concluded"
     assert [f.expected_loss for f in diagnosis.findings] == sorted(
         (f.expected_loss for f in diagnosis.findings), reverse=True
     )

@@ -88,3 +88,10 @@ for _ in range(12):
 def test_other_steps_are_no_environment(call):
     text = f"for x in data:\n    action = choose(x).argmax()\n    {call}"
     assert not find_loops(text).rollout
+
+
+@pytest.mark.parametrize("call", ["step(p, s, x)", "trainer.step(p, s, x)"])
+def test_a_step_that_hands_its_state_on_is_no_environment(call):
+    loops = find_loops(f"for x in batches:\n    p, s, loss = {call}\n")
+    assert not loops.environment
+    assert not loops.rollout

@@ -6,14 +6,26 @@ import pytest
 
 from whyidle.analysis.lines.needed_lines import NeededLines, judge_sources
 
+BEGINNING = """
+import copy, torch, wandb
+from lightning import LightningModule
+from torch.nn.functional import cross_entropy
+outputs = []
+numbers = {}
+def accuracy(out, y):
+    return (out.argmax(1) == y).float().mean()
+"""
+
 
 def reporting(text):
     """The stripped lines that only report."""
-    text = dedent(text).strip()
+    text = BEGINNING + dedent(text).strip()
     lines = text.splitlines()
+    first = BEGINNING.count("\n")
     return [
         lines[number - 1].strip()
         for number in sorted(judge_sources({"a.py": text})["a.py"].reporting)
+        if number > first
     ]
 
 

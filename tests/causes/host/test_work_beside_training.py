@@ -10,21 +10,27 @@ from whyidle.testing.recorded_job import RecordedJob
 CAUSE = "work-beside-training"
 MS = 1_000_000
 S = "/env/lib/python3.11/site-packages/"
-LOOP = """for x, y in loader:
-    out = net(x)
-    loss = criterion(out, y)
+LOOP = """import copy, wandb; from tools import accuracy, draw
+for x, y in loader:
+    loss = criterion(out := net(x), y)
     loss.backward()
     opt.step()
     {}
 """
-FORWARD = f"{S}torch/nn/modules/linear.py(134): forward;/job/train.py(2): <module>"
+FORWARD = f"{S}torch/nn/modules/linear.py(134): forward;/job/train.py(3): <module>"
 BACKWARD = f"{S}torch/autograd/graph.py(9): _engine_run_backward;/job/train.py(4): <module>"
+TOOLS = """import matplotlib.pyplot as plt
+def accuracy(out, y):
+    return (out.argmax(1) == y).float().mean()
+def draw(out):
+    plt.imshow(out.detach().numpy())
+"""
 LAST = "/job/train.py(6): <module>"
 
 
 def train(ms, last="right = accuracy(out, y)", stack=LAST, every=1):
     job = RecordedJob()
-    job.sources = {"/job/train.py": LOOP.format(last)}
+    job.sources = {"/job/train.py": LOOP.format(last), "/job/tools.py": TOOLS}
     for number in range(60):
         job.work(FORWARD, 20 * MS)
         job.backward(BACKWARD, 40 * MS)
@@ -60,14 +66,16 @@ def test_a_copy_of_the_state_of_an_optimizer_is_not_called_the_optimizer():
 
 
 def test_work_in_functions_is_found_with_the_line_that_calls_it():
-    stack = f"/job/draw.py(4): polygon;/job/draw.py(9): picture;{LAST}"
-    job = train(30, "show(picture(out))", stack)
-    job.sources["/job/draw.py"] = "def show(image):\n    window.write(image)\n"
-    proof = judge(CAUSE, job)
+    stack = f"/job/tools.py(5): draw;{LAST}"
+    proof = judge(CAUSE, train(30, "draw(out)", stack))
     assert [(place.file, place.line) for place in proof.where] == [
-        ("/job/draw.py", 4),
+        ("/job/tools.py", 5),
         ("/job/train.py", 6),
     ]
+
+
+def test_a_line_that_also_trains_is_left_alone():
+    assert judge(CAUSE, train(30, "o.step(); print(loss.item())")) is None
 
 
 def test_work_of_a_percent_is_left_alone():

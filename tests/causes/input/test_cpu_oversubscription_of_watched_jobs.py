@@ -32,7 +32,7 @@ def test_operators_on_more_threads_than_cores(tmp_path):
     assert told.findings[0] is found
     assert found.severity == "warning"
     assert (found.bucket, found.lost.low) == ("compute", 0.0)
-    assert found.lost.high == pytest.approx(0.4)
+    assert found.lost.high == pytest.approx(1 - 1 / found.removal.high)
     assert "16 threads" in found.headline
     fix = found.fixes[0]
     assert fix.edits[0].value == 2

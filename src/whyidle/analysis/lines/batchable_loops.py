@@ -69,6 +69,10 @@ def _gives_action(node: ast.AST) -> bool:
     several = isinstance(target, ast.Tuple) and len(target.elts) >= LEAST_RESULTS
     if not several or called_name(node.value) != "step":
         return False
+    if not isinstance(node.value.func, ast.Attribute):
+        return False  # a function of the user's: p, s, loss = step(p, s, x)
+    if set().union(*map(names_in, node.value.args)) & targets_of(target):
+        return False  # state that is handed on, as in a step of training without side effects
     return not any(_VECTOR.search(name) for name in names_in(node.value.func))
 
 

@@ -33,10 +33,7 @@ _FUNCTIONS: Final = tuple(
     for purpose, words in (
         (Purpose.LOSS, r"\w*loss\w*|criterion|objective"),
         (Purpose.METRICS, r"acc|accuracy|metrics?|f1|auc|iou|bleu|psnr|ssim|wer|cer|errors?"),
-        (Purpose.RENDERING, r"draw|render\w*|plot|visuali[sz]e|silhouette"),
         (Purpose.NORMS, r"norms?"),
-        (Purpose.LOGGING, r"log|report|progress"),
-        (Purpose.SIMULATION, r"env\w*|simulat\w+|rollout|physics"),
     )
 )
 _TEXTS: Final = tuple(
@@ -45,11 +42,13 @@ _TEXTS: Final = tuple(
         (Purpose.CLIPPING, r"clip_grad"),
         (Purpose.OPTIMIZER, r"\bopt\w*\.(step|zero_grad)\("),
         (Purpose.BACKWARD, r"backward\("),
-        (Purpose.LOGGING, r"\.log\(|\bprint\(|\.add_(scalar|histogram|image)|set_postfix|logger\."),
+        (
+            Purpose.LOGGING,
+            r"\b(self|wandb)\.log\(|\bprint\(|\.add_(scalar|histogram|image)|set_postfix|logger\.",
+        ),
         (Purpose.NORMS, r"norm\(|\.grad\.|\.grad\b.*\.(abs|max|std|mean)\("),
         (Purpose.LOSS, r"^\s*\w*loss\w*\s*[-+*/]?="),
         (Purpose.METRICS, r"argmax|accuracy|f1_score|confusion|\bmetric"),
-        (Purpose.SIMULATION, r"\benv\w*\.(step|reset)\("),
     )
 )
 
@@ -101,6 +100,15 @@ class FrameReader:
                 if not entered or own_update or purpose in CALLS_BACK:
                     return StackPurpose(purpose, by_library=True)
         return StackPurpose(by_name or _match(_TEXTS, text) or Purpose.OTHER, by_library=False)
+
+    def entered_library(self, stack: str) -> Purpose | None:
+        """Return what the library is for that the user's innermost line calls."""
+        entered = None
+        for frame in map(self._read_frame, stack.split(";")):
+            if frame.own is not None:
+                return entered
+            entered = frame.library
+        return None
 
     def _read_frame(self, text: str) -> _Frame:
         if text not in self._frames:

@@ -46,7 +46,7 @@ def find_reporting_work(facts: Facts) -> ReportingWork | None:
     apart = facts.time_of("logging", "blocked", "checkpoint") | find_log_preparation(facts)
     if not lines or (spans & apart).total > MOSTLY * spans.total:
         return None
-    places = _places_of(lines, facts)
+    places = _places_of(lines)
     buckets: tuple[Bucket, ...] = ("compute", "host", "interruption")
     return ReportingWork(
         lines=lines,
@@ -58,11 +58,10 @@ def find_reporting_work(facts: Facts) -> ReportingWork | None:
     )
 
 
-def _places_of(lines: list[StepLine], facts: Facts) -> tuple[Place, ...]:
-    """The lines themselves, then the lines of the training loop that lead to them. A line that
-    training needs too, such as a trainer's call, comes last."""
-    shared = {line.place for line in facts.lines if not line.only_reports}
+def _places_of(lines: list[StepLine]) -> tuple[Place, ...]:
+    """The lines themselves, then the lines of the training loop that lead to them; none of what a
+    trainer reports by itself, whose line in the program is the training."""
+    lines = [line for line in lines if not line.by_trainer]
     own = [line.place for line in lines if line.place is not None]
     loop = [line.caller for line in lines if line.caller is not None]
-    places = dict.fromkeys([*own, *loop])
-    return tuple(sorted(places, key=lambda place: place in shared))[:MOST_PLACES]
+    return tuple(dict.fromkeys([*own, *loop]))[:MOST_PLACES]

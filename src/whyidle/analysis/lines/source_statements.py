@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-TRAINS: Final = frozenset({"backward", "manual_backward", "zero_grad", "grad"})
-"""methods that run a backward pass, or prepare one"""
+TRAINS: Final = frozenset(
+    {"backward", "manual_backward", "zero_grad", "grad", "value_and_grad"}
+    | {"gradient", "apply_gradients", "apply_updates", "minimize"}
+)
+"""methods that run a backward pass, prepare one, or apply its result"""
 _OPTIMIZER: Final = re.compile(r"opt(im|imizer)?s?(_\w+)?$|^scaler$|sched", re.IGNORECASE)
-_IN_PLACE: Final = re.compile(r"[a-z\d]_$")
-"""methods that change a tensor, such as ``mul_``"""
-_STATE: Final = frozenset({"grad", "data", "requires_grad", "param_groups"})
 CONTAINERS: Final = frozenset(
     {"append", "extend", "add", "update", "insert", "appendleft", "setdefault", "put"}
 )
@@ -30,7 +30,11 @@ class Statement:
     node: ast.stmt
     around: tuple[ast.stmt, ...]
     sets: set[str] = field(default_factory=set)
+    changes: set[str] = field(default_factory=set)
+    """those of them whose object stays and is changed"""
     reads: set[str] = field(default_factory=set)
+    mentions: set[str] = field(default_factory=set)
+    """the user's functions that it calls or hands on"""
     needed: bool = False
     unknown: bool = False
     """needed only because the source does not show what its call changes"""
@@ -69,7 +73,7 @@ def is_training_call(call: ast.Call) -> bool:
     """Return whether a call runs a backward pass or an optimizer's step."""
     name, function = called_name(call), call.func
     if not isinstance(function, ast.Attribute):
-        return False
+        return name == "value_and_grad"
     return name in TRAINS or (name == "step" and bool(_OPTIMIZER.search(last_name(function.value))))
 
 
@@ -81,13 +85,13 @@ def last_name(node: ast.AST) -> str:
 
 
 def names_in(node: ast.AST | None) -> set[str]:
-    """Return names, and dotted names of ``self``, that an expression reads."""
+    """Return names that an expression reads, attributes with a dot before them."""
     names: set[str] = set()
     for child in ast.walk(node) if node is not None else ():
         if isinstance(getattr(child, "ctx", None), ast.Store):
             continue
-        if isinstance(child, ast.Attribute) and isinstance(child.value, ast.Name):
-            names.add(child.attr if child.value.id == "self" else child.value.id)
+        if isinstance(child, ast.Attribute):
+            names.add(f".{child.attr}")
         elif isinstance(child, ast.Name) and child.id != "self":
             names.add(child.id)
     return names
@@ -100,9 +104,8 @@ def targets_of(node: ast.AST) -> set[str]:
     if isinstance(node, ast.Starred | ast.Subscript):
         return targets_of(node.value)
     if isinstance(node, ast.Attribute):
-        is_self = isinstance(node.value, ast.Name) and node.value.id == "self"
-        return {node.attr} if is_self else targets_of(node.value)
-    return {node.id} if isinstance(node, ast.Name) else set()
+        return {f".{node.attr}"} | targets_of(node.value)
+    return {node.id} if isinstance(node, ast.Name) and node.id != "self" else set()
 
 
 def assignment_targets(node: ast.AST) -> list[ast.AST]:
@@ -112,25 +115,6 @@ def assignment_targets(node: ast.AST) -> list[ast.AST]:
     if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor):
         return [node.target]
     return []
-
-
-def changes_state(function: ast.AST) -> bool:
-    """Return whether code changes tensors, gradients or an optimizer's settings."""
-    return any(
-        sets_state(node) or (isinstance(node, ast.Call) and changes_tensor(node))
-        for node in own_nodes(function)
-    )
-
-
-def sets_state(node: ast.AST) -> bool:
-    """Return whether a statement sets weights, gradients or an optimizer's settings."""
-    return any(isinstance(t, ast.Attribute) and t.attr in _STATE for t in assignment_targets(node))
-
-
-def changes_tensor(call: ast.Call) -> bool:
-    """Return whether a call changes a tensor in place, loads weights or runs a backward pass."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return bool(_IN_PLACE.search(name)) or name in ("load_state_dict", *TRAINS)
 
 
 def lines_of(node: ast.stmt) -> range:
@@ -148,42 +132,38 @@ def statements_of(body: list[ast.stmt], around: tuple[ast.stmt, ...]) -> Iterato
         yield Statement(node, around)
         for part in ("body", "orelse", "finalbody"):
             yield from statements_of(getattr(node, part, []), (*around, node))
-        for handler in getattr(node, "handlers", []):
-            yield from statements_of(handler.body, (*around, node))
+        for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            yield from statements_of(inner.body, (*around, node))
 
 
 def heads_of(node: ast.stmt) -> list[ast.AST]:
     """Return the expressions of a statement without the statements inside it."""
-    if not hasattr(node, "body"):
+    if not hasattr(node, "body") and not hasattr(node, "cases"):
         return [node]
-    heads = [getattr(node, part, None) for part in ("test", "iter", "target")]
+    heads = [getattr(node, part, None) for part in ("test", "iter", "target", "subject")]
     return [head for head in (*heads, *getattr(node, "items", ())) if head is not None]
 
 
-def describe_statement(one: Statement, origins: dict[str, set[str]]) -> None:
-    """Note which names a statement sets or changes, and which it reads. ``origins`` are the objects
-    that names are parts of: who changes ``group`` of ``opt.param_groups`` changes ``opt``."""
+def describe_statement(one: Statement) -> None:
+    """Note which names a statement sets, which of them are objects that it changes, and which names
+    it reads."""
     for target in assignment_targets(one.node):
         one.sets |= targets_of(target)
-        if isinstance(target, ast.Name):
-            source = getattr(one.node, "iter", getattr(one.node, "value", None))
-            origins[target.id] = targets_of(source) if source is not None else set()
-        else:
-            one.sets |= set().union(*(origins.get(name, set()) for name in one.sets))
+        if not isinstance(target, ast.Name | ast.Tuple) or isinstance(one.node, ast.AugAssign):
+            one.changes |= targets_of(target)
     if isinstance(one.node, ast.AugAssign):
         one.reads |= one.sets
     for head in heads_of(one.node):
         one.reads |= names_in(_loss_in(head))
         for call in calls_in(head):
             if isinstance(call.func, ast.Attribute):
-                one.sets |= _changed_by(call, one.node)
+                one.changes |= _changed_by(call, one.node)
         one.sets |= {
-            child.target.id
+            child.id
             for child in ast.walk(head)
-            if isinstance(child, ast.NamedExpr) and isinstance(child.target, ast.Name)
+            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)
         }
-    for item in getattr(one.node, "items", ()):
-        one.sets |= targets_of(item.optional_vars) if item.optional_vars is not None else set()
+    one.sets |= one.changes
 
 
 def _loss_in(node: ast.AST) -> ast.AST:
@@ -201,4 +181,4 @@ def _changed_by(call: ast.Call, node: ast.stmt) -> set[str]:
     alone = isinstance(node, ast.Expr) and node.value is call
     assert isinstance(call.func, ast.Attribute)
     known = call.func.attr in CONTAINERS or alone
-    return targets_of(call.func.value) if known else set()
+    return names_in(call.func.value) if known else set()

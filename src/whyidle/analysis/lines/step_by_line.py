@@ -26,7 +26,7 @@ from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.steps.step_scope import StepScope
 from whyidle.model.diagnosis import Place
 from whyidle.model.frames import own_files
-from whyidle.model.purposes import NEVER_NEEDED, REPORTS, Purpose
+from whyidle.model.purposes import REPORTS, Purpose
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
@@ -57,6 +57,8 @@ class StepLine:
     purpose: Purpose
     caller: Place | None = None
     """of a line that only reports: the line of the training loop that leads to it"""
+    by_trainer: bool = False
+    """whether a trainer reports by itself, at a line that training needs"""
     loop: Place | None = None
     """the line in a loop that one call could replace (``batchable_loops``) which leads to it"""
     in_rollout: bool = False
@@ -182,7 +184,7 @@ class _StackReader:
         if details is not None:  # not files that only ran at the start, such as imports
             files = own_files(timeline.details[detail].stack for detail in details)
             self._sources = {name: timeline.sources.get(name, "") for name in files}
-        self._judged = judge_sources(self._sources)
+        self._judged = judge_sources(timeline.sources)
         self._loops = {name: find_loops(text) for name, text in self._sources.items()}
         self._known: dict[str, StepLine] = {}
 
@@ -201,10 +203,13 @@ class _StackReader:
             return StepLine(None, found.purpose)
         caller = next((place for place in own if self._only_reports(place)), None)
         purpose = _OF_REPORTS.get(found.purpose, found.purpose) if caller else found.purpose
+        by_trainer = False
         if caller is None and found.by_library and purpose in REPORTS:
-            unclear = (place for place in own if self._is_unclear(place))
-            caller = own[0] if purpose in NEVER_NEEDED else next(unclear, None)
-        line = StepLine(own[0], purpose, caller)
+            if self._frames.entered_library(stack) in REPORTS:
+                caller = own[0] if self._is_unclear(own[0]) else None
+            elif purpose is Purpose.LOGGING:
+                caller, by_trainer = own[0], True
+        line = StepLine(own[0], purpose, caller, by_trainer=by_trainer)
         for place in own if caller is None else ():
             loops = self._loops.get(place.file or "", LoopLines())
             if place.line in loops.environment:

@@ -11,8 +11,10 @@ EVERY = 100
 """steps after which a report is soon enough for people"""
 
 
-def _report_rarely(proof: Proof) -> str:
+def _report_rarely(proof: Proof) -> str | None:
     facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
+    if place is None and facts.purpose == Purpose.LOGGING:  # a trainer reports by itself
+        return None
     at = f" of {place.file}:{place.line}" if place else ""
     what = f", {facts.text}," if facts.text else ""
     last = ", or for the last batch of an epoch" if facts.purpose == Purpose.RENDERING else ""
@@ -32,7 +34,8 @@ def _join_norms(proof: Proof) -> str | None:
 
 
 def _report_by_trainer(proof: Proof) -> str | None:
-    if proof.get_facts(HostFacts).purpose != Purpose.LOGGING:
+    facts = proof.get_facts(HostFacts)
+    if facts.purpose != Purpose.LOGGING or (proof.where and "self.log" not in facts.text):
         return None
     return "let the trainer log every hundredth step, and compute what is logged only then"
 
