@@ -86,7 +86,7 @@ def score(n):
 for _ in range(90):  # samples enough for a certain share
     model(torch.randn(64, 256)).mean().backward()
     optimizer.step()
-    score(300_000)  # HERE
+    print(score(300_000))  # HERE
 """
 UNFUSED = """
 model = net(16, 200); optimizer = torch.optim.Adam(model.parameters(), foreach=False)

@@ -113,5 +113,5 @@ def test_the_same_with_and_without(name, watching, scripts):
         if name == "living.py":
             each = [one["steps"]["count"] + one["steps"]["warmup"] for one in found]
             assert sorted(each) == LIVES
-            assert 1 <= watched.stderr.count("\n  job  ") <= 3  # the others have a line each
+            assert 1 <= watched.stderr.count("\n  job ") <= 3  # the others have a line each
             assert "more jobs\n" in watched.stderr

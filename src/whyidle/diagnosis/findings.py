@@ -177,7 +177,9 @@ def _propose_fixes(item: ProvenCause) -> list[ProposedFix]:
             edits=list(plan.edits),
             consent=fix.consent,
             automatic=plan.automatic
-            and any(not catalog.find_knob(edit.knob).by_people for edit in plan.edits),
+            and (
+                not plan.edits or any(not catalog.find_knob(e.knob).by_people for e in plan.edits)
+            ),
             predicted=_predict_fix(plan, item) if plan.faster else None,
             risk=plan.risk,
         )
