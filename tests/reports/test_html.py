@@ -140,13 +140,6 @@ def test_what_is_missing_leaves_no_empty_section(full):
     assert not ids & {"picture", "steps", "kernels", "trials", "abstentions"}
 
 
-def test_a_watched_command_has_no_trace_to_annotate(full):
-    run = msgspec.structs.replace(full.run, command=["python", "train.py"])
-    watched = render(msgspec.structs.replace(full, run=run))
-    assert "whyidle explain TRACE --perfetto" in render(full)
-    assert "perfetto" not in watched
-
-
 def test_one_rank_has_no_heat_map(build):
     assert 'id="heat"' not in render(build(ranks=1))
 
