@@ -140,6 +140,14 @@ def test_what_is_missing_leaves_no_empty_section(full):
     assert not ids & {"picture", "steps", "kernels", "trials", "abstentions"}
 
 
+def test_a_finding_is_a_line_and_a_card(full):
+    finding = full.findings[0]
+    assert str(finding).startswith(f"{finding.severity.upper()}: {finding.headline}")
+    assert "\n" not in str(finding)
+    place = msgspec.structs.replace(finding, headline="a <b> c")
+    assert "a &lt;b&gt; c" in place._repr_html_()
+
+
 def test_one_rank_has_no_heat_map(build):
     assert 'id="heat"' not in render(build(ranks=1))
 
