@@ -28,9 +28,7 @@ def forgetful():
 
 def test_names_are_those_of_the_files():
     assert "kineto" in catalog.plugin_names("importers")
-    assert {"terminal", "json", "html", "markdown", "perfetto"} <= set(
-        catalog.plugin_names("exporters")
-    )
+    assert {"terminal", "json", "html", "markdown"} <= set(catalog.plugin_names("exporters"))
     assert not [name for name in catalog.plugin_names("exporters") if name.startswith("_")]
 
 

@@ -143,6 +143,25 @@ def test_a_wrong_option_points_to_the_help_of_its_command(words, said, capsys):
     assert "try: whyidle run --help" in told
 
 
+def test_a_misspelt_option_is_corrected(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", "trace.json", "--jsn", "-"]) == 2
+    assert "try: whyidle explain --json" in capsys.readouterr().err
+
+
+def test_help_describes_a_command(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "explain"])
+    assert ended.value.code == 0
+    assert "usage: whyidle explain" in capsys.readouterr().out
+
+
+def test_a_script_without_a_command_is_a_job_to_run(elsewhere: Path, capsys):
+    script = elsewhere / "short.py"
+    script.touch()
+    assert main([str(script)]) == 2
+    assert f"try: whyidle run {script}" in capsys.readouterr().err
+
+
 def test_names_cannot_paint_the_terminal(capsys: pytest.CaptureFixture[str]):
     assert main(["explain", "\x1b[31mred\x1b]0;title\x07.json"]) == 1
     err = capsys.readouterr().err

@@ -43,7 +43,7 @@ def test_a_diagnosis_is_explained_too(trace: Path, capsys: pytest.CaptureFixture
 
 def test_never_overwrites_its_input(trace: Path, capsys: pytest.CaptureFixture[str]):
     before = trace.read_bytes()
-    assert main(["explain", str(trace), "--perfetto", str(trace)]) == 2
+    assert main(["explain", str(trace), "--json", str(trace)]) == 2
     assert trace.read_bytes() == before
     assert "overwrite" in capsys.readouterr().err
 

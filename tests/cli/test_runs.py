@@ -119,7 +119,9 @@ def test_a_run_is_a_row_of_a_table_that_fits_a_terminal(
     store.pin_run(store.list_runs()[0])
     assert main(["runs"]) == 0
     out = capsys.readouterr().out
-    head, first, *_ = out.splitlines()
+    head, newest, *rows = out.splitlines()
+    assert newest.startswith("20260102-030405")
+    first = next(row for row in rows if row.startswith("2026"))
     assert head.split() == ["run", "when", "verdict", "step", "command"]
     assert first.split("  ")[:2] == ["20260101-030405", f"{moments[0].astimezone():%Y-%m-%d %H:%M}"]
     assert "starved, pinned" in first

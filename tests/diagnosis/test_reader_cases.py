@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from whyidle.cli._app import run
 from whyidle.errors import NotATraceError
 from whyidle.recordings.explain import explain_paths
 
@@ -45,11 +43,3 @@ def test_what_is_no_recording_is_named(name, what):
     with pytest.raises(NotATraceError, match=what) as caught:
         diagnose(name)
     assert caught.value.hint
-
-
-def test_the_annotated_copy_of_a_trace_with_paths_of_windows_is_json(tmp_path, capsys):
-    out = tmp_path / "out.json"
-    source = str(CASES / "windows_paths.json.gz")
-    assert run(["explain", source, "--no-store", "--quiet", "--perfetto", str(out)]) == 0
-    names = {event["name"] for event in json.loads(out.read_text("utf-8"))["traceEvents"]}
-    assert "torch\\cuda\\__init__.py(219): _lazy_init" in names

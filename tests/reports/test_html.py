@@ -140,11 +140,12 @@ def test_what_is_missing_leaves_no_empty_section(full):
     assert not ids & {"picture", "steps", "kernels", "trials", "abstentions"}
 
 
-def test_a_watched_command_has_no_trace_to_annotate(full):
-    run = msgspec.structs.replace(full.run, command=["python", "train.py"])
-    watched = render(msgspec.structs.replace(full, run=run))
-    assert "whyidle explain TRACE --perfetto" in render(full)
-    assert "perfetto" not in watched
+def test_a_finding_is_a_line_and_a_card(full):
+    finding = full.findings[0]
+    assert str(finding).startswith(f"{finding.severity.upper()}: {finding.headline}")
+    assert "\n" not in str(finding)
+    place = msgspec.structs.replace(finding, headline="a <b> c")
+    assert "a &lt;b&gt; c" in place._repr_html_()
 
 
 def test_one_rank_has_no_heat_map(build):

@@ -72,6 +72,7 @@ def test_measured(value, unit, told):
 )
 def test_place(spot, told):
     file, line, function, rank = spot
+    assert str(Place(file=file, line=line, function=function, rank=rank)) == told
     assert (
         _number_format.format_place(Place(file=file, line=line, function=function, rank=rank))
         == told

@@ -52,6 +52,8 @@ examples:
   whyidle compare before.json after.json     compare two runs or more
   whyidle watch                              show this machine's GPUs, jobs and why they wait
 
+whyidle help COMMAND describes a command and its options.
+
 exit status: 0 success, 1 error or unusable input, 2 wrong usage, 3 a requested gate failed
 """
 
@@ -91,6 +93,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _command(argv: list[str]) -> int:
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:], "--help"]
     _check_verb(argv)
     root = parser()
     if (verb := verbs_of(root).get(argv[0])) is not None:
@@ -98,7 +102,7 @@ def _command(argv: list[str]) -> int:
     args, unknown = root.parse_known_args(argv)
     if unknown:
         text = f"Unrecognized arguments: {' '.join(unknown)}."
-        raise UsageError(text, hint=f"whyidle {args.verb} --help")
+        raise UsageError(text, hint=f"whyidle {args.verb} {_closest_option(args, unknown[0])}")
     args.typed = argv
     status: int = args.run(args)
     if not getattr(args, "quiet", False):
@@ -131,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
         module.prepare(sub)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(run=module.run, options=list(sub._option_string_actions))
     return root
 
 
@@ -139,6 +143,11 @@ def verbs_of(root: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
     """The parser of each verb."""
     subparsers = (a for a in root._actions if isinstance(a, argparse._SubParsersAction))
     return {name: parser for action in subparsers for name, parser in action.choices.items()}
+
+
+def _closest_option(args: argparse.Namespace, word: str) -> str:
+    close = difflib.get_close_matches(word.partition("=")[0], args.options, n=1, cutoff=0.7)
+    return close[0] if close and word.startswith("--") else "--help"
 
 
 def _check_verb(argv: list[str]) -> None:
@@ -150,7 +159,7 @@ def _check_verb(argv: list[str]) -> None:
     close = difflib.get_close_matches(word, VERBS, n=1)
     hint = f"whyidle {close[0]}" if close else _HELP
     if Path(word).exists():
-        hint = f"whyidle explain {word}"
+        hint = f"whyidle {'run' if word.endswith('.py') else 'explain'} {word}"
     raise UsageError(f"There is no command {word!r}.", why=f"One of {', '.join(VERBS)}.", hint=hint)
 
 

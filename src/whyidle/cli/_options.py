@@ -52,9 +52,7 @@ def parse_seconds(text: str, least: float, most: float) -> float:
     return seconds
 
 
-def add_outputs(
-    parser: argparse.ArgumentParser, *, perfetto: bool = False, free: bool = True
-) -> None:
+def add_outputs(parser: argparse.ArgumentParser, *, free: bool = True) -> None:
     """Add the output options; ``free``: standard output may be used."""
     path, dash = ("PATH|-", "; - is standard output") if free else ("PATH", "")
     group = parser.add_argument_group("output")
@@ -69,14 +67,11 @@ def add_outputs(
         default=[],
         help="write another form, from an installed plug-in",
     )
-    if perfetto:
-        group.add_argument(
-            "--perfetto",
-            metavar="PATH",
-            help="write the trace with gaps and causes as extra tracks",
-        )
     group.add_argument(
-        "-a", "--all", action="store_true", help="also show minor findings and all abstentions"
+        "-a",
+        "--all",
+        action="store_true",
+        help="also show minor findings and causes not checked",
     )
     add_quiet(group)
 

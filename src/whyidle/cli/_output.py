@@ -35,12 +35,10 @@ def check_outputs(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None
         InputError: the folder of an output does not exist or cannot be written.
     """
     outputs = list_outputs(args)
-    if getattr(args, "perfetto", None) is not None:
-        outputs.append(("perfetto", args.perfetto))
     if sum(target == STDOUT for _, target in outputs) > 1:
         raise UsageError("Only one output can go to standard output.")
     for form, target in outputs:
-        if form not in FORMS and form != "perfetto":
+        if form not in FORMS:
             _check_exporter(form)
         if target != STDOUT:
             _check_target(form, Path(target), inputs)

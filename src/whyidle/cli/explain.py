@@ -10,16 +10,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from whyidle.cli import _next_steps, _output
 from whyidle.cli._options import add_gate, add_outputs, add_storage, parse_ranks
 from whyidle.cli._progress_line import Progress
-from whyidle.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from whyidle.model.diagnosis import Diagnosis
-    from whyidle.model.timeline import Timeline
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +24,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ranks", type=parse_ranks, metavar="LIST", help="read only these ranks: 0-7,64"
     )
-    add_outputs(parser, perfetto=True)
+    add_outputs(parser)
     add_storage(parser)
     add_gate(parser)
 
@@ -51,32 +45,6 @@ def run(args: argparse.Namespace) -> int:
             ranks=args.ranks,
         )
     stored = "last" if timelines and _output.store_diagnosis(args, diagnosis) else None
-    if args.perfetto:
-        _write_annotated_trace(args, diagnosis, timelines)
     steps = _next_steps.next_steps(diagnosis, args.path, stored, args.store)
     _output.write_report(args, diagnosis, steps, stored=stored)
     return _output.gate_status(args, diagnosis)
-
-
-def _write_annotated_trace(
-    args: argparse.Namespace, diagnosis: Diagnosis, timelines: tuple[Timeline, ...]
-) -> None:
-    from whyidle.recordings.trace_overlay import make_overlays
-    from whyidle.reports import perfetto
-
-    if not timelines:
-        raise UsageError(
-            "--perfetto needs the recording itself.",
-            why="The input is a diagnosis.",
-            hint="whyidle explain TRACE --perfetto PATH",
-        )
-    try:
-        written = perfetto.write(
-            diagnosis, make_overlays(timelines, diagnosis), Path(args.perfetto)
-        )
-    except OSError as error:
-        raise InputError(
-            f"Cannot write {args.perfetto}.", why=f"{error.strerror}.", hint="Choose another file."
-        ) from error
-    for path in written:
-        _output.print_note(args, f"wrote {path}; open it at ui.perfetto.dev")

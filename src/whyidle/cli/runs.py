@@ -1,6 +1,6 @@
 """List the stored runs; delete, pin, unpin or export one.
 
-    whyidle runs                     list the stored runs, oldest first
+    whyidle runs                     list the stored runs, newest first
     whyidle runs --since 7d --state starved --command train.py    some of them
     whyidle runs delete RUN...       delete runs that are not pinned
     whyidle runs pin RUN...          protect runs from deletion
@@ -127,7 +127,7 @@ def _runs_table(entries: list[Entry], store: Store, option: str, *, some: bool) 
         ("run", "when", "verdict", "step", "command"),
         [
             _row(page, entry, start if starts.count(start) == 1 else entry.id)
-            for entry, start in zip(entries, starts, strict=True)
+            for entry, start in reversed(list(zip(entries, starts, strict=True)))
         ],
     )
     page.write_blank_line()

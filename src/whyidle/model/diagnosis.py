@@ -6,6 +6,7 @@ Every key is always present; ``None`` means *not measured*, never zero. Shares a
 
 from __future__ import annotations
 
+from html import escape
 from typing import Final, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from whyidle.model.documents.rank_tables import Attribution as Attribution  # no
 from whyidle.model.documents.rank_tables import RankGroupRow, RankRow, WhatIf
 from whyidle.model.documents.step_timeline import Picture
 from whyidle.model.knobs import KNOBS
+from whyidle.model.place import Place as Place  # noqa: PLC0414  # a part of it
 from whyidle.model.recording import Recording
 from whyidle.model.redaction import redact_command, redact_text
 
@@ -104,15 +106,6 @@ class Verdict(Document, frozen=True, kw_only=True):
     cause: str | None = None
 
 
-class Place(Document, frozen=True, kw_only=True):
-    """A place in the user's program; None: not recorded."""
-
-    file: str | None
-    line: int | None
-    function: str | None
-    rank: int | None = None
-
-
 class Interval(Document, frozen=True, kw_only=True):
     """A share of the step, as an interval."""
 
@@ -197,6 +190,16 @@ class Finding(Document, frozen=True, kw_only=True):
     def expected_loss(self) -> float:
         """The middle of what it costs, a share of the step: the order of findings."""
         return (self.lost.low + self.lost.high) / 2
+
+    def __str__(self) -> str:
+        """Severity, headline and first place, in one line."""
+        place = f" ({self.where[0]})" if self.where else ""
+        return f"{self.severity.upper()}: {self.headline}{place}"
+
+    def _repr_html_(self) -> str:
+        """The same as a card for notebooks, with the first fix."""
+        rows = [str(self), *(f"Fix: {fix.summary}" for fix in self.fixes[:1])]
+        return f"<blockquote>{'<br>'.join(map(escape, rows))}</blockquote>"
 
     @property
     def best_saving(self) -> float:

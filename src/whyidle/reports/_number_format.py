@@ -109,10 +109,7 @@ def is_uninformative(low: float, high: float) -> bool:
 
 def format_place(where: Place) -> str:
     """``file.py:12 in function (rank 3)``, as far as recorded."""
-    spot = f"{where.file}:{where.line}" if where.file and where.line else where.file or ""
-    parts = [spot, f"{'in ' if spot else ''}{where.function}" if where.function else ""]
-    parts.append(f"(rank {where.rank})" if where.rank is not None else "")
-    return " ".join(part for part in parts if part) or "place not recorded"
+    return str(where)
 
 
 def format_evidence(evidence: Evidence) -> str:

@@ -59,18 +59,10 @@ def render_timeline(diagnosis: Diagnosis) -> Markup | None:
             "p",
             tag("span", _render_controls(), class_="controls"),
             note,
-            _trace_hint(diagnosis),
             class_="note",
         ),
         id="picture",
     )
-
-
-def _trace_hint(diagnosis: Diagnosis) -> list[str | Markup]:
-    if diagnosis.run.command is not None:  # a watched command leaves no trace file
-        return []
-    command = tag("code", "whyidle explain TRACE --perfetto annotated.json.gz")
-    return ["To see every event, write the annotated trace: ", command]
 
 
 def _render_controls() -> list[Markup]:
