@@ -88,7 +88,7 @@ LONGER: dict[str, str] = {}
 
 INTEGRATED = {"ray", "keras", "lightning", "pytorch_lightning", "transformers"}
 SERVICES = {"apprise"}
-SERVER = {"starlette", "uvicorn", "jinja2"}
+SERVER = {"starlette", "uvicorn", "h11", "jinja2"}  # uvicorn brings h11
 TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
 OPTIONAL = {
     *TRACKERS,

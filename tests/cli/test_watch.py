@@ -63,6 +63,12 @@ def test_a_gate_that_does_not_hold(cards, capsys):
     assert main([*arguments, "stalled"]) == 0
 
 
+def test_a_gate_that_cannot_look_does_not_pass(cards, capsys):
+    cards()
+    assert main(["watch", "--once", "--interval", "0.2", "--fail-on", "stalled"]) == 1
+    assert "pip install 'whyidle[nvidia]'" in capsys.readouterr().err
+
+
 def test_documents_keep_the_schema(cards):
     cards(training())
     watch = MachineWatch(sources={"nvml": nvml})

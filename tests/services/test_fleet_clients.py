@@ -137,7 +137,8 @@ def test_init_containers_slices_of_a_node_and_evicted_pods(cluster, monkeypatch)
     evicted["metadata"]["deletionTimestamp"] = "2026-11-26T05:00:05Z"
     lost = pod("lost", "nvidia.com/gpu", "1", "Failed")
     lost["status"]["conditions"] = [
-        {"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-26T03:00:05Z"}
+        {"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-26T03:00:05Z"},
+        {"type": "DisruptionTarget", "status": "True"},
     ]
     single = pod("single", "nvidia.com/gpu", "1")
     single["spec"]["nodeName"] = "mig-node"
@@ -158,6 +159,7 @@ def test_init_containers_slices_of_a_node_and_evicted_pods(cluster, monkeypatch)
     assert (jobs["init"].gpus, jobs["init"].cpus) == (2, 3.0)
     assert (jobs["single"].profile, jobs["single"].milli) == ("1g.5gb", 143)
     held = {h.label: (h.end_ms - h.start_ms) / 3_600_000 for h in rows.holdings}
+    assert (jobs["evicted"].state, jobs["lost"].state) == ("failed", "preempted")
     assert (held["team/evicted"], held["team/lost"]) == (4.0, 2.0)
     assert {row.node: row.gpus for row in rows.nodes} == {"gpu-node-1": 8, "mig-node": 8}
     assert not rows.counts

@@ -120,9 +120,13 @@ def _address(settings: MailSettings, user: str) -> str | None:
 def _write_mail(sender: str, address: str, page: str, report: FleetReport) -> EmailMessage:
     from email.message import EmailMessage
     from email.policy import SMTP
+    from email.utils import formatdate, make_msgid, parseaddr
 
     message = EmailMessage(policy=SMTP)
     message["Subject"] = f"Your GPU-hours, {report.since[:10]} to {report.until[:10]}"
     message["From"], message["To"] = sender, address
+    message["Date"] = formatdate()
+    message["Message-ID"] = make_msgid(domain=sender.rpartition("@")[2].rstrip(">") or None)
+    message["List-Unsubscribe"] = f"<mailto:{parseaddr(sender)[1]}?subject=unsubscribe>"
     message.set_content(page)
     return message

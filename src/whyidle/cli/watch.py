@@ -33,7 +33,7 @@ from whyidle.cli._options import (
     parse_seconds,
     store_of,
 )
-from whyidle.errors import GateError, OutputError, UsageError
+from whyidle.errors import GateError, InputError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from whyidle.cli._watch_screen import Screen
@@ -197,7 +197,7 @@ def _open_alerts(
     elif args.json == STDOUT:
         on_stdout = catalog.plugin_module("alerts.routes", "stdout").open({"format": "json"})
     routes = open_routes(settings.route or [{"kind": "stdout"}], on_stdout)
-    alerts = AlertWatch(settings, store_of(args).root / MUTES, routes)
+    alerts = AlertWatch(settings, store_of(args).root / MUTES, routes, keeper="watch")
     return running.enter_context(closing(alerts))
 
 
@@ -277,7 +277,15 @@ def _write_line(args: argparse.Namespace, machine: WatchedMachine) -> None:
 def _check_gate(args: argparse.Namespace, machine: WatchedMachine) -> None:
     from whyidle.reports._watch_table import summarise_states
 
-    if args.fail_on and (named := summarise_states(machine, args.fail_on)):
+    if not args.fail_on:
+        return
+    if machine.absent is not None and not machine.gpus:  # a gate that cannot look must not pass
+        raise InputError(
+            f"--fail-on {','.join(args.fail_on)}: no GPU can be read.",
+            why=machine.absent.reason,
+            hint=machine.absent.how,
+        )
+    if named := summarise_states(machine, args.fail_on):
         raise GateError(f"--fail-on {','.join(args.fail_on)}: {named}.", hint="whyidle watch")
 
 

@@ -15,9 +15,12 @@ from typing import Final, Literal, Protocol, get_args
 import msgspec
 
 JobState = Literal[
-    "pending", "running", "completed", "failed", "timeout", "cancelled", "preempted", "unknown"
-]
+    "pending", "running", "completed", "failed", "timeout", "cancelled", "preempted", "cluster",
+    "unknown",
+]  # fmt: skip
 JOB_STATES: Final[tuple[JobState, ...]] = get_args(JobState)
+ENDED_BY_CLUSTER: Final = ("preempted", "cluster")
+"""the cluster ended the attempt: for a job with more right, or since a node failed"""
 WHOLE: Final = 1000
 """a whole GPU, in thousandths"""
 DAY_MS: Final = 86_400_000

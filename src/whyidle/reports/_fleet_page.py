@@ -36,7 +36,8 @@ from whyidle.reports._sections import (
 
 TONES: Final[dict[FleetState, Tone]] = {
     "useful": "good", "starved": "bad", "idle-held": "bad",
-    "idle-reserved": "caution", "failed": "caution", "unknown": "dim",
+    "idle-reserved": "caution", "failed": "caution", "cluster": "caution",
+    "unknown": "dim",
 }  # fmt: skip
 MEANINGS: Final[dict[FleetState, str]] = {
     "useful": "kernels ran",
@@ -44,6 +45,7 @@ MEANINGS: Final[dict[FleetState, str]] = {
     "idle-held": "no kernel ran, and a process held memory",
     "idle-reserved": "no kernel ran, and nothing held memory",
     "failed": "the job ended in an error",
+    "cluster": "a node failed, or the job was preempted or requeued",
     "unknown": "no telemetry, or none that can be attributed",
 }
 _BAR: Final = 20

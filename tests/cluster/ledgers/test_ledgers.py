@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from whyidle.cluster.ledgers._fields import (
 )
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.errors import InputError
-from whyidle.model.fleet_rows import DAY_MS, HOUR_MS, LedgerRows, Window
+from whyidle.model.fleet_rows import DAY_MS, ENDED_BY_CLUSTER, HOUR_MS, LedgerRows, Window
 from whyidle.model.node_lists import expand_nodes
 from whyidle.store.run_store import Store
 from whyidle.testing.fleet_contracts import check_ledger
@@ -123,7 +125,52 @@ def test_every_attempt_that_ran_holds_its_gpus():
     assert hours == 80 + 8 + 8 + 2 + 1 + 1
     states = {job.job: job.state for job in rows.jobs}
     assert states["9"] == "pending"  # by the id that Slurm knows
-    assert (states["7~1"], states["7"], states["9~1"]) == ("preempted", "completed", "preempted")
+    assert (states["7~1"], states["7"], states["9~1"]) == ("cluster", "completed", "cluster")
+
+
+def test_a_thousand_random_jobs_add_up_to_the_second(monkeypatch):
+    """Requeues, arrays, node failures, odd names, and local times in the night in which daylight
+    saving ends; counted independently in seconds since the epoch."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        random_ = random.Random(57)
+        night = 1_792_886_400  # 2026-10-25T00:00:00Z: the clock shows 02:00 to 03:00 twice
+        lines, seconds, cluster = [], 0, 0
+        for number in range(1000):
+            name = random_.choice(["train", "a|b", "ü ß", "x||", "7|root|RUNNING", "'; drop"])
+            own = f"{number}_{number % 7}" if number % 3 == 0 else f"{number}"
+            start = night + random_.randrange(-6 * 3600, 6 * 3600)
+            for state in [
+                *random_.choices(["REQUEUED", "NODE_FAIL", "PREEMPTED"], k=number % 3),
+                "x",
+            ]:
+                ended = random_.choice(["COMPLETED", "FAILED", "CANCELLED by 0"])
+                length, gpus = random_.randrange(1, 9 * 3600), random_.choice([1, 2, 8])
+                shown = [
+                    datetime.fromtimestamp(moment).isoformat(timespec="seconds")
+                    for moment in (start, start + length)
+                ]
+                word = ended if state == "x" else state
+                lines.append(
+                    f"{own}|{name}|u{number % 9}|{word}|{'|'.join(shown)}|{length}|gres/gpu={gpus}|n1"
+                )
+                seconds += length * gpus
+                cluster += length * gpus if state != "x" else 0
+                start += length + random_.randrange(1, 600)
+        random_.shuffle(lines)
+        hours, rows = hours_of(*lines)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert round(hours * 3600) == seconds
+    states = {job.job: job.state for job in rows.jobs}
+    lost = sum(
+        (h.end_ms - h.start_ms) * h.gpus for h in rows.holdings if states[h.job] in ENDED_BY_CLUSTER
+    )
+    assert lost == cluster * 1000
+    assert len(rows.jobs) == len(lines)
+    assert not rows.counts
 
 
 def test_the_text_of_a_user_breaks_no_row():

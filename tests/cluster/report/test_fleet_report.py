@@ -42,6 +42,8 @@ def test_each_state_is_found(tmp_path: Path):
         job("held", "bob", "n1", "1", (0, 4)),
         job("empty", "bob", "n2", "0", (0, 4)),
         job("failed", "eve", "n2", "1", (0, 4), state="FAILED"),
+        job("node", "eve", "n4", "0", (0, 4), state="NODE_FAIL"),
+        job("taken", "eve", "n4", "1", (0, 2), state="PREEMPTED"),
         job("dark", "eve", "n3", "0 1", (0, 4)),
     ]
     lines = [
@@ -54,9 +56,11 @@ def test_each_state_is_found(tmp_path: Path):
     check_sums(found)
     assert hours(found.total) == {
         "useful": 3.0, "starved": 1.0, "idle-held": 4.0, "idle-reserved": 4.0, "failed": 4.0,
-        "unknown": 8.0,
+        "cluster": 6.0, "unknown": 8.0,
     }  # fmt: skip
-    assert found.coverage.telemetry == pytest.approx(16 / 24)
+    assert found.coverage.telemetry == pytest.approx(16 / 30)
+    assert found.total.gpu_hours["wasted"] == 13.0
+    assert [note for note in found.coverage.notes if "checkpoint" in note]
     assert of_job(found, "dark").gpu_ms["unknown"] == of_job(found, "dark").allocated_gpu_ms
 
 

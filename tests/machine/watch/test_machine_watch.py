@@ -181,3 +181,19 @@ def test_pods_hold_gpus_by_uuid(machine, monkeypatch, sleeper):
     assert [gpu.state for gpu in look.gpus] == ["active", "idle-reserved"]
     assert "pod train-0 reserves it" in look.gpus[1].reason.text
     assert [(j.key, j.gpus) for j in look.jobs if not j.pids] == [("kubernetes:train-0", ["GPU-b"])]
+
+
+def test_a_used_and_an_unused_gpu_of_one_process_have_sentences_of_their_own(
+    machine, sleeper: int, monkeypatch
+):
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    holder = (sleeper, 10 * GIB)
+    watch = machine(card(0, holder), card(40, holder))
+    for _ in range(5):
+        now[0] += 10.0
+        look = watch.look()
+    idle, busy = look.gpus
+    assert (idle.state, busy.state) == ("idle-held", "starved")
+    assert "no kernel here" in idle.reason.text
+    assert "busy 40 %" in busy.reason.text or "busy 40%" in busy.reason.text

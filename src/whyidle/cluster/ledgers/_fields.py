@@ -15,12 +15,13 @@ _STATES: Final[dict[str, JobState]] = {
     "stopped": "running", "signaling": "running", "stage_out": "running",
     "completed": "completed", "pass": "completed", "passed": "completed", "succeeded": "completed",
     "success": "completed", "terminated": "completed",
-    "failed": "failed", "fail": "failed", "node_fail": "failed", "boot_fail": "failed",
-    "out_of_memory": "failed", "launch_failed": "failed", "error": "failed",
+    "failed": "failed", "fail": "failed", "out_of_memory": "failed", "error": "failed",
     "timeout": "timeout", "deadline": "timeout",
     "cancelled": "cancelled", "canceled": "cancelled", "killed": "cancelled",
     "revoked": "cancelled",
-    "preempted": "preempted", "evicted": "preempted", "requeued": "preempted",
+    "preempted": "preempted", "evicted": "preempted",
+    "node_fail": "cluster", "boot_fail": "cluster", "launch_failed": "cluster",
+    "requeued": "cluster",
 }  # fmt: skip
 """words of Slurm, Philly, Helios, Acme, Kubernetes and Ray, in lower case. A requeued attempt ran
 and was ended by the cluster; the job that waits again has a row of its own, which is pending."""

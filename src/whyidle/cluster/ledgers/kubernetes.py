@@ -26,7 +26,7 @@ from whyidle.cluster.ledgers._fields import (
 )
 from whyidle.cluster.ledgers._holdings import add_holdings
 from whyidle.errors import InputError, MissingExtraError
-from whyidle.model.fleet_rows import WHOLE, FleetJob, LedgerRows, NodeRow, Window
+from whyidle.model.fleet_rows import WHOLE, FleetJob, JobState, LedgerRows, NodeRow, Window
 
 _WHOLE: Final = re.compile(r"[\w.-]+/gpu")
 _SHARED: Final = re.compile(r"[\w.-]+/gpu\.shared")
@@ -125,7 +125,7 @@ def _add_pod(
         job = FleetJob(
             job=f"{space}/{name}" + (f"~{number + 1}" if number else ""),
             ledger="kubernetes",
-            state=parse_state((pod.status and pod.status.phase) or "unknown"),
+            state=_state_of(pod),
             name=name,
             user=space,
             account=space,
@@ -143,6 +143,19 @@ def _add_pod(
             nodes=1 if node else None,
         )
         add_holdings(rows, job, f"{space}/{name}", [node] if node else [])
+
+
+def _state_of(pod: Any) -> JobState:
+    """The pod's state. Kubernetes marks a pod that it ended itself for a reason outside of the pod
+    (preemption, a drained or lost node), and not one that went over its own limits.
+
+    https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+    """
+    state = parse_state((pod.status and pod.status.phase) or "unknown")
+    conditions = (pod.status and pod.status.conditions) or []
+    if any(one.type == "DisruptionTarget" and one.status == "True" for one in conditions):
+        return "preempted" if state == "failed" else state
+    return state
 
 
 def _held_at_once(spec: Any) -> dict[str, float]:

@@ -34,7 +34,8 @@ _MERGED: Final = f"""
 WITH merged AS (
   SELECT job, any_value("user") AS owner, any_value(state) AS state, sum(allocated) AS allocated,
     sum(useful) AS useful, sum(starved) AS starved, sum(idle_held + idle_reserved) AS idle,
-    sum(failed) AS failed, sum(covered) / nullif(sum(allocated), 0) AS coverage
+    sum(failed) AS failed, sum(cluster) AS cluster,
+    sum(covered) / nullif(sum(allocated), 0) AS coverage
   FROM priced GROUP BY job
 ), judged AS (
   SELECT merged.*, jobs.* EXCLUDE (job, state), uses.* EXCLUDE (job) FROM merged
@@ -228,7 +229,7 @@ def find_sharing(fleet: FleetTables) -> list[Advice]:
     rows = _group_by_owner(
         fleet,
         f"gpus = 1 AND milli = 1000 AND busy BETWEEN {UNUSED_BUSY} AND 0.3 "
-        "AND memory_p95 < 0.4 * capacity AND state <> 'failed'",
+        "AND memory_p95 < 0.4 * capacity AND failed = 0 AND cluster = 0",
         "allocated / 2",
         "format('{} is busy {:.0f} %, with {:.0f} GiB', job, busy * 100, memory_p95 / 1073741824)",
     )

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     import duckdb
 
 _SUMS: Final = (
-    *("allocated", "useful", "starved", "idle_held", "idle_reserved", "failed", "unknown"),
+    *(
+        "allocated",
+        "useful",
+        "starved",
+        "idle_held",
+        "idle_reserved",
+        "failed",
+        "cluster",
+        "unknown",
+    ),
 )
 SUMMED: Final = (
     ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS)

@@ -13,6 +13,9 @@ from whyidle.cluster.report.tables import run_query
 from whyidle.model.documents.fleet import FleetCoverage, FleetReport, GroupKey, Prices
 from whyidle.version import __version__
 
+UNKNOWN_CHECKPOINTS: Final = (
+    "Failed jobs count as wasted in full: when they last saved a checkpoint is not known."
+)
 MOST_JOBS: Final = 200
 """jobs of a report, those with the most waste; tables hold all"""
 
@@ -61,8 +64,8 @@ def _count_states(fleet: FleetTables) -> dict[str, int]:
 
 
 def _describe_coverage(fleet: FleetTables) -> FleetCoverage:
-    ((covered, allocated),) = run_query(
-        fleet.connection, "SELECT sum(covered), sum(allocated) FROM accounts"
+    ((covered, allocated, failed),) = run_query(
+        fleet.connection, "SELECT sum(covered), sum(allocated), sum(failed) FROM accounts"
     )
     latest: Any = run_query(fleet.connection, "SELECT max(last_ms) FROM hours")[0][0]
     return FleetCoverage(
@@ -74,5 +77,5 @@ def _describe_coverage(fleet: FleetTables) -> FleetCoverage:
         disagreeing_hours=fleet.disagreeing_hours,
         readings=_count_states(fleet),
         counts={what: count for what, count in fleet.counts.items() if count},
-        notes=fleet.notes,
+        notes=[*fleet.notes, *([UNKNOWN_CHECKPOINTS] if failed else [])],
     )

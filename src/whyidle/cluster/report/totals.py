@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from whyidle.cluster.report.tables import run_query
-from whyidle.model.fleet_rows import Window
+from whyidle.model.fleet_rows import ENDED_BY_CLUSTER, Window
 
 if TYPE_CHECKING:
     import duckdb
@@ -54,10 +54,12 @@ def sum_holdings(connection: duckdb.DuckDBPyConnection, periods: Sequence[int]) 
         run_query(connection, _CHOSEN.format(period=period))
         chosen = "chosen"
         ((disagreeing,),) = run_query(connection, _DISAGREEING)
-    run_query(connection, _ACCOUNTS.format(period=period, hours=chosen))
+    run_query(connection, _ACCOUNTS.format(period=period, hours=chosen, lost=_LOST))
     return int(disagreeing or 0)
 
 
+_LOST: Final = ("failed", *ENDED_BY_CLUSTER)
+"""states of jobs whose results are lost, as far as is known"""
 _CHOSEN: Final = """
 CREATE OR REPLACE TABLE chosen AS
 WITH meters AS (
@@ -99,19 +101,21 @@ WITH sums AS (
     CAST(floor(coalesce(covered * useful / n, 0)) AS BIGINT) AS useful_ms
   FROM covers
 ), judged AS (
-  SELECT parts.*, jobs.state = 'failed' AS failed, jobs.job IN (SELECT job FROM causes) AS watched
+  SELECT parts.*, jobs.state IN {lost} AS lost, jobs.state = 'failed' AS failed,
+    jobs.job IN (SELECT job FROM causes) AS watched
   FROM parts JOIN jobs USING (job)
 )
 SELECT hold, job, node, gpu, gpus, milli, start_ms, end_ms, allocated, covered, power_w,
-  CASE WHEN failed THEN 0 ELSE least(useful_ms, known_ms - held_ms - reserved_ms) END AS useful,
-  CASE WHEN failed THEN 0 WHEN watched THEN
+  CASE WHEN lost THEN 0 ELSE least(useful_ms, known_ms - held_ms - reserved_ms) END AS useful,
+  CASE WHEN lost THEN 0 WHEN watched THEN
     known_ms - reserved_ms - least(useful_ms, known_ms - held_ms - reserved_ms)
     ELSE known_ms - held_ms - reserved_ms - least(useful_ms, known_ms - held_ms - reserved_ms)
   END AS starved,
-  CASE WHEN failed OR watched THEN 0 ELSE held_ms END AS idle_held,
-  CASE WHEN failed THEN 0 ELSE reserved_ms END AS idle_reserved,
+  CASE WHEN lost OR watched THEN 0 ELSE held_ms END AS idle_held,
+  CASE WHEN lost THEN 0 ELSE reserved_ms END AS idle_reserved,
   CASE WHEN failed THEN allocated ELSE 0 END AS failed,
-  CASE WHEN failed THEN 0 ELSE allocated - known_ms END AS unknown,
+  CASE WHEN lost AND NOT failed THEN allocated ELSE 0 END AS cluster,
+  CASE WHEN lost THEN 0 ELSE allocated - known_ms END AS unknown,
   power_w * covered / 3.6e9 AS energy_kwh
 FROM judged
 """

@@ -22,7 +22,7 @@ from whyidle.cluster.server.answers import answer_json, refuse, render_page
 from whyidle.cluster.server.event_streams import MainCache, open_stream_route
 from whyidle.cluster.server.gate import Gate
 from whyidle.cluster.server.site import NotFoundError, Page, Question, RefusedError, Site
-from whyidle.errors import WhyidleError
+from whyidle.errors import InputError, WhyidleError
 from whyidle.machine.publishers._text_format import format_page
 from whyidle.reports._html.page import page_script, style_sheet
 
@@ -144,6 +144,8 @@ def _answer_error(request: Request, error: Exception) -> Response:
     status = 404 if isinstance(error, NotFoundError) else 500
     if isinstance(error, RefusedError):
         status = error.status
+    elif isinstance(error, InputError):
+        status = 503  # a file that the administrator can mend
     if not isinstance(error, WhyidleError):
         return refuse(request.scope, status, "The server failed.")
     return refuse(request.scope, status, f"{error.what} {error.why}".strip(), error.hint)

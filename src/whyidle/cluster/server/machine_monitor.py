@@ -62,7 +62,9 @@ class MachineMonitor:
 
     def start(self) -> None:
         """Begin to look."""
-        self._alerts = AlertWatch(self.settings, self._mutes, open_routes(self.settings.route))
+        self._alerts = AlertWatch(
+            self.settings, self._mutes, open_routes(self.settings.route), keeper="serve"
+        )
         self._thread.start()
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections import defaultdict
 from datetime import datetime
 from typing import Final
 
@@ -29,24 +30,28 @@ MOST_BYTES: Final = 16 << 20
 """of a document: ten times that of a job with 256 ranks"""
 MOST_S: Final = 60.0
 AT_ONCE: Final = 4
-"""uploads that are read at the same time; others wait"""
+"""uploads that are checked and written at the same time; others wait"""
+READ_AT_ONCE: Final = 16
+"""uploads of one credential that are read at the same time; a slow sender delays only its own"""
 
 
 def list_routes(site: Site) -> list[Route]:
     """The route of uploads."""
     turns = asyncio.Semaphore(AT_ONCE)
+    reading = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(READ_AT_ONCE))
 
     async def take_run(request: Request) -> Response:
         run_id = request.path_params["run"]
         _check_id(run_id)
         store = _choose_store(site, request.query_params.get("store"))
-        async with turns:
+        name = request.state.viewer.name
+        async with reading[name]:
             try:
                 body = await asyncio.wait_for(read_body(request), MOST_S)
             except (TimeoutError, asyncio.TimeoutError) as error:
                 why = f"It took more than {MOST_S:.0f} s."
                 raise RefusedError("The upload is too slow.", why=why, status=408) from error
-            name = request.state.viewer.name
+        async with turns:
             status = await run_in_threadpool(store_upload, store, run_id, body, name)
         await run_in_threadpool(site.index.refresh, force=True)
         return answer_json({"id": run_id, "page": f"/runs/{run_id}"}, status)

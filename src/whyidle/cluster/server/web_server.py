@@ -2,15 +2,75 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from types import FrameType
+from typing import Any, ClassVar, Final
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whyidle.cluster.server.app import build_app
 from whyidle.cluster.server.site import Site, SiteSettings
 
 END_S = 3
 """after which pages that are still open are cut off; their streams end within a second"""
+
+
+HEADER_S: Final = 10.0
+"""in which the head of a request must have come: browsers and clients send it at once"""
+BODY_S: Final = 90.0
+"""in which its body must have come; uploads are refused with an answer before that"""
+MOST_WAITING: Final = 100
+"""connections of one address whose request has not come yet; the oldest is cut off"""
+
+
+class PunctualProtocol(H11Protocol):
+    """HTTP with deadlines for requests, so that connections without one hold no place."""
+
+    _waiting: ClassVar[defaultdict[str, dict[PunctualProtocol, None]]] = defaultdict(dict)
+    _timer: asyncio.TimerHandle | None = None
+    _awaited: Any = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the deadline of the first request."""
+        super().connection_made(transport)
+        self._await(h11.IDLE)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; a request that has come ends the deadline."""
+        super().data_received(data)
+        state = self.conn.their_state
+        self._await(state if state in (h11.IDLE, h11.SEND_BODY) else None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the deadline."""
+        super().connection_lost(exc)
+        self._await(None)
+
+    def _await(self, state: Any) -> None:
+        """Wait for a head (IDLE), a body (SEND_BODY) or nothing; the same wait goes on."""
+        if state is self._awaited:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._awaited = state
+        address = self.client[0] if self.client else ""
+        waiting = self._waiting[address]
+        waiting.pop(self, None)
+        if state is not None:
+            seconds = HEADER_S if state is h11.IDLE else BODY_S
+            self._timer = self.loop.call_later(seconds, self.transport.abort)
+        if state is h11.IDLE:
+            waiting[self] = None
+            if len(waiting) > MOST_WAITING:
+                oldest = next(iter(waiting))
+                waiting.pop(oldest)
+                oldest.transport.abort()
+        elif not waiting:
+            del self._waiting[address]
 
 
 class WebServer(uvicorn.Server):
@@ -26,6 +86,7 @@ class WebServer(uvicorn.Server):
                 server_header=False,
                 timeout_graceful_shutdown=END_S,
                 limit_concurrency=1000,
+                http=PunctualProtocol,
                 h11_max_incomplete_event_size=64 << 10,
             )
         )

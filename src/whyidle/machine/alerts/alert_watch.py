@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from whyidle.machine.alerts.delivery import Delivering
 from whyidle.machine.alerts.evaluation import Evaluator, Firing
+from whyidle.machine.alerts.kept_state import AlertState, read_state, write_state
 from whyidle.machine.alerts.rule_file import AlertSettings
 from whyidle.model.live.alert import Delivery
 
@@ -32,15 +34,29 @@ class Outlet(Protocol):
 
 class AlertWatch:
     """The alerts of one watch. Of ``routes``, those with True get everything that fires, each time;
-    the others the notices to send."""
+    the others the notices to send. ``keeper`` names the file beside ``mutes`` in which the state
+    lasts; None: it does not."""
 
     def __init__(
-        self, settings: AlertSettings, mutes: Path, routes: Sequence[tuple[Outlet, bool]]
+        self,
+        settings: AlertSettings,
+        mutes: Path,
+        routes: Sequence[tuple[Outlet, bool]],
+        *,
+        keeper: str | None = None,
     ) -> None:
         self._settings, self._mutes, self._routes = settings, mutes, routes
         self._evaluator = Evaluator(settings.active_rules(), settings.interval_s)
         self._delivering = Delivering(settings, self._explain)
         self._machine: WatchedMachine | None = None
+        self._kept: Path | None = None
+        if keeper is not None:
+            # a store may be shared by several machines
+            self._kept = mutes.with_name(f"alerts-{keeper}-{platform.node()}.json")
+            when = time.time()
+            state = read_state(self._kept, when)
+            self._evaluator.restore(state.active, when)
+            self._delivering.restore(state.notified, state.sent)
         self._due_s = 0.0
 
     def add_look(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> Delivery | None:
@@ -56,7 +72,16 @@ class AlertWatch:
         for route, gets_all in self._routes:
             if delivery.notices or gets_all:
                 route.enqueue(delivery)
+        if self._kept is not None:
+            write_state(self._kept, self._make_state(when))
         return delivery
+
+    def _make_state(self, when: float) -> AlertState:
+        told = self._delivering
+        return AlertState(
+            time=when, active=self._evaluator.list_active(), notified=told.notified,
+            sent=[*told.sent],
+        )  # fmt: skip
 
     def _explain(self, firing: Firing) -> tuple[str, str]:
         """The cause that the look shows for a GPU or run, and its first fix."""

@@ -24,7 +24,9 @@ Explain = Callable[[Firing], tuple[str, str]]
 
 
 @dataclass(slots=True)
-class _SentNotice:
+class SentNotice:
+    """A notice that was sent."""
+
     notice: Notice
     last: float  # when a notice was sent the last time
 
@@ -37,9 +39,14 @@ class Delivering:
     ) -> None:
         self._settings, self._explain = settings, explain
         self.mutes: Mapping[str, float] = mutes or {}
-        self._notified: dict[str, _SentNotice] = {}
-        self._sent: deque[float] = deque()
+        self.notified: dict[str, SentNotice] = {}
+        self.sent: deque[float] = deque()
         self._held_back = 0
+
+    def restore(self, notified: Mapping[str, SentNotice], sent: Sequence[float]) -> None:
+        """Go on with what was told before a watch was killed."""
+        self.notified.update(notified)
+        self.sent.extend(sent)
 
     def deliver(self, firing: Sequence[Firing], when: float) -> Delivery:
         """The notices to send now."""
@@ -48,7 +55,7 @@ class Delivering:
         quiet = is_quiet(self._settings.quiet, when)
         due = [] if quiet else [*self._due(current, when), *self._resolved_notices(current, when)]
         if quiet:  # what resolves unseen sends nothing
-            self._notified = {key: sent for key, sent in self._notified.items() if key in current}
+            self.notified = {key: sent for key, sent in self.notified.items() if key in current}
         notices = self._limit(due, when)
         held, self._held_back = (self._held_back, 0) if notices else (0, self._held_back)
         return Delivery(notices=notices, firing=[*current.values()], held_back=held)
@@ -56,7 +63,7 @@ class Delivering:
     def _make_notice(self, key: str, firing: Firing, when: float) -> Notice:
         cause, fix = self._explain(firing)
         return Notice(
-            key=key, rule=firing.rule, event="repeats" if key in self._notified else "fires",
+            key=key, rule=firing.rule, event="repeats" if key in self.notified else "fires",
             labels=firing.labels, value=firing.value, since=firing.since, when=when, cause=cause,
             fix=fix,
         )  # fmt: skip
@@ -64,17 +71,17 @@ class Delivering:
     def _due(self, current: Mapping[str, Notice], when: float) -> list[Notice]:
         due = []
         for key, notice in current.items():
-            sent = self._notified.get(key)
+            sent = self.notified.get(key)
             if self._is_muted(notice, when):
                 continue
             if sent is None or when - sent.last >= self._settings.repeat_s:
-                self._notified[key] = _SentNotice(notice, when)
+                self.notified[key] = SentNotice(notice, when)
                 due.append(notice)
         return due
 
     def _resolved_notices(self, current: Mapping[str, Notice], when: float) -> list[Notice]:
-        gone = [key for key in self._notified if key not in current]
-        notices = [self._notified.pop(key).notice for key in gone]
+        gone = [key for key in self.notified if key not in current]
+        notices = [self.notified.pop(key).notice for key in gone]
         return [
             replace(one, event="resolves", when=when)
             for one in notices
@@ -85,13 +92,13 @@ class Delivering:
         return any(self.mutes.get(name, 0.0) > when for name in (notice.key, notice.rule.id))
 
     def _limit(self, due: list[Notice], when: float) -> list[Notice]:
-        while self._sent and self._sent[0] <= when - HOUR_S:
-            self._sent.popleft()
-        room = max(0, self._settings.most_per_hour - len(self._sent))
+        while self.sent and self.sent[0] <= when - HOUR_S:
+            self.sent.popleft()
+        room = max(0, self._settings.most_per_hour - len(self.sent))
         order = {"critical": 0, "warning": 1, "info": 2}
         due = sorted(due, key=lambda one: order[one.rule.severity])
         self._held_back += len(due) - len(due[:room])
-        self._sent.extend([when] * len(due[:room]))
+        self.sent.extend([when] * len(due[:room]))
         return due[:room]
 
 

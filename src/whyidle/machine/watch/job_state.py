@@ -47,15 +47,26 @@ def judge_job(
     if first is not None:
         return first
     if view.gpu_busy is not None and view.gpu_busy < STARVED_BUSY:
-        text = f"the GPU is busy {view.gpu_busy:.0%}, for a reason that a look from outside misses"
-        return "starved", Reason(text=text, proven=False, proof="start it with whyidle run")
+        return _judge_busy(view.gpu_busy)
     return "active", None
 
 
+def _judge_busy(busy: float) -> tuple[GpuState, Reason | None]:
+    if busy >= STARVED_BUSY:
+        return "active", None
+    text = f"the GPU is busy {busy:.0%}, for a reason not visible from outside the process"
+    return "starved", Reason(text=text, proven=False, proof="start it with whyidle run")
+
+
 def judge_gpu(
-    history: GpuHistory, jobs: Sequence[WatchedJob], reserved_by: str | None
+    history: GpuHistory,
+    jobs: Sequence[WatchedJob],
+    reserved_by: str | None,
+    *,
+    works_elsewhere: bool = False,
 ) -> tuple[GpuState, Reason | None]:
-    """A GPU's state, by the gravest of its jobs."""
+    """A GPU's state, by its own figures and the gravest of its jobs. ``works_elsewhere``: they have
+    kernels on other GPUs, so that what is suspected of them is not said of one without."""
     latest = history.latest
     if not jobs:
         return _judge_unclaimed(latest.get("memory_used_bytes") or 0, history, reserved_by)
@@ -64,7 +75,10 @@ def judge_gpu(
     if busy is None and job.reason is None:
         text = "utilization is not measured here; NVML has none of MIG slices"
         return job.state, Reason(text=text, proven=False, proof="GPM, on Hopper and later, or DCGM")
-    if busy == 0 and job.state in ("active", "starved") and history.span_s >= UNUSED_S:
+    if busy == 0 and works_elsewhere and history.span_s < UNUSED_S:
+        return "active", None
+    unused = works_elsewhere or job.state in ("active", "starved")
+    if busy == 0 and unused and history.span_s >= UNUSED_S:
         text = f"its job has run no kernel here for {history.span_s:.0f} s"
         return "idle-held", Reason(
             text=text, proven=False, cause="idle-allocated-gpu", proof="print its visible devices"
@@ -74,6 +88,8 @@ def judge_gpu(
         text = f"the GPU is busy {mean:.0%}; its process cannot be seen from here"
         proof = "watch outside the container, or as root"
         return "starved", Reason(text=text, proven=False, proof=proof)
+    if job.reason is not None and job.reason.cause is None and not job.reason.proven and mean:
+        return _judge_busy(mean)
     return job.state, job.reason
 
 

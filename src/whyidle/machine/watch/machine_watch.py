@@ -117,7 +117,10 @@ class MachineWatch:
         steps = news.steps if news is not None else None
         stopped = steps.last_step_s if steps and steps.count and not steps.phase else None
         age = self._table.age_s(group.root)
-        view = seen.view([card.history for card in cards.values()], held, age, stopped)
+        # a GPU without a kernel is judged by itself, and would only blur the figures of the others
+        histories = [card.history for card in cards.values()]
+        used = [one for one in histories if one.highest("busy_ratio") != 0]
+        view = seen.view(used or histories, held, age, stopped)
         suspected = suspect(view)
         state, reason = judge_job(view, news, suspected)
         unread = [] if root.environ is not None else ["environment: the job is another user's"]
@@ -170,7 +173,15 @@ class MachineWatch:
         working = [job for job in own if job.pids]
         reservation = reserved.get(name)
         by = reservation.holder if reservation else None
-        state, reason = judge_gpu(self._gpus.cards[subject].history, working, by)
+        others = {other for job in working for other in job.gpus} - {name}
+        works_elsewhere = any(
+            card.history.highest("busy_ratio")
+            for other, card in self._gpus.cards.items()
+            if self._gpus.name_of(other) in others
+        )
+        state, reason = judge_gpu(
+            self._gpus.cards[subject].history, working, by, works_elsewhere=works_elsewhere
+        )
         if self._gpus.is_lost(subject):
             state, reason = "lost", None
         keys = [job.key for job in own]

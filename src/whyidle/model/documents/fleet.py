@@ -10,6 +10,8 @@ States of allocated time:
 * **idle-reserved**: no kernel ran, and at most 500 MiB were in use: allocated, without a process on
   it. What the driver itself uses stays below 500 MiB.
 * **failed**: all time of jobs that ended in an error, whatever they did until then.
+* **cluster**: all time of attempts that the cluster ended: a node failed, a job with more right
+  took the GPUs, or the job was requeued. It is nobody's waste.
 * **unknown**: no telemetry, or telemetry that cannot be attributed. It is never counted as idle.
 
 A sample stands for the time since the sample before it, at most one sampling period.
@@ -25,7 +27,9 @@ from whyidle.model.diagnosis import Document
 from whyidle.model.fleet_rows import JobState
 
 SCHEMA: Final = "whyidle/fleet/1"
-FleetState = Literal["useful", "starved", "idle-held", "idle-reserved", "failed", "unknown"]
+FleetState = Literal[
+    "useful", "starved", "idle-held", "idle-reserved", "failed", "cluster", "unknown"
+]
 FLEET_STATES: Final[tuple[FleetState, ...]] = get_args(FleetState)
 WASTE: Final[tuple[FleetState, ...]] = ("starved", "idle-held", "idle-reserved", "failed")
 GroupKey = Literal["user", "job", "cause", "partition", "node"]

@@ -12,7 +12,8 @@ from whyidle.reports._number_format import format_percent
 
 FILLS: Final[dict[FleetState, str]] = {
     "useful": "compute", "starved": "host", "idle-held": "sync",
-    "idle-reserved": "communication", "failed": "input", "unknown": "unknown",
+    "idle-reserved": "communication", "failed": "input", "cluster": "transfer",
+    "unknown": "unknown",
 }  # fmt: skip
 """state -> the bucket whose colour it has: these are distinguishable with every dichromacy"""
 WIDTH: Final = 1040

@@ -121,7 +121,7 @@ def test_a_file_that_is_no_fleet(store: Store, tmp_path: Path, fleet: Path):
     client = TestClient(build_app(site), base_url=HERE, raise_server_exceptions=False)
     client.headers["Authorization"] = f"Bearer {site.access.add_token('a', 'admin')}"
     answer = client.get("/api/fleet")
-    assert answer.status_code == 500
+    assert answer.status_code == 503
     assert "is not a report of a fleet" in answer.json()["error"]
     path.write_bytes(fleet.read_bytes())
     assert client.get("/api/fleet").json()["job_count"] == 2
