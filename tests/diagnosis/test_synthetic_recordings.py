@@ -1,0 +1,25 @@
+"""Synthetic recordings of kinds that public ones have, and what is true of each."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from whyidle.model.diagnosis import Diagnosis
+from whyidle.recordings.explain import explain_paths
+
+CASES = Path(__file__).parent / "trace_cases"
+
+
+@cache
+def diagnose(name: str) -> Diagnosis:
+    return explain_paths([next(CASES.glob(f"{name}.*"))]).diagnosis
+
+
+def causes(name: str) -> list[str]:
+    return [finding.cause for finding in diagnose(name).findings if finding.severity != "info"]
+
+
+def test_scalars_of_a_fused_optimizer_are_not_its_precision():
+    assert "double-precision" not in causes("fused_adam")
+    assert diagnose("fused_adam").verdict.state == "saturated"
