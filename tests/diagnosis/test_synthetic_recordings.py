@@ -23,3 +23,9 @@ def causes(name: str) -> list[str]:
 def test_scalars_of_a_fused_optimizer_are_not_its_precision():
     assert "double-precision" not in causes("fused_adam")
     assert diagnose("fused_adam").verdict.state == "saturated"
+
+
+def test_time_before_the_first_kernel_counts():
+    found = diagnose("loader_before_first_kernel")
+    assert found.attribution.input > 0.95
+    assert found.run.duration_s > 5

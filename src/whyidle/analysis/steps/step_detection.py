@@ -15,8 +15,8 @@ from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.device.device_backlog import earlier_work
 from whyidle.analysis.device.kernel_classes import classify_kernel
 from whyidle.analysis.device.lost_kernels import find_incomplete
-from whyidle.analysis.integer_codes import used_codes
-from whyidle.analysis.partition.idle_gaps import context_calls, link_launches
+from whyidle.analysis.integer_codes import is_among, used_codes
+from whyidle.analysis.partition.idle_gaps import link_launches
 from whyidle.analysis.steps.serving_steps import serving_steps
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
@@ -383,17 +383,17 @@ def _host_extent(timeline: Timeline) -> tuple[int, int]:
 
 
 def _recording_extent(timeline: Timeline) -> tuple[int, int]:
-    """From the first work to the last end, ns, by device events if there are any."""
+    """From the first work to the last end, ns: of the device, and of the threads that launch."""
     device, host = timeline.device, timeline.host
+    sampled = timeline.looks is not None
+    useful = (host.kind != HostKind.PYTHON) | sampled
     if len(device):
-        launched = _launch_times(timeline)
-        known = launched[launched >= 0]
-        first = int(np.append(known, device.start.min()).min())
-        setup = timeline.host.start[context_calls(timeline)]
-        return min([first, *setup.tolist()]), int(device.end.max())
+        calls = link_launches(timeline).call
+        useful &= is_among(host.thread, used_codes(host.thread[calls[calls >= 0]]))
+        low, high = device.start.min(), device.end.max()
+        begin = np.append(host.start[useful], low).min()
+        return int(begin), int(np.append(host.end[useful], high).max())
     if not len(host):
         return 0, 1
-    sampled = timeline.looks is not None
-    useful = np.flatnonzero((host.kind != HostKind.PYTHON) | sampled)
-    rows = useful if len(useful) else np.arange(len(host))
+    rows = np.flatnonzero(useful) if useful.any() else np.arange(len(host))
     return int(host.start[rows].min()), int(host.end[rows].max())
