@@ -29,3 +29,15 @@ def test_time_before_the_first_kernel_counts():
     found = diagnose("loader_before_first_kernel")
     assert found.attribution.input > 0.95
     assert found.run.duration_s > 5
+
+
+def test_waiting_for_a_result_is_no_launching():
+    found = diagnose("waits_for_result")
+    assert found.attribution.sync > 0.9
+    assert "launch-bound-small-kernels" not in causes("waits_for_result")
+
+
+def test_transport_on_side_streams_of_an_npu_is_communication():
+    found = diagnose("hccl_on_side_streams")
+    assert found.attribution.communication > 0.75
+    assert found.attribution.compute < 0.15
