@@ -41,3 +41,22 @@ def test_transport_on_side_streams_of_an_npu_is_communication():
     found = diagnose("hccl_on_side_streams")
     assert found.attribution.communication > 0.75
     assert found.attribution.compute < 0.15
+
+
+def test_a_cold_start_explains_all_of_its_bar():
+    found = diagnose("cold_start")
+    assert causes("cold_start") == ["compile-autotune-warmup"]
+    assert found.findings[0].lost.high > 0.95 * found.attribution.interruption > 0.9
+
+
+def test_a_snapshot_at_an_error_of_memory_says_so_first():
+    headline = diagnose("out_of_memory").verdict.headline
+    assert headline.startswith("Out of memory on device 0: 1.07 GB was asked for, 0.00105 GB")
+    assert "8.59 GB was reserved" in headline
+    assert "100% of the peak from train.py:7" in headline
+
+
+def test_the_peak_is_one_number():
+    found = diagnose("memory_churn")
+    assert found.utilization.memory_peak_bytes == 402_653_184
+    assert any("had 0.403 GB in use" in note for note in found.coverage.notes)

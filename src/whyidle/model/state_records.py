@@ -18,13 +18,22 @@ class HeldMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedAllocation:
+    """An allocation that the device had no memory for: bytes asked, and bytes free on the device
+    (None: not recorded)."""
+
+    size: int
+    free: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """The cache of PyTorch's allocator on one device, in bytes.
 
     ``reserved`` was taken from the driver, ``allocated`` is in use. ``stranded`` is free but lies
     in segments in use, so that it can be given to smaller tensors only. ``peak`` is the most that
     was in use while the history was recorded (without history: now), by ``holders``, the largest
-    first. ``failed`` are the sizes of allocations that failed.
+    first. ``failed`` are the allocations that failed, in order.
     """
 
     device: int
@@ -34,7 +43,7 @@ class DeviceMemory:
     largest_gap: int
     peak: int
     holders: tuple[HeldMemory, ...]
-    failed: tuple[int, ...] = ()
+    failed: tuple[FailedAllocation, ...] = ()
     has_history: bool = False
 
 

@@ -104,14 +104,31 @@ def _diagnose_snapshots(snapshots: list[MemorySnapshot], notes: list[str]) -> Di
             findings.append(finding)
     fullest = max((device for _, device in devices), key=lambda device: device.peak, default=None)
     headline = "A memory snapshot shows what fills the memory, not why the device idles"
-    if findings:
+    out_of_memory = [device for _, device in devices if device.failed]
+    if out_of_memory:
+        headline = _describe_failure(out_of_memory[0])
+    elif findings:
         headline = f"{headline}. {findings[0].headline}"
     elif fullest is not None:
         headline = f"{headline}. {_describe_peak(fullest)}"
     verdict = Verdict(state="inconclusive", headline=headline, bound=None)
-    reserved = max((device.reserved for _, device in devices), default=0)
     return _make_document(
-        [one.path for one in snapshots], verdict, findings, notes, reserved=reserved
+        [one.path for one in snapshots], verdict, findings, notes, peak=fullest and fullest.peak
+    )
+
+
+def _describe_failure(device: DeviceMemory) -> str:
+    last = device.failed[-1]
+    free = "" if last.free is None else f"{_gigabytes(last.free)} was free, "
+    text = (
+        f"Out of memory on device {device.device}: {_gigabytes(last.size)} was asked for, {free}"
+        f"{_gigabytes(device.reserved)} was reserved and {_gigabytes(device.allocated)} in use"
+    )
+    if not device.holders:
+        return text
+    most = device.holders[0]
+    return (
+        f"{text}, {most.size / max(device.peak, 1):.0%} of the peak {_describe_place(most.place)}"
     )
 
 
@@ -135,7 +152,7 @@ def _describe_place(place: Place | None) -> str:
 def _find_fragmentation(device: DeviceMemory) -> Finding | None:
     share = device.stranded / max(device.reserved, 1)
     # an allocation that failed although as much was free is the proof itself
-    failed = [size for size in device.failed if 0 < size <= device.stranded]
+    failed = [one.size for one in device.failed if 0 < one.size <= device.stranded]
     if share < FRAGMENTED and not failed:
         return None
     headline = (
@@ -230,10 +247,15 @@ def _make_finding(
 
 
 def _make_document(
-    sources: list[str], verdict: Verdict, findings: list[Finding], notes: list[str], **more: int
+    sources: list[str],
+    verdict: Verdict,
+    findings: list[Finding],
+    notes: list[str],
+    *,
+    ranks: int = 1,
+    peak: int | None = None,
 ) -> Diagnosis:
-    """The document; ``more`` are the number of ``ranks``, and the bytes ``reserved``."""
-    ranks, reserved = more.get("ranks", 1), more.get("reserved", 0)
+    """The document; ``peak`` is the most memory in use on a device, bytes."""
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
     nothing = dict.fromkeys(BUCKETS, 0.0)
     return Diagnosis(
@@ -257,7 +279,7 @@ def _make_document(
         attribution=Attribution(**{**nothing, "unknown": 1.0}),
         utilization=Utilization(
             busy=None, gpu_util=None, sm_active=None, sm_occupancy=None, tensor_active=None,
-            dram_active=None, mfu=None, power_w=None, memory_peak_bytes=reserved or None,
+            dram_active=None, mfu=None, power_w=None, memory_peak_bytes=peak,
             energy_j_per_step=None,
         ),
         verdict=verdict,
