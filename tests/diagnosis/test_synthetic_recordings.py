@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+from whyidle.errors import NotATraceError
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.recordings.explain import explain_paths
 
@@ -60,3 +63,28 @@ def test_the_peak_is_one_number():
     found = diagnose("memory_churn")
     assert found.utilization.memory_peak_bytes == 402_653_184
     assert any("had 0.403 GB in use" in note for note in found.coverage.notes)
+
+
+@pytest.mark.parametrize("name", ["legacy_on_gpu", "apple_gpu"])
+def test_operators_of_a_gpu_are_no_work_of_the_cpu(name):
+    found = diagnose(name)
+    assert found.verdict.state == "inconclusive"
+    assert found.attribution.unknown == 1.0
+
+
+def test_a_short_child_does_not_erase_the_operator_around_it():
+    assert diagnose("legacy_nested").utilization.busy > 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        ("horovod_timeline", "Horovod"),
+        ("compiler_events", "torch.compile"),
+        ("tensorflow_1_timeline", "TensorFlow 1"),
+    ],
+)
+def test_a_timeline_of_another_tool_is_refused_by_name(name, tool):
+    with pytest.raises(NotATraceError, match=tool) as caught:
+        diagnose(name)
+    assert caught.value.hint

@@ -31,6 +31,8 @@ _NAMED_DEVICES = {
     "privateuse1": "device of a plug-in (PrivateUse1)",
 }
 """accelerators whose traces have no deviceProperties, by the prefix of their categories"""
+_MPS_NAMES = ("aten::mps_", "aten::_mps_", "aten::linear_backward")
+"""operators of Apple's GPUs, of which the profiler records no kernels"""
 _AMD = re.compile(r"\bAMD\b|\bMI\d{2,3}|Radeon|gfx\d", re.I)
 
 
@@ -100,7 +102,10 @@ def device_of(
     name = first.get("name") if isinstance(first.get("name"), str) else None
     major = to_natural(first.get("computeMajor", first.get("major")))
     minor = to_natural(first.get("computeMinor", first.get("minor")))
-    kind = _device_kind(header, name, tuple(names), {category.lower() for category in categories})
+    names = tuple(names)
+    kind = _device_kind(header, name, names, {category.lower() for category in categories})
+    if kind == "other" and _on_mps(names):
+        name = name or "Apple GPU (MPS)"
     return DeviceInfo(
         kind="other" if kind == "cpu" and (devices or main_device is not None) else kind,
         name=name or _NAMED_DEVICES.get(_accelerator(categories)),
@@ -146,4 +151,10 @@ def _device_kind(
     nccl = isinstance(distributed, dict) and distributed.get("backend") == "nccl"
     if runtimes or name or cats & {"kernel", "gpu_memcpy"} or nccl:
         return "cuda"
-    return "cuda" if any(text.startswith(_GPU_ONLY_NAMES) for text in names) else "cpu"
+    if any(text.startswith(_GPU_ONLY_NAMES) for text in names):
+        return "cuda"
+    return "other" if _on_mps(names) else "cpu"
+
+
+def _on_mps(names: Iterable[str]) -> bool:
+    return any(text.startswith(_MPS_NAMES) for text in names)

@@ -78,6 +78,28 @@ _JSON: tuple[tuple[str, bytes, str], ...] = (
     ("a notebook", rb'"(?:nbformat|cells)"\s*:', _EXPORT),
     ("a model's configuration", rb'"(?:model_type|architectures|hidden_size)"\s*:', _TRAINING),
 )
+_RECORD_IT = "Record the training with torch.profiler as well, and pass its trace."
+_CHROME: tuple[tuple[str, bytes, str], ...] = (
+    (
+        "a timeline of Horovod, which holds collectives and nothing of the device",
+        rb"NEGOTIATE_(?:ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)",
+        _RECORD_IT,
+    ),
+    (
+        "the compiler's log of events (torch.compile), which holds nothing of the device",
+        rb'"cat"\s*:\s*"dynamo_timed"',
+        f"View it with tlparse. {_RECORD_IT}",
+    ),
+    (
+        "a timeline of TensorFlow 1 (tf.python.client.timeline)",
+        rb'"/job:[^"]*"(?s:.*)"cat"\s*:\s*"Op"|"cat"\s*:\s*"Op"(?s:.*)"/job:',
+        "Record with tf.profiler.experimental.start (TensorFlow 2), and pass the folder.",
+    ),
+    ("a profile of ONNX Runtime", rb'"cat"\s*:\s*"(?:Session|Node)"', _RECORD_IT),
+    ("a timeline of Ray", rb'"cat"\s*:\s*"task::', _RECORD_IT),
+    ("a recording of VizTracer", rb'"cat"\s*:\s*"FEE"|"viztracer_metadata"', _RECORD_IT),
+)
+"""Chrome traces of tools that record no device"""
 _TEXT: tuple[tuple[str, bytes, str], ...] = (
     (
         "nvidia-smi output",
@@ -138,7 +160,7 @@ def identify_file(head: bytes, name: str = "") -> tuple[str, str]:
         return next(
             (
                 (description, hint)
-                for description, pattern, hint in _JSON
+                for description, pattern, hint in (*_CHROME, *_JSON)
                 if re.search(pattern, text)
             ),
             ("JSON of another kind", _EXPORT),
@@ -147,6 +169,12 @@ def identify_file(head: bytes, name: str = "") -> tuple[str, str]:
         if re.search(pattern, head[:8192]):
             return description, hint
     return _bytes_or_prose(head[:4096])
+
+
+def identify_chrome_trace(head: bytes) -> tuple[str, str] | None:
+    """Return what a Chrome trace without the profiler's events is, and what to do, if known."""
+    matches = (row for row in _CHROME if re.search(row[1], head))
+    return next(((what, hint) for what, _, hint in matches), None)
 
 
 def _bytes_or_prose(head: bytes) -> tuple[str, str]:
