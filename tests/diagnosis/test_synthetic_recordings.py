@@ -88,3 +88,9 @@ def test_a_timeline_of_another_tool_is_refused_by_name(name, tool):
     with pytest.raises(NotATraceError, match=tool) as caught:
         diagnose(name)
     assert caught.value.hint
+
+
+def test_layers_inside_one_call_are_no_steps():
+    found = diagnose("layers_of_an_engine")
+    assert found.steps.detected_by is None
+    assert found.verdict.state == "saturated"
