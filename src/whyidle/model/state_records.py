@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from whyidle.model.diagnosis import Place
 
 
@@ -99,3 +102,24 @@ class TransportLog:
     between: Mapping[str, int]
     settings: Mapping[str, str]
     said: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuSeries:
+    """The samples of one GPU: the share of time in which a kernel ran and in which the memory's
+    controller worked (percent), memory used and in all (MiB); nan where not recorded."""
+
+    gpu: str
+    busy: NDArray[np.float64]
+    controller: NDArray[np.float64]
+    used: NDArray[np.float64]
+    total: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuLog:
+    """A log of ``nvidia-smi``; ``period_s`` lies between samples, None if they have no times."""
+
+    path: str
+    gpus: tuple[GpuSeries, ...]
+    period_s: float | None

@@ -1,5 +1,6 @@
-"""Diagnoses of recordings without a course of time: memory snapshots, dumps of NCCL's flight
-recorder, and NCCL's log. Shares of time are unknown, so nothing is predicted."""
+"""Diagnoses of recordings without events in time: memory snapshots, dumps of NCCL's flight
+recorder, NCCL's log, and logs of nvidia-smi. Shares of time are unknown, so nothing is
+predicted."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from whyidle import catalog
+from whyidle.analysis.device.utilization_patterns import (
+    draw_curve,
+    explain_pattern,
+    find_pattern,
+)
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.ranks.stuck_collectives import Stuck, find_stuck
 from whyidle.errors import InputError
@@ -30,8 +38,15 @@ from whyidle.model.diagnosis import (
     Utilization,
     Verdict,
 )
-from whyidle.model.number_text import format_digits
-from whyidle.model.state_records import DeviceMemory, FlightRecord, MemorySnapshot, TransportLog
+from whyidle.model.number_text import format_digits, format_duration
+from whyidle.model.state_records import (
+    DeviceMemory,
+    FlightRecord,
+    GpuLog,
+    GpuSeries,
+    MemorySnapshot,
+    TransportLog,
+)
 from whyidle.readers._state.nccl_log import describe_transports, find_slow_transports
 from whyidle.readers._state.state_files import find_state_files, read_state
 from whyidle.version import __version__
@@ -39,6 +54,16 @@ from whyidle.version import __version__
 FRAGMENTED = 0.2
 """a larger share of reserved memory that lies between tensors is worth a finding: with less, a
 cache that is merely warm looks the same"""
+_FULL, _ROOMY = 0.95, 0.5
+"""shares of a GPU's memory: no room for a larger batch, and room for twice as much"""
+_KINDS = {
+    "unused": "nothing ran on it",
+    "high": "nearly always busy",
+    "level": "a part of every sample",
+    "periodic": "at regular intervals",
+    "bursts": "between bursts",
+    "uneven": "unevenly",
+}
 _SHOWN = 3
 """places that the notes name"""
 _GROWING = (
@@ -57,7 +82,7 @@ def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
     Raises:
         InputError: they cannot be read.
     """
-    read: list[MemorySnapshot | FlightRecord | TransportLog] = []
+    read: list[MemorySnapshot | FlightRecord | TransportLog | GpuLog] = []
     errors: list[InputError] = []
     for path in find_state_files(paths):
         try:
@@ -76,6 +101,8 @@ def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
         return _diagnose_records(records, notes)
     if logs := [state for state in read if isinstance(state, TransportLog)]:
         return _diagnose_transports(logs, notes)
+    if samples := [state for state in read if isinstance(state, GpuLog)]:
+        return _diagnose_samples(samples, notes)
     return _diagnose_snapshots([one for one in read if isinstance(one, MemorySnapshot)], notes)
 
 
@@ -93,6 +120,53 @@ def _diagnose_transports(logs: list[TransportLog], notes: list[str]) -> Diagnosi
     verdict = Verdict(state="inconclusive", headline=headline, bound=None)
     ranks = max(log.ranks for log in logs)
     return _make_document([log.path for log in logs], verdict, findings, notes, ranks=ranks)
+
+
+def _diagnose_samples(logs: list[GpuLog], notes: list[str]) -> Diagnosis:
+    """Logs of utilization: how much of the time a GPU idled, in which pattern. Why is not there."""
+    told = [(log, gpu, find_pattern(gpu.busy)) for log in logs for gpu in log.gpus]
+    for log, gpu, pattern in told:
+        every = f"{pattern.period} samples"
+        if pattern.period and log.period_s:
+            every = format_duration(pattern.period * log.period_s)
+        notes += [
+            f"GPU {gpu.gpu}, busy 0 to 100 %: [{draw_curve(gpu.busy)}]",
+            f"GPU {gpu.gpu} {_describe_rates(gpu)}. {explain_pattern(pattern, every)}",
+            *_describe_filling(gpu),
+        ]
+    _, gpu, pattern = max(told, key=lambda row: (row[2].kind != "unused", row[2].idle))
+    headline = (
+        f"No kernel ran on GPU {gpu.gpu} {pattern.idle:.0%} of the time ({_KINDS[pattern.kind]}); "
+        "samples do not tell why: whyidle run COMMAND does"
+    )
+    lengths = [len(gpu.busy) * log.period_s for log, gpu, _ in told if log.period_s]
+    return _make_document(
+        [log.path for log in logs],
+        Verdict(state="inconclusive", headline=headline, bound=None),
+        [],
+        notes,
+        ranks=len(told),
+        duration_s=max(lengths, default=0.0),
+        busy=float(np.mean([gpu.busy.mean() for _, gpu, _ in told])) / 100,
+    )
+
+
+def _describe_rates(gpu: GpuSeries) -> str:
+    text = f"ran kernels {gpu.busy.mean():.0f}% of the time"
+    if np.isnan(gpu.controller).all():
+        return text
+    return f"{text}, its memory's controller worked {np.nanmean(gpu.controller):.0f}%"
+
+
+def _describe_filling(gpu: GpuSeries) -> list[str]:
+    filled = gpu.used / gpu.total
+    if np.isnan(filled).all():
+        return []
+    most = float(np.nanmax(filled))
+    text = f"GPU {gpu.gpu}: at most {most:.0%} of its memory was in use"
+    if most > _FULL:
+        return [f"{text}; a larger batch is no way to keep it busy"]
+    return [f"{text}; a larger batch may fit" if most < _ROOMY else text]
 
 
 def _diagnose_snapshots(snapshots: list[MemorySnapshot], notes: list[str]) -> Diagnosis:
@@ -254,8 +328,11 @@ def _make_document(
     *,
     ranks: int = 1,
     peak: int | None = None,
+    duration_s: float = 0.0,
+    busy: float | None = None,
 ) -> Diagnosis:
-    """The document; ``peak`` is the most memory in use on a device, bytes."""
+    """The document; ``peak`` is the most memory in use on a device, bytes, ``busy`` the share of
+    the time in which a kernel ran."""
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
     nothing = dict.fromkeys(BUCKETS, 0.0)
     return Diagnosis(
@@ -263,7 +340,7 @@ def _make_document(
             id=f"explain-{digest}",
             command=None,
             started=None,
-            duration_s=0.0,
+            duration_s=duration_s,
             exit_status=None,
             framework="pytorch",
             ranks=ranks,
@@ -278,7 +355,7 @@ def _make_document(
         ),
         attribution=Attribution(**{**nothing, "unknown": 1.0}),
         utilization=Utilization(
-            busy=None, gpu_util=None, sm_active=None, sm_occupancy=None, tensor_active=None,
+            busy=None, gpu_util=busy, sm_active=None, sm_occupancy=None, tensor_active=None,
             dram_active=None, mfu=None, power_w=None, memory_peak_bytes=peak,
             energy_j_per_step=None,
         ),
