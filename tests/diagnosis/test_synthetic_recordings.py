@@ -94,3 +94,8 @@ def test_layers_inside_one_call_are_no_steps():
     found = diagnose("layers_of_an_engine")
     assert found.steps.detected_by is None
     assert found.verdict.state == "saturated"
+
+
+def test_an_empty_last_step_makes_no_warm_up():
+    steps = diagnose("empty_last_step").steps
+    assert (steps.count, steps.warmup) == (1, 0)

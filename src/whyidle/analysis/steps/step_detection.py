@@ -15,7 +15,7 @@ from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.device.device_backlog import earlier_work
 from whyidle.analysis.device.kernel_classes import classify_kernel
 from whyidle.analysis.device.lost_kernels import find_incomplete
-from whyidle.analysis.integer_codes import used_codes
+from whyidle.analysis.integer_codes import is_among, used_codes
 from whyidle.analysis.partition.idle_gaps import link_launches
 from whyidle.analysis.steps.recording_extent import host_extent, recording_extent
 from whyidle.analysis.steps.serving_steps import serving_steps
@@ -156,11 +156,19 @@ def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
     rows = rows[np.append(np.diff(host.start[rows]) > 0, True)] if len(rows) else rows
     if not len(rows):
         return None
+    if len(rows) > 1 and _is_empty(timeline, int(rows[-1])):
+        rows = rows[:-1]  # opened by the call that ended the last step
     start, end = host.start[rows], host.end[rows]
     labels = tuple(timeline.names[i] for i in host.name[rows])
     edges = np.concatenate([start, [max(int(end[-1]), int(start[-1]) + 1)]])
     found_by = "ProfilerStep" if timeline.framework == "pytorch" else "the profiler's step marks"
     return _StepMarks(edges, labels, found_by, 1.0)
+
+
+def _is_empty(timeline: Timeline, mark: int) -> bool:
+    host = timeline.host
+    work = host.kind[(host.start >= host.start[mark]) & (host.start < host.end[mark])]
+    return not (is_among(work, (HostKind.OP, HostKind.RUNTIME))).any()
 
 
 def _framework_marks(timeline: Timeline) -> _StepMarks | None:
