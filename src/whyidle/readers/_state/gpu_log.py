@@ -48,10 +48,10 @@ def read_gpu_log(path: Path, text: str) -> GpuLog:
     """
     series: dict[str, list[Values]] = defaultdict(list)
     times: list[float] = []
-    for time, gpus in _samples(_rows(text.splitlines())):
+    for time, moment in _samples(_rows(text.splitlines())):
         if time is not None:
             times.append(time)
-        for gpu, values in gpus.items():
+        for gpu, values in moment.items():
             series[gpu].append(values)
     gpus = tuple(
         GpuSeries(gpu, *np.array(rows, np.float64).T) for gpu, rows in sorted(series.items())
