@@ -187,7 +187,11 @@ def _diagnose_snapshots(snapshots: list[MemorySnapshot], notes: list[str]) -> Di
         headline = f"{headline}. {_describe_peak(fullest)}"
     verdict = Verdict(state="inconclusive", headline=headline, bound=None)
     return _make_document(
-        [one.path for one in snapshots], verdict, findings, notes, peak=fullest and fullest.peak
+        [one.path for one in snapshots],
+        verdict,
+        findings,
+        notes,
+        peak=fullest.peak if fullest is not None else None,
     )
 
 
