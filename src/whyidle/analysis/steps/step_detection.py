@@ -166,9 +166,12 @@ def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
 
 
 def _is_empty(timeline: Timeline, mark: int) -> bool:
-    host = timeline.host
-    work = host.kind[(host.start >= host.start[mark]) & (host.start < host.end[mark])]
-    return not (is_among(work, (HostKind.OP, HostKind.RUNTIME))).any()
+    """Whether neither the host nor the device begins anything in a mark."""
+    host, device = timeline.host, timeline.device
+    low, high = host.start[mark], host.end[mark]
+    calls = is_among(host.kind, (HostKind.OP, HostKind.RUNTIME))
+    begun = (host.start[calls], device.start)
+    return not any(((start >= low) & (start < high)).any() for start in begun)
 
 
 def _framework_marks(timeline: Timeline) -> _StepMarks | None:
