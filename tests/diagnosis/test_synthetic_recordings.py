@@ -11,12 +11,12 @@ from whyidle.errors import NotATraceError
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.recordings.explain import explain_paths
 
-CASES = Path(__file__).parent / "trace_cases"
+CASES = Path(__file__).parent
 
 
 @cache
 def diagnose(name: str) -> Diagnosis:
-    return explain_paths([next(CASES.glob(f"{name}.*"))]).diagnosis
+    return explain_paths([next(CASES.glob(f"*_cases/{name}.*"))]).diagnosis
 
 
 def causes(name: str) -> list[str]:
