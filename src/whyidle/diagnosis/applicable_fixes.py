@@ -22,8 +22,6 @@ IN_GRAPHS = 0.5
 compiling changes nothing"""
 LEARNING = ("optimizer.", "autocast.grad_scaler")
 """knobs of training alone"""
-EXCHANGING = "ddp."
-"""knobs of the exchange of gradients"""
 
 
 def keep_applicable_fixes(findings: list[Finding], lead: Facts) -> list[Finding]:
@@ -35,6 +33,8 @@ def keep_applicable_fixes(findings: list[Finding], lead: Facts) -> list[Finding]
         return findings
     if kind.kind == "graph_capture":
         return []
+    meant = {name for name, fix in catalog.load_fixes().items() if kind.kind in fix.kinds}
+    findings = [_keep(one, lambda fix: fix if fix.fix in meant else None) for one in findings]
     return [_keep(finding, lambda fix: _applicable(fix, lead)) for finding in findings]
 
 
@@ -80,8 +80,6 @@ def _applicable(fix: ProposedFix, lead: Facts) -> ProposedFix | None:
         return None
     if lead.kind.kind in ("training", "warm_up"):
         return fix
-    if any(knob.startswith(EXCHANGING) for knob in knobs):
-        return None
     edits = [edit for edit in fix.edits if not edit.knob.startswith(LEARNING)]
     if not fix.changes_batch:
         return msgspec.structs.replace(fix, edits=edits)

@@ -34,7 +34,7 @@ REASONS: Final[dict[str, tuple[Bucket, str]]] = {
     "gc": ("interruption", "Python's garbage collector"),
     "compile": ("interruption", "compiling, loading kernels or autotuning"),
     "allocator": ("interruption", "allocating or freeing device memory"),
-    "sync_refill": ("sync", "refilling the queue after a synchronisation"),
+    "sync_refill": ("sync", "waiting for a result, and refilling the queue after it"),
     "launch": ("host", "dispatching and launching kernels"),
     "python": ("host", "Python between kernels"),
     "locked": ("host", "training thread waiting for the interpreter lock"),

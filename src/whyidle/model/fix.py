@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final, get_args
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Consent, Edit, Predicted
+from whyidle.model.recording import Kind
+
+ANY_KIND: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"graph_capture"}
+"""what is captured into a graph runs later: nothing is to be fixed in its recording"""
+TRAINING: Final[frozenset[Kind]] = frozenset({"training", "warm_up"})
+"""for what only training has: gradients, their exchange, an optimizer, checkpoints"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +49,15 @@ class Fix:
     decide: Decide
     title: str
     doc: str
+    kinds: frozenset[Kind] = ANY_KIND
+    """the kinds of recordings for which it is meant"""
 
 
-def fix(*causes: str, consent: Consent) -> Callable[[Decide], Fix]:
-    """Declare a fix for some causes (by id). Its id is the name of its file."""
+def fix(
+    *causes: str, consent: Consent, kinds: frozenset[Kind] = ANY_KIND
+) -> Callable[[Decide], Fix]:
+    """Declare a fix for some causes (by id) in some kinds of recordings. Its id is the name of its
+    file."""
 
     def declare(decide: Decide) -> Fix:
         stem = decide.__module__.rsplit(".", 1)[-1]
@@ -56,12 +68,13 @@ def fix(*causes: str, consent: Consent) -> Callable[[Decide], Fix]:
             decide=decide,
             title=" ".join((decide.__globals__["__doc__"] or "").split("\n\n")[0].split()),
             doc=decide.__doc__ or "",
+            kinds=kinds,
         )
 
     return declare
 
 
-def advice(
+def advice(  # noqa: PLR0913  # a row of a table has this many columns
     name: str,
     *causes: str,
     title: str,
@@ -72,6 +85,7 @@ def advice(
     predicted: Callable[[Proof], Predicted | None] = lambda _: None,
     faster: bool = True,
     edits: tuple[Edit, ...] = (),
+    kinds: frozenset[Kind] = ANY_KIND,
 ) -> Fix:
     """Declare an advice, a fix that only people can apply: a row of a table in ``fixes/advice``.
 
@@ -87,6 +101,7 @@ def advice(
         predicted: its gain, if not the one that the cause predicts.
         faster: whether it makes the job faster.
         edits: what people would set, as far as knobs express it.
+        kinds: the kinds of recordings for which it is meant.
     """
 
     def decide(proof: Proof) -> Proposal | None:
@@ -98,4 +113,4 @@ def advice(
         gain = predicted(proof)
         return Proposal(text, edits, gain, risk, automatic=False, faster=faster)
 
-    return Fix(id=name, causes=causes, consent=consent, decide=decide, title=title, doc=doc)
+    return Fix(name, causes, consent, decide, title, doc, kinds)

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from whyidle.model.diagnosis import Place
 
 
@@ -18,13 +21,22 @@ class HeldMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedAllocation:
+    """An allocation that the device had no memory for: bytes asked, and bytes free on the device
+    (None: not recorded)."""
+
+    size: int
+    free: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """The cache of PyTorch's allocator on one device, in bytes.
 
     ``reserved`` was taken from the driver, ``allocated`` is in use. ``stranded`` is free but lies
     in segments in use, so that it can be given to smaller tensors only. ``peak`` is the most that
     was in use while the history was recorded (without history: now), by ``holders``, the largest
-    first. ``failed`` are the sizes of allocations that failed.
+    first. ``failed`` are the allocations that failed, in order.
     """
 
     device: int
@@ -34,7 +46,7 @@ class DeviceMemory:
     largest_gap: int
     peak: int
     holders: tuple[HeldMemory, ...]
-    failed: tuple[int, ...] = ()
+    failed: tuple[FailedAllocation, ...] = ()
     has_history: bool = False
 
 
@@ -90,3 +102,24 @@ class TransportLog:
     between: Mapping[str, int]
     settings: Mapping[str, str]
     said: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuSeries:
+    """The samples of one GPU: the share of time in which a kernel ran and in which the memory's
+    controller worked (percent), memory used and in all (MiB); nan where not recorded."""
+
+    gpu: str
+    busy: NDArray[np.float64]
+    controller: NDArray[np.float64]
+    used: NDArray[np.float64]
+    total: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuLog:
+    """A log of ``nvidia-smi``; ``period_s`` lies between samples, None if they have no times."""
+
+    path: str
+    gpus: tuple[GpuSeries, ...]
+    period_s: float | None

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whyidle.model.timeline import DeviceInfo, DeviceKind, HostKind, Source, Timeline
 from whyidle.readers import kineto
-from whyidle.readers._events.event_rows import EventRows
+from whyidle.readers._events.event_rows import EventRows, merge_spans
 from whyidle.readers._events.plain_events import EventGroup, PlainEvent, build_timeline, read_events
 from whyidle.readers._files.byte_stream import Progress
 from whyidle.readers._files.formats import FORMATS
@@ -20,11 +21,15 @@ from whyidle.readers._files.formats import FORMATS
 SUFFIXES, sniff = FORMATS["ascend"].SUFFIXES, FORMATS["ascend"].sniff
 _DEVICE = "Ascend Hardware"
 _COLLECTIVES = ("Communication", "HCCL")
+_OVERLAP = "Overlap Analysis"
+"""rows of the exporter's own: when any task computed, and when any collective ran"""
 _RUNTIME = "CANN"
 _HOST = ("Python", "MindSpore", "")
 _FLOW = "HostToDevice"
 _NO_WORK = re.compile(r"^(EVENT_|NOTIFY|Notify)")
 """tasks with which streams wait for one another"""
+_OF_CORES = re.compile(r"AI|MIX|KERNEL|DSA|FFTS|MEMCPY")
+"""types of tasks that compute or copy, whatever runs beside them"""
 _DIRECTIONS = (("HostToDevice", "HtoD"), ("DeviceToHost", "DtoH"), ("DeviceToDevice", "DtoD"))
 
 Place = tuple[Any, Any, int]
@@ -49,8 +54,14 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
         return kineto.load(path, member=member, progress=progress)
     rows = EventRows()
     links = _read_flows(trace.events)
-    for (process, thread), events in _group_events(trace.events).items():
-        _add_group(rows, processes.get(process, ""), f"{process}/{thread}", events, links)
+    groups = _group_events(trace.events)
+    collectives = _collectives(groups, processes)
+    name = rows.name_codes([f"hccl {event.name}" for event in collectives.events])
+    rows.add_device(collectives.start, collectives.end, kind=DeviceKind.KERNEL, name=name)
+    spans = merge_spans(collectives.start, collectives.end)
+    for (process, thread), events in groups.items():
+        kept = _without_transport(events, *spans) if processes.get(process) == _DEVICE else events
+        _add_group(rows, processes.get(process, ""), f"{process}/{thread}", kept, links)
     shown = f"{path}!{member}" if member else str(path)
     count = sum(name == _DEVICE for name in processes.values())
     info = DeviceInfo(kind="other", name="Ascend NPU", count=count)
@@ -92,10 +103,6 @@ def _add_group(
     linked = np.array([links.get(_place_of(event), -1) for event in events], dtype=np.int64)
     if process == _DEVICE:
         _add_work(rows, group, linked)
-    elif process in _COLLECTIVES:
-        group = EventGroup([event for event in events if _is_collective(event.name)])
-        name = rows.name_codes([f"hccl {event.name}" for event in group.events])
-        rows.add_device(group.start, group.end, kind=DeviceKind.KERNEL, name=name)
     elif process == _RUNTIME:
         rows.add_host(
             group.start,
@@ -109,9 +116,36 @@ def _add_group(
         group.add_host(rows, thread.partition("/")[2])
 
 
+def _collectives(
+    groups: dict[tuple[Any, Any], list[PlainEvent]], processes: dict[Any, str]
+) -> EventGroup:
+    """The collectives, without the parts of their transport; those of the exporter's analysis where
+    no others were exported."""
+    named = [
+        (processes.get(place[0]), event) for place, events in groups.items() for event in events
+    ]
+    found = [event for name, event in named if name in _COLLECTIVES and _is_collective(event.name)]
+    ready = [event for name, event in named if (name, event.name) == (_OVERLAP, "Communication")]
+    return EventGroup(found or ready)
+
+
 def _is_collective(name: str) -> bool:
-    """Collectives, without the parts of their transport."""
     return name.lower().startswith("hcom_") or "__" in name
+
+
+def _without_transport(
+    events: list[PlainEvent], begin: NDArray[np.int64], end: NDArray[np.int64]
+) -> list[PlainEvent]:
+    """The tasks of a stream that are no part of a collective's transport: that runs on streams of
+    its own, in tasks of no core within the collective (``begin`` and ``end``)."""
+    if not len(begin):
+        return events
+    index = np.searchsorted(begin, [event.start_ns for event in events], side="right") - 1
+    inside = (index >= 0) & ([event.end_ns for event in events] <= end[index])
+    tasks = [str(event.argument("Task Type") or "AI") for event in events]
+    return [
+        e for e, i, t in zip(events, inside, tasks, strict=True) if not i or _OF_CORES.search(t)
+    ]
 
 
 def _add_work(rows: EventRows, group: EventGroup, linked: Any) -> None:

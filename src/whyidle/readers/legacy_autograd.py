@@ -4,12 +4,16 @@ operators on the CPU, and the time of each on the GPU."""
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
-from whyidle.model.timeline import DeviceInfo, DeviceKind, Source, Timeline
-from whyidle.readers._events.event_rows import EventRows, find_innermost
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.model.timeline import DeviceKind, Source, Timeline
+from whyidle.readers._events.event_rows import EventRows
 from whyidle.readers._events.plain_events import EventGroup, PlainEvent, build_timeline, read_events
-from whyidle.readers._events.trace_header import name_device
+from whyidle.readers._events.trace_header import device_of
 from whyidle.readers._files.byte_stream import Progress
 from whyidle.readers._files.formats import FORMATS
 
@@ -40,15 +44,36 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
             group.add_host(rows, f"{_CPU}/{place}")
             continue
         devices += 1
-        innermost = find_innermost(group.start, group.end)
+        operators = [event for event in events if "::" in event.name]
+        group = EventGroup(operators or events)  # others are ranges of the script's
+        working = _find_working(group.start, group.end)
         rows.add_device(
-            group.start[innermost],
-            group.end[innermost],
+            group.start[working],
+            group.end[working],
             kind=DeviceKind.KERNEL,
-            name=group.name_codes(rows)[innermost],
+            name=group.name_codes(rows)[working],
             device=int(place) % (1 << 15) if place.isdecimal() else 0,
         )
-    named = name_device(event.name for events in groups.values() for event in events)
-    info = DeviceInfo(kind="cuda", count=devices) if devices else named
+    info = device_of({}, rows.names, ["kernel"] * devices, None)
+    info = replace(info, count=devices)
     shown = f"{path}!{member}" if member else str(path)
     return build_timeline(trace, rows, info, Source(shown, "legacy_autograd", notes=(_NOTE,)))
+
+
+def _find_working(start: NDArray[np.int64], end: NDArray[np.int64]) -> list[int]:
+    """The operators (rows) that take most of their own time on the device: one whose children take
+    most of it only calls them, and the children of one whose do not are part of its work."""
+    own, parents = (end - start).tolist(), list[int]()
+    order = np.lexsort((-end, start)).tolist()
+    for row in order:
+        while parents and end[parents[-1]] < end[row]:
+            parents.pop()
+        if parents:
+            own[parents[-1]] -= end[row] - start[row]
+        parents.append(row)
+    working, until = list[int](), -1
+    for row in order:
+        if start[row] >= until and own[row] * 2 >= end[row] - start[row]:
+            working.append(row)
+            until = end[row]
+    return working

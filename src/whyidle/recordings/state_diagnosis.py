@@ -1,5 +1,6 @@
-"""Diagnoses of recordings without a course of time: memory snapshots, dumps of NCCL's flight
-recorder, and NCCL's log. Shares of time are unknown, so nothing is predicted."""
+"""Diagnoses of recordings without events in time: memory snapshots, dumps of NCCL's flight
+recorder, NCCL's log, and logs of nvidia-smi. Shares of time are unknown, so nothing is
+predicted."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+import numpy as np
+
 from whyidle import catalog
+from whyidle.analysis.device.utilization_patterns import (
+    draw_curve,
+    explain_pattern,
+    find_pattern,
+)
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.ranks.stuck_collectives import Stuck, find_stuck
 from whyidle.errors import InputError
@@ -30,8 +39,15 @@ from whyidle.model.diagnosis import (
     Utilization,
     Verdict,
 )
-from whyidle.model.number_text import format_digits
-from whyidle.model.state_records import DeviceMemory, FlightRecord, MemorySnapshot, TransportLog
+from whyidle.model.number_text import format_digits, format_duration
+from whyidle.model.state_records import (
+    DeviceMemory,
+    FlightRecord,
+    GpuLog,
+    GpuSeries,
+    MemorySnapshot,
+    TransportLog,
+)
 from whyidle.readers._state.nccl_log import describe_transports, find_slow_transports
 from whyidle.readers._state.state_files import find_state_files, read_state
 from whyidle.version import __version__
@@ -39,6 +55,16 @@ from whyidle.version import __version__
 FRAGMENTED = 0.2
 """a larger share of reserved memory that lies between tensors is worth a finding: with less, a
 cache that is merely warm looks the same"""
+_FULL, _ROOMY = 0.95, 0.5
+"""shares of a GPU's memory: no room for a larger batch, and room for twice as much"""
+_KINDS = {
+    "unused": "nothing ran on it",
+    "high": "nearly always busy",
+    "level": "a part of every sample",
+    "periodic": "at regular intervals",
+    "bursts": "between bursts",
+    "uneven": "unevenly",
+}
 _SHOWN = 3
 """places that the notes name"""
 _GROWING = (
@@ -57,7 +83,7 @@ def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
     Raises:
         InputError: they cannot be read.
     """
-    read: list[MemorySnapshot | FlightRecord | TransportLog] = []
+    read: list[MemorySnapshot | FlightRecord | TransportLog | GpuLog] = []
     errors: list[InputError] = []
     for path in find_state_files(paths):
         try:
@@ -76,6 +102,8 @@ def diagnose_states(paths: Sequence[Path]) -> Diagnosis | None:
         return _diagnose_records(records, notes)
     if logs := [state for state in read if isinstance(state, TransportLog)]:
         return _diagnose_transports(logs, notes)
+    if samples := [state for state in read if isinstance(state, GpuLog)]:
+        return _diagnose_samples(samples, notes)
     return _diagnose_snapshots([one for one in read if isinstance(one, MemorySnapshot)], notes)
 
 
@@ -94,6 +122,53 @@ def _diagnose_transports(logs: list[TransportLog], notes: list[str]) -> Diagnosi
     return _make_document([log.path for log in logs], verdict, findings, notes, ranks=ranks)
 
 
+def _diagnose_samples(logs: list[GpuLog], notes: list[str]) -> Diagnosis:
+    """Logs of utilization: how much of the time a GPU idled, in which pattern. Why is not there."""
+    told = [(log, gpu, find_pattern(gpu.busy)) for log in logs for gpu in log.gpus]
+    for log, gpu, pattern in told:
+        every = f"{pattern.period} samples"
+        if pattern.period and log.period_s:
+            every = format_duration(pattern.period * log.period_s)
+        notes += [
+            f"GPU {gpu.gpu}, busy 0 to 100 %: [{draw_curve(gpu.busy)}]",
+            f"GPU {gpu.gpu} {_describe_rates(gpu)}. {explain_pattern(pattern, every)}",
+            *_describe_filling(gpu),
+        ]
+    _, gpu, pattern = max(told, key=lambda row: (row[2].kind != "unused", row[2].idle))
+    headline = (
+        f"No kernel ran on GPU {gpu.gpu} {pattern.idle:.0%} of the time ({_KINDS[pattern.kind]}); "
+        "samples do not tell why: whyidle run COMMAND does"
+    )
+    lengths = [len(gpu.busy) * log.period_s for log, gpu, _ in told if log.period_s]
+    return _make_document(
+        [log.path for log in logs],
+        Verdict(state="inconclusive", headline=headline, bound=None),
+        [],
+        notes,
+        ranks=len(told),
+        duration_s=max(lengths, default=0.0),
+        busy=float(np.mean([gpu.busy.mean() for _, gpu, _ in told])) / 100,
+    )
+
+
+def _describe_rates(gpu: GpuSeries) -> str:
+    text = f"ran kernels {gpu.busy.mean():.0f}% of the time"
+    if np.isnan(gpu.controller).all():
+        return text
+    return f"{text}, its memory's controller worked {np.nanmean(gpu.controller):.0f}%"
+
+
+def _describe_filling(gpu: GpuSeries) -> list[str]:
+    filled = gpu.used / gpu.total
+    if np.isnan(filled).all():
+        return []
+    most = float(np.nanmax(filled))
+    text = f"GPU {gpu.gpu}: at most {most:.0%} of its memory was in use"
+    if most > _FULL:
+        return [f"{text}; a larger batch is no way to keep it busy"]
+    return [f"{text}; a larger batch may fit" if most < _ROOMY else text]
+
+
 def _diagnose_snapshots(snapshots: list[MemorySnapshot], notes: list[str]) -> Diagnosis:
     findings = []
     devices = [(one.path, device) for one in snapshots for device in one.devices]
@@ -103,12 +178,35 @@ def _diagnose_snapshots(snapshots: list[MemorySnapshot], notes: list[str]) -> Di
             findings.append(finding)
     fullest = max((device for _, device in devices), key=lambda device: device.peak, default=None)
     headline = "A memory snapshot shows what fills the memory, not why the device idles"
-    if fullest is not None:
+    out_of_memory = [device for _, device in devices if device.failed]
+    if out_of_memory:
+        headline = _describe_failure(out_of_memory[0])
+    elif fullest is not None:
         headline = f"{headline}. {_describe_peak(fullest)}"
     verdict = _decide(headline, findings)
-    reserved = max((device.reserved for _, device in devices), default=0)
+    if out_of_memory and findings:
+        verdict = msgspec.structs.replace(verdict, headline=f"{headline}. {verdict.headline}")
     return _make_document(
-        [one.path for one in snapshots], verdict, findings, notes, reserved=reserved
+        [one.path for one in snapshots],
+        verdict,
+        findings,
+        notes,
+        peak=fullest.peak if fullest is not None else None,
+    )
+
+
+def _describe_failure(device: DeviceMemory) -> str:
+    last = device.failed[-1]
+    free = "" if last.free is None else f"{_gigabytes(last.free)} was free, "
+    text = (
+        f"Out of memory on device {device.device}: {_gigabytes(last.size)} was asked for, {free}"
+        f"{_gigabytes(device.reserved)} was reserved and {_gigabytes(device.allocated)} in use"
+    )
+    if not device.holders:
+        return text
+    most = device.holders[0]
+    return (
+        f"{text}, {most.size / max(device.peak, 1):.0%} of the peak {_describe_place(most.place)}"
     )
 
 
@@ -142,7 +240,7 @@ def _describe_place(place: Place | None) -> str:
 def _find_fragmentation(device: DeviceMemory) -> Finding | None:
     share = device.stranded / max(device.reserved, 1)
     # an allocation that failed although as much was free is the proof itself
-    failed = [size for size in device.failed if 0 < size <= device.stranded]
+    failed = [one.size for one in device.failed if 0 < one.size <= device.stranded]
     if share < FRAGMENTED and not failed:
         return None
     headline = (
@@ -237,10 +335,18 @@ def _make_finding(
 
 
 def _make_document(
-    sources: list[str], verdict: Verdict, findings: list[Finding], notes: list[str], **more: int
+    sources: list[str],
+    verdict: Verdict,
+    findings: list[Finding],
+    notes: list[str],
+    *,
+    ranks: int = 1,
+    peak: int | None = None,
+    duration_s: float = 0.0,
+    busy: float | None = None,
 ) -> Diagnosis:
-    """The document; ``more`` are the number of ``ranks``, and the bytes ``reserved``."""
-    ranks, reserved = more.get("ranks", 1), more.get("reserved", 0)
+    """The document; ``peak`` is the most memory in use on a device, bytes, ``busy`` the share of
+    the time in which a kernel ran."""
     digest = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
     nothing = dict.fromkeys(BUCKETS, 0.0)
     return Diagnosis(
@@ -248,7 +354,7 @@ def _make_document(
             id=f"explain-{digest}",
             command=None,
             started=None,
-            duration_s=0.0,
+            duration_s=duration_s,
             exit_status=None,
             framework="pytorch",
             ranks=ranks,
@@ -263,8 +369,8 @@ def _make_document(
         ),
         attribution=Attribution(**{**nothing, "unknown": 1.0}),
         utilization=Utilization(
-            busy=None, gpu_util=None, sm_active=None, sm_occupancy=None, tensor_active=None,
-            dram_active=None, mfu=None, power_w=None, memory_peak_bytes=reserved or None,
+            busy=None, gpu_util=busy, sm_active=None, sm_occupancy=None, tensor_active=None,
+            dram_active=None, mfu=None, power_w=None, memory_peak_bytes=peak,
             energy_j_per_step=None,
         ),
         verdict=verdict,

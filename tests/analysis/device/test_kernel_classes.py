@@ -23,6 +23,13 @@ NAMES = [
      "alignc4_execute_kernel__5x_cublas", "matrix_product", "fp32", False),
     ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_"
      "segment_k_off_kernel__5x_cublas", "matrix_product", "bf16", True),
+    ("void at::native::multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, "
+     "FusedAdamMathFunctor<float, 4, (ADAM_MODE)1>, float const*, double, double, bool>(int)",
+     "optimizer", "fp32", None),
+    ("void at::native::vectorized_elementwise_kernel<4, BUnaryFunctor<double, double, double, "
+     "MulFunctor<double>>, Array<char*, 2>>(int)", "elementwise", "fp64", None),
+    ("void at::native::reduce_kernel<512, 1, ReduceOp<float, MeanOps<float, double, float>>>(int)",
+     "reduction", "fp32", None),
     ("nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT", "matrix_product", "bf16", True),
     ("nvjet_sm100_hsh_256x128_64x4_2x1_v_bz_TNN", "matrix_product", "fp16", True),
     ("void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>(int)",

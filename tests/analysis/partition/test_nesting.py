@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whyidle.analysis.partition.nesting import Nesting
+from whyidle.analysis.partition.nesting import Nesting, is_leaf
 
 
 @st.composite
@@ -46,7 +46,7 @@ def test_innermost_and_enclosing(events):
 def test_leaves_enclose_nothing(events):
     start = np.array([e[0] for e in events], dtype=np.int64)
     end = np.array([e[1] for e in events], dtype=np.int64)
-    leaves = Nesting.nest_events(start, end).is_leaf()
+    leaves = is_leaf(start, end)
     for i, (a, b) in enumerate(events):
         inside = [j for j, (c, d) in enumerate(events) if j != i and a <= c and d <= b and j > i]
         assert leaves[i] == (not inside)
@@ -56,4 +56,4 @@ def test_empty():
     empty = np.empty(0, np.int64)
     nesting = Nesting.nest_events(empty, empty)
     assert nesting.innermost_at(np.array([3])).tolist() == [-1]
-    assert len(nesting.is_leaf()) == 0
+    assert len(is_leaf(empty, empty)) == 0

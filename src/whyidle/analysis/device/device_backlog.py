@@ -33,7 +33,8 @@ def earlier_work(timeline: Timeline, linked: Launches, low: int) -> DeviceBacklo
     row = known[np.argmin(device.start[known])]
     first, call = int(device.start[row]), linked.call[row]
     lost = host.start[timeline.rows_of(Role.KERNEL_LAUNCH)] < host.start[call]
-    if lost.any() or len(context_calls(timeline)):  # no kernels of the first launches; a new device
+    created = host.start[context_calls(timeline)] < first
+    if lost.any() or created.any():  # no kernels of the first launches; a new device
         return None
     if first - max(int(host.end[call]), low) > QUEUED_NS:
         return DeviceBacklog(first, waited=False)

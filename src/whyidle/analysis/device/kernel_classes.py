@@ -57,12 +57,17 @@ _NVJET_TYPES: Final = {"h": "fp16", "t": "bf16", "s": "tf32", "q": "fp8", "r": "
 _PRECISION: Final = (
     ("fp8", re.compile(r"fp8|e4m3|e5m2|float8", re.I)),
     ("bf16", re.compile(r"bf16|bfloat16|DF16b", re.I)),
-    ("fp16", re.compile(r"fp16|(?<![a-z])f16|half|hgemm|h884|h1688|h16816|DF16_", re.I)),
+    ("fp16", re.compile(r"fp16|(?<![a-z])f16|half(?![a-z])|hgemm|h884|h1688|h16816|DF16_", re.I)),
     ("tf32", re.compile(r"tf32|tfloat32|tensorop_s1688", re.I)),
-    ("fp64", re.compile(r"double|dgemm|zgemm|d884|fp64|f64", re.I)),
+    ("fp64", re.compile(r"double(?![a-z])|[dz]gemm|d884|fp64|f64", re.I)),
     ("fp32", re.compile(r"float|[sc]gemm|fp32|f32|scudnn", re.I)),
     ("int8", re.compile(r"int8|i8816|i16832|imma|\bs8_", re.I)),
 )  # fmt: skip
+_OF_SCALARS: Final = re.compile(
+    r"^(?:(?!double).)*?(?<![a-z])float(?![a-z]).*(?<![a-z])double(?![a-z])", re.I | re.S
+)
+"""A template names the type of its elements first; a ``double`` after it is that of a scalar, as
+the rate of a fused optimizer is, or of a sum."""
 MATH_GROUPS: Final = frozenset({"matrix_product", "convolution", "attention"})
 
 
@@ -117,8 +122,5 @@ def _kernel_precision(name: str, group: str) -> str | None:
         return "bf16"  # Composable Kernel holds bf16 as unsigned short (t), accumulates in float
     if group in MATH_GROUPS and "cublas" in name and "nv_bfloat16" in name:
         return "bf16"
-    found = [(at.start(), word) for word, pattern in _PRECISION if (at := pattern.search(name))]
-    if not found:
-        return None
-    # arguments of a template: the data comes first, scalars, accumulators and indices after it
-    return min(found)[1] if "at::native" in name else found[0][1]
+    word = next((word for word, pattern in _PRECISION if pattern.search(name)), None)
+    return "fp32" if word == "fp64" and _OF_SCALARS.search(name) else word

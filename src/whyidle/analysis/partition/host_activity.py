@@ -14,7 +14,7 @@ from whyidle.analysis.integer_codes import is_among, map_names, used_codes
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.partition.generator_calls import GeneratorCalls
 from whyidle.analysis.partition.idle_gaps import Launches, copy_direction
-from whyidle.analysis.partition.nesting import Nesting
+from whyidle.analysis.partition.nesting import is_leaf
 from whyidle.analysis.partition.producer_waits import find_producer_waits
 from whyidle.analysis.partition.save_completion import finishing_waits
 from whyidle.analysis.steps.step_detection import StepWindows
@@ -85,7 +85,7 @@ class HostActivity:
         host, parts = self.timeline.host, [np.empty(0, np.int64)]
         for thread in self.drivers:
             rows = np.flatnonzero((host.thread == thread) & (host.kind != HostKind.ANNOTATION))
-            parts.append(rows[Nesting(host.start[rows], host.end[rows], ()).is_leaf()])
+            parts.append(rows[is_leaf(host.start[rows], host.end[rows])])
         return np.concatenate(parts)
 
 

@@ -66,15 +66,17 @@ def link_launches(timeline: Timeline) -> Launches:
 
 
 def context_calls(timeline: Timeline) -> I64:
-    """Return the runtime calls (host rows) before the first work that take so long that they create
-    the device's context: the first of a process takes from 0.1 s to many seconds."""
+    """Return the runtime calls (host rows) that take so long, and that once, that they create the
+    device's context: it takes from 0.1 s to many seconds."""
     host = timeline.host
     rows = np.flatnonzero((host.kind == HostKind.RUNTIME) & (host.end - host.start > CONTEXT_NS))
     if not len(rows):
         return rows
     waits = [timeline.rows_of(role) for role in (Role.SYNC, Role.COPY_CALL, Role.LAUNCH_CALL)]
-    first = int(timeline.device.start.min()) if len(timeline.device) else 0
-    return np.setdiff1d(rows[host.end[rows] <= first], np.concatenate(waits))
+    rows = np.setdiff1d(rows, np.concatenate(waits))
+    _, first, times = np.unique(host.name[rows], return_index=True, return_counts=True)
+    work = int(timeline.device.start.min()) if len(timeline.device) else 0
+    return np.union1d(rows[first[times == 1]], rows[host.end[rows] <= work])
 
 
 def idle_gaps(timeline: Timeline, linked: Launches, low: int, high: int) -> Gaps:

@@ -14,11 +14,13 @@ from whyidle.analysis.arrays import I64, Mask
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nesting:
-    """Events of one thread by depth. ``levels[d]`` are the rows at depth d, sorted by start."""
+    """Events of one thread by depth. ``levels[d]`` are the rows at depth d, sorted by start, and
+    ``begins[d]`` their starts."""
 
     start: I64
     end: I64
     levels: tuple[I64, ...]
+    begins: tuple[I64, ...]
 
     @classmethod
     def nest_events(cls, start: I64, end: I64) -> Nesting:
@@ -28,13 +30,12 @@ class Nesting:
         order = np.argsort(depth, kind="stable")
         edges = np.searchsorted(depth[order], np.arange(depth.max(initial=-1) + 2))
         levels = tuple(order[a:b] for a, b in pairwise(edges))
-        return cls(start, end, levels)
+        return cls(start, end, levels, tuple(start[rows] for rows in levels))
 
     def innermost_at(self, times: I64) -> I64:
         """Return the row of the innermost event that covers each time, or -1."""
         innermost = np.full(len(times), -1, dtype=np.int64)
-        for rows in self.levels:
-            begin = self.start[rows]
+        for rows, begin in zip(self.levels, self.begins, strict=True):
             index = np.searchsorted(begin, times, side="right") - 1
             row = rows[np.maximum(index, 0)]
             covers = (index >= 0) & (times < self.end[row])
@@ -44,15 +45,17 @@ class Nesting:
     def enclosing_rows(self, time: int) -> list[int]:
         """Return the rows of all events that cover a time, outermost first."""
         rows = []
-        for level in self.levels:
-            index = int(np.searchsorted(self.start[level], time, side="right")) - 1
+        for level, begin in zip(self.levels, self.begins, strict=True):
+            index = int(begin.searchsorted(time, side="right")) - 1
             if index >= 0 and time < self.end[level[index]]:
                 rows.append(int(level[index]))
         return rows
 
-    def is_leaf(self) -> Mask:
-        """Return whether each event encloses no other."""
-        if not len(self.start):
-            return np.empty(0, dtype=bool)
-        following = np.concatenate([self.start[1:], [np.iinfo(np.int64).max]])
-        return following >= np.maximum(self.end, self.start + 1)
+
+def is_leaf(start: I64, end: I64) -> Mask:
+    """Return whether each event of a thread, sorted like those of a ``Nesting``, encloses no
+    other."""
+    if not len(start):
+        return np.empty(0, dtype=bool)
+    following = np.concatenate([start[1:], [np.iinfo(np.int64).max]])
+    return following >= np.maximum(end, start + 1)

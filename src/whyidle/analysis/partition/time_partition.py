@@ -33,6 +33,8 @@ QUIET_NS = 1_000_000
 """a longer period without any event on the launching threads is unexplained"""
 CONTRADICTION_NS = 1_000_000
 """the device cannot idle this long while the host waits for it, unless events are missing"""
+START_NS = 20_000
+"""queued work for an idle device begins within this time; a launch takes 5 to 20 us (HTA)"""
 LAZY_LAUNCH_NS = 2_000_000
 """a launch call this long on an idle device loads code rather than waiting for the queue"""
 
@@ -99,8 +101,10 @@ def _in_gaps(timeline: Timeline, steps: StepWindows, host: HostActivity, gaps: G
     busy = host.innermost_time((HostKind.RUNTIME, HostKind.OP))
     refills = _refill_claims(timeline, host, steps, gaps)
     frames = host.innermost_time((HostKind.PYTHON, HostKind.OVERHEAD))
+    late = queued.select(queued.length > START_NS) & _waiting_for_device(timeline, host)
     return [
         ("contradiction", stuck | _waiting_for_nothing(timeline, host, gaps)),
+        ("sync_refill", late),
         ("device_gap", queued),
         *_interruption_claims(timeline, host, steps),
         *_claims_of(host, Role.GC, Role.COMPILE),
@@ -140,14 +144,16 @@ def _queued_ends(gaps: Gaps) -> tuple[Intervals, Intervals]:
     return Intervals(start[~long], end[~long]), Intervals(start[long], end[long])
 
 
+def _waiting_for_device(timeline: Timeline, host: HostActivity) -> Intervals:
+    """When a thread that launches waits for a result of the device."""
+    backwards = np.intersect1d(host.rows_of(Role.COPY_CALL), _calls_of(host, "d2h"))
+    rows = np.concatenate([host.rows_of(Role.SYNC), backwards])
+    return union_of(timeline.host.start[rows], timeline.host.end[rows])
+
+
 def _waiting_for_nothing(timeline: Timeline, host: HostActivity, gaps: Gaps) -> Intervals:
     """When the host waits for a device without recorded work: kernels are missing."""
-    events = timeline.host
-    rows = host.rows_of(Role.SYNC)
-    copies = host.rows_of(Role.COPY_CALL)
-    backwards = _calls_of(host, "d2h")
-    rows = np.concatenate([rows, copies[np.isin(copies, backwards)]])
-    waits = union_of(events.start[rows], events.end[rows]) & Intervals(gaps.start, gaps.end)
+    waits = _waiting_for_device(timeline, host) & Intervals(gaps.start, gaps.end)
     return waits.select(waits.length > CONTRADICTION_NS) | _before_recording(timeline, host)
 
 

@@ -15,8 +15,9 @@ from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.device.device_backlog import earlier_work
 from whyidle.analysis.device.kernel_classes import classify_kernel
 from whyidle.analysis.device.lost_kernels import find_incomplete
-from whyidle.analysis.integer_codes import used_codes
-from whyidle.analysis.partition.idle_gaps import context_calls, link_launches
+from whyidle.analysis.integer_codes import is_among, used_codes
+from whyidle.analysis.partition.idle_gaps import link_launches
+from whyidle.analysis.steps.recording_extent import host_extent, recording_extent
 from whyidle.analysis.steps.serving_steps import serving_steps
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
@@ -117,7 +118,7 @@ def find_steps(timeline: Timeline) -> StepWindows:
             host = None if marks.device else (edges[:-1], edges[1:])
             known = marks.labels, steady, marks.found_by, marks.confidence
             return _with_end(timeline, StepWindows(start, end, *known, host, disturbed, incomplete))
-    low, high = _recording_extent(timeline)
+    low, high = recording_extent(timeline)
     if (earlier := earlier_work(timeline, link_launches(timeline), low)) and earlier.until < high:
         low = earlier.until
     window = np.array([low]), np.array([max(high, low + 1)])
@@ -155,11 +156,22 @@ def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
     rows = rows[np.append(np.diff(host.start[rows]) > 0, True)] if len(rows) else rows
     if not len(rows):
         return None
+    if len(rows) > 1 and _is_empty(timeline, int(rows[-1])):
+        rows = rows[:-1]  # opened by the call that ended the last step
     start, end = host.start[rows], host.end[rows]
     labels = tuple(timeline.names[i] for i in host.name[rows])
     edges = np.concatenate([start, [max(int(end[-1]), int(start[-1]) + 1)]])
     found_by = "ProfilerStep" if timeline.framework == "pytorch" else "the profiler's step marks"
     return _StepMarks(edges, labels, found_by, 1.0)
+
+
+def _is_empty(timeline: Timeline, mark: int) -> bool:
+    """Whether neither the host nor the device begins anything in a mark."""
+    host, device = timeline.host, timeline.device
+    low, high = host.start[mark], host.end[mark]
+    calls = is_among(host.kind, (HostKind.OP, HostKind.RUNTIME))
+    begun = (host.start[calls], device.start)
+    return not any(((start >= low) & (start < high)).any() for start in begun)
 
 
 def _framework_marks(timeline: Timeline) -> _StepMarks | None:
@@ -184,7 +196,7 @@ def _optimizer_marks(timeline: Timeline) -> _StepMarks | None:
     host = timeline.host
     if len(rows) < 2:
         return None
-    low, high = _host_extent(timeline)
+    low, high = host_extent(timeline)
     cycle = _per_step(rows, host.name[rows])
     ends = host.end[rows][cycle - 1 :: cycle]
     edges = np.unique(np.concatenate([[low], ends]))
@@ -200,7 +212,7 @@ def _by_hand(timeline: Timeline) -> _StepMarks | None:
     rows = _rows_matching(timeline, Role.STEP_MARKED)
     if len(rows) < 2:
         return None
-    low = _host_extent(timeline)[0]
+    low = host_extent(timeline)[0]
     edges = np.unique(np.concatenate([[low], timeline.host.end[rows]]))
     return _labelled_marks(edges, "whyidle.step", 1.0)
 
@@ -210,7 +222,7 @@ def _backward_marks(timeline: Timeline) -> _StepMarks | None:
     rows = timeline.rows_of(Role.BACKWARD)
     if len(rows) < 3:
         return None
-    edges = np.concatenate([[_host_extent(timeline)[0]], host.end[rows]])
+    edges = np.concatenate([[host_extent(timeline)[0]], host.end[rows]])
     return _labelled_marks(np.unique(edges), "backward", 0.5)
 
 
@@ -284,7 +296,7 @@ def _from_starts(
     if not len(rows):
         return None
     starts = np.unique(timeline.host.start[rows])
-    edges = np.append(starts, max(_host_extent(timeline)[1], int(starts[-1]) + 1))
+    edges = np.append(starts, max(host_extent(timeline)[1], int(starts[-1]) + 1))
     return _labelled_marks(edges, found_by, confidence)
 
 
@@ -371,29 +383,3 @@ def _find_frayed(timeline: Timeline, start: I64, end: I64) -> Mask:
         excess = length[step] - inner
         frayed[step] = excess > FRAY * inner and idle > excess / 2
     return frayed
-
-
-def _host_extent(timeline: Timeline) -> tuple[int, int]:
-    host = timeline.host
-    useful = host.kind != HostKind.PYTHON
-    rows = np.flatnonzero(useful) if useful.any() else np.arange(len(host))
-    if not len(rows):
-        return _recording_extent(timeline)
-    return int(host.start[rows].min()), int(host.end[rows].max())
-
-
-def _recording_extent(timeline: Timeline) -> tuple[int, int]:
-    """From the first work to the last end, ns, by device events if there are any."""
-    device, host = timeline.device, timeline.host
-    if len(device):
-        launched = _launch_times(timeline)
-        known = launched[launched >= 0]
-        first = int(np.append(known, device.start.min()).min())
-        setup = timeline.host.start[context_calls(timeline)]
-        return min([first, *setup.tolist()]), int(device.end.max())
-    if not len(host):
-        return 0, 1
-    sampled = timeline.looks is not None
-    useful = np.flatnonzero((host.kind != HostKind.PYTHON) | sampled)
-    rows = useful if len(useful) else np.arange(len(host))
-    return int(host.start[rows].min()), int(host.end[rows].max())

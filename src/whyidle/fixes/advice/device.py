@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit, Predicted
-from whyidle.model.fix import Proposal, advice
+from whyidle.model.fix import TRAINING, Proposal, advice
 from whyidle.model.proof_facts import DeviceFacts, HostFacts
 
 LEAST_BEYOND = 0.1
@@ -104,6 +104,7 @@ ADVICE = (
     ),
     advice(
         *("sparse-gradients", "dense-indexing-gradients"),
+        kinds=TRAINING,
         title="Let the table have sparse gradients",
         doc="Sparse gradients hold only the rows that were read, and the optimizer updates only "
         "these. Adam's moments of other rows stay as they are, so that its numbers change; "
@@ -116,6 +117,7 @@ ADVICE = (
     ),
     advice(
         *("index-once", "dense-indexing-gradients"),
+        kinds=TRAINING,
         title="Index once, outside of the loop",
         doc="Each part that is taken of a tensor has a gradient as large as the whole tensor. "
         "Taken at once, by flatten, unbind or split, all parts have one. Only people can rewrite "
@@ -174,6 +176,7 @@ ADVICE = (
     ),
     advice(
         *("larger-microbatch", "batch-too-small"),
+        kinds=TRAINING,
         title="Use larger micro-batches and fewer accumulation steps",
         doc="Where gradients are accumulated: fewer, larger micro-batches with the same global "
         "batch. The sum of gradients differs by rounding only; batch normalisation sees more "

@@ -6,7 +6,7 @@ import shlex
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import advice
+from whyidle.model.fix import TRAINING, advice
 from whyidle.model.proof_facts import DistributedFacts
 
 MANY = 50
@@ -122,6 +122,7 @@ ADVICE = (
     ),
     advice(
         *("ddp-instead-of-dataparallel", "dataparallel-instead-of-ddp"),
+        kinds=TRAINING,
         title="One process per GPU",
         doc="Replace one process for all GPUs by one process per GPU. This changes sampler, "
         "logging and saving in the source.",
@@ -139,6 +140,7 @@ ADVICE = (
     ),
     advice(
         *("overlap-exchange", "exposed-gradient-comm"),
+        kinds=TRAINING,
         title="Overlap exchanges with compute",
         doc="Start exchanges before their results are needed. Declines for the all-reduce of "
         "gradients where part of it is hidden already, and where it consists of many small calls, "
@@ -155,6 +157,7 @@ ADVICE = (
     ),
     advice(
         *("more-micro-batches", "pipeline-bubbles"),
+        kinds=TRAINING,
         title="Fill the bubbles of the pipeline",
         doc="Twice as many micro-batches turn a bubble share b into b / (2 - b). An interleaved "
         "schedule gives each rank several shorter stages. Zero-bubble schedules compute gradients "
@@ -173,6 +176,7 @@ ADVICE = (
     ),
     advice(
         *("fewer-exchanges", "exposed-gradient-comm"),
+        kinds=TRAINING,
         title="Exchange gradients less often",
         doc="Accumulate the gradients of two batches before exchanging them: half of the "
         "exchanges, and steps twice as large. For ranks that compute on CPUs, where gradient "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit, Place, Predicted
-from whyidle.model.fix import Proposal, advice
+from whyidle.model.fix import TRAINING, Proposal, advice
 from whyidle.model.proof_facts import HostFacts, InterruptionFacts
 
 RARER_EVALUATION = 10
@@ -235,7 +235,7 @@ ADVICE = (
         *("steady-recording", "compile-autotune-warmup"),
         title="Record steady steps",
         doc="Record after warm-up: a cold start does not represent the steps of the job.",
-        summary="to diagnose the training itself, record steady steps after warm-up",
+        summary="to diagnose steady steps, record them after warm-up",
         faster=False,
     ),
     advice(
@@ -251,6 +251,7 @@ ADVICE = (
     ),
     advice(
         *("rarer-evaluation", "heavy-evaluation"),
+        kinds=TRAINING,
         title="Evaluate less often",
         doc="Run every tenth evaluation only. Learning does not depend on it, but the choice of "
         "checkpoint and early stopping may. Declines where the recording does not show repeated "
@@ -319,6 +320,7 @@ ADVICE = (
     ),
     advice(
         *("rarer-checkpoint", "sync-checkpoint"),
+        kinds=TRAINING,
         title="Save checkpoints less often",
         doc="Choose the interval that loses the least time with one failure a day: the square root "
         "of twice the time of a checkpoint times the time between failures. Learning does not "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.fix import advice
+from whyidle.model.fix import TRAINING, advice
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.purposes import Purpose
 
@@ -146,6 +146,7 @@ ADVICE = (
     ),
     advice(
         *("detached-history", "growing-step"),
+        kinds=TRAINING,
         title="Cut what outlives a step from its graph",
         doc="Detach hidden states, targets and sums of losses before the next step. Declines where "
         "the backward pass does not grow. Whether gradients should flow through earlier steps is "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DeviceFacts
 
 
-@fix("needless-compute", consent="none")
+@fix("needless-compute", consent="none", kinds=TRAINING)
 def disable_recompute(proof: Proof) -> Proposal | None:
     """The numbers stay the same; memory grows by the stored activations. Declines where evaluation
     computes too much. Buffers of recomputed layers (batch norm) are then updated once per step."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import MemoryFacts
 
 
-@fix("memory-capacity-bound", consent="none")
+@fix("memory-capacity-bound", consent="none", kinds=TRAINING)
 def recompute_modules(proof: Proof) -> Proposal | None:
     """The modules that free most of the peak for least time compute their forward pass once more
     when the backward pass needs it. The numbers stay the same, dropout included, except that

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 
-@fix("ddp-config-overhead", consent="none")
+@fix("ddp-config-overhead", consent="none", kinds=TRAINING)
 def ddp_bucket_view(proof: Proof) -> Proposal | None:
     """Make gradients views of the buckets in which they are exchanged, so that none is copied out
     after the exchange. Declines where nothing is copied."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 
-@fix("ddp-config-overhead", consent="rounding")
+@fix("ddp-config-overhead", consent="rounding", kinds=TRAINING)
 def ddp_find_unused_off(proof: Proof) -> Proposal | None:
     """Turn off the search for unused parameters. Automatic where the framework's own log says that
     the search found none, advice otherwise. If a parameter goes unused later, the framework ends

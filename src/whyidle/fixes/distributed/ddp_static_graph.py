@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 
-@fix("ddp-config-overhead", consent="rounding")
+@fix("ddp-config-overhead", consent="rounding", kinds=TRAINING)
 def ddp_static_graph(proof: Proof) -> Proposal | None:
     """Search for unused parameters in the first step only. Automatic where the framework's own log
     always shows the same bytes of unused parameters, advice where it does not show them. Declines

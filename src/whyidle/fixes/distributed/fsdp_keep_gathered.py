@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 LEAST = 0.3
@@ -12,7 +12,7 @@ LEAST = 0.3
 one reduce-scatter are two thirds"""
 
 
-@fix("exposed-gradient-comm", consent="none")
+@fix("exposed-gradient-comm", consent="none", kinds=TRAINING)
 def fsdp_keep_gathered(proof: Proof) -> Proposal | None:
     """Keep the parameters that FSDP gathered for the forward pass until the backward pass has used
     them, as ZeRO stage 2 does. Declines where gathering is a small part of the exchange."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 
-@fix("exposed-gradient-comm", consent="numerics")
+@fix("exposed-gradient-comm", consent="numerics", kinds=TRAINING)
 def gradient_compression(proof: Proof) -> Proposal | None:
     """Cast gradients for the exchange: to bfloat16 on GPUs, to float16 on CPUs, which have no hook
     for bfloat16. Declines where collectives are bound by latency or do not carry gradients."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 DEFAULT_MB = 25
@@ -16,7 +16,7 @@ MANY = 50
 """calls per step"""
 
 
-@fix("exposed-gradient-comm", consent="rounding")
+@fix("exposed-gradient-comm", consent="rounding", kinds=TRAINING)
 def larger_buckets(proof: Proof) -> Proposal | None:
     """Exchange many small gradients together, in buckets that start while the backward pass still
     runs. Declines where calls are few or already large."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 
-@fix("allreduce-every-microstep", consent="rounding")
+@fix("allreduce-every-microstep", consent="rounding", kinds=TRAINING)
 def no_sync_accumulation(proof: Proof) -> Proposal | None:
     """Run all but the last micro-batch of a step without the exchange. Gradients are the same sums
     in another order."""

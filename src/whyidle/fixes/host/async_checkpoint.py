@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import InterruptionFacts
 
 
-@fix("sync-checkpoint", consent="none")
+@fix("sync-checkpoint", consent="none", kinds=TRAINING)
 def async_checkpoint(proof: Proof) -> Proposal | None:
     """Copy the state to host memory and write the copy in a thread. The file has the same bytes and
     is complete a little later. On a CPU job this recovers the time in which saving waits for the

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import Proposal, fix
+from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import HostFacts
 
 FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 """optimizers with a fused implementation"""
 
 
-@fix("unfused-optimizer", consent="rounding")
+@fix("unfused-optimizer", consent="rounding", kinds=TRAINING)
 def fused_optimizer(proof: Proof) -> Proposal:
     """Use the optimizer's fused implementation, or ``foreach`` where there is none. The same
     mathematics with another order of rounding."""

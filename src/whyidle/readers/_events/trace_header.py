@@ -18,9 +18,6 @@ _GPU_ONLY_NAMES = (
     *("aten::_pin_memory", "c10d::nccl", "cuda", "cuLaunch", "cuMemcpy"),
 )
 _ROCM_NAMES = ("hip", "aten::miopen")
-_MPS_NAMES = ("aten::_mps_", "aten::mps_", "aten::linear_backward", "aten::mps_linear")
-"""operators of Apple's GPUs: elsewhere the gradient of a linear layer is two matrix products"""
-MPS = "Apple GPU (MPS)"
 _ROCM_KEYS = (
     "hip_runtime_version",
     "hip_driver_version",
@@ -34,6 +31,8 @@ _NAMED_DEVICES = {
     "privateuse1": "device of a plug-in (PrivateUse1)",
 }
 """accelerators whose traces have no deviceProperties, by the prefix of their categories"""
+_MPS_NAMES = ("aten::mps_", "aten::_mps_", "aten::linear_backward")
+"""operators of Apple's GPUs, of which the profiler records no kernels"""
 _AMD = re.compile(r"\bAMD\b|\bMI\d{2,3}|Radeon|gfx\d", re.I)
 
 
@@ -105,10 +104,11 @@ def device_of(
     minor = to_natural(first.get("computeMinor", first.get("minor")))
     names = tuple(names)
     kind = _device_kind(header, name, names, {category.lower() for category in categories})
-    unnamed = name_device(names).name if kind == "other" else None
+    if kind == "other" and _on_mps(names):
+        name = name or "Apple GPU (MPS)"
     return DeviceInfo(
         kind="other" if kind == "cpu" and (devices or main_device is not None) else kind,
-        name=name or _NAMED_DEVICES.get(_accelerator(categories)) or unnamed,
+        name=name or _NAMED_DEVICES.get(_accelerator(categories)),
         count=len(devices),
         memory_bytes=to_natural(first.get("totalGlobalMem")) or None,
         sm_count=to_natural(first.get("numSms")) or None,
@@ -143,8 +143,7 @@ def _device_kind(
         return "other"
     if any(key in header for key in _ROCM_KEYS) or (name and _AMD.search(name)):
         return "rocm"
-    named = name_device(names).kind
-    if named == "rocm":
+    if any(text.startswith(_ROCM_NAMES) for text in names):
         return "rocm"
     if runtimes - {"cuda_runtime", "cuda_driver"}:
         return "other"
@@ -152,17 +151,10 @@ def _device_kind(
     nccl = isinstance(distributed, dict) and distributed.get("backend") == "nccl"
     if runtimes or name or cats & {"kernel", "gpu_memcpy"} or nccl:
         return "cuda"
-    return named
-
-
-def name_device(names: Iterable[str]) -> DeviceInfo:
-    """The device that the names of operators and calls need, where nothing else tells it; the CPU
-    if they could run anywhere."""
-    names = tuple(names)
-    if any(text.startswith(_ROCM_NAMES) for text in names):
-        return DeviceInfo(kind="rocm")
     if any(text.startswith(_GPU_ONLY_NAMES) for text in names):
-        return DeviceInfo(kind="cuda")
-    if any(text.startswith(_MPS_NAMES) for text in names):
-        return DeviceInfo(kind="other", name=MPS)
-    return DeviceInfo()
+        return "cuda"
+    return "other" if _on_mps(names) else "cpu"
+
+
+def _on_mps(names: Iterable[str]) -> bool:
+    return any(text.startswith(_MPS_NAMES) for text in names)

@@ -15,6 +15,7 @@ from isal.igzip_lib import IsalError
 
 from whyidle.errors import InputError
 
+_LEAST_CHUNK = 1 << 20
 LIMIT_BYTES = 64 << 30
 """largest decompressed text that is read from one file"""
 BOMB_BYTES = 256 << 20
@@ -72,9 +73,10 @@ class ByteStream:
     def read(self, size: int) -> bytes:
         """Return the next bytes; empty at the end, at damage, or at a limit."""
         parts: list[bytes] = []
+        most = max(self.size, _LEAST_CHUNK)  # as much memory is taken at once, whatever there is
         while size > 0 and not self.broken:
             try:
-                chunk = self._text.read1(size)  # type: ignore[attr-defined]  # all three have it
+                chunk = self._text.read1(min(size, most))  # type: ignore[attr-defined]  # all three have it
             except DAMAGED as error:
                 self.broken = f"the compressed file is cut short or damaged ({error})"
                 break

@@ -78,6 +78,28 @@ _JSON: tuple[tuple[str, bytes, str], ...] = (
     ("a notebook", rb'"(?:nbformat|cells)"\s*:', _EXPORT),
     ("a model's configuration", rb'"(?:model_type|architectures|hidden_size)"\s*:', _TRAINING),
 )
+_RECORD_IT = "Record the training with torch.profiler as well, and pass its trace."
+_CHROME: tuple[tuple[str, bytes, str], ...] = (
+    (
+        "a timeline of Horovod, which holds collectives and nothing of the device",
+        rb"NEGOTIATE_(?:ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)",
+        _RECORD_IT,
+    ),
+    (
+        "the compiler's log of events (torch.compile), which holds nothing of the device",
+        rb'"cat"\s*:\s*"dynamo_timed"',
+        f"View it with tlparse. {_RECORD_IT}",
+    ),
+    (
+        "a timeline of TensorFlow 1 (tf.python.client.timeline)",
+        rb'"/job:[^"]*"(?s:.*)"cat"\s*:\s*"Op"|"cat"\s*:\s*"Op"(?s:.*)"/job:',
+        "Record with tf.profiler.experimental.start (TensorFlow 2), and pass the folder.",
+    ),
+    ("a profile of ONNX Runtime", rb'"cat"\s*:\s*"(?:Session|Node)"', _RECORD_IT),
+    ("a timeline of Ray", rb'"cat"\s*:\s*"task::', _RECORD_IT),
+    ("a recording of VizTracer", rb'"cat"\s*:\s*"FEE"|"viztracer_metadata"', _RECORD_IT),
+)
+"""Chrome traces of tools that record no device"""
 _TEXT: tuple[tuple[str, bytes, str], ...] = (
     (
         "nvidia-smi output",
@@ -120,39 +142,6 @@ REPORT = re.compile("|".join(ending for _, ending, _ in _NAMED), re.IGNORECASE)
 """ends of the names of reports that only another program can read"""
 
 
-OTHER_TRACES: tuple[tuple[str, bytes, str], ...] = (
-    (
-        "a timeline of Horovod, which shows when tensors were negotiated and exchanged, and no GPU",
-        rb'"NEGOTIATE_(?:ALLREDUCE|ALLGATHER|BROADCAST)',
-        "Record a rank with torch.profiler (or TensorFlow's), and pass that.",
-    ),
-    (
-        "the log of torch.compile, which shows what was compiled, and no training step",
-        rb'"cat": ?"(?:dynamo_timed|compile_(?:time|id))',
-        "Open it with tlparse; for the training record steps with torch.profiler.",
-    ),
-    (
-        "a timeline of TensorFlow 1 (RunMetadata), whose operators have no kernels and no steps",
-        rb'"name": ?"/(?:job:|device:|host:)[^"]*(?:Compute|Memcpy)|"cat": ?"Op".{,400}"op":',
-        "Record with tf.profiler.experimental (TensorFlow 2), and pass the .xplane.pb that it "
-        "writes; or log nvidia-smi: --query-gpu=timestamp,utilization.gpu --format=csv -l 1.",
-    ),
-)
-"""traces in Chrome's form of tools whose events cannot answer the question"""
-
-
-def refuse_other_trace(path: Path, member: str | None) -> NotATraceError | None:
-    """The error for a trace of a tool of ``OTHER_TRACES``; None if it is of none."""
-    head = head_of(path, member)
-    found = ((what, hint) for what, pattern, hint in OTHER_TRACES if re.search(pattern, head))
-    for what, hint in found:
-        shown = f"{path}!{member}" if member else str(path)
-        return NotATraceError(
-            f"{shown} is not a recording that whyidle reads.", why=f"It is {what}.", hint=hint
-        )
-    return None
-
-
 def identify_file(head: bytes, name: str = "") -> tuple[str, str]:
     """Return (what the file looks like, what to do next) for a file that is no trace."""
     for description, ending, hint in _NAMED:
@@ -171,7 +160,7 @@ def identify_file(head: bytes, name: str = "") -> tuple[str, str]:
         return next(
             (
                 (description, hint)
-                for description, pattern, hint in _JSON
+                for description, pattern, hint in (*_CHROME, *_JSON)
                 if re.search(pattern, text)
             ),
             ("JSON of another kind", _EXPORT),
@@ -180,6 +169,12 @@ def identify_file(head: bytes, name: str = "") -> tuple[str, str]:
         if re.search(pattern, head[:8192]):
             return description, hint
     return _bytes_or_prose(head[:4096])
+
+
+def identify_chrome_trace(head: bytes) -> tuple[str, str] | None:
+    """Return what a Chrome trace without the profiler's events is, and what to do, if known."""
+    matches = (row for row in _CHROME if re.search(row[1], head))
+    return next(((what, hint) for what, _, hint in matches), None)
 
 
 def _bytes_or_prose(head: bytes) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from whyidle.model.diagnosis import Place
-from whyidle.model.state_records import DeviceMemory, HeldMemory, MemorySnapshot
+from whyidle.model.state_records import DeviceMemory, FailedAllocation, HeldMemory, MemorySnapshot
 from whyidle.readers._state.stack_places import find_place, to_count
 
 _MOST_HOLDERS = 10
@@ -62,7 +62,7 @@ def _read_device(
             largest = max([largest, *gaps])
     allocated = sum(size for size, _ in held.values())
     peak, holders = _find_peak(held, trace)
-    failed = [to_count(event.get("size")) for event in trace if event.get("action") == "oom"]
+    failed = [_read_failure(event) for event in trace if event.get("action") == "oom"]
     return DeviceMemory(
         device=number,
         reserved=reserved,
@@ -74,6 +74,11 @@ def _read_device(
         failed=tuple(failed),
         has_history=bool(trace),
     )
+
+
+def _read_failure(event: Mapping[str, Any]) -> FailedAllocation:
+    free = event.get("device_free")
+    return FailedAllocation(to_count(event.get("size")), None if free is None else to_count(free))
 
 
 def _frames_of(block: Mapping[str, Any]) -> Any:

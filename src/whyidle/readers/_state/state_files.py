@@ -15,6 +15,7 @@ from whyidle.errors import BrokenTraceError, InputError
 from whyidle.model.state_records import (
     Collective,
     FlightRecord,
+    GpuLog,
     GroupHistory,
     MemorySnapshot,
     TransportLog,
@@ -22,6 +23,7 @@ from whyidle.model.state_records import (
 from whyidle.readers._events.trace_header import rank_in_names, to_natural
 from whyidle.readers._files.byte_stream import ByteStream
 from whyidle.readers._files.file_identification import HEAD_BYTES, head_of
+from whyidle.readers._state.gpu_log import is_gpu_log, read_gpu_log
 from whyidle.readers._state.memory_snapshot import read_snapshot
 from whyidle.readers._state.nccl_log import MARK, read_transports
 from whyidle.readers._state.safe_pickle import FAULTS as PICKLE_FAULTS
@@ -111,14 +113,14 @@ def _may_be_state(path: Path) -> bool:
         head = head_of(path)
     except InputError:
         return False
-    return bool(_PICKLE.match(head) or _JSON.match(head) or _is_log(head))
+    return bool(_PICKLE.match(head) or _JSON.match(head) or _is_log(head) or is_gpu_log(head))
 
 
 def _is_log(head: bytes) -> bool:
     return not head.lstrip().startswith(b"{") and MARK.search(head) is not None
 
 
-def read_state(path: Path) -> MemorySnapshot | FlightRecord | TransportLog | None:
+def read_state(path: Path) -> MemorySnapshot | FlightRecord | TransportLog | GpuLog | None:
     """Read one file; None if it is plain data of another kind.
 
     Raises:
@@ -132,6 +134,8 @@ def read_state(path: Path) -> MemorySnapshot | FlightRecord | TransportLog | Non
         stream.close()
     if _is_log(data[:HEAD_BYTES]):
         return read_transports(path, data.decode(errors="replace"))
+    if is_gpu_log(data[:HEAD_BYTES]):
+        return read_gpu_log(path, data.decode(errors="replace"))
     document = _decode(path, data)
     if not isinstance(document, dict):
         return None

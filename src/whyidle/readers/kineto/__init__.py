@@ -17,7 +17,11 @@ from whyidle.readers._events.json_chunks import JsonChunks
 from whyidle.readers._events.text_ranges import RangeEvents
 from whyidle.readers._events.trace_header import device_of, place_of, to_natural
 from whyidle.readers._files.byte_stream import ByteStream, Progress
-from whyidle.readers._files.file_identification import not_a_trace, refuse_other_trace
+from whyidle.readers._files.file_identification import (
+    head_of,
+    identify_chrome_trace,
+    not_a_trace,
+)
 from whyidle.readers._files.range_reading import RangeReading
 from whyidle.readers.kineto.event_columns import EventColumns
 from whyidle.readers.kineto.optimizer_closures import without_closures
@@ -136,10 +140,14 @@ def _collect_columns(stream: ByteStream, pieces: JsonChunks, columns: EventColum
 def _explain_empty(
     path: Path, member: str | None, columns: EventColumns, lost: tuple[str, ...]
 ) -> NotATraceError | BrokenTraceError:
-    if (other := refuse_other_trace(path, member)) is not None:
-        return other
     shown = f"{path}!{member}" if member else str(path)
     why = lost[0] if lost else ""
+    if tool := identify_chrome_trace(head_of(path, member)):
+        return NotATraceError(
+            f"{shown} is not a recording that whyidle reads.",
+            why=f"It looks like {tool[0]}.",
+            hint=tool[1],
+        )
     if set(columns.categories) == {"Trace"} and not why:
         return NotATraceError(
             f"{shown} is a PyTorch profiler trace without any recorded operator.",

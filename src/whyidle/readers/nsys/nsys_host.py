@@ -135,7 +135,9 @@ def _add_steps(rows: EventRows, ranges: _Ranges, callers: I64) -> None:
                 found,
             )
             for stem, listed in stems.items()
-            if _are_steps(ranges, found := np.array(listed)) and not stem.startswith("aten::")
+            if _are_steps(ranges, found := np.array(listed))
+            and not stem.startswith("aten::")
+            and (_STEP_NAME.search(stem) or not _are_parts(ranges, own, found))
         ),
         key=lambda candidate: candidate[:2],
         default=None,
@@ -160,6 +162,13 @@ def _are_steps(ranges: _Ranges, found: I64) -> bool:
     if (start[1:] < end[:-1]).any():
         return False
     return bool((end - start).sum() >= _COVER * (end[-1] - start[0]) > 0)
+
+
+def _are_parts(ranges: _Ranges, own: I64, found: I64) -> bool:
+    """Whether all lie in one other range of the thread: layers of a model, or parts of a step."""
+    first, last = ranges.start[found].min(), ranges.end[found].max()
+    around = (ranges.start[own] <= first) & (ranges.end[own] >= last)
+    return bool(np.setdiff1d(own[around], found).size)
 
 
 def longest_wait(database: Database, process: int | None) -> str:

@@ -1,0 +1,151 @@
+"""Logs of ``nvidia-smi``: ``--query-gpu=... --format=csv``, ``dmon`` and ``pmon``, repeated or not,
+with their header or, where units or the usual columns tell what a number is, without it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from whyidle.errors import BrokenTraceError
+from whyidle.model.state_records import GpuLog, GpuSeries
+
+_HEADER: Final = re.compile(rb"(?m)^[^\n{}]*utilization\.gpu")
+_MONITOR: Final = re.compile(rb"(?m)^#.*\bgpu\b.*\bsm\b")
+_BARE: Final = re.compile(rb"(?m)\A(?:[^\n%{}]*,)?\s*\d{1,3} %\s*,[^\n]*\n")
+_BARE_MONITOR: Final = re.compile(rb"\A(?:\s+(?:\d+|-)){10}(?:(?:\s+(?:\d+|-)){2})?\s*\n")
+_DMON: Final = ("gpu", "pwr", "gtemp", "mtemp", "sm", "mem", "enc", "dec")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_TIME: Final = re.compile(r"(?:\d{4}[/-]\d\d[/-]\d\d[ T]|\d{8} +)\d\d:\d\d:\d\d(?:\.\d+)?")
+_SIZE: Final = re.compile(r"(\d{1,9}) MiB")
+_UNIT: Final = re.compile(r"\s*\[[^\]]*\]$")
+_NAMES: Final = {
+    "utilization.gpu": "busy", "sm": "busy", "utilization.memory": "controller",
+    "mem": "controller", "memory.used": "used", "memory.total": "total", "fb": "used",
+    "index": "gpu", "gpu": "gpu", "timestamp": "time", "pid": "process",
+}  # fmt: skip
+Row = dict[str, str]
+Values = tuple[float, float, float, float]
+
+
+def is_gpu_log(head: bytes) -> bool:
+    """Return whether a file's first bytes are of such a log."""
+    if head.lstrip().startswith((b"{", b"[", b"<")):
+        return False
+    return any(form.search(head) for form in (_HEADER, _MONITOR, _BARE, _BARE_MONITOR))
+
+
+def read_gpu_log(path: Path, text: str) -> GpuLog:
+    """Interpret a log; rows that are cut or of another kind are left out.
+
+    Raises:
+        BrokenTraceError: it holds no utilization.
+    """
+    series: dict[str, list[Values]] = defaultdict(list)
+    times: list[float] = []
+    for time, moment in _samples(_rows(text.splitlines())):
+        if time is not None:
+            times.append(time)
+        for gpu, values in moment.items():
+            series[gpu].append(values)
+    gpus = tuple(
+        GpuSeries(gpu, *np.array(rows, np.float64).T) for gpu, rows in sorted(series.items())
+    )
+    if not gpus:
+        raise BrokenTraceError(
+            f"{path} holds no utilization of a GPU.",
+            why="No row has a number where its header names one.",
+            hint="nvidia-smi --query-gpu=timestamp,index,utilization.gpu,utilization.memory,"
+            "memory.used,memory.total --format=csv -l 1 > log.csv",
+        )
+    steps = np.diff(times)
+    period = float(np.median(steps)) if len(steps) and np.median(steps) > 0 else None
+    return GpuLog(str(path), gpus, period)
+
+
+def _rows(lines: Iterable[str]) -> Iterator[Row]:
+    """The fields of each row that matter, by what they mean."""
+    names: list[str] = []
+    by_comma = True
+    for line in lines:
+        plain = line.replace("\0", "").strip()
+        by_comma = by_comma if plain.startswith("#") else "," in plain
+        words = [w.strip() for w in plain.split(",")] if by_comma else plain.split()
+        if "utilization.gpu" in plain or (plain.startswith("#") and "sm" in plain.split()):
+            heads = plain.split(",") if "," in plain else plain.lstrip("# ").split()
+            names = [_NAMES.get(_UNIT.sub("", w.strip()).lower(), "") for w in heads]
+        elif plain.startswith("#") or not plain:
+            continue
+        else:
+            now = names or _guess_names(words, by_comma=by_comma)
+            if len(now) <= len(words) + (not by_comma):
+                row = {name: word for name, word in zip(now, words, strict=False) if name}
+                if when := _TIME.search(plain):
+                    row["time"] = when[0]
+                yield row
+
+
+def _guess_names(words: list[str], *, by_comma: bool) -> list[str]:
+    """What the fields of a row mean by their units, or as those of ``dmon``."""
+    if not by_comma:
+        return [_NAMES.get(name, "") for name in _DMON]
+    names, rates = [], ["busy", "controller"]
+    found = [(_SIZE.fullmatch(word), i) for i, word in enumerate(words)]
+    sizes = sorted((int(match[1]), i) for match, i in found if match)
+    for word in words:
+        names.append(rates.pop(0) if word.endswith(" %") and rates else "")
+        if word.isdecimal() and "gpu" not in names:
+            names[-1] = "gpu"
+    if len(sizes) > 1:  # the largest is the total, also where free memory is listed
+        names[sizes[-1][1]] = "total"
+    if sizes:
+        names[min(i for _, i in sizes if not names[i])] = "used"
+    return names
+
+
+def _samples(rows: Iterable[Row]) -> Iterator[tuple[float | None, dict[str, Values]]]:
+    """The rows of one moment together: a log of processes has several for a GPU, whose
+    utilizations add up."""
+    time, gpus = None, dict[str, Values]()
+    seen = set[tuple[str, str]]()
+    for row in rows:
+        values = tuple(_number(row.get(name)) for name in ("busy", "controller", "used", "total"))
+        gpu, process = row.get("gpu", "0"), row.get("process", "")
+        if np.isnan(values[0]) and process != "-":
+            continue
+        now = _seconds(row.get("time"))
+        if gpus and ((gpu, process) in seen or now != time):
+            yield time, gpus
+            gpus, seen = {}, set()
+        time = now
+        seen.add((gpu, process))
+        before = gpus.get(gpu, (0.0, 0.0, values[2], values[3]))
+        busy, controller = (
+            min(100.0, old + (0.0 if np.isnan(new) else new))
+            for old, new in zip(before[:2], values[:2], strict=True)
+        )
+        gpus[gpu] = busy, controller if not np.isnan(values[1]) else np.nan, *before[2:]
+    if gpus:
+        yield time, gpus
+
+
+def _number(word: str | None) -> float:
+    match = _NUMBER.match(word or "")
+    return float(match[0]) if match else np.nan
+
+
+def _seconds(word: str | None) -> float | None:
+    if not word or not (match := _TIME.search(word)):
+        return None
+    text = match[0].replace("/", "-")
+    if text[:8].isdecimal():
+        text = f"{text[:4]}-{text[4:6]}-{text[6:8]}T{text[8:].strip()}"
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
