@@ -70,7 +70,7 @@ def summarize_outcome(diagnosis: Diagnosis) -> str:
     names = f"{_count_fixes(len(kept))} kept: {', '.join(trial.fix for trial in kept)}"
     text = "; ".join([names, *_explain_interruption(diagnosis)])
     if fixed.speedup is None:
-        return f"{text}; {UNTRIED} together"
+        return f"{text}; {fixed.doubt or f'{UNTRIED} together'}"
     return f"{words.format_gain(fixed.speedup, fixed.low, fixed.high)}× as fast with {text}"
 
 
@@ -124,7 +124,7 @@ def split_by_run(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
 
 
 def _fixed_job(diagnosis: Diagnosis, fixed: FixedJob) -> list[Part]:
-    gain = format_gain(fixed.speedup, fixed.low, fixed.high) or UNTRIED
+    gain = format_gain(fixed.speedup, fixed.low, fixed.high) or fixed.doubt or UNTRIED
     bars = [
         BarRow(name, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
         for name, shares in (("before", diagnosis.attribution), ("after", fixed.attribution))
@@ -146,8 +146,8 @@ def format_savings(fixed: FixedJob) -> list[str]:
         told = fixed.samples_per_s_before * gain if only_low and gain else fixed.samples_per_s
         before, after = map(words.format_digits, (fixed.samples_per_s_before, told))
         savings.append(f"throughput: {before} → {least}{after} samples/s")
-    if gain and gain > 1.0:
-        hours = 100 * (1 - 1 / gain)
+    hours = 100 * (1 - 1 / gain - (fixed.startup_share or 0.0)) if gain else 0.0
+    if hours > 0.0:
         price = fixed.price_per_hour
         money = f" ({hours * price:,.2f} at {price:,.2f} per hour)" if price is not None else ""
         savings.append(f"saves {least}{hours:.0f} of every 100 hours of this job{money}")
