@@ -145,7 +145,8 @@ def _final_pass(source: SourceTree, block: cst.IndentedBlock) -> str:
     outer = source.parent_of(loop) if isinstance(loop, cst.For) else None
     if not isinstance(loop, cst.For) or not isinstance(outer, cst.IndentedBlock | cst.Module):
         return ""
-    steps = any(_needs_gradients(source, each) for each in _following(outer, loop))
+    behind = next(i for i, each in enumerate(outer.body, 1) if each is loop)
+    steps = any(_needs_gradients(source, each) for each in outer.body[behind:])
     counted, target = loop.iter, loop.target
     within = any(_needs_gradients(source, each) for each in block.body)
     if within or not steps or not isinstance(counted, cst.Call) or not isinstance(target, cst.Name):
@@ -160,11 +161,6 @@ def _final_pass(source: SourceTree, block: cst.IndentedBlock) -> str:
     if not known or leaves or asked & written:
         return ""
     return f"{target.value} == {source.code_of(count)} - 1"
-
-
-def _following(outer: cst.IndentedBlock | cst.Module, loop: cst.For) -> list[Any]:
-    body = list(outer.body)
-    return body[next(number for number, each in enumerate(body) if each is loop) + 1 :]
 
 
 def _nullcontext_name(source: SourceTree, edits: FileEdits) -> str:
