@@ -52,7 +52,9 @@ def fix(monkeypatch, capsys):
             if error is not None:
                 raise error
             gain = SpeedupEstimate(2.0, 1.8, 2.2, 2)
-            one = TrialResult(FIX, kept=True, effect=gain, base_s=[0.2, 0.2], treated_s=[0.1, 0.1])
+            one = TrialResult(
+                FIX, kept=True, effect=gain, base_s=[0.072, 0.072], treated_s=[0.036, 0.036]
+            )
             before = msgspec.structs.replace(
                 seen,
                 trials=[],

@@ -16,6 +16,7 @@ from whyidle.testing.jobs import SICK
 
 SEEN = next(found for job in SICK.values() if (found := diagnose_job([job().timeline()])).findings)
 LOSSES = [1.0 / (i + 1) for i in range(40)]
+STEP_S = 0.1
 
 
 def proposed_fix(name, speedup, **edits):
@@ -37,7 +38,8 @@ FREEZE = proposed_fix("gc-freeze", 1.4, gc__freeze=True)
 
 def diagnosis(*fixes):
     finding = msgspec.structs.replace(SEEN.findings[0], fixes=list(fixes))
-    return msgspec.structs.replace(SEEN, findings=[finding] if fixes else [])
+    steps = msgspec.structs.replace(SEEN.steps, mean_s=STEP_S)
+    return msgspec.structs.replace(SEEN, findings=[finding] if fixes else [], steps=steps)
 
 
 def with_rate(found, samples_per_s):
@@ -102,7 +104,7 @@ class Job:
         if self.interrupt and any(edit.knob == self.interrupt for edit in edits):
             raise self.error
         turned = {edit.knob: edit.value for edit in edits}
-        step_s = 0.1 * self.speeds(turned)
+        step_s = STEP_S * self.speeds(turned)
         marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
         told = ProcessReport("stopped", 0, marks, [*LOSSES])
         ran = ArmResult("stopped", 0, 1.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))

@@ -37,8 +37,55 @@ def test_all_but_those_before_a_step():
     )
 
 
+INNER = """import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+model = DDP(torch.nn.Linear(2, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+count = 4
+for step in range(3):
+    optimizer.zero_grad()
+    for micro in range(count):
+        loss = model(torch.ones(3, 2)).mean() / count
+        loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_step_behind_counted_micro_batches_takes_the_last_of_them():
+    came = added(INNER, *ASKED)
+    assert "+with contextlib.nullcontext() if micro == count - 1 else model.no_sync():" in came
+
+
 @pytest.mark.parametrize(
-    ("text", "exchanges"), [(LOOP, 10), (rewrite(LOOP, *ASKED).text, 3)], ids=["before", "patched"]
+    ("old", "new"),
+    [
+        (
+            "        loss.backward()\n",
+            "        loss.backward()\n        if loss > 3:\n            break\n",
+        ),
+        ("        loss.backward()\n", "        loss.backward()\n        count -= 1\n"),
+        ("in range(count)", "in pick(count)"),
+        ("in range(count)", "in range(0, count)"),
+        ("    optimizer.step()", "    pass"),
+        ("        loss =", "        optimizer.zero_grad()\n        loss ="),
+    ],
+)
+def test_where_another_micro_batch_may_be_the_last_it_is_left_to_people(old, new):
+    assert old in INNER
+    found = rewrite(INNER.replace("    optimizer.zero_grad()\n", "").replace(old, new), *ASKED)
+    assert not found.done
+    assert "the step has no condition" in found.why[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "exchanges"),
+    [
+        (LOOP, 10),
+        (rewrite(LOOP, *ASKED).text, 3),
+        (INNER, 12),
+        (rewrite(INNER, *ASKED).text, 3),
+    ],
 )
 def test_the_patched_loop_exchanges_before_each_step(text, exchanges, tmp_path):
     pytest.importorskip("torch")

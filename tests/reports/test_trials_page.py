@@ -127,6 +127,38 @@ def test_what_is_saved_is_told_in_hours_and_at_a_price_in_money(fixed):
     assert "an hour" not in everything(fixed())
 
 
+def test_hours_that_are_saved_count_what_a_fix_costs_at_the_start(fixed):
+    assert "saves 40 of every 100 hours" in everything(fixed(startup_share=0.1))
+    assert "hours of this job" not in everything(fixed(startup_share=0.5))
+
+
+def test_a_gain_that_is_in_doubt_is_no_headline(fixed):
+    job = fixed(doubt="it took 1 s and 2 s")
+    doubted = msgspec.structs.replace(job.detail.fixed, speedup=None, low=None, high=None)
+    detail = msgspec.structs.replace(job.detail, fixed=doubted)
+    shown = everything(msgspec.structs.replace(job, detail=detail))
+    assert "FIXED: 1 fix kept: loader-workers; it took 1 s and 2 s" in " ".join(shown.split())
+    assert "hours of this job" not in shown
+
+
+def test_an_interval_wider_than_threefold_is_told_by_its_low_end(fixed):
+    job = fixed(samples_per_s_before=50.0, samples_per_s=1850.0)
+    gain = {"speedup": 37.0, "low": 5.6, "high": 245.0}
+    wide = msgspec.structs.replace(job.detail.fixed, **gain)
+    shown = everything(
+        msgspec.structs.replace(
+            job,
+            detail=msgspec.structs.replace(job.detail, fixed=wide),
+            trials=[msgspec.structs.replace(KEPT, **gain)],
+        )
+    )
+    assert "FIXED: at least 5.60x as fast with 1 fix kept" in shown
+    assert "saves at least 82 of every 100 hours" in shown
+    assert "50.0 -> at least 280 samples/s" in shown
+    assert "37" not in shown
+    assert "245" not in shown
+
+
 def test_what_it_costs_once_and_when_that_is_paid_back(fixed):
     told = " ".join(everything(fixed()).split())
     assert "4.00 s longer until the first steady step, recovered after 40.0 steps (4.00 s)" in told

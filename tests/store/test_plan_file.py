@@ -93,6 +93,13 @@ def test_comments_say_what_each_fix_does_and_gains():
     assert "#     whyidle run --plan plan.toml python train.py --photos 'my data'" in TEXT
 
 
+def test_a_comment_tells_a_gain_that_varies_much_by_its_low_end():
+    gain = Speedup(times=37.0, low=5.6, high=245.0)
+    fix = PlannedFix(fix="x", consent="none", measured=gain, edits={})
+    plan = FixPlan(command=["python"], made="", whyidle="", fix=[fix])
+    assert "#    measured at least 5.60 times as fast\n" in text_of(plan)
+
+
 def test_a_comment_stays_a_comment():
     fix = PlannedFix(fix="x", consent="none", summary="a\nmade = 1\x00", edits={})
     plan = FixPlan(command=["a\nb"], made="", whyidle="", fix=[fix])

@@ -242,6 +242,23 @@ def test_in_a_trial_the_loss_is_the_output_without_dimensions(run_job):
     assert losses[:2] == pytest.approx([1.25, 1.16])
 
 
+WITHOUT_LOSS = """
+step = jax.jit(lambda b, x: b - 0.1 * jax.grad(lambda b: ((x @ b) ** 2).mean())(b))
+b = jnp.ones(4)
+for i in range(30):
+    b = step(b, jnp.full((2, 4), float(i % 10)))
+"""
+
+
+def test_in_a_trial_the_batches_of_steps_without_a_loss_are_hashed(run_job):
+    job = run_job("import jax, jax.numpy as jnp" + WITHOUT_LOSS, WHYIDLE_TRIAL='{"seconds": 60.0}')
+    (path,) = job.folder.glob("*.trial.json")
+    told = json.loads(path.read_text())
+    assert (job.faults, told["losses"], len(told["batches"])) == ("", [], 30)
+    assert told["batches"][1:10] == told["batches"][11:20]  # not the parameters, which change
+    assert len(set(told["batches"][:10])) == 10
+
+
 EAGER = TRAIN.replace("@jax.jit\n", "") + LOOP
 LOSSES = """
 for i in range(30):

@@ -65,6 +65,19 @@ for number, x in enumerate(data):
 """it ends while its iterator is alive"""
 
 
+def test_in_a_trial_the_batches_of_steps_without_a_loss_are_hashed(tmp_path, monkeypatch):
+    monkeypatch.setenv("WHYIDLE_TRIAL", json.dumps({"steps": 12, "seconds": 60.0}))
+    run_job(
+        tmp_path,
+        LOOP.replace("    return loss\n", "")
+        .replace("print(float(loss))", "pass")
+        .replace("STEPS", "29"),
+    )
+    (told,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.trial.json"))
+    assert told["losses"] == []
+    assert len(set(told["batches"])) == len(told["marks"]) == 30
+
+
 @pytest.mark.real_processes("its waits are judged by their times")
 def test_a_loop_of_the_job_s_own_is_told_which_stage_is_slow(tmp_path):
     run_job(tmp_path, LOOP.replace("STEPS", "110"))

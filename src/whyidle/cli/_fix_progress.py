@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.reports._number_format import format_factor, is_uninformative
+from whyidle.reports._number_format import format_factor, format_gain, is_uninformative
 
 if TYPE_CHECKING:
     from whyidle.fix.loop.candidates import Candidate
@@ -78,7 +78,7 @@ class FixProgress:
     def show_trial_result(self, result: TrialResult) -> None:
         """Print the result of a trial."""
         gain, name = result.effect, result.candidate.fix
-        measured = f"{gain.speedup:.2f} times as fast" if gain else ""
+        measured = f"{format_gain(gain.speedup, gain.low, gain.high)} times as fast" if gain else ""
         if gain and result.rejection_kind == "untold":  # the middle would be read as a result
             ends = f"{format_factor(gain.low)} to {format_factor(gain.high)} times as fast"
             measured = "" if is_uninformative(gain.low, gain.high) else ends

@@ -317,7 +317,9 @@ class LineRow(Document, frozen=True, kw_only=True):
 
 class FixedJob(Document, frozen=True, kw_only=True):
     """The job with all kept fixes. ``run`` is the id of its own diagnosis, ``speedup`` their joint
-    gain, ``left`` sentences on what remains."""
+    gain, ``left`` sentences on what remains. ``doubt`` is why the gain is not told, although it was
+    measured. ``startup_share`` is the one-off cost of the fixes, as a share of the time that the
+    unchanged job still takes; None if its length is unknown."""
 
     run: str | None
     attribution: Attribution
@@ -332,6 +334,8 @@ class FixedJob(Document, frozen=True, kw_only=True):
     energy_j_per_step_before: float | None = None
     energy_j_per_step: float | None = None
     price_per_hour: float | None = None  # of the whole job
+    doubt: str = ""
+    startup_share: float | None = None
     patch: str = ""  # the kept fixes in the user's source
     commands: list[tuple[str, str]] = []  # (command, purpose), without secrets
 

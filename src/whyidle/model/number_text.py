@@ -5,6 +5,10 @@ from __future__ import annotations
 _WHOLE = 999.5
 """from here on ``.3g`` would write an exponent"""
 
+_WIDE = 3.0
+"""ratio of an interval's ends above which its middle is no result: on a few pairs of runs that
+scatter, only the low end is proven"""
+
 _ALL = 0.995
 """from here on a share would be shown as 100 %"""
 
@@ -29,3 +33,8 @@ def format_bytes(size: float) -> str:
 def format_part(share: float) -> str:
     """The part of a time that has one cause: ``all of it``, or ``75% of it``."""
     return "all of it" if share >= _ALL else f"{share:.0%} of it"
+
+
+def has_only_low_end(low: float | None, high: float | None) -> bool:
+    """Whether a gain with this interval is told by its low end alone."""
+    return low is not None and high is not None and low > 1.0 and high > _WIDE * low

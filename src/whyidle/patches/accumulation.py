@@ -118,6 +118,10 @@ def _wrap_microbatches(
     condition = body[end] if end is not None else None
     if model.condition:
         edits.why.append(f"line {model.line} wraps the model only where `{model.condition}`")
+    elif end is None and (final := _final_pass(source, block)):
+        head = f"with {_nullcontext_name(source, edits)}() if {final} else {model.name}.no_sync():"
+        edits.changes[block] = all_within(source, head, first, last)
+        edits.done = True
     elif end is None or not isinstance(condition, cst.If) or condition.orelse is not None:
         edits.why.append(f"{place}: the step has no condition")
     elif also := _other_step_line(source, condition):
@@ -132,6 +136,31 @@ def _wrap_microbatches(
         head = f"with {_nullcontext_name(source, edits)}() if {which}.no_sync():"
         edits.changes[block] = all_within(source, head, first, last)
         edits.done = True
+
+
+def _final_pass(source: SourceTree, block: cst.IndentedBlock) -> str:
+    """The condition of the last pass of ``for NAME in range(COUNT)`` over micro-batches, behind
+    which the step stands; empty where another pass may be the last one."""
+    loop = source.parent_of(block)
+    outer = source.parent_of(loop) if isinstance(loop, cst.For) else None
+    if not isinstance(loop, cst.For) or not isinstance(outer, cst.IndentedBlock | cst.Module):
+        return ""
+    behind = next(i for i, each in enumerate(outer.body, 1) if each is loop)
+    steps = any(_needs_gradients(source, each) for each in outer.body[behind:])
+    counted, target = loop.iter, loop.target
+    within = any(_needs_gradients(source, each) for each in block.body)
+    if within or not steps or not isinstance(counted, cst.Call) or not isinstance(target, cst.Name):
+        return ""
+    if source.code_of(counted.func) != "range" or len(counted.args) != 1:
+        return ""
+    count = counted.args[0].value
+    known = isinstance(count, cst.Integer | cst.Name | cst.Attribute)
+    written = {name for each in block.body for name in _names_set(source, each)}
+    leaves = [*source.nodes_inside(cst.Break, block), *source.nodes_inside(cst.Continue, block)]
+    asked = {target.value, source.code_of(count), *mentioned_names(source, count)}
+    if not known or leaves or asked & written:
+        return ""
+    return f"{target.value} == {source.code_of(count)} - 1"
 
 
 def _nullcontext_name(source: SourceTree, edits: FileEdits) -> str:

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from whyidle.model.diagnosis import Consent, Evidence, Finding, Interval, Place, Predicted, Removal
+from whyidle.model.number_text import has_only_low_end
 
 NONE = "–"
 CONSENTS: Final[dict[Consent, str]] = {
@@ -73,7 +74,14 @@ def format_speedup(predicted: Predicted | None) -> str:
     """A predicted speed-up with its interval."""
     if predicted is None:
         return NONE
-    return f"{format_factor(predicted.speedup)}×{format_bracketed(predicted.low, predicted.high)}"
+    return format_measured(predicted.speedup, predicted.low, predicted.high)
+
+
+def format_measured(times: float, low: float, high: float, unit: str = "×", more: str = "") -> str:
+    """A gain with its interval and a remark in brackets; the interval is left out where only its
+    low end is told."""
+    ends = (low, low) if has_only_low_end(low, high) else (low, high)
+    return f"{format_gain(times, low, high)}{unit}{format_bracketed(*ends, more)}"
 
 
 def format_removal(removal: Removal) -> str:
@@ -100,6 +108,14 @@ def format_bracketed(low: float, high: float, more: str = "") -> str:
 def format_factor(value: float) -> str:
     """A factor with two decimal places; without decimals from 10 on."""
     return f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
+
+
+def format_gain(times: float, low: float | None, high: float | None) -> str:
+    """The factor of a gain as it is told: ``2.11``, or ``at least 5.60`` if its interval is wider
+    than threefold."""
+    if low is not None and has_only_low_end(low, high):
+        return f"at least {format_factor(low)}"
+    return format_factor(times)
 
 
 def is_uninformative(low: float, high: float) -> bool:

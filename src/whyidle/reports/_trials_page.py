@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, FixedJob, ProposedFix, SearchedValue, Trial
+from whyidle.model.number_text import has_only_low_end
 from whyidle.reports import _number_format as words
 from whyidle.reports._sections import (
     BarRow,
@@ -69,8 +70,8 @@ def summarize_outcome(diagnosis: Diagnosis) -> str:
     names = f"{_count_fixes(len(kept))} kept: {', '.join(trial.fix for trial in kept)}"
     text = "; ".join([names, *_explain_interruption(diagnosis)])
     if fixed.speedup is None:
-        return f"{text}; {UNTRIED} together"
-    return f"{words.format_factor(fixed.speedup)}× as fast with {text}"
+        return f"{text}; {fixed.doubt or f'{UNTRIED} together'}"
+    return f"{words.format_gain(fixed.speedup, fixed.low, fixed.high)}× as fast with {text}"
 
 
 def explain_no_gain(diagnosis: Diagnosis) -> str:
@@ -123,7 +124,7 @@ def split_by_run(diagnosis: Diagnosis) -> tuple[list[Trial], list[Trial]]:
 
 
 def _fixed_job(diagnosis: Diagnosis, fixed: FixedJob) -> list[Part]:
-    gain = format_gain(fixed.speedup, fixed.low, fixed.high) or UNTRIED
+    gain = format_gain(fixed.speedup, fixed.low, fixed.high) or fixed.doubt or UNTRIED
     bars = [
         BarRow(name, {bucket: getattr(shares, bucket) for bucket in BUCKETS})
         for name, shares in (("before", diagnosis.attribution), ("after", fixed.attribution))
@@ -139,14 +140,17 @@ def _fixed_job(diagnosis: Diagnosis, fixed: FixedJob) -> list[Part]:
 def format_savings(fixed: FixedJob) -> list[str]:
     """The savings in throughput, hours, money at a stated price, and energy where measured."""
     savings = []
+    only_low = has_only_low_end(fixed.low, fixed.high)
+    least, gain = ("at least ", fixed.low) if only_low else ("", fixed.speedup)
     if fixed.samples_per_s and fixed.samples_per_s_before:
-        before, after = map(words.format_digits, (fixed.samples_per_s_before, fixed.samples_per_s))
-        savings.append(f"throughput: {before} → {after} samples/s")
-    if fixed.speedup and fixed.speedup > 1.0:
-        hours = 100 * (1 - 1 / fixed.speedup)
+        told = fixed.samples_per_s_before * gain if only_low and gain else fixed.samples_per_s
+        before, after = map(words.format_digits, (fixed.samples_per_s_before, told))
+        savings.append(f"throughput: {before} → {least}{after} samples/s")
+    hours = 100 * (1 - 1 / gain - (fixed.startup_share or 0.0)) if gain else 0.0
+    if hours > 0.0:
         price = fixed.price_per_hour
         money = f" ({hours * price:,.2f} at {price:,.2f} per hour)" if price is not None else ""
-        savings.append(f"saves {hours:.0f} of every 100 hours of this job{money}")
+        savings.append(f"saves {least}{hours:.0f} of every 100 hours of this job{money}")
     if fixed.energy_j_per_step and fixed.energy_j_per_step_before:
         energies = (fixed.energy_j_per_step_before, fixed.energy_j_per_step)
         before, after = map(words.format_digits, energies)
@@ -216,10 +220,10 @@ def format_gain(
     text = f"{words.format_factor(speedup)}× as fast"
     if pairs == 1:
         return f"{text}, measured once"
-    if low is None or high is None or words.is_uninformative(low, high):
+    if low is None or high is None or (low <= 1.0 and words.is_uninformative(low, high)):
         source = f"measured in {pairs} pairs, which" if pairs else "from times that"
         return f"{text}, {source} vary too much for a precise result"
-    return f"{text}{words.format_bracketed(low, high, 'measured')}"
+    return words.format_measured(speedup, low, high, "× as fast", "measured")
 
 
 def format_prediction(trial: Trial) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 from whyidle.model.buckets import BUCKETS, Bucket
 from whyidle.model.diagnosis import Diagnosis, ProposedFix, State
+from whyidle.model.number_text import has_only_low_end
 from whyidle.reports import _number_format as words
 from whyidle.reports._exit_status import describe_exit
 from whyidle.reports._findings_page import format_prediction
@@ -90,8 +91,10 @@ def figures(diagnosis: Diagnosis) -> Figures:
     used, steps, fixed = diagnosis.utilization, diagnosis.steps, diagnosis.detail.fixed
     rows: list[tuple[str, str, str]] = []
     if fixed is not None and fixed.speedup:
-        ends = words.format_bracketed(fixed.low or fixed.speedup, fixed.high or fixed.speedup)
-        rows.append(("all kept fixes", f"{words.format_factor(fixed.speedup)}×", f"as fast{ends}"))
+        low, high = fixed.low or fixed.speedup, fixed.high or fixed.speedup
+        ends = "" if has_only_low_end(low, high) else words.format_bracketed(low, high)
+        gain = words.format_gain(fixed.speedup, low, high)
+        rows.append(("all kept fixes", f"{gain}×", f"as fast{ends}"))
     if steps.mean_s is not None:
         rows.append(_step_figure(diagnosis, steps.mean_s))
     compute = words.format_percent(diagnosis.attribution.compute)

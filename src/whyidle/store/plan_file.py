@@ -13,6 +13,7 @@ import msgspec
 
 from whyidle.errors import InputError
 from whyidle.model.knobs import KNOBS, Knob, Setting, setting_problem
+from whyidle.model.number_text import has_only_low_end
 from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
 from whyidle.model.redaction import redact_command
 from whyidle.store.decode_errors import describe_error
@@ -78,11 +79,17 @@ def _fix_lines(number: int, fix: PlannedFix) -> list[str]:
 
 def _gain_comment(fix: PlannedFix) -> str:
     gains = [
-        f"{name} {gain.times:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f})"
+        f"{name} {_describe_speedup(gain)}"
         for name, gain in (("measured", fix.measured), ("predicted", fix.predicted))
         if gain is not None
     ]
     return ", ".join(gains) or "neither predicted nor measured"
+
+
+def _describe_speedup(gain: Speedup) -> str:
+    if has_only_low_end(gain.low, gain.high):
+        return f"at least {gain.low:.2f} times as fast"
+    return f"{gain.times:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f})"
 
 
 def _toml_comment(text: str) -> str:

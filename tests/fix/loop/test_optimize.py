@@ -31,6 +31,7 @@ from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.gain_confirmation import is_wide
 from whyidle.fix.loop.trial_result import TrialResult
 from whyidle.fix.loop.trial_session import TrialSession
+from whyidle.fix.statistics.startup_cost import StartupCost
 from whyidle.model.diagnosis import Abstention, Edit, Place
 from whyidle.store.plan_file import parse_plan, text_of
 
@@ -324,6 +325,44 @@ def test_numbers_of_the_outcome_agree_with_each_other(tmp_path):
     job.healing.budget_s = 4.6
     healed = fix_document.make_document(job.heal()).detail.fixed
     assert healed.samples_per_s / healed.samples_per_s_before == pytest.approx(healed.speedup)
+
+
+@pytest.mark.parametrize(
+    ("watched_s", "parts", "told"),
+    [
+        (0.1, (1, 1, 1, 1), True),
+        (0.12, (1, 1, 1, 1), True),
+        (0.2, (1, 1, 1, 1), False),
+        (0.05, (1, 1, 1, 1), False),
+        (0.2, (1, 2, 3, 2), True),  # the watched steps themselves differ by as much
+    ],
+)
+def test_a_gain_over_a_job_that_was_not_watched_is_not_told(tmp_path, watched_s, parts, told):
+    look = diagnosis(WORKERS)
+    times = [watched_s / 2 * part for part in parts for _ in range(10)]
+    first = msgspec.structs.replace(
+        look,
+        steps=msgspec.structs.replace(look.steps, mean_s=watched_s),
+        detail=msgspec.structs.replace(look.detail, step_times_s=times, steady=[True] * 40),
+    )
+    fixed = fix_document.make_document(
+        Job(tmp_path, [first, diagnosis()], both).heal()
+    ).detail.fixed
+    assert (fixed.speedup is not None) == told
+    both_times = (
+        f"took 100 ms a step in the trials and {watched_s * 1e3:.0f} ms when it was watched"
+    )
+    assert (both_times in fixed.doubt) != told
+
+
+def test_what_a_fix_costs_at_the_start_is_a_share_of_what_is_left(tmp_path):
+    looks = [diagnosis(WORKERS), diagnosis()]
+    found = Job(tmp_path, looks, both).heal()
+    assert fix_document.make_document(found).detail.fixed.startup_share is None
+    found.combined_trial.once = StartupCost(2.0, 40.0)
+    found.combined_trial.remaining_steps = 100.0
+    fixed = fix_document.make_document(found).detail.fixed
+    assert fixed.startup_share == pytest.approx(2.0 / (100 * 0.1))
 
 
 def test_a_finding_that_the_verdict_names_is_told_once_of_what_remains(tmp_path):

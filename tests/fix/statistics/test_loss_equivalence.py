@@ -149,6 +149,28 @@ def test_without_a_loss_the_way_of_the_parameters_is_all_there_is():
     ).holds
 
 
+@pytest.mark.parametrize(
+    ("consent", "moved", "given", "holds"),
+    [
+        ("none", (None, None, None), [1, 2, 3], True),
+        ("none", (None, None, None), [1, 2], True),  # it was stopped one step earlier
+        ("none", (0.5, 0.51, 0.52), [1, 2, 3], True),  # the job is not reproducible
+        ("none", (0.5, 0.5, 0.52), [1, 2, 3], False),  # it is: the fix changed the numbers
+        ("none", (None, None, None), [1, 3, 2], False),
+        ("none", (None, None, None), [], False),
+        ("rounding", (None, None, None), [1, 2, 3], False),
+    ],
+)
+def test_without_losses_the_same_batches_in_order_are_the_same_data(consent, moved, given, holds):
+    base, again, treated = (
+        replace(told([], moved=each), batches=batches)
+        for each, batches in zip(moved, ([1, 2, 3], [1, 2, 3], given), strict=True)
+    )
+    found = loss_equivalence.check_losses(consent, BaselineRuns(base, again), treated)
+    assert found.holds == holds
+    assert ("batches are the same" in found.explanation) == holds
+
+
 @pytest.mark.parametrize("consent", ["none", "rounding", "numerics"])
 @pytest.mark.parametrize("moved", [0.0, 0.4, 2.5, math.nan])
 def test_what_learns_nothing_does_not_hold_however_its_losses_look(consent, moved):

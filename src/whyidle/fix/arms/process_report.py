@@ -22,6 +22,7 @@ class ProcessReport:
     losses: list[float]  # loss of each backward pass
     known: Sequence[int] = ()
     """those of them that stand for themselves; empty: all. Others repeat the loss after several"""
+    batches: Sequence[int] = ()  # hashes of the batches of steps without a loss, in order
     rank: int | None = None
     world: int = 1
     memory_bytes: int | None = None  # peak of its memory on the host

@@ -40,7 +40,7 @@ def decide_acceptance(
             addition += f", but {text}: try it again when the machine is idle"
         trial.reason = replace(why, text=why.text + addition)
         return
-    remaining = _remaining_job(trial, bench, bases)
+    remaining = trial.remaining_steps = _remaining_job(trial, bench, bases)
     if remaining is not None and trial.once is not None and trial.once.pays_after > remaining:
         longer = "" if bench.left else " (the real job is longer: --left 20000)"
         trial.reason = RejectionReason("little", f"{trial.once.describe_cost(remaining)}{longer}")

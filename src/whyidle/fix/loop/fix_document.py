@@ -6,12 +6,14 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from statistics import fmean
 
 import msgspec
 
 from whyidle.fix.loop import optimize
 from whyidle.fix.loop.candidates import SAFE, PassedOver, choose_candidates
 from whyidle.fix.loop.trial_result import TrialResult
+from whyidle.fix.loop.watched_baseline import explain_disagreement
 from whyidle.fix.statistics.background_load import common_load
 from whyidle.fix.statistics.peak_memory import peak_memory
 from whyidle.fix.statistics.speedup import SpeedupEstimate
@@ -232,7 +234,9 @@ def _fixed_job(
     stored: str | None,
     price_per_hour: float | None,
 ) -> FixedJob:
-    whole = optimized.combined_trial.effect if optimized.combined_trial else None
+    trial = optimized.combined_trial
+    doubt = explain_disagreement(optimized.before, trial.base_s) if trial else ""
+    whole = trial.effect if trial and not doubt else None
     speedup = whole.speedup if whole else None
     rate = optimized.before.steps.samples_per_s
     energy = after.utilization.energy_j_per_step
@@ -253,4 +257,12 @@ def _fixed_job(
         energy_j_per_step_before=optimized.before.utilization.energy_j_per_step,
         energy_j_per_step=energy,
         price_per_hour=price_per_hour,
+        doubt=doubt,
+        startup_share=_startup_share(trial) if trial else None,
     )
+
+
+def _startup_share(trial: TrialResult) -> float | None:
+    if trial.once is None or not trial.remaining_steps or not trial.base_s:
+        return None
+    return trial.once.seconds / (trial.remaining_steps * fmean(trial.base_s))

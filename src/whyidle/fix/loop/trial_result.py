@@ -81,6 +81,7 @@ class TrialResult:
     """seconds of a steady step, one per arm"""
     treated_s: list[float] = field(default_factory=list)
     once: StartupCost | None = None
+    remaining_steps: float | None = None  # of the job, if known
     untreated: Mapping[int, BaselineRuns] = field(default_factory=dict)
     """rank -> runs without the fix that it was compared with"""
     notes: list[str] = field(default_factory=list)  # further observations, without full stop

@@ -71,6 +71,8 @@ class TrialRecorder(Listener):
         self.losses: list[Any] = []
         self.known: list[int] = []
         """losses that stand for themselves, where others repeat the loss after several steps"""
+        self.batches: list[int] = []
+        """hashes of the batches of steps that have no loss"""
         self.ended = 0
         """when the step that is noted ended, if not now"""
         self.first: int | None = None
@@ -110,6 +112,11 @@ class TrialRecorder(Listener):
             self.losses += [self.state.loss_of(tensors)] * steps
             if steps > 1 or self.known:
                 self.known.append(len(self.losses) - 1)
+
+    def note_batch(self, batch: int | None) -> None:
+        """Note the hash of the batch of a step without a loss; None if it could not be read."""
+        if batch is not None and len(self.batches) < MOST_LOSSES:
+            self.batches.append(batch)
 
     def note_optimizer_step(self, optimizer: Any) -> None:
         """Note a step of an optimizer."""
@@ -245,6 +252,7 @@ class TrialRecorder(Listener):
             "compiled": self.compiled.pauses_by_step(),
             "losses": [float(loss).hex() for loss in self.losses],  # JSON knows no infinity
             "known": self.known,
+            "batches": self.batches,
             "moved": None if self.moved is None else float(self.moved).hex(),
             "norm": None if self.norm is None else float(self.norm).hex(),
             "drew": self.drew,

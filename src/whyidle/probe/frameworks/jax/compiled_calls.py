@@ -64,8 +64,8 @@ class CompiledCalls:
         self.ended = 0
         """when the call of the last step returned, ns"""
         self.due = self.spent = self.begun = 0
-        self.note_result: Callable[[Any], Any] | None = None
-        """receives the result of each step and may change it, in a trial"""
+        self.note_result: Callable[[Any, Any], Any] | None = None
+        """receives arguments and result of each step and may change the result, in a trial"""
         self.facts: ProcessFacts = {}
         """what the outputs of a step are like"""
         self.pages: tuple[int, int] | None = None
@@ -227,7 +227,7 @@ class CompiledCall:
             if self.calls == DESCRIBED:
                 run_contained(calls, calls.describe_step, (args, kwargs), out)
             if calls.note_result is not None:
-                out = calls.note_result(out)
+                out = calls.note_result((args, kwargs), out)
             run_contained(calls, calls.end_step, self, begin, out, idle)
         else:
             run_contained(calls, calls.end_other, self, begin)

@@ -64,7 +64,8 @@ class GradientMarks:
                 out = gradient(*args, **kwargs)
             finally:
                 self.events.run_contained(HOOK, self.events.backward_ended, begin)
-            return out if self.calls.note_result is None else self.calls.note_result(out)
+            note = self.calls.note_result
+            return out if note is None else note((args, kwargs), out)
 
         return compute
 

@@ -12,9 +12,10 @@ from typing import Any
 from ...core import fault_containment
 from ...core.events import Events
 from ...core.listener import Listener
+from ...trial.batch_hash import hash_arrays
 from ...trial.trial_recorder import TrialRecorder, install_witness
 from .compiled_calls import CompiledCalls
-from .trial_state import StepState
+from .trial_state import StepState, host_arrays
 
 UNITS = 64
 """largest noise in units in the last place, as for PyTorch (``rounding_noise``)"""
@@ -88,15 +89,18 @@ def install_trial_hooks(events: Events, calls: CompiledCalls, awaited: Callable[
     if request.get("sway"):
         witness.sway = RoundingNoise(folder, request["sway"])
 
-    def note_loss() -> None:
+    def note_loss(given: Any, before: Any) -> None:
         loss = state.find_loss()
         if loss is not None:
             witness.note_losses(loss)
+        else:
+            witness.note_batch(hash_arrays(host_arrays(given, before)))
 
-    def note_result(outputs: Any) -> Any:
+    def note_result(given: Any, outputs: Any) -> Any:
+        before = state.outputs
         outputs = outputs if witness.sway is None else witness.sway.perturb_outputs(outputs)
         state.outputs = outputs
-        fault_containment.run_contained(folder, "loss", note_loss)
+        fault_containment.run_contained(folder, "loss", lambda: note_loss(given, before))
         return outputs
 
     calls.note_result = note_result

@@ -96,3 +96,22 @@ class StepState:
         state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
         count = getattr(state, "num_processes", None) or 1
         return (int(getattr(state, "process_id", 0)), int(count)) if count > 1 else None
+
+
+def host_arrays(given: Any, before: Any) -> list[Any]:
+    """Return the arrays among the arguments of a step that the step ``before`` did not return, as
+    NumPy arrays; none if one lies on a device, where reading it waits."""
+    from jax import tree_util
+
+    numpy: Any = sys.modules["numpy"]
+    state = {id(leaf) for leaf in tree_util.tree_leaves(before)}
+    leaves = [one for one in tree_util.tree_leaves(given) if id(one) not in state]
+    arrays = [one for one in leaves if not (hasattr(one, "is_deleted") and one.is_deleted())]
+    if any(_is_on_accelerator(one) for one in arrays):
+        return []
+    return [numpy.asarray(one) for one in arrays]
+
+
+def _is_on_accelerator(array: Any) -> bool:
+    devices = array.devices() if hasattr(array, "is_deleted") else ()
+    return any(device.platform != "cpu" for device in devices)

@@ -48,8 +48,9 @@ class TracedCalls:
     def __init__(self, events: Events, waits: InputWaits, found: TrainingFunctions) -> None:
         self.events, self.waits, self.found = events, waits, found
         self.retraces = RetraceRecorder(events)
-        self.note_result: Callable[[Any, int], None] | None = None
-        """receives the result of every call and the number of its steps, in a trial"""
+        self.note_result: Callable[[Any, Any, int], None] | None = None
+        """receives the arguments and the result of every call and the number of its steps, in a
+        trial"""
         self.ended = 0
         """when the step that is noted ended, if it is one of several of a call"""
 
@@ -67,7 +68,7 @@ class TracedCalls:
         if traced.step is not None:
             steps = 1 if traced.batches == 1 else self._count_steps(traced, args)
             if self.note_result is not None:
-                self.events.run_contained("tf loss", self.note_result, result, steps)
+                self.events.run_contained("tf loss", self.note_result, (args, kwds), result, steps)
             if steps == 1:
                 self._note_step(traced.step, args, begin, end)
             else:

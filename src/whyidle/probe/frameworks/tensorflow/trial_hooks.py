@@ -11,10 +11,11 @@ from typing import Any
 from ...core import fault_containment
 from ...core.events import Events
 from ...core.listener import Listener
+from ...trial.batch_hash import hash_arrays
 from ...trial.trial_recorder import TrialRecorder, install_witness
 from .step_hooks import TracedCalls
 from .training_function import TrainingFunctions
-from .trial_state import KerasState, find_loss
+from .trial_state import KerasState, find_loss, host_arrays
 
 UNITS = 64
 """largest noise in units in the last place, as for PyTorch (``rounding_noise``)"""
@@ -91,10 +92,12 @@ def install_trial_hooks(
     events.add_listener(witness)
     events.add_listener(TrialSteps(witness, calls))
 
-    def note_result(result: Any, steps: int) -> None:
+    def note_result(given: Any, result: Any, steps: int) -> None:
         loss = find_loss(result)
         if loss is not None:
             witness.note_losses(loss, steps)
+        else:
+            witness.note_batch(hash_arrays(host_arrays(given)))
 
     calls.note_result = note_result
     _watch_gradients(events, witness)

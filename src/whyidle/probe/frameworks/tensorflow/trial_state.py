@@ -126,3 +126,15 @@ def find_loss(result: Any) -> Any:
     dtype = getattr(result, "dtype", None)
     single = dtype is not None and getattr(dtype, "is_floating", False)
     return result if single and result.shape.rank == 0 else None
+
+
+def host_arrays(given: Any) -> list[Any]:
+    """Return the tensors among the arguments of a step, not its variables, as NumPy arrays; none if
+    one lies on a GPU, where reading it waits."""
+    import tensorflow
+
+    leaves = tensorflow.nest.flatten(given, expand_composites=True)
+    tensors = [one for one in leaves if isinstance(one, tensorflow.Tensor)]
+    if any("GPU" in str(one.device) for one in tensors):
+        return []
+    return [one.numpy() for one in tensors]
