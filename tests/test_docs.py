@@ -120,6 +120,16 @@ def test_files_that_these_pages_name_exist(page: str):
     assert not [name for name in named if not any((root / name).is_file() for root in roots)]
 
 
+def test_the_oldest_supported_versions_are_those_of_the_package():
+    page = (REPOSITORY / "docs" / "support.md").read_text(encoding="utf-8")
+    oldest = dict(re.findall(r"^\| (\w+)(?:, \w+)? \| ([\d.]+)", page, re.MULTILINE))
+    text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'requires-python = ">={oldest["Python"]}"' in text
+    names = {"PyTorch": "torch", "TensorFlow": "tensorflow", "JAX": "jax", "Lightning": "lightning"}
+    for shown, package in names.items():
+        assert f'["{package}>={oldest[shown]}"]' in text
+
+
 def test_changelog_has_a_section_for_this_version():
     text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\n## [{__version__}]" in text

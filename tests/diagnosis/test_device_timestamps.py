@@ -144,7 +144,7 @@ def test_reads_of_the_gpu_tell_how_much_of_an_evaluation_it_idles(work, burst):
     assert heavy.lost.high == pytest.approx(truth["interruption"], abs=0.05)
     rarer = next(p.predicted for p in heavy.fixes if p.fix == "rarer-evaluation")
     none = Facts(seen).step_s / Facts(job(60)).step_s
-    assert rarer.low < none < 1.03 * rarer.high
+    assert rarer.low < none < 1.05 * rarer.high  # which is no more than its cost allows
     assert 1 - 1 / rarer.speedup == pytest.approx(0.9 * (1 - 1 / none), abs=0.06)
 
 

@@ -40,4 +40,4 @@ def test_a_command_that_fails_before_it_trains_is_listed_and_is_not_the_last(wat
     assert "failed" not in before.stderr
     rows = watching.alone(*watching.whyidle("runs")).stdout.splitlines()
     verdicts = [row.split()[3] for row in rows if row.startswith("20")]
-    assert verdicts == ["inconclusive", "failed"]
+    assert verdicts == ["failed", "inconclusive"]  # the newest first

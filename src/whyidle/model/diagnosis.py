@@ -38,8 +38,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RunInfo(Document, frozen=True, kw_only=True):
-    """The command and its end. ``job`` is the process that the diagnosis is about, if the command
-    ran several jobs; ``folder`` is the folder in which the command was started."""
+    """The command and its end. ``job``: the process that this is about, if there were several."""
 
     id: str
     command: list[str] | None
@@ -385,19 +384,17 @@ class Diagnosis(Document, frozen=True, kw_only=True):
         run = self.run
         command = None if run.command is None else redact_command(run.command)
         job = None if run.job is None else redact_text(run.job)
-        if (command, job) == (run.command, run.job):
-            return self
         run = msgspec.structs.replace(run, command=command, job=job)
-        return msgspec.structs.replace(self, run=run)
+        return self if run == self.run else msgspec.structs.replace(self, run=run)
 
     @property
     def saw_nothing(self) -> bool:
         """Whether a watched command showed neither steps nor work."""
-        watched, steps = self.run.command is not None, self.steps.detected_by is not None
-        return watched and not steps and self.attribution.unknown >= 1.0
+        stepless = self.run.command is not None and self.steps.detected_by is None
+        return stepless and self.attribution.unknown >= 1.0
 
     @property
     def command_failed(self) -> bool:
         """Whether the command failed before anything was measured."""
-        serious = any(finding.severity != "info" for finding in self.findings)
-        return self.saw_nothing and bool(self.run.exit_status) and not serious
+        minor = all(finding.severity == "info" for finding in self.findings)
+        return self.saw_nothing and bool(self.run.exit_status) and minor

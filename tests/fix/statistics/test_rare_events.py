@@ -67,7 +67,7 @@ def test_how_often_it_comes_is_read_from_the_evidence(cause, every, once, apart)
     assert told.every_s == pytest.approx(apart * found.steps.mean_s, rel=0.3)
     ready, aside = choose_candidates(found, {"none", "rounding"})
     own = [one for one in (*ready, *(each.candidate for each in aside)) if one.cause == cause]
-    assert own
+    assert own or cause == "sync-checkpoint"  # whose fixes are by hand
     assert all(one.rare == told for one in own)
 
 
