@@ -12,7 +12,7 @@ import pytest
 SCRIPT = """
 import json, time
 import msgspec, ray
-from whyidle.ledgers import ray as ledger
+from whyidle.cluster.ledgers import ray as ledger
 from whyidle.model.fleet_rows import Window
 from whyidle.testing.fleet_contracts import check_ledger
 
