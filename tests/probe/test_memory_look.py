@@ -108,6 +108,7 @@ def test_activations_belong_to_the_modules_that_keep_them(looked):
     assert kept["2.1"] == image  # the result of dropout
 
 
+@pytest.mark.real_processes("libraries that other tests loaded change what this process allocates")
 def test_the_peak_at_twice_the_batch_is_what_a_job_of_that_batch_allocates(tmp_path):
     look = read_document(Look, Job(tmp_path, look=True).found)
     twice = read_document(Look, Job(tmp_path, look=True, batch=16).found)
