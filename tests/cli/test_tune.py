@@ -57,7 +57,8 @@ def test_a_search_finds_the_best_region_and_tells_it(
     assert f"train.py {best['values']['lr']!r}" in told.out.replace("\n", "")
     assert f"Best: trial {best['number']}, val_loss" in told.out
     assert "will minimize val_loss: {} (--maximize for the reverse)" in told.err
-    assert all(len(line) <= 80 for line in told.out.splitlines())
+    lines = [line for line in told.out.splitlines() if sys.executable not in line]
+    assert all(len(line) <= 80 for line in lines)  # a command is never broken
     assert told.out.isascii()
     page = Path("s.html").read_text()
     assert page.count("<svg") == 3
