@@ -18,6 +18,7 @@ from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.batchable_loops import LoopLines, find_loops
+from whyidle.analysis.lines.fixed_results import find_fixed_lines
 from whyidle.analysis.lines.line_purposes import FrameReader
 from whyidle.analysis.lines.needed_lines import NeededLines, judge_sources
 from whyidle.analysis.lines.source_lines import source_line
@@ -61,6 +62,8 @@ class StepLine:
     """whether a trainer reports by itself, at a line that training needs"""
     loop: Place | None = None
     """the line in a loop that one call could replace (``batchable_loops``) which leads to it"""
+    fixed: Place | None = None
+    """the line whose result depends on the sample alone (``fixed_results``) which leads to it"""
     in_rollout: bool = False
     """whether a loop that asks a policy for one action at a time leads to it"""
     time: int = 0
@@ -186,6 +189,7 @@ class _StackReader:
             self._sources = {name: timeline.sources.get(name, "") for name in files}
         self._judged = judge_sources(timeline.sources)
         self._loops = {name: find_loops(text) for name, text in self._sources.items()}
+        self._fixed = {name: find_fixed_lines(text) for name, text in self._sources.items()}
         self._known: dict[str, StepLine] = {}
 
     def line_of(self, stack: str, called: Purpose | None) -> StepLine:
@@ -217,6 +221,8 @@ class _StackReader:
             if line.loop is None and place.line in loops.batchable:
                 line.loop = place
             line.in_rollout |= place.line in loops.rollout
+            if line.fixed is None and place.line in self._fixed.get(place.file or "", ()):
+                line.fixed = place
         return line
 
     def _only_reports(self, place: Place) -> bool:

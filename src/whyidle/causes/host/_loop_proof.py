@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.lines.model_loops import ModelLoop
+from whyidle.analysis.lines.operator_loops import OperatorLoop
 from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
@@ -26,7 +26,7 @@ LEFT = 0.05
 MOST_PLACES = 3
 
 
-def prove_loop(facts: Facts, loop: ModelLoop, headline: str) -> Proof | None:
+def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
     """Prove a loop. ``headline`` has the fields ``at`` and ``time``."""
     share, (least, most) = facts.share_of(loop.spans), share_bounds(facts, loop.spans)
     if min(least, share) < LEAST_SHARE:
@@ -42,7 +42,7 @@ def prove_loop(facts: Facts, loop: ModelLoop, headline: str) -> Proof | None:
     spot = f" ({(where[0].file or '').rpartition('/')[2]}:{where[0].line})" if where else ""
     line = headline.format(at=spot, time=format_duration(share * facts.step_s))
     return Proof(
-        headline=f"{line}, and its part of the backward pass",
+        headline=f"{line}{', and its part of the backward pass' if loop.part else ''}",
         low=gains[0],
         high=gains[2],
         predicted=from_gains(gains, "the step without these calls and their gradients"),
@@ -53,14 +53,14 @@ def prove_loop(facts: Facts, loop: ModelLoop, headline: str) -> Proof | None:
     )
 
 
-def _places_of(loop: ModelLoop) -> tuple[Place, ...]:
+def _places_of(loop: OperatorLoop) -> tuple[Place, ...]:
     own = [line.place for line in loop.lines if line.place is not None]
     around = [line.loop for line in loop.lines if line.loop is not None]
     return tuple(dict.fromkeys([*own[: MOST_PLACES - 1], *around]))[:MOST_PLACES]
 
 
 def _loop_evidence(
-    facts: Facts, loop: ModelLoop, share: float, passes: float
+    facts: Facts, loop: OperatorLoop, share: float, passes: float
 ) -> tuple[Evidence, ...]:
     listed: list[tuple[str, float, str | None]] = [
         ("time at these lines, share of step", share, "ratio"),

@@ -66,8 +66,8 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     A user's line outside the model and its update calls short operators one after the other (for
     example to fill a tensor one element at a time) if samples find the lock taken there for at
     least 0.2 ms of a step, most of them after a wait of less than 0.06 ms. That time counts as
-    computing. The low gain is half of the time with the lock taken, the expected gain all of it,
-    and the high gain all time at these lines.
+    computing. The low gain is half of the time with the lock taken, the expected gain all time at
+    these lines but a twentieth, and the high gain all of it.
 
     What looks alike
     ----------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.lines.model_loops import find_rollout
+from whyidle.analysis.lines.operator_loops import find_rollout
 from whyidle.causes.host._loop_proof import prove_loop
 from whyidle.model.cause import Proof, cause
 

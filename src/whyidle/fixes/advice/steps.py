@@ -65,8 +65,18 @@ def _join_calls(proof: Proof) -> str:
     at = f" at {place.file}:{place.line}" if place else ""
     what = f" ({facts.text})" if facts.text else ""
     return (
-        f"replace the calls{at}{what} by one call on a padded tensor of all elements, with a mask; "
-        "make its numbers from strings or objects once, in the dataset"
+        f"replace the loop{at}{what} by operators on whole tensors (broadcasting, "
+        "indexing; padded tensors with a mask where lengths differ)"
+    )
+
+
+def _keep_results(proof: Proof) -> str:
+    facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
+    at = f" at {place.file}:{place.line}" if place else ""
+    what = f" ({facts.text})" if facts.text else ""
+    return (
+        f"compute the result{at}{what} once for every sample before training, keep it by the "
+        "sample's index, and let the data set return it beside the sample"
     )
 
 
@@ -94,12 +104,22 @@ ADVICE = (
     ),
     advice(
         *("whole-tensors", "short-operators-in-model"),
-        title="Call the model on whole tensors",
+        title="Compute on whole tensors",
         doc="Replace a loop over samples, words or elements by operators on a padded tensor of all "
-        "of them. Only the author can reshape the model's data.",
+        "of them. Only the author can reshape the data.",
         summary=_join_calls,
         consent="rounding",
         risk="sums round differently; padding must be masked",
+    ),
+    advice(
+        *("kept-results", "same-result-again"),
+        title="Compute once for every sample",
+        doc="Compute what depends on the sample alone before training, and keep it by the sample's "
+        "index in memory or in a file (numpy.memmap). Only the author can add it to the data set.",
+        summary=_keep_results,
+        consent="rounding",
+        risk="a random augmentation that is added later would no longer reach what is kept; a "
+        "network rounds differently for batches of another size",
     ),
     advice(
         *("report-rarely", "work-beside-training"),

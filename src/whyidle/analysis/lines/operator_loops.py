@@ -1,0 +1,110 @@
+"""Loops that call many short operators: in the model, in its loss, or beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from whyidle.analysis.arrays import Mask
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import EMPTY, Intervals
+from whyidle.analysis.lines.repeated_results import find_repeated_results
+from whyidle.analysis.lines.step_by_line import StepLine
+from whyidle.analysis.lines.tiny_op_loops import samples_python
+from whyidle.analysis.sampling.share_error import wilson_interval
+from whyidle.model.purposes import Purpose
+from whyidle.model.timeline import StackSampleWeights
+
+LEAST_TAKEN: Final = 1 / 3
+"""least part of the samples at these lines that find the interpreter at work. Larger operators
+leave its lock free; of a short one, the Python that calls it takes at least a third"""
+LEAST_FREE: Final = 0.1
+"""least part of them that find its lock free, so that operators are called at all: Python alone,
+such as splitting texts, never releases it for long"""
+MODEL: Final = (Purpose.FORWARD, Purpose.LOSS)
+BESIDE: Final = (Purpose.OTHER, Purpose.METRICS, Purpose.NORMS)
+"""purposes by the names of functions (``iou``), of lines that training needs all the same"""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorLoop:
+    """Lines inside loops that one call could replace, most time first."""
+
+    lines: list[StepLine]
+    spans: Intervals
+    part: float
+    """part of the time of model and loss before the backward pass that lies in them (0-1)"""
+    taken: float
+    """part of the samples there that find the interpreter at work"""
+    looks: int
+
+
+def find_operator_loop(facts: Facts) -> OperatorLoop | None:
+    """Return the lines of loops over samples or elements at which samples find the interpreter at
+    work. A loop outside of model and loss, such as one that assigns targets, counts where it
+    calls operators: Python alone has no call on whole tensors."""
+    again = find_repeated_results(facts)  # which need not be computed faster
+    loops = [x for x in facts.lines if x.loop is not None and not (again and x.fixed)]
+    beside = [line for line in loops if line.purpose in BESIDE]
+    if not _calls_operators(facts, beside):
+        beside = []
+    return _find_lines(facts, [line for line in loops if line.purpose in MODEL or line in beside])
+
+
+def find_rollout(facts: Facts) -> OperatorLoop | None:
+    """Return the lines that ask a policy for one action at a time, and loops over what they gave,
+    if most samples there find the interpreter at work."""
+    if not any(line.in_rollout and line.purpose is Purpose.FORWARD for line in facts.lines):
+        return None
+    policy = (*MODEL, Purpose.OTHER)
+    lines = (line for line in facts.lines if line.in_rollout or line.loop is not None)
+    return _find_lines(facts, [line for line in lines if line.purpose in policy], policy)
+
+
+def _find_lines(
+    facts: Facts, lines: list[StepLine], trained: tuple[Purpose, ...] = MODEL
+) -> OperatorLoop | None:
+    """Lines as a loop; those of the purposes ``trained`` have a part of the backward pass."""
+    lines = [line for line in lines if not line.only_reports]
+    samples, spans = facts.timeline.looks, _time_of(lines)
+    if samples is None:
+        return None
+    at = _samples_at(samples, spans)
+    if not at.any():
+        return None
+    busy = samples_python(facts, samples.time[at]) | samples.unsure[at]
+    if wilson_interval(busy, samples.weight[at])[1] < LEAST_TAKEN:
+        return None
+    inside = [line for line in lines if line.purpose in trained]
+    model = [line for line in facts.lines if line.purpose in MODEL or line in inside]
+    return OperatorLoop(
+        lines=lines,
+        spans=spans,
+        part=sum(line.time for line in inside) / max(sum(line.time for line in model), 1),
+        taken=float(np.average(busy, weights=samples.weight[at])),
+        looks=int(at.sum()),
+    )
+
+
+def _calls_operators(facts: Facts, lines: list[StepLine]) -> bool:
+    """Whether some samples there surely find the lock of the interpreter free, as operators leave
+    it, and the thread at work."""
+    samples, spans = facts.timeline.looks, _time_of(lines) & facts.time_of("compute", "python")
+    if samples is None or not lines:
+        return False
+    at = _samples_at(samples, spans)
+    taken = samples.unsure[at] | samples_python(facts, samples.time[at])
+    return bool(at.any()) and wilson_interval(~taken, samples.weight[at])[0] >= LEAST_FREE
+
+
+def _time_of(lines: list[StepLine]) -> Intervals:
+    spans = EMPTY
+    for line in lines:
+        spans = spans | line.sampled_time
+    return spans
+
+
+def _samples_at(samples: StackSampleWeights, spans: Intervals) -> Mask:
+    return spans.contains_times(samples.time) & (samples.weight > 0) & samples.own

@@ -1,0 +1,39 @@
+"""Time at lines that compute, in every epoch, the same results for the same samples again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whyidle.analysis.facts import Facts
+from whyidle.analysis.input.repeated_reads import count_repeats
+from whyidle.analysis.input.worker_batches import LEAST_SAMPLES
+from whyidle.analysis.intervals import EMPTY, Intervals
+from whyidle.model.diagnosis import Place
+from whyidle.model.roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedResults:
+    """Such lines, those with most time first."""
+
+    places: tuple[Place, ...]
+    spans: Intervals
+    again: int
+    """samples that were seen again, all of them the same; 0 for rows of tensors"""
+
+
+def find_repeated_results(facts: Facts) -> RepeatedResults | None:
+    """Return the lines whose result depends on the sample alone by the source, if samples are the
+    same in every epoch: by checksums, or because they are rows of tensors."""
+    lines = [line for line in facts.lines if line.fixed is not None and not line.only_reports]
+    loading = facts.timeline.loading
+    same, again = count_repeats(loading.rows)
+    plays = facts.timeline.vocabulary.plays
+    tables = [plays(Role.TABLE_CODE, loader.making or "") for loader in loading.loaders]
+    if not lines or same != again or (again < LEAST_SAMPLES and not (tables and all(tables))):
+        return None
+    spans = EMPTY
+    for line in lines:
+        spans = spans | line.sampled_time
+    places = dict.fromkeys(line.fixed for line in lines if line.fixed is not None)
+    return RepeatedResults(tuple(places), spans, again)

@@ -1,0 +1,104 @@
+"""Statements whose result depends on the sample alone, by the source."""
+
+import pytest
+
+from whyidle.analysis.lines.fixed_results import find_fixed_lines
+
+HEAD = """import numpy as np
+import torch
+from scipy.ndimage import distance_transform_edt
+vae = Autoencoder().requires_grad_(False).eval()
+net = Net()
+opt = torch.optim.Adam(net.parameters())
+criterion = BorderLoss()
+"""
+LOOP = """for epoch in range(9):
+    for {names} in {loader}:
+        {lines}
+        loss = {loss}
+        loss.backward()
+        opt.step()
+"""
+FUNCTIONS = """
+def far(mask):
+    return distance_transform_edt(mask) - distance_transform_edt(1 - mask)
+def spread(mask):
+    return mask + np.random.beta(0.2, 0.2)
+class BorderLoss(nn.Module):
+    def forward(self, logits, target):
+        maps = np.stack([far(m) for m in target.cpu().numpy()])
+        return (logits * torch.from_numpy(maps)).mean()
+"""
+
+
+def found(*lines, names="x, y", loader="loader", loss="net(x).mean()", head=HEAD):
+    """Return the texts of lines found in a training loop with these lines."""
+    loop = LOOP.format(names=names, loader=loader, lines="\n        ".join(lines), loss=loss)
+    text = head + FUNCTIONS + loop
+    return [text.splitlines()[number - 1].strip() for number in sorted(find_fixed_lines(text))]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["z = vae.encode(x)"],
+        ["with torch.no_grad():", "    z = vae(x.to(0))"],
+        ["x = x.to(0).float()", "z = vae(x)"],
+        ["z = np.stack([far(m) for m in y.numpy()])"],
+        ["z = torch.linalg.svd(x)"],
+    ],
+)
+def test_what_follows_from_the_batch_alone(lines):
+    assert found(*lines) == [lines[-1].strip()]
+
+
+def test_counters_of_a_loop_are_no_samples():
+    assert found("z = vae(x)", names="i, (x, y)", loader="enumerate(loader)") == ["z = vae(x)"]
+    assert not found("z = far(i)", names="i, (x, y)", loader="enumerate(loader)")
+
+
+def test_a_loss_of_the_users_own_is_entered():
+    assert found("pass", loss="criterion(net(x), y)") == [
+        "maps = np.stack([far(m) for m in target.cpu().numpy()])"
+    ]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["z = net(x)"],  # trained
+        ["x = x + torch.randn_like(x)", "z = vae(x)"],
+        ["x += noise", "z = vae(x)"],
+        ["x[0] = noise", "z = vae(x)"],
+        ["x.add_(noise)", "z = vae(x)"],
+        ["augment(x)", "z = vae(x)"],
+        ["z = spread(y)"],
+        ["z = np.random.beta(x, y)"],
+        ["z = vae(x, epoch)"],
+        ["z = far(net(x))"],
+        ["z = unknown(x)"],
+        ["z = self.vae(x)"],
+        ["y = x.to(0)"],  # no work
+    ],
+)
+def test_what_may_differ_or_change_something_is_left_alone(lines):
+    assert not found(*lines)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vae = Autoencoder()",  # in training mode
+        "vae = Autoencoder().eval()\nopt2 = torch.optim.SGD(vae.parameters())",
+        "vae = Autoencoder().eval()\nvae.train()",
+        "vae = Autoencoder().eval()\nfor p in vae.parameters(): p.mul_(0.9)",
+    ],
+)
+def test_a_network_that_may_change_is_left_alone(line):
+    head = HEAD.replace("vae = Autoencoder().requires_grad_(False).eval()", line)
+    assert not found("z = vae.encode(x)", head=head)
+
+
+def test_a_loop_without_training_and_other_languages_are_left_alone():
+    assert not find_fixed_lines(f"{HEAD}for x in loader:\n    z = vae(x)\n")
+    assert not find_fixed_lines("for x in loader {")
