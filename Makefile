@@ -15,7 +15,7 @@ pytest = $(bin)/python -m pytest -n 2 --dist worksteal --durations=20
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
 .PHONY: help release demo watch fix test test-unit test-probe test-processes test-live clinic check format docs
-.PHONY: test-frameworks test-frameworks-oldest test-services site pictures bench gpu clean
+.PHONY: test-frameworks test-tensorflow test-jax test-frameworks-oldest test-services site pictures bench gpu clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -66,8 +66,12 @@ test-live: $(VENV)/installed .venv-trainers/installed  ## real jobs whose times 
 	$(pytest) -m live
 	.venv-trainers/bin/python -m pytest -m live tests/live/test_trainers.py
 
-test-frameworks: .venv-tensorflow/installed .venv-jax/installed  ## the probe inside the newest TensorFlow, Keras and JAX
+test-frameworks: test-tensorflow test-jax  ## the probe inside the newest TensorFlow, Keras and JAX
+
+test-tensorflow: .venv-tensorflow/installed
 	.venv-tensorflow/bin/python -m pytest --frameworks -m tensorflow tests/with_tensorflow
+
+test-jax: .venv-jax/installed
 	.venv-jax/bin/python -m pytest --frameworks -m jax tests/with_jax
 
 # the oldest supported: TensorFlow 2.15 with Keras 2, TensorFlow 2.16 with Keras 3.3, JAX 0.4.30
