@@ -135,6 +135,7 @@ class HostFacts(ProofFacts):
     purpose: str = ""  # what the first line does, of ``model.purposes``
     text: str = ""  # source of the first line
     reporting: bool = False  # whether training needs nothing of it
+    of_samples: bool = False  # whether a repeated result depends on the sample
     engine: str = ""  # that serves the model
     decodes: bool = False  # whether steps decode one token per request
 

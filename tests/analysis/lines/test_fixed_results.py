@@ -8,6 +8,7 @@ HEAD = """import numpy as np
 import torch
 from scipy.ndimage import distance_transform_edt
 vae = Autoencoder().requires_grad_(False).eval()
+anchors = torch.linspace(0, 1, 9)
 net = Net()
 opt = torch.optim.Adam(net.parameters())
 criterion = BorderLoss()
@@ -35,7 +36,8 @@ def found(*lines, names="x, y", loader="loader", loss="net(x).mean()", head=HEAD
     """Return the texts of lines found in a training loop with these lines."""
     loop = LOOP.format(names=names, loader=loader, lines="\n        ".join(lines), loss=loss)
     text = head + FUNCTIONS + loop
-    return [text.splitlines()[number - 1].strip() for number in sorted(find_fixed_lines(text))]
+    lines = find_fixed_lines(text).of_samples
+    return [text.splitlines()[number - 1].strip() for number in sorted(lines)]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,7 @@ def found(*lines, names="x, y", loader="loader", loss="net(x).mean()", head=HEAD
         ["x = x.to(0).float()", "z = vae(x)"],
         ["z = np.stack([far(m) for m in y.numpy()])"],
         ["z = torch.linalg.svd(x)"],
+        ["z = torch.cdist(x, anchors)"],
     ],
 )
 def test_what_follows_from_the_batch_alone(lines):
@@ -100,5 +103,37 @@ def test_a_network_that_may_change_is_left_alone(line):
 
 
 def test_a_loop_without_training_and_other_languages_are_left_alone():
-    assert not find_fixed_lines(f"{HEAD}for x in loader:\n    z = vae(x)\n")
-    assert not find_fixed_lines("for x in loader {")
+    assert not find_fixed_lines(f"{HEAD}for x in loader:\n    z = vae(x)\n").of_samples
+    assert not find_fixed_lines("for x in loader {").of_samples
+
+
+EPOCHS = """
+import numpy as np
+import torch
+pictures = [draw(number) for number in range(20)]
+level = 0
+def patches(picture):
+    return [np.rot90(picture, turn) for turn in range(4)]
+for epoch in range(9):
+    {line}
+    for x in DataLoader(rows):
+        net(x).mean().backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "again"),
+    [
+        ("rows = [p for picture in pictures for p in patches(picture)]", True),
+        ("rows = np.sort(pictures)", True),
+        ("rows = [p for picture in pictures for p in patches(picture)][:epoch]", False),
+        ("rows = torch.randperm(len(pictures))", False),
+        ("rows = load(pictures)", False),
+        ("level += 1; rows = np.sort(pictures) + level", False),
+        ("pictures.append(1); rows = np.sort(pictures)", False),
+        ("rows = torch.stack([net(x) for x in pictures])", False),
+    ],
+)
+def test_what_every_epoch_builds_anew(line, again):
+    assert bool(find_fixed_lines(EPOCHS.format(line=line)).of_epochs) is again

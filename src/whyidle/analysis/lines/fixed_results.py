@@ -1,19 +1,21 @@
-"""Statements of the training loop whose result depends on the sample alone, by the source: a frozen
-network on the pictures, a distance transform of the labels. Where the data set gives the same
-samples in every epoch, they compute the same again.
+"""Statements of the training loop that compute the same again, by the source: a data set that
+every epoch builds anew; and, where the data set gives the same samples in every epoch, a frozen
+network on the pictures, or a distance transform of the labels.
 
-The source is parsed, not run. Known as fixed are the variables of a loop over batches, a batch that
-a trainer passes, and what is computed from them by functions that the source shows to be neither
-random nor trained. All else, such as a network that an optimizer updates, is not.
+The source is parsed, not run. Known as fixed are names that the file sets once and never changes,
+the variables of a loop over batches, a batch that a trainer passes, and what is computed from them
+by functions that the source shows to be neither random nor trained. All else, such as a network
+that an optimizer updates, is not.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from whyidle.analysis.lines.source_statements import (
     FUNCTION,
@@ -33,6 +35,8 @@ _RANDOM: Final = re.compile(
     re.IGNORECASE,
 )
 """names of functions whose result may differ from call to call, or that may change something"""
+_TRAINED: Final = re.compile(r"requires_grad|Parameter|\b(nn|optim|models?|module)\b|[A-Z]\w*\(")
+"""values that an optimizer may change, or objects with a state of their own"""
 _LIBRARIES: Final = frozenset({"numpy", "scipy", "torch", "torchvision", "cv2", "skimage", "math"})
 _BUILTINS: Final = frozenset(
     {"abs", "all", "any", "bool", "dict", "enumerate", "float", "int", "len", "list", "map", "max"}
@@ -49,12 +53,20 @@ _BATCH: Final = {"training_step": "batch"}
 """functions that a trainer calls -> the parameter that is the batch"""
 
 
+class FixedLines(NamedTuple):
+    """Lines of a file whose statements compute the same again."""
+
+    of_samples: frozenset[int] = frozenset()
+    """for the same samples"""
+    of_epochs: frozenset[int] = frozenset()
+    """in every epoch, whatever the samples"""
+
+
 @lru_cache(maxsize=64)
-def find_fixed_lines(text: str) -> frozenset[int]:
-    """Return the lines of a file whose statements compute a result that depends on the sample
-    alone, by the file's text; none of a file that is no Python."""
+def find_fixed_lines(text: str) -> FixedLines:
+    """Return such lines of a file by its text; none of a file that is no Python."""
     tree = parse_source(text)
-    return frozenset(_Source(tree, text).lines()) if tree is not None else frozenset()
+    return _Source(tree, text).lines() if tree is not None else FixedLines()
 
 
 class _Source:
@@ -67,25 +79,31 @@ class _Source:
         self._functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
         self._imports = dict(_imports_of(nodes))
         self._made = {
-            name: value
+            name: node.value
             for node in nodes
             if isinstance(node, ast.Assign)
             for name in _plain(node.targets[0])
-            if (value := node.value) is not None
         }
+        self._once = set(_names_set_once(tree))
         self._found: set[int] = set()
         self._seen: set[tuple[str, frozenset[str]]] = set()
         self._pure: dict[str, bool] = {}
 
-    def lines(self) -> set[int]:
-        """Read each loop over batches, and what it calls."""
+    def lines(self) -> FixedLines:
+        """Read each loop over batches, what it calls, and the loop over epochs around it."""
+        loops = [node for node in ast.walk(self._tree) if isinstance(node, ast.For)]
+        batches = [loop for loop in loops if _is_over_batches(loop)]
+        for loop in loops:
+            if loop not in batches and any(inner in loop.body for inner in batches):
+                self._read([node for node in loop.body if node not in batches], set(self._once))
+        of_epochs, self._found = self._found, set()
+        self._seen.clear()
+        for loop in batches:
+            self._read(loop.body, _batch_names(loop))
         for node in ast.walk(self._tree):
-            if isinstance(node, ast.For) and _is_over_batches(node):
-                self._read(node.body, _batch_names(node))
-            elif isinstance(node, ast.FunctionDef) and node.name in _BATCH:
-                given = {arg.arg for arg in node.args.args} & {_BATCH[node.name]}
-                self._read(node.body, given)
-        return self._found
+            if isinstance(node, ast.FunctionDef) and node.name in _BATCH:
+                self._read(node.body, {arg.arg for arg in node.args.args} & {_BATCH[node.name]})
+        return FixedLines(frozenset(self._found), frozenset(of_epochs))
 
     def _read(self, body: list[ast.stmt], fixed: set[str]) -> None:
         """Follow the names that are ``fixed`` through statements in their order."""
@@ -160,10 +178,9 @@ class _Source:
         )
 
     def _is_constant(self, name: str) -> bool:
-        """Whether a name is a module, a function, a built-in, or a number that is set once."""
-        made = self._made.get(name)
+        """Whether a name is a module, a function, a built-in, or set once and never changed."""
         known = name in self._imports or name in _BUILTINS or self._is_pure(name)
-        return known or isinstance(made, ast.Constant)
+        return known or name in self._once
 
     def _is_same_call(self, call: ast.Call, fixed: set[str]) -> bool:
         """Whether a call gives the same result for the same arguments, and changes nothing."""
@@ -218,6 +235,27 @@ class _Source:
         """Whether a value takes more than moving or reshaping."""
         calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
         return any(called_name(call) not in _MOVES | _BUILTINS for call in calls)
+
+
+def _names_set_once(tree: ast.Module) -> Iterator[str]:
+    """Names that the file's own code sets once outside of loops, to what no optimizer trains, and
+    that nothing seems to change."""
+    set_at = Counter(name for node in ast.walk(tree) for name in _variables_of(node))
+    changed = {
+        name
+        for node in ast.walk(tree)
+        for target in assignment_targets(node)
+        if not isinstance(target, ast.Name | ast.Tuple) or isinstance(node, ast.AugAssign)
+        for name in targets_of(target)
+    }
+    alone = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    for call in alone:
+        if isinstance(call, ast.Call):
+            changed |= _first_names(call)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and not _TRAINED.search(ast.unparse(node.value)):
+            for target in node.targets:
+                yield from (n for n in _plain(target) if set_at[n] == 1 and n not in changed)
 
 
 def _is_over_batches(loop: ast.For) -> bool:

@@ -45,8 +45,9 @@ def find_operator_loop(facts: Facts) -> OperatorLoop | None:
     """Return the lines of loops over samples or elements at which samples find the interpreter at
     work. A loop outside of model and loss, such as one that assigns targets, counts where it
     calls operators: Python alone has no call on whole tensors."""
-    again = find_repeated_results(facts)  # which need not be computed faster
-    loops = [x for x in facts.lines if x.loop is not None and not (again and x.fixed)]
+    again = find_repeated_results(facts)  # they need not be computed faster
+    known = again.places if again else ()
+    loops = [x for x in facts.lines if x.loop is not None and x.fixed not in known]
     beside = [line for line in loops if line.purpose in BESIDE]
     if not _calls_operators(facts, beside):
         beside = []

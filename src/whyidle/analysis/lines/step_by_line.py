@@ -18,7 +18,7 @@ from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.batchable_loops import LoopLines, find_loops
-from whyidle.analysis.lines.fixed_results import find_fixed_lines
+from whyidle.analysis.lines.fixed_results import FixedLines, find_fixed_lines
 from whyidle.analysis.lines.line_purposes import FrameReader
 from whyidle.analysis.lines.needed_lines import NeededLines, judge_sources
 from whyidle.analysis.lines.source_lines import source_line
@@ -63,7 +63,9 @@ class StepLine:
     loop: Place | None = None
     """the line in a loop that one call could replace (``batchable_loops``) which leads to it"""
     fixed: Place | None = None
-    """the line whose result depends on the sample alone (``fixed_results``) which leads to it"""
+    """the line that computes the same again (``fixed_results``) which leads to it"""
+    for_samples: bool = False
+    """whether that holds only where the samples are the same"""
     in_rollout: bool = False
     """whether a loop that asks a policy for one action at a time leads to it"""
     time: int = 0
@@ -221,8 +223,9 @@ class _StackReader:
             if line.loop is None and place.line in loops.batchable:
                 line.loop = place
             line.in_rollout |= place.line in loops.rollout
-            if line.fixed is None and place.line in self._fixed.get(place.file or "", ()):
-                line.fixed = place
+            fixed = self._fixed.get(place.file or "", FixedLines())
+            if line.fixed is None and place.line in fixed.of_samples | fixed.of_epochs:
+                line.fixed, line.for_samples = place, place.line in fixed.of_samples
         return line
 
     def _only_reports(self, place: Place) -> bool:

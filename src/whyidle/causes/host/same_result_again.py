@@ -26,9 +26,9 @@ MOST_PLACES = 3
 def same_result_again(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    A line of the training loop computes something that depends on the sample alone: a frozen
-    encoder's output, a distance transform of a label, targets assigned to boxes. Each epoch
-    computes it again, with the same result.
+    A line computes something that depends on the sample alone: a frozen encoder's output, a
+    distance transform of a label, targets assigned to boxes. Or each epoch builds the same data set
+    anew. Every epoch computes it again, with the same result.
 
     Why it costs
     ------------
@@ -38,10 +38,11 @@ def same_result_again(facts: Facts) -> Proof | None:
     ------------------
     On a watched job on the CPU, the stored source shows which statements of the training loop, and
     of functions that it calls, compute from the batch alone: through functions that are neither
-    random nor trained, and through networks that are in evaluation mode and that no optimizer has.
-    Samples must be the same in every epoch: rows of tensors, or at least eight samples whose
-    checksums were the same whenever they came again. Stack samples give the time at these lines. A
-    kept result costs a tenth of that (careful: a quarter).
+    random nor trained, and through networks that are in evaluation mode and that no optimizer has;
+    and which statements of the loop over epochs compute from what the file sets once. For the
+    former, samples must be the same in every epoch: rows of tensors, or at least eight samples
+    whose checksums were the same whenever they came again. Stack samples give the time at these
+    lines. A kept result costs a tenth of that (careful: a quarter).
 
     What looks alike
     ----------------
@@ -50,8 +51,8 @@ def same_result_again(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Compute it once before training for every sample, keep it by the sample's index, in memory or in
-    a file, and let the data set return it beside the sample.
+    Compute it once before training. What depends on the sample: for every sample, kept by its
+    index, in memory or in a file; let the data set return it beside the sample.
 
     References
     ----------
@@ -85,5 +86,7 @@ def same_result_again(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=where,
-        facts=HostFacts(text=source_line(facts.timeline.sources, where[0])),
+        facts=HostFacts(
+            text=source_line(facts.timeline.sources, where[0]), of_samples=work.of_samples
+        ),
     )

@@ -74,6 +74,8 @@ def _keep_results(proof: Proof) -> str:
     facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
     at = f" at {place.file}:{place.line}" if place else ""
     what = f" ({facts.text})" if facts.text else ""
+    if not facts.of_samples:
+        return f"compute the result{at}{what} once, before the loop over epochs"
     return (
         f"compute the result{at}{what} once for every sample before training, keep it by the "
         "sample's index, and let the data set return it beside the sample"
@@ -113,7 +115,7 @@ ADVICE = (
     ),
     advice(
         *("kept-results", "same-result-again"),
-        title="Compute once for every sample",
+        title="Compute once, and keep the result",
         doc="Compute what depends on the sample alone before training, and keep it by the sample's "
         "index in memory or in a file (numpy.memmap). Only the author can add it to the data set.",
         summary=_keep_results,
