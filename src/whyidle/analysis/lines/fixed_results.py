@@ -86,6 +86,8 @@ class _Source:
         }
         self._once = set(_names_set_once(tree))
         self._found: set[int] = set()
+        self._light: frozenset[str] = frozenset()
+        """functions that are no work to keep a result of"""
         self._seen: set[tuple[str, frozenset[str]]] = set()
         self._pure: dict[str, bool] = {}
 
@@ -96,7 +98,7 @@ class _Source:
         for loop in loops:
             if loop not in batches and any(inner in loop.body for inner in batches):
                 self._read([node for node in loop.body if node not in batches], set(self._once))
-        of_epochs, self._found = self._found, set()
+        of_epochs, self._found, self._light = self._found, set(), _MOVES | _BUILTINS
         self._seen.clear()
         for loop in batches:
             self._read(loop.body, _batch_names(loop))
@@ -232,9 +234,9 @@ class _Source:
         return len(named) <= len(re.findall(loops, self._text))
 
     def _is_work(self, value: ast.AST) -> bool:
-        """Whether a value takes more than moving or reshaping."""
+        """Whether a value takes more than moving or reshaping a sample."""
         calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
-        return any(called_name(call) not in _MOVES | _BUILTINS for call in calls)
+        return any(called_name(call) not in self._light for call in calls)
 
 
 def _names_set_once(tree: ast.Module) -> Iterator[str]:
