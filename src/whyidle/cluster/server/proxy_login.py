@@ -15,7 +15,6 @@ from whyidle.errors import UsageError
 
 UNIX: Final = "unix"
 """instead of an address: the socket at which the server listens, which its mode protects"""
-MOST_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ class ProxyLogin:
         adds to what the browser sent would let anybody choose a name."""
         names = connection.headers.getlist(self._settings.user_header)
         lists = connection.headers.getlist(self._settings.groups_header)
-        if len(names) != 1 or len(lists) > 1 or not 0 < len(names[0].strip()) <= MOST_CHARACTERS:
+        if len(names) != 1 or len(lists) > 1 or not names[0].strip():
             return None
         groups = tuple(filter(None, re.split(r"[,;|\s]+", lists[0]))) if lists else ()
         is_admin = not set(groups).isdisjoint(self._settings.admin_groups)
