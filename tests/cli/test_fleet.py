@@ -68,3 +68,81 @@ def test_errors_say_what_to_do(
 ):
     assert main(["fleet", *arguments]) == status
     assert text in capsys.readouterr().err
+
+
+SACCT = """JobID|User|State|Start|End|ElapsedRaw|TimelimitRaw|AllocTRES|AllocCPUS|TotalCPU|\
+NodeList|TRESUsageInTot|JobName
+7|alice|COMPLETED|1763596800|1763604000|7200|1440|cpu=16,mem=64G,gres/gpu=2|16|01:00:00|n1||a|b c
+7.batch||COMPLETED|1763596800|1763604000|7200||cpu=16|16|01:00:00|n1|cpu=01:00:00,mem=10G,vmem=1|batch
+7.0||COMPLETED|1763600000|1763604000|4000||cpu=16|16|00:10:00|n1|cpu=00:10:00,mem=4G|python
+8|alice|PENDING|Unknown|Unknown|0|1440|gres/gpu=2|16|0|None assigned||waits
+"""
+
+
+@pytest.fixture
+def one_job(tmp_path: Path) -> list[str]:
+    """A job that used one GPU of two, with 10 of 64 GB, 2 of 24 hours, and half a core."""
+    (tmp_path / "sacct.txt").write_text(SACCT)
+    rows = ["timestamp,hostname,index,utilization.gpu [%],memory.used [MiB],memory.total [MiB]"]
+    for minute in range(1, 121):
+        time = f"2025-11-20T{minute // 60:02}:{minute % 60:02}:00Z"
+        rows += [f"{time},n1,{gpu},{60 - 60 * gpu} %,9000 MiB,80000 MiB" for gpu in (0, 1)]
+    (tmp_path / "readings.csv").write_text("\n".join(rows))
+    return [
+        *("--ledger", f"slurm:{tmp_path / 'sacct.txt'}", "--cache", str(tmp_path / "cache")),
+        *("--meter", f"csv:{tmp_path / 'readings.csv'}", "--since", "all"),
+    ]
+
+
+def test_one_job_on_a_page(one_job: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["fleet", "job", "7", *one_job]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    text = "\n".join(lines)
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 80
+    assert "job 7 a|b c of alice" in text
+    assert "1 ran kernels" in text
+    assert "0.5 on average" in text
+    assert "10.7 GB" in text  # 10 GiB, the larger of its two steps
+    assert "1 GPU instead of 2 (1 never ran a kernel)" in text
+    assert "13 GB of memory instead of 69" in text
+    assert "--time=3:00:00" in text
+    assert "whyidle run" in text
+
+
+def test_one_job_in_a_line_and_as_json(one_job: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["fleet", "job", "7", *one_job, "--line"]) == 0
+    line = capsys.readouterr().out
+    assert line.count("\n") == 1
+    assert "2 GPUs, 4.00 GPU-h, busy 30%, wasted 2.80 GPU-h, 1 never used" in line
+    assert "next time: 1 GPU instead of 2; 13 GB of memory instead of 69; --time=3:00:00" in line
+    assert main(["fleet", "job", "7", *one_job, "--json", "-"]) == 0
+    page = json.loads(capsys.readouterr().out)
+    assert page["line"] == line.strip()
+    assert page["job"]["host_memory_used_bytes"] == 10 << 30
+    assert len(page["next_time"]) == 3
+
+
+@pytest.mark.parametrize(("job", "said"), [("8", "held no GPU"), ("9", "There is no job '9'")])
+def test_a_job_that_cannot_be_shown(job: str, said: str, one_job: list[str], capsys):
+    assert main(["fleet", "job", job, *one_job]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_the_line_is_kept_in_the_accounting(
+    one_job: list[str], tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+):
+    words = ["fleet", "job", "7", *one_job, "--line", "--admin-comment"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(words) == 1
+    assert "There is no sacctmgr" in capsys.readouterr().err
+    program = tmp_path / "sacctmgr"
+    program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/asked\n")
+    program.chmod(0o755)
+    assert main(words) == 0
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[:6] == ["-i", "modify", "job", "where", "jobid=7", "set"]
+    assert asked[6] == f"admincomment={capsys.readouterr().out.strip()}"
+    program.write_text("#!/bin/sh\necho 'Access denied' >&2; exit 1\n")
+    assert main(words) == 1
+    assert "Access denied" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,48 @@ def test_a_missing_extra_is_named(
     monkeypatch.delitem(sys.modules, "whyidle.cluster.server.web_server", raising=False)
     assert main(["serve", "--listen", "127.0.0.1:0"]) == 1
     assert "pip install 'whyidle[serve]'" in capsys.readouterr().err
+
+
+def test_login_prints_the_address_of_the_running_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    words = ["serve", "login", "--state", str(tmp_path / "store" / "serve")]
+
+    def ask(server: object, sockets: list[socket.socket]) -> None:
+        port = sockets[0].getsockname()[1]
+        capsys.readouterr()
+        assert main(words) == 0
+        assert capsys.readouterr().out.startswith(f"http://127.0.0.1:{port}/login?code=")
+
+    monkeypatch.setattr("uvicorn.Server.run", ask)
+    store = ["--store", str(tmp_path / "store")]
+    assert main(["serve", *store, "--listen", "127.0.0.1:0", "--open"]) == 0
+    assert main(words) == 0
+    answer = capsys.readouterr()
+    assert answer.out.startswith("http://127.0.0.1:8470/login?code=")
+    assert "No server runs" in answer.err
+    for _ in range(100):
+        if opened:
+            break
+        time.sleep(0.05)
+    assert "/login?code=" in opened[0]
+    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--proxy", "127.0.0.1"], "can name themselves"),
+        (["--proxy", "proxy.example"], "--proxy 10.0.0.5"),
+        (["--no-auth"], "anyone who reaches it reads"),
+        (["--share", "no-such-group"], "Cannot share"),
+    ],
+)
+def test_what_access_means_is_said(
+    words: list[str], said: str, monkeypatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    main(["serve", "--listen", "127.0.0.1:0", *words])
+    assert said in capsys.readouterr().err

@@ -186,3 +186,17 @@ def test_a_cpu_build_beside_a_gpu_is_a_gap(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(write(tmp_path, package))
     assert named(software_checks.check_software(gpu=True), "torch build").state == "gap"
     assert not [c for c in software_checks.check_software(gpu=False) if c.state == "gap"]
+
+
+def test_every_verb_that_needs_an_extra_says_which(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        software_checks,
+        "installed_version",
+        lambda name: None if name in ("duckdb", "jinja2") else "1",
+    )
+    checks = software_checks.check_software(gpu=False)
+    assert named(checks, "whyidle attach").state == "ok"
+    for verb, package in (("fleet", "duckdb"), ("serve", "jinja2")):
+        check = named(checks, f"whyidle {verb}")
+        assert (check.state, check.found) == ("absent", f"needs {package}")
+        assert check.close == f"pip install 'whyidle[{verb}]'"

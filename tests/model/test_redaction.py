@@ -20,6 +20,9 @@ from whyidle.model.redaction import hide_secrets, redact_command
         ("OPENAI_KEY=abc train.py --hub-token", "OPENAI_KEY=*** train.py --hub-token"),
         ("train.py s3://b/x?X-Amz-Signature=ab&n=1", "train.py s3://b/x?X-Amz-Signature=***&n=1"),
         ("train.py hf_abcdefghijklmnopqrstuvwx", "train.py ***"),
+        ("train.py -p abc --password abc --pass abc", "train.py -p *** --password *** --pass ***"),
+        ("train.py -p 8470 -n 2", "train.py -p 8470 -n 2"),
+        ("srun -p gpu python train.py -p abc", "srun -p gpu python train.py -p ***"),
         ("git clone https://ghp_abcdefghijklmnopqrstuvwx@host/r", "git clone https://***@host/r"),
     ],
 )

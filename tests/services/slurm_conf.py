@@ -41,9 +41,14 @@ DEVICES = [Path(f"/dev/whyidle-gpu{n}") for n in range(4)]
 
 
 def start_slurm(
-    folder: Path, port: int, slurmd_port: int, accounting_port: int | None = None
+    folder: Path,
+    port: int,
+    slurmd_port: int,
+    accounting_port: int | None = None,
+    more: str = "",
 ) -> dict[str, str]:
-    """Start it; returns the environment of its clients. Device files are copies of /dev/null."""
+    """Start it; returns the environment of its clients. Device files are copies of /dev/null.
+    ``more`` are further lines of slurm.conf."""
     host = socket.gethostname().partition(".")[0]
     for name in ("state", "spool"):
         (folder / name).mkdir()
@@ -54,7 +59,7 @@ def start_slurm(
         if not device.exists():
             os.mknod(device, 0o20666, os.makedev(1, 3))
     conf = folder / "slurm.conf"
-    text = CONF.format(host=host, folder=folder, port=port, slurmd_port=slurmd_port)
+    text = CONF.format(host=host, folder=folder, port=port, slurmd_port=slurmd_port) + more
     if accounting_port is not None:
         text += accounting_conf.SLURM.format(folder=folder, port=accounting_port)
     conf.write_text(text)

@@ -19,9 +19,11 @@ PERIOD_S = 1
 GIB = 1 << 30
 
 
-def fleet(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def fleet(
+    *arguments: str, env: dict[str, str], action: tuple[str, ...] = ("report",)
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "whyidle", "fleet", "report", *arguments],
+        [sys.executable, "-m", "whyidle", "fleet", *action, *arguments],
         env=env, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
 
@@ -67,6 +69,7 @@ def test_thirty_jobs_with_planted_waste(tmp_path: Path, start):
         wait_until(lambda: len(accounted()) == 30, 90)
         jobs = accounted()
         server = serve_history(tmp_path, start, jobs)
+        check_one_job(tmp_path, next(job for job in jobs if job[1] == "job1"), server, env)
         done = fleet(
             *("--ledger", "slurm", "--meter", f"prometheus:{server}?step={PERIOD_S}"),
             *("--since", "1h", "--cache", str(tmp_path / "cache"), "--json", "-"),
@@ -76,6 +79,25 @@ def test_thirty_jobs_with_planted_waste(tmp_path: Path, start):
         stop_slurm(tmp_path)
     assert done.returncode == 0, done.stderr
     check_truth(json.loads(done.stdout), jobs)
+
+
+def check_one_job(folder: Path, job: list[str], server: str, env: dict[str, str]) -> None:
+    """The page of one job, and its line in Slurm's accounting."""
+    done = fleet(
+        *("--meter", f"prometheus:{server}?step={PERIOD_S}", "--cache", str(folder / "cache")),
+        *("--admin-comment", "--json", "-"),
+        env=env,
+        action=("job", job[0]),
+    )
+    assert done.returncode == 0, done.stderr
+    page = json.loads(done.stdout)
+    assert page["job"]["gpus"] == 2
+    assert page["job"]["host_memory_bytes"] == 10 << 20
+    assert page["job"]["host_memory_used_bytes"] > 0
+    assert page["next_time"] == ["no GPU (none ran a kernel)"]
+    command = ["sacct", "-XPn", "-j", job[0], "--format=AdminComment"]
+    kept = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    assert kept.strip().lower() == page["line"].lower()  # Slurm 22.05 keeps small letters
 
 
 def seconds(text: str) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import grp
 import os
+import stat
 import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -247,3 +250,51 @@ def test_a_run_of_another_machine_keeps_its_id(tmp_path: Path, diagnosis: Diagno
     with pytest.raises(StoreError, match="is stored already"):
         store.import_run(run, diagnosis, "ada")
     assert [path.name for path in store.folder.iterdir()] == [run]
+
+
+def test_a_new_store_is_private_whatever_the_umask(tmp_path: Path, diagnosis: Diagnosis):
+    before = os.umask(0)
+    try:
+        store = Store(tmp_path / "new")
+        entry = store.add_run(diagnosis)
+        watched = store.complete_run(store.begin_run(["train.py"]), diagnosis)
+    finally:
+        os.umask(before)
+    for run in (entry, watched):
+        assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+        files = [path for path in run.path.iterdir() if path.is_file()]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert stat.S_IMODE(store.root.stat().st_mode) == stat.S_IMODE(store.folder.stat().st_mode)
+    assert stat.S_IMODE(store.root.stat().st_mode) == 0o700
+
+
+def test_a_shared_store_opens_old_and_new_runs_to_its_group(tmp_path: Path, diagnosis: Diagnosis):
+    store, group = Store(tmp_path / "team"), grp.getgrgid(os.getgid()).gr_name
+    old = store.add_run(diagnosis)
+    store.share_with(group)
+    before = os.umask(0o077)
+    try:
+        new = store.add_run(diagnosis)
+    finally:
+        os.umask(before)
+    for run in (old, new):
+        assert stat.S_IMODE(run.path.stat().st_mode) & 0o777 == 0o750
+        assert stat.S_IMODE((run.path / "meta.json").stat().st_mode) == 0o640
+    with pytest.raises(StoreError, match="Cannot share"):
+        store.share_with("no-such-group")
+
+
+def test_nothing_is_left_on_a_full_disk(tmp_path: Path, diagnosis: Diagnosis, monkeypatch):
+    store = Store(tmp_path / "store")
+    store.add_run(diagnosis)
+
+    def fill(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[:100])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    for write in (lambda: store.add_run(diagnosis), lambda: store.begin_run(["train.py"])):
+        with pytest.raises(StoreError, match="No space left"):
+            write()
+    assert len([*store.folder.iterdir()]) == 1

@@ -3,6 +3,7 @@
     whyidle fleet report --ledger slurm --meter prometheus:http://prom:9090
     whyidle fleet report --ledger csv:jobs.csv --meter csv:readings.csv --by cause --html fleet.html
     whyidle fleet jobs --ledger slurm --meter parquet:history/ --user alice
+    whyidle fleet job 1234 --meter prometheus:http://prom:9090
     whyidle fleet digest --ledger slurm --meter prometheus:http://prom:9090 --mail mail.toml
     whyidle fleet act --policy policy.toml --ledger slurm --meter prometheus:http://prom:9090
 
@@ -17,20 +18,15 @@ from importlib import import_module
 
 from whyidle.errors import UsageError
 
-ACTIONS = {
-    "report": "_fleet_report",
-    "jobs": "_fleet_jobs",
-    "digest": "_fleet_digest",
-    "act": "_fleet_act",
-}
-"""subcommand -> its module"""
+ACTIONS = ("report", "jobs", "job", "digest", "act")
+"""subcommands, each a module of ``_fleet``"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands."""
     actions = parser.add_subparsers(title="subcommands", metavar="ACTION", dest="action")
-    for name, module in ACTIONS.items():
-        action = import_module(f"whyidle.cli.{module}")
+    for name in ACTIONS:
+        action = import_module(f"whyidle.cli._fleet.{name}")
         title, _, text = (action.__doc__ or "").partition("\n\n")
         sub = actions.add_parser(
             name,

@@ -4,13 +4,14 @@
                                              that signs you in
     whyidle serve --store A --store B        the runs of several stores, such as a team's disk
     whyidle serve --listen 0.0.0.0:8470      for other machines, too
-    whyidle serve login [--role viewer]      print another address that signs in, once
+    whyidle serve login [--role viewer]      print another address of the running server, which
+                                             signs in, once
     whyidle serve add-token ci --role uploader     make a token that may send runs
     whyidle serve tokens                     list the tokens
     whyidle serve revoke-token ci            remove a token and its sessions
 
-A viewer reads everything, an uploader may only send runs, an admin may also change things. Needs
-the extra: pip install 'whyidle[serve]'.
+A viewer reads what may be seen, an uploader may only send runs, an admin sees and changes all.
+Needs the extra: pip install 'whyidle[serve]'.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
+import webbrowser
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +37,7 @@ if TYPE_CHECKING:  # the help of all commands needs none of these
     from whyidle.cluster.server.site import SiteSettings
 
 LISTEN = "127.0.0.1:8470"
+AUDIENCES = ("owner", "group", "everyone")
 ROLES = ("viewer", "uploader", "admin")
 ACTIONS = {"start": 0, "login": 0, "add-token": 1, "tokens": 0, "revoke-token": 1}
 """action -> number of words after it"""
@@ -70,7 +76,16 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         dest="hosts",
         help="another host name by which browsers reach the server",
     )
-    parser.add_argument("--open", action="store_true", help="let anyone view without a token")
+    parser.add_argument(
+        "--open", action="store_true", help="open a browser, signed in, when the server is ready"
+    )
+    parser.add_argument(
+        "--no-auth",
+        action="store_true",
+        help="let anyone who reaches the server view without a token: command lines, paths, lines "
+        "of source, user names (until now --open)",
+    )
+    _add_access(parser)
     parser.add_argument(
         "--alerts",
         metavar="FILE",
@@ -87,6 +102,46 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--rebuild", action="store_true", help="make the index of runs again from the stores"
     )
     add_quiet(parser)
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        dest="groups",
+        help="with add-token: a group whose runs the token's owner may see; may be repeated",
+    )
+    parser.add_argument(
+        "--visible",
+        choices=AUDIENCES,
+        help="who may see a run that does not say it itself, besides administrators (default: "
+        "everyone who is signed in; with --proxy its owner)",
+    )
+    parser.add_argument(
+        "--share",
+        metavar="GROUP",
+        help="let a group of this machine read the files of the first store, and of runs to come",
+    )
+    parser.add_argument(
+        "--proxy",
+        metavar="ADDRESS",
+        action="append",
+        default=[],
+        help="address or network of a proxy that signs people in, or unix: of all who may write to "
+        "the socket; only its headers are believed, and it must drop those that browsers send",
+    )
+    parser.add_argument("--user-header", metavar="NAME", default="X-Forwarded-User")
+    parser.add_argument("--groups-header", metavar="NAME", default="X-Forwarded-Groups")
+    parser.add_argument(
+        "--admin-group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        dest="admin_groups",
+        help="people whom the proxy names in this group are administrators",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -106,9 +161,15 @@ def run(args: argparse.Namespace) -> int:
 
     access = AccessList(settings.state / ACCESS_FILE)
     if args.action == "login":
-        print(_login_address(access, settings.listen, args.role or "admin"))
+        from whyidle.cluster.server.running_address import read_address
+
+        address = read_address(settings.state)
+        if address is None:
+            address = _base_address(settings)
+            _output.print_note(args, f"No server runs with the state {settings.state}.")
+        print(_login_address(access, address, args.role or "admin"))
     elif args.action == "add-token":
-        print(access.add_token(args.names[0], args.role or "viewer"))
+        print(access.add_token(args.names[0], args.role or "viewer", args.groups))
         _output.print_note(args, "This is the only time that the token is shown.")
     elif args.action == "tokens":
         for one in access.list_tokens():
@@ -120,17 +181,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> SiteSettings:
+    from whyidle.cluster.server.proxy_login import ProxySettings
     from whyidle.cluster.server.site import STATE_FOLDER, SiteSettings
     from whyidle.machine.alerts.rule_file import AlertSettings, read_settings
     from whyidle.store.location import locate_store
 
     stores = args.store or [locate_store().root]
+    proxy = ProxySettings(
+        addresses=args.proxy,
+        user_header=args.user_header,
+        groups_header=args.groups_header,
+        admin_groups=args.admin_groups,
+    )
+    proxy.networks()  # before anything is opened
     return SiteSettings(
         stores=stores,
         state=args.state or stores[0] / STATE_FOLDER,
         listen=args.listen if ":" in args.listen else f"127.0.0.1:{args.listen}",
         names=args.hosts,
-        is_open=args.open,
+        is_open=args.no_auth,
+        proxy=proxy,
+        visible=args.visible or ("owner" if args.proxy else "everyone"),
         rebuild=args.rebuild,
         alerts=read_settings(args.alerts) if args.alerts else AlertSettings(),
         fleet=args.fleet,
@@ -146,11 +217,36 @@ def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
             why=f"{error}.",
             hint="pip install 'whyidle[serve]'",
         ) from error
+    from whyidle.cluster.server.access import AccessList
+    from whyidle.cluster.server.running_address import hold_address
+    from whyidle.cluster.server.site import ACCESS_FILE
+    from whyidle.store.run_store import Store
+
+    store = Store(settings.stores[0])
+    with suppress(OSError):  # a store that is only read needs no folder
+        store.prepare_folder()
+    if args.share:
+        store.share_with(args.share)
     bound = bind(settings.listen)
+    if not settings.listen.startswith("unix:"):  # port 0 is any
+        host, port = parse_address(settings.listen)[0], bound.getsockname()[1]
+        settings = replace(settings, listen=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     server = WebServer(settings)
+    address = _base_address(settings)
+    sign_in = _login_address(
+        AccessList(settings.state / ACCESS_FILE), address, args.role or "admin"
+    )
     if not args.quiet:
-        _print_start(args, settings)
-    server.run(sockets=[bound])
+        _print_start(settings, sign_in)
+    if args.open:
+        print(
+            "whyidle: --open opens a browser; viewing without a token is --no-auth now",
+            file=sys.stderr,
+        )
+        # beside the server, for which it waits; a browser in the terminal would hold it up
+        threading.Thread(target=webbrowser.open, args=[sign_in], daemon=True).start()
+    with bound, hold_address(settings.state, address):
+        server.run(sockets=[bound])
     return 0
 
 
@@ -210,36 +306,43 @@ def _is_private(where: str) -> bool:
         return host == "localhost"
 
 
-def _print_start(args: argparse.Namespace, settings: SiteSettings) -> None:
-    from whyidle.cluster.server.access import AccessList
-    from whyidle.cluster.server.site import ACCESS_FILE
-
-    access = AccessList(settings.state / ACCESS_FILE)
-    address = _login_address(access, settings.listen, args.role or "admin")
-    print(f"whyidle serves {', '.join(map(str, settings.stores))}. Sign in, once:\n    {address}")
-    if not _is_private(settings.listen):
-        print(
-            f"whyidle: warning: {settings.listen} can be reached from other machines, and is not "
-            "encrypted: put a proxy with TLS in front of it",
-            file=sys.stderr,
+def _print_start(settings: SiteSettings, sign_in: str) -> None:
+    print(f"whyidle serves {', '.join(map(str, settings.stores))}. Sign in, once:\n    {sign_in}")
+    sys.stdout.flush()
+    warnings = []
+    if not _is_private(settings.listen) and not settings.proxy.addresses:
+        warnings.append(
+            f"{settings.listen} can be reached from other machines, and is not encrypted: put a "
+            "proxy with TLS in front of it"
+        )
+    if any(network.is_loopback for network in settings.proxy.networks()):
+        warnings.append(
+            "--proxy: every user of this machine reaches the loopback address, and can name "
+            "themselves as they like: use --listen unix:PATH --proxy unix where others log in"
         )
     if settings.is_open:
-        print(
-            "whyidle: warning: --open: anyone who reaches it reads command lines, paths and user "
-            "names",
-            file=sys.stderr,
+        warnings.append(
+            "--no-auth: anyone who reaches it reads command lines, paths and user names"
         )
-    sys.stdout.flush()
+    for warning in warnings:
+        print(f"whyidle: warning: {warning}", file=sys.stderr)
 
 
-def _login_address(access: AccessList, listen: str, role: str) -> str:
+def _base_address(settings: SiteSettings) -> str:
+    """The address by which browsers reach the server; empty behind a socket without a name."""
     import socket
+
+    if settings.names and (settings.proxy.addresses or settings.listen.startswith("unix:")):
+        return f"https://{settings.names[0]}"
+    if settings.listen.startswith("unix:"):
+        return ""
+    host, port = parse_address(settings.listen)
+    host = socket.gethostname() if host in ("0.0.0.0", "::") else host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _login_address(access: AccessList, base: str, role: str) -> str:
     from urllib.parse import quote
 
-    code = access.add_code(f"{os.environ.get('USER', 'user')}-login", role)  # type: ignore[arg-type]
-    if listen.startswith("unix:"):
-        return f"/login?code={code}"
-    host, port = parse_address(listen)
-    host = socket.gethostname() if host in ("0.0.0.0", "::") else host
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/login?code={quote(code)}"
+    code = access.add_code(os.environ.get("USER", "user"), role)  # type: ignore[arg-type]
+    return f"{base}/login?code={quote(code)}"

@@ -5,7 +5,7 @@
 
 RUN is an id from `whyidle runs` or its beginning, `last`, or `last~1`. Only the diagnosis is sent:
 no recording, no source beyond the lines that the report shows, and no secret of the command line.
-A run that was sent before is not sent again.
+A run that was sent before is not sent again, and who may see it stays.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("runs", nargs="+", metavar="RUN... URL", help="runs, then the server")
+    parser.add_argument(
+        "--visible",
+        choices=("owner", "group", "everyone"),
+        help="who may see it there: whom the token is named after, who shares one of its groups, "
+        "or everyone (default: as the server says)",
+    )
     add_quiet(parser)
     add_store(parser)
 
@@ -40,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     _check_address(url)
     store = store_of(args)
     for entry in [store.find_run(name) for name in names]:
-        page = upload_run(entry.id, store.read_diagnosis(entry), url, os.environ)
+        diagnosis = store.read_diagnosis(entry)
+        page = upload_run(entry.id, diagnosis, url, os.environ, visible=args.visible)
         _output.print_note(args, f"sent {entry.id}: {page}")
     return 0
 

@@ -55,7 +55,8 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True):
     gpu_type: str | None = None
     cpus: float | None = None
     cpu_s: float | None = None  # CPU time used
-    memory_bytes: int | None = None
+    memory_bytes: int | None = None  # of the host, which it asked for on all its nodes
+    memory_used_bytes: int | None = None  # the sum of the peaks of its tasks
     nodes: int | None = None
 
 

@@ -50,8 +50,16 @@ def check_address(url: str, environ: Mapping[str, str]) -> list[str]:
     return []
 
 
-def upload_run(run_id: str, diagnosis: Diagnosis, url: str, environ: Mapping[str, str]) -> str:
+def upload_run(
+    run_id: str,
+    diagnosis: Diagnosis,
+    url: str,
+    environ: Mapping[str, str],
+    *,
+    visible: str | None = None,
+) -> str:
     """Send a diagnosis, without secrets of its command; return the address of its page.
+    ``visible``: who may see it there, owner, group or everyone; None: as the server says.
 
     Raises:
         OutputError: the server cannot be reached, or refuses.
@@ -59,7 +67,7 @@ def upload_run(run_id: str, diagnosis: Diagnosis, url: str, environ: Mapping[str
     base = url.rstrip("/")
     body = gzip.compress(msgspec.json.encode(diagnosis.without_secrets()))
     request = Request(
-        f"{base}/api/runs/{quote(run_id)}",
+        f"{base}/api/runs/{quote(run_id)}" + (f"?visible={quote(visible)}" if visible else ""),
         data=body,
         method="PUT",
         headers={

@@ -1,15 +1,21 @@
 """The run store: ``DIR/runs/<id>/`` with ``diagnosis.json`` and ``meta.json``.
 
 Ids are times (UTC, microseconds), so that they sort by age. A run is written into a hidden folder
-that is renamed when it is complete, so that listings see complete runs only.
+that is renamed when it is complete, so that listings see complete runs only. A new store is its
+owner's alone; a run is as open as the folder ``runs``, which ``share_with`` opens to a group.
 """
 
 from __future__ import annotations
 
 import errno
+import grp
+import os
 import re
 import shutil
+import stat
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -20,7 +26,7 @@ from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.redaction import redact_command
 from whyidle.store.atomic_write import write_atomic
 from whyidle.store.document import read_diagnosis
-from whyidle.store.entry import DIAGNOSIS, META, RECORDING, Entry, Meta, entry_of
+from whyidle.store.entry import DIAGNOSIS, META, RECORDING, Entry, Meta, Visibility, entry_of
 
 RUN_ID = "%Y%m%d-%H%M%S-%f"
 _LAST = re.compile(r"last(?:~(\d+))?")
@@ -70,24 +76,34 @@ class Store:
         except OSError as error:
             raise self._refusal("write", error) from error
 
-    def import_run(self, run_id: str, diagnosis: Diagnosis, uploaded_by: str) -> Entry:
-        """Store a run of another machine under its own id, the time of its start.
+    def import_run(
+        self,
+        run_id: str,
+        diagnosis: Diagnosis,
+        uploaded_by: str,
+        *,
+        visible: Visibility | None = None,
+        groups: Sequence[str] = (),
+    ) -> Entry:
+        """Store a run of another machine under its own id, the time of its start; ``visible`` and
+        ``groups``: who may see it on a server.
 
         Raises:
             StoreError: another run has this id, or the store cannot be written.
         """
         moment = datetime.strptime(run_id, RUN_ID).replace(tzinfo=timezone.utc)
-        meta = describe_run(run_id, moment, diagnosis)
+        meta = msgspec.structs.replace(
+            describe_run(run_id, moment, diagnosis),
+            uploaded_by=uploaded_by,
+            visible=visible,
+            groups=list(groups) or None,
+        )
         try:
-            self._prepare_folder()
+            self.prepare_folder()
             draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=f".{run_id}."))
-            draft.chmod(0o755)
-            return self._write_run(
-                draft, msgspec.structs.replace(meta, uploaded_by=uploaded_by), diagnosis
-            )
+            return self._write_run(draft, meta, diagnosis)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                shutil.rmtree(draft, ignore_errors=True)
                 why = "It is another run: ids are times of start, to the microsecond."
                 raise StoreError(f"The run {run_id} is stored already.", why=why) from error
             raise self._refusal("write", error) from error
@@ -110,9 +126,10 @@ class Store:
                 document=run_id,
                 command=redact_command(command),
             )
-            (draft / RECORDING).mkdir()
-            (draft / META).write_bytes(msgspec.json.encode(meta))
-            return Entry(run_id, draft.replace(self.folder / run_id), meta, 0)
+            with self._finish_draft(draft, run_id) as final:
+                (draft / RECORDING).mkdir()
+                (draft / META).write_bytes(msgspec.json.encode(meta))
+            return Entry(run_id, final, meta, 0)
         except OSError as error:
             raise self._refusal("write", error) from error
 
@@ -136,6 +153,7 @@ class Store:
         try:
             write_atomic(entry.path / DIAGNOSIS, content)
             write_atomic(entry.path / META, msgspec.json.encode(meta))
+            self._set_modes(entry.path)
         except OSError as error:
             raise self._refusal("write", error) from error
         return Entry(entry.id, entry.path, meta, len(content))
@@ -150,7 +168,7 @@ class Store:
         return entry.meta
 
     def _draft_folder(self, moment: datetime) -> tuple[Path, str, datetime]:
-        self._prepare_folder()
+        self.prepare_folder()
         while True:
             run_id = moment.strftime(RUN_ID)
             draft = self.folder / f".{run_id}"
@@ -164,19 +182,63 @@ class Store:
             draft.rmdir()
             moment += timedelta(microseconds=1)
 
-    def _prepare_folder(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def prepare_folder(self) -> None:
+        """Create the folders where they are missing, for their owner alone. Raises OSError."""
+        for folder in (self.root, self.folder):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         ignore = self.root / ".gitignore"
         if not ignore.exists():
             ignore.write_text("# made by whyidle\n*\n", encoding="utf-8")
 
+    def share_with(self, group: str) -> None:
+        """Let a group of this machine read the runs, and those to come.
+
+        Raises:
+            StoreError: there is no such group, or the store is another user's.
+        """
+        try:
+            self.prepare_folder()
+            number = grp.getgrnam(group).gr_gid
+            for folder in (self.root, self.folder):
+                os.chown(folder, -1, number)
+                folder.chmod(0o2750)
+            for run in self.folder.iterdir():
+                for path in (run, *run.rglob("*")):
+                    os.chown(path, -1, number, follow_symlinks=False)
+                self._set_modes(run)
+        except (OSError, LookupError) as error:
+            why = f"{getattr(error, 'strerror', None) or error}."
+            raise StoreError(f"Cannot share {self.root} with {group}.", why=why) from error
+
+    def _set_modes(self, run: Path) -> None:
+        """Open a run as far as the folder of all runs, whatever the umask is."""
+        bits = stat.S_IMODE(self.folder.stat().st_mode) & 0o2055
+        for path in (run, *(path for path in run.iterdir() if not path.is_symlink())):
+            path.chmod(0o700 | bits if path.is_dir() else 0o600 | bits & 0o044)
+
+    @contextmanager
+    def _finish_draft(self, draft: Path, run_id: str) -> Iterator[Path]:
+        """Rename a draft when it is whole; leave nothing of one that failed, such as on a disk that
+        is full."""
+        try:
+            final = self.folder / run_id
+            yield final
+            self._set_modes(draft)
+            draft.replace(final)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
     def _write_run(self, draft: Path, meta: Meta, diagnosis: Diagnosis) -> Entry:
-        content = msgspec.json.encode(diagnosis.without_secrets())
-        (draft / DIAGNOSIS).write_bytes(content)
-        (draft / META).write_bytes(msgspec.json.encode(meta))
-        final = self.folder / meta.id
-        draft.replace(final)
+        with self._finish_draft(draft, meta.id) as final:
+            content = msgspec.json.encode(diagnosis.without_secrets())
+            (draft / DIAGNOSIS).write_bytes(content)
+            (draft / META).write_bytes(msgspec.json.encode(meta))
         return Entry(id=meta.id, path=final, meta=meta, bytes=len(content))
+
+    def show_run(self, entry: Entry, visible: Visibility) -> Entry:
+        """Say who may see a run on a server. Raises StoreError."""
+        return self._change_meta(entry, visible=visible)
 
     def list_runs(self) -> list[Entry]:
         """List all runs, oldest first, unreadable ones included.
@@ -252,7 +314,10 @@ class Store:
         Raises:
             StoreError: it cannot be read or written.
         """
-        meta = msgspec.structs.replace(self._readable_meta(entry), pinned=pinned)
+        return self._change_meta(entry, pinned=pinned)
+
+    def _change_meta(self, entry: Entry, **changes: object) -> Entry:
+        meta = msgspec.structs.replace(self._readable_meta(entry), **changes)
         try:
             write_atomic(entry.path / META, msgspec.json.encode(meta))
         except OSError as error:

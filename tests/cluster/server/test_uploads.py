@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
 
 import msgspec
 import pytest
@@ -110,3 +112,17 @@ def test_an_upload_is_listed_at_once(uploader: TestClient, site: Site, body: byt
     head = {"Authorization": f"Bearer {token}"}
     listed = uploader.get("/api/runs?q=far.py", headers=head).json()
     assert [run["user"] for run in listed["runs"]] == ["uploader"]
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(site: Site, uploader: TestClient, body: bytes):
+    store = next(iter(site.stores.values()))
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", store.folder]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a small disk can be mounted by root only")
+    try:
+        answer = uploader.put(PATH, content=body)
+        assert answer.status_code == 507
+        assert "No space left" in answer.json()["error"]
+        assert not [*store.folder.iterdir()]
+    finally:
+        subprocess.run(["umount", store.folder], check=True)

@@ -1,9 +1,10 @@
 """Slurm's accounting: ``sacct -P``, and ``scontrol -d show job`` for the numbers of GPUs.
 
-``slurm`` asks the clients of this machine; ``slurm:FILE`` reads the saved output of ``sacct -P``
-with its header. The text is read rather than JSON, whose shape differs between versions and which
-is a build option. The name of a job is the only field that its user writes: it stands last, behind
-a delimiter that nobody can know, and in a saved file it gets the cells that are too many.
+``slurm`` asks the clients of this machine, ``slurm:job=ID`` for one job with the memory of its
+steps; ``slurm:FILE`` reads the saved output of ``sacct -P`` with its header. The text is read, not
+JSON, whose shape differs between versions and which is a build option. The name of a job is the
+only field that its user writes: it stands last, behind a delimiter that nobody can know, and in a
+saved file it gets the cells that are too many.
 
 Counts of GPUs need ``AccountingStorageTRES=gres/gpu``, which Slurm accepts with slurmdbd only.
 Accounting does not say which GPUs of a node a job had. ``scontrol`` says it of running jobs; of
@@ -18,7 +19,7 @@ import secrets
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Final
 
@@ -42,6 +43,9 @@ FIELDS: Final = (
 )
 SAVE: Final = f"SLURM_TIME_FORMAT=%s sacct -aXPD --format={','.join(FIELDS)} > FILE"
 """seconds since the epoch: local times are ambiguous when daylight saving ends"""
+ONE: Final = "job="
+MEMORY_FIELD: Final = "TRESUsageInTot"
+"""of a step: the sum of the peaks of its tasks, as the plug-in jobacct_gather samples them"""
 PATIENCE_S: Final = 120.0
 """sacct of a month on a busy cluster takes a minute"""
 _TRES: Final = re.compile(r"gres/gpu(?::([^=,]+))?=(\d+)")
@@ -57,16 +61,18 @@ _SWITCH_ON: Final = (
 def read(where: str, window: Window) -> LedgerRows:
     """Jobs that ran in the window."""
     rows = LedgerRows()
-    mark = "|" if where else f"|{secrets.token_hex(4)}|"
-    text = read_text(where) if where else _run_sacct(window, mark)
-    places = {} if where else _read_places(rows)
-    if not where:
+    job = where.removeprefix(ONE) if where.startswith(ONE) else None
+    is_file = bool(where) and job is None
+    mark = "|" if is_file else f"|{secrets.token_hex(4)}|"
+    text = read_text(where) if is_file else _run_sacct(window, mark, job)
+    places = {} if is_file else _read_places(rows)
+    if not is_file:
         rows.nodes += parse_nodes(_ask_scontrol("-o", "show", "node") or "")
     parse_accounting(text, rows, places, mark)
     return rows
 
 
-def _run_sacct(window: Window, mark: str) -> str:
+def _run_sacct(window: Window, mark: str, job: str | None = None) -> str:
     sacct = shutil.which("sacct")
     if sacct is None:
         raise InputError(
@@ -78,8 +84,9 @@ def _run_sacct(window: Window, mark: str) -> str:
         datetime.fromtimestamp(moment / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
         for moment in (window.start_ms, window.end_ms)
     )
-    command = [sacct, "-a", "-X", "-P", "-D", "-S", start, "-E", end]
-    command += [f"--delimiter={mark}", f"--format={','.join(FIELDS)}"]
+    fields = FIELDS if job is None else (MEMORY_FIELD, *FIELDS)
+    command = [sacct, "-a", "-P", "-D", f"--delimiter={mark}", f"--format={','.join(fields)}"]
+    command += ["-X", "-S", start, "-E", end] if job is None else ["-j", job]
     # one zone without daylight saving for the question, seconds since the epoch for the answer
     clock = {"TZ": "UTC0", "SLURM_TIME_FORMAT": "%s"}
     try:
@@ -174,9 +181,11 @@ def parse_accounting(
     """Add the jobs of ``sacct -P``, whose delimiter is ``mark``. Of the attempts of a requeued job
     the last one has the job's id, which Slurm knows it by, and the others ``id~1``, ``id~2``."""
     found: dict[str, dict[tuple[str, ...], dict[str, str]]] = {}
+    steps: dict[str, list[dict[str, str]]] = {}
     for record in _split_records(text, rows, mark):
         if "." in record["JobID"]:
-            continue  # a step of the job
+            steps.setdefault(record["JobID"].partition(".")[0], []).append(record)
+            continue
         attempts = found.setdefault(record["JobID"], {})
         key = tuple(record.get(name, "") for name in ("Start", "End", "State"))
         rows.counts["duplicate rows"] += key in attempts
@@ -188,7 +197,7 @@ def parse_accounting(
         for number, record in enumerate(ordered, 1):
             own = name if number == len(ordered) else f"{name}~{number}"
             try:
-                named |= _add_job(own, record, rows, places)
+                named |= _add_job(own, record, rows, places, steps.get(name, ()))
             except ValueError:
                 rows.counts["rows that cannot be read"] += 1
     if rows.jobs and not named:
@@ -248,6 +257,7 @@ def _add_job(
     record: Mapping[str, str],
     rows: LedgerRows,
     places: Mapping[str, Mapping[str, list[str]]],
+    steps: Iterable[Mapping[str, str]] = (),
 ) -> bool:
     """Add one attempt of a job under the name ``own``; returns whether it names GPUs."""
     tres = record["AllocTRES"] or record.get("ReqTRES", "")
@@ -282,12 +292,25 @@ def _add_job(
         cpus=float(cpus) if cpus.isdigit() else None,
         cpu_s=parse_clock(record.get("TotalCPU", "")),
         memory_bytes=parse_size(size[1]) if size else None,
+        memory_used_bytes=_measure_memory(steps, start, end),
         nodes=len(nodes) or None,
     )
     add_holdings(rows, job, raw, nodes, places.get(raw, {}))
     if _SHARD.search(tres):
         rows.counts["jobs with gres/shard, whose share of a GPU is not counted"] += 1
     return gpus > 0
+
+
+def _measure_memory(
+    steps: Iterable[Mapping[str, str]], start: int | None, end: int | None
+) -> int | None:
+    """The most host memory that a step of an attempt used, which ran from ``start`` to ``end``."""
+    sizes = []
+    for step in steps:
+        size, began = _MEMORY.search(step.get(MEMORY_FIELD, "")), parse_time(step["Start"])
+        if size and began and (start or 0) <= began <= (end or began):
+            sizes.append(parse_size(size[1]) or 0)
+    return max(sizes, default=0) or None
 
 
 def _count_gpus(tres: str) -> tuple[int, str | None]:

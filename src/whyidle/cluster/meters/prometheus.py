@@ -1,7 +1,7 @@
 """Readings of GPUs from Prometheus (``prometheus:URL``, with ``?step=60`` for another step).
 
-It asks for the names of dcgm-exporter, of whyidle and of the recording rules that whyidle ships
-(``docs/how-to/fleet.rules.yml``), which it prefers: five minutes a point instead of thirty seconds.
+It asks for the names of dcgm-exporter, of whyidle and of whyidle's recording rules
+(``deploy/prometheus/recording.yml``), which it prefers: five minutes a point, not thirty seconds.
 Prometheus refuses more than 11,000 points a series, so it is asked by day and by group of hosts.
 Each answer is kept; an interrupted reading goes on. Busy shares are means over the step, memory is
 the largest of the step. A token is taken from ``$WHYIDLE_PROMETHEUS_TOKEN``.

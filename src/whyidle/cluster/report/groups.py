@@ -47,11 +47,12 @@ def group_rows(fleet: FleetTables, prices: Prices, key: str) -> list[GroupRow]:
     ]  # fmt: skip
 
 
-def cause_rows(fleet: FleetTables) -> list[CauseRow]:
+def cause_rows(fleet: FleetTables, job: str | None = None) -> list[CauseRow]:
     """Starved time by cause: a job's starved time is divided in the proportion of what its findings
-    cost; what they do not explain has no proven cause."""
+    cost; what they do not explain has no proven cause. ``job``: only of this one."""
     query = """
-    WITH starved AS (SELECT job, CAST(sum(starved) AS BIGINT) AS ms FROM accounts GROUP BY job),
+    WITH starved AS (SELECT job, CAST(sum(starved) AS BIGINT) AS ms FROM accounts
+      WHERE ?::VARCHAR IS NULL OR job = ? GROUP BY job),
     sums AS (SELECT job, greatest(any_value(waiting), sum(lost)) AS whole FROM causes GROUP BY job),
     parts AS (
       SELECT causes.*, CAST(floor(ms * lost / nullif(whole, 0)) AS BIGINT) AS part
@@ -65,12 +66,13 @@ def cause_rows(fleet: FleetTables) -> list[CauseRow]:
             cause=row["cause"], title=row["title"], gpu_ms=row["ms"] or 0,
             gpu_hours=(row["ms"] or 0) / 3.6e6, jobs=row["jobs"], fix=row["fix"],
         )
-        for row in fetch_rows(fleet.connection, query)
+        for row in fetch_rows(fleet.connection, query, job, job)
     ]  # fmt: skip
     ((total, jobs),) = run_query(
         fleet.connection,
         "SELECT CAST(sum(starved) AS BIGINT), count(DISTINCT job) FILTER (starved > 0 AND job NOT "
-        "IN (SELECT job FROM causes)) FROM accounts",
+        "IN (SELECT job FROM causes)) FROM accounts WHERE ?::VARCHAR IS NULL OR job = ?",
+        *(job, job),
     )
     rest = int(total or 0) - sum(row.gpu_ms for row in rows)
     if rest:

@@ -103,9 +103,15 @@ def fetch_rows(
 
 
 def list_jobs(
-    fleet: FleetTables, prices: Prices, *, limit: int | None = None, user: str | None = None
+    fleet: FleetTables,
+    prices: Prices,
+    *,
+    limit: int | None = None,
+    user: str | None = None,
+    job: str | None = None,
 ) -> list[FleetJobRow]:
-    """The jobs with the most waste first, at most ``limit``, of one user or of all."""
+    """The jobs with the most waste first, at most ``limit``, of one user or of all; or the one of
+    an id, its scheduler's or the one that meters use, with its other attempts."""
     query = f"""
     WITH sums AS (
       SELECT job, {SUMMED}, list_sort(list(DISTINCT node) FILTER (node IS NOT NULL)) AS held_nodes
@@ -115,11 +121,15 @@ def list_jobs(
     )
     SELECT jobs.*, sums.* EXCLUDE (job), uses.* EXCLUDE (job), proven.* EXCLUDE (job)
     FROM sums JOIN jobs USING (job) LEFT JOIN uses USING (job) LEFT JOIN proven USING (job)
-    WHERE ?::VARCHAR IS NULL OR "user" = ?
+    WHERE (?::VARCHAR IS NULL OR "user" = ?) AND (?::VARCHAR IS NULL OR job = ?
+      OR job IN (SELECT job FROM holdings WHERE label = ?))
     ORDER BY starved + idle_held + idle_reserved + failed DESC, allocated DESC, job
     {"" if limit is None else f"LIMIT {limit}"}
     """
-    return [_make_row(row, prices) for row in fetch_rows(fleet.connection, query, user, user)]
+    return [
+        _make_row(row, prices)
+        for row in fetch_rows(fleet.connection, query, user, user, job, job, job)
+    ]
 
 
 def _make_row(row: dict[str, Any], prices: Prices) -> FleetJobRow:
@@ -140,7 +150,8 @@ def _make_row(row: dict[str, Any], prices: Prices) -> FleetJobRow:
         capacity_bytes=row["capacity"], power_w=row["power_w"], coverage=row["coverage"] or 0.0,
         idle_since=format_moment(idle), last_sample=format_moment(row["last_ms"]),
         unused_gpus=unused, cause=row["cause"], run=row["run"],
-        account=make_account(row, prices),
+        account=make_account(row, prices), host_memory_bytes=row["memory_bytes"],
+        host_memory_used_bytes=row["memory_used_bytes"],
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys(("profile", "gpu_type"), "VARCHAR"),
         **dict.fromkeys(("cpus", "cpu_s"), "DOUBLE"),
         "memory_bytes": "BIGINT",
+        "memory_used_bytes": "BIGINT",
         "nodes": "INTEGER",
     },
     "holdings": {

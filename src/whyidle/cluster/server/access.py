@@ -10,15 +10,16 @@ import fcntl
 import hashlib
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from whyidle.errors import InputError, OutputError
 from whyidle.store.atomic_write import write_atomic
+from whyidle.store.entry import Visibility
 
 Role = Literal["viewer", "uploader", "admin"]
 Right = Literal["view", "upload", "change"]
@@ -35,7 +36,8 @@ SESSION_S: Final = 30 * 24 * 3600.0
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One token, code or session. ``expires`` is a Unix time; None: never."""
+    """One token, code or session, or a person whom the team's proxy names. ``expires`` is a Unix
+    time; None: never. ``groups`` are those whose runs it may see."""
 
     kind: Kind
     name: str
@@ -43,10 +45,24 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     digest: str
     created: float
     expires: float | None = None
+    groups: tuple[str, ...] = ()
 
     def may(self, right: Right) -> bool:
         """Whether its role has a right."""
         return right in RIGHTS[self.role]
+
+    def may_see(self, owner: str | None, visible: Visibility, groups: Iterable[str]) -> bool:
+        """Whether it may see a run of an owner in groups."""
+        return (
+            visible == "everyone"
+            or self.role == "admin"
+            or self.name == owner
+            or (visible == "group" and not set(groups).isdisjoint(self.groups))
+        )
+
+
+ANYONE: Final = Credential(kind="session", name="anyone", role="viewer", digest="", created=0.0)
+"""who views without a token, where that is allowed"""
 
 
 class AccessList:
@@ -57,7 +73,7 @@ class AccessList:
         self._stamp: tuple[int, int] | None = None
         self._known: dict[str, Credential] = {}
 
-    def add_token(self, name: str, role: Role) -> str:
+    def add_token(self, name: str, role: Role, groups: Sequence[str] = ()) -> str:
         """Make a token; return it, the only time it is known.
 
         Raises:
@@ -68,11 +84,13 @@ class AccessList:
             raise InputError(
                 f"There is a token {name!r}.", hint=f"whyidle serve revoke-token {name}"
             )
-        return self._add("token", name, role, None)
+        with self._change_list() as known:
+            return _add_to(known, None, kind="token", name=name, role=role, groups=tuple(groups))
 
     def add_code(self, name: str, role: Role) -> str:
         """Make a code that opens one session within ``CODE_S``."""
-        return self._add("code", name, role, CODE_S)
+        with self._change_list() as known:
+            return _add_to(known, CODE_S, kind="code", name=name, role=role)
 
     def open_session(self, secret: str) -> str | None:
         """Exchange a token or a code for the secret of a session; None if it is neither."""
@@ -82,7 +100,14 @@ class AccessList:
         with self._change_list() as known:
             if given.kind == "code" and known.pop(given.digest, None) is None:
                 return None  # it was used at the same moment
-            return _add_to(known, "session", given.name, given.role, SESSION_S)
+            return _add_to(
+                known,
+                SESSION_S,
+                kind="session",
+                name=given.name,
+                role=given.role,
+                groups=given.groups,
+            )
 
     def identify(self, secret: str, *kinds: Kind) -> Credential | None:
         """The credential of a secret, if it is of one of the kinds and has not expired."""
@@ -114,10 +139,6 @@ class AccessList:
         """Forget a session."""
         with self._change_list() as known:
             known.pop(_digest(secret), None)
-
-    def _add(self, kind: Kind, name: str, role: Role, lifetime_s: float | None) -> str:
-        with self._change_list() as known:
-            return _add_to(known, kind, name, role, lifetime_s)
 
     @contextmanager
     def _change_list(self) -> Iterator[dict[str, Credential]]:
@@ -160,14 +181,11 @@ class AccessList:
         self._known, self._stamp = {one.digest: one for one in rows}, stamp
 
 
-def _add_to(
-    known: dict[str, Credential], kind: Kind, name: str, role: Role, lifetime_s: float | None
-) -> str:
+def _add_to(known: dict[str, Credential], lifetime_s: float | None, **given: Any) -> str:
+    """Add a credential of ``kind``, ``name``, ``role`` and ``groups``; return its secret."""
     secret, now = secrets.token_urlsafe(32), time.time()
     expires = None if lifetime_s is None else now + lifetime_s
-    one = Credential(
-        kind=kind, name=name, role=role, digest=_digest(secret), created=now, expires=expires
-    )
+    one = Credential(digest=_digest(secret), created=now, expires=expires, **given)
     known[one.digest] = one
     return secret
 

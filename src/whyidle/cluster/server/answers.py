@@ -28,12 +28,14 @@ NAVIGATION: Final = (
     ("settings", "Settings", "/settings"),
 )
 TITLES: Final = {
+    200: "Nothing to show yet",
     400: "This cannot be answered",
     401: "Sign in",
     403: "Not allowed",
     404: "Not found",
     409: "It exists already",
     413: "Too large",
+    507: "The disk is full",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -21,8 +22,16 @@ from whyidle.cluster.server import descriptions, login, mutes, uploads
 from whyidle.cluster.server.answers import answer_json, refuse, render_page
 from whyidle.cluster.server.event_streams import MainCache, open_stream_route
 from whyidle.cluster.server.gate import Gate
-from whyidle.cluster.server.site import NotFoundError, Page, Question, RefusedError, Site
-from whyidle.errors import InputError, WhyidleError
+from whyidle.cluster.server.pages import run as run_page
+from whyidle.cluster.server.site import (
+    NotFoundError,
+    NothingYetError,
+    Page,
+    Question,
+    RefusedError,
+    Site,
+)
+from whyidle.errors import InputError, StoreError, WhyidleError
 from whyidle.machine.publishers._text_format import format_page
 from whyidle.reports._html.page import page_script, style_sheet
 
@@ -31,6 +40,7 @@ PAGES: Final = (
     *("machine", "fleet", "user_digest", "alerts", "settings"),
 )
 """modules of ``pages``"""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 STATIC: Final = Path(__file__).with_name("static")
 
 
@@ -45,7 +55,11 @@ def build_app(site: Site) -> Starlette:
         site.close()
 
     gate = Middleware(
-        Gate, access=site.access, names=site.settings.names, is_open=site.settings.is_open
+        Gate,
+        access=site.access,
+        names=site.settings.names,
+        is_open=site.settings.is_open,
+        proxy=site.settings.proxy,
     )
     app = Starlette(
         routes=_list_routes(site),
@@ -85,6 +99,7 @@ def _list_routes(site: Site) -> list[BaseRoute]:
         *login.list_routes(site),
         *uploads.list_routes(site),
         *mutes.list_routes(site),
+        *run_page.list_routes(site),
         *descriptions.list_routes(list_pages()),
         Route("/metrics", _answer_metrics(site)),
         Route("/healthz", lambda _: PlainTextResponse("ok\n")),
@@ -112,7 +127,7 @@ def _answer_document(site: Site, page: Page) -> Callable[[Request], Response]:
 def _answer_metrics(site: Site) -> Callable[[Request], Response]:
     def answer(_: Request) -> Response:
         text = format_page(site.monitor.metrics)
-        for state, count in sorted(site.index.count_states().items()):
+        for state, count in sorted(site.index.count_runs("state").items()):
             text += f'whyidle_stored_runs{{state="{state}"}} {count}\n'
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
@@ -142,9 +157,13 @@ def _answer_http_error(request: Request, error: Exception) -> Response:
 def _answer_error(request: Request, error: Exception) -> Response:
     """An error of whyidle: what happened and why, never a traceback."""
     status = 404 if isinstance(error, NotFoundError) else 500
-    if isinstance(error, RefusedError):
+    if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
+        status = 507
+    if isinstance(error, NothingYetError) and not request.url.path.startswith("/api/"):
+        status = 200
+    elif isinstance(error, RefusedError):
         status = error.status
-    elif isinstance(error, InputError):
+    elif status == 500 and isinstance(error, (InputError, StoreError)):
         status = 503  # a file that the administrator can mend
     if not isinstance(error, WhyidleError):
         return refuse(request.scope, status, "The server failed.")

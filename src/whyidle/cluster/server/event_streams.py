@@ -36,8 +36,9 @@ class MainCache:
 
     def render(self, page: Page, question: Question) -> tuple[str, bool]:
         """The content, and whether its subject has ended."""
-        role = question.viewer.role if question.viewer else None
-        key = (page.path, tuple(question.path.items()), tuple(question.query), role)
+        viewer = question.viewer
+        who = (viewer.name, viewer.role, viewer.groups)
+        key = (page.path, tuple(question.path.items()), tuple(question.query), who)
         with self._locks.setdefault(key, threading.Lock()):
             made = self._made.get(key)
             if made is None or time.monotonic() - made[0] > KEEP_S:
@@ -96,6 +97,6 @@ async def _send_events(
         if is_over:
             yield "event: over\ndata: 1\n\n"
             return
-        if question.viewer is not None and not site.access.is_valid(question.viewer):
+        if not site.access.is_valid(question.viewer):
             return
         await asyncio.sleep(EVERY_S)

@@ -39,7 +39,7 @@ class FleetFile:
                 return self._report
         except OSError as error:
             raise InputError(f"Cannot read {self._path}.", why=f"{error.strerror}.") from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(
                 f"{self._path} is not a report of a fleet that this version can read.",
                 why=f"{describe_error(error)}.",

@@ -12,8 +12,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whyidle.cluster.server.access import AccessList, Credential, Right
+from whyidle.cluster.server.access import ANYONE, AccessList, Credential, Right
 from whyidle.cluster.server.answers import refuse
+from whyidle.cluster.server.proxy_login import ProxyLogin, ProxySettings
 from whyidle.errors import WhyidleError
 
 POLICY: Final = (
@@ -31,16 +32,22 @@ HEADERS: Final = {
 PUBLIC: Final = ("/login", "/healthz")
 STATIC: Final = "/static/"
 READING: Final = ("GET", "HEAD")
-ANYONE: Final = Credential(kind="session", name="anyone", role="viewer", digest="", created=0.0)
 
 
 class Gate:
     """ASGI middleware. ``names`` are host names under which the server may be addressed."""
 
     def __init__(
-        self, app: ASGIApp, *, access: AccessList, names: Sequence[str], is_open: bool
+        self,
+        app: ASGIApp,
+        *,
+        access: AccessList,
+        names: Sequence[str],
+        is_open: bool,
+        proxy: ProxySettings,
     ) -> None:
         self._app, self._access, self._is_open = app, access, is_open
+        self._proxy = ProxyLogin(proxy)
         own = ("localhost", socket.gethostname(), socket.getfqdn())
         self._names = {name.lower() for name in (*own, *names)}
 
@@ -50,6 +57,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
+        from_proxy = self._proxy.is_trusted(connection)
+        if from_proxy and connection.headers.get("x-forwarded-proto") == "https":
+            scope["scheme"] = "https"  # so that cookies are Secure
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -61,7 +71,7 @@ class Gate:
             await send(message)
 
         try:
-            viewer, from_cookie = self._identify(connection)
+            viewer, from_cookie = self._identify(connection, from_proxy)
         except WhyidleError as error:  # the file of credentials is damaged
             await refuse(scope, 500, str(error))(scope, receive, send_with_headers)
             return
@@ -103,13 +113,18 @@ class Gate:
             return name.lower() in self._names
         return True
 
-    def _identify(self, connection: HTTPConnection) -> tuple[Credential | None, bool]:
+    def _identify(
+        self, connection: HTTPConnection, from_proxy: bool
+    ) -> tuple[Credential | None, bool]:
+        """Who asks, and whether a browser sends that by itself, as it does cookies."""
         kind, _, secret = connection.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self._access.identify(secret.strip(), "token"), False
         secret = connection.cookies.get(cookie_name(connection), "")
         if session := self._access.identify(secret, "session"):
             return session, True
+        if from_proxy and (person := self._proxy.identify(connection)):
+            return person, True
         return (ANYONE if self._is_open else None), False
 
 
@@ -119,6 +134,8 @@ def right_for(method: str, path: str) -> Right | None:
         return "view"
     if path == "/logout":
         return None
+    if path.startswith("/runs/"):
+        return "view"  # its owner says who may see it
     return "upload" if method == "PUT" else "change"
 
 

@@ -46,7 +46,8 @@ def list_routes(site: Site) -> list[Route]:
         name = cookie_name(request)
         site.access.close_session(request.cookies.get(name, ""))
         answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(name, httponly=True, samesite="strict")
+        secure = request.url.scheme == "https"
+        answer.delete_cookie(name, httponly=True, samesite="strict", secure=secure)
         return answer
 
     return [

@@ -8,15 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from whyidle.cluster.server.access import AccessList, Credential
+import msgspec
+
+from whyidle.cluster.server.access import ANYONE, AccessList, Credential
 from whyidle.cluster.server.fleet_file import FleetFile
 from whyidle.cluster.server.live_jobs import LiveJobs, status_of
 from whyidle.cluster.server.machine_monitor import MachineMonitor
-from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord
+from whyidle.cluster.server.proxy_login import ProxySettings
+from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord, audience_of
 from whyidle.errors import WhyidleError
 from whyidle.machine.alerts.alert_watch import MUTES
 from whyidle.machine.alerts.rule_file import AlertSettings
-from whyidle.store.entry import Entry, entry_of
+from whyidle.model.documents.watch_document import WatchedMachine
+from whyidle.store.entry import Entry, Visibility, entry_of
 from whyidle.store.run_store import Store
 
 RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
@@ -31,6 +35,10 @@ class NotFoundError(WhyidleError):
     """There is no such run, machine or user."""
 
 
+class NothingYetError(NotFoundError):
+    """A page of this server has nothing to show yet, and says what to do; no link is wrong."""
+
+
 class RefusedError(WhyidleError):
     """What was sent cannot be accepted; ``status`` is the HTTP status."""
 
@@ -43,13 +51,15 @@ class RefusedError(WhyidleError):
 class SiteSettings:
     """``state`` is the folder of access list, index and alert history; ``listen`` the address that
     the server listens at; ``names`` the host names by which browsers may address it; ``is_open``
-    whether anyone may view."""
+    whether anyone may view; ``visible`` who may see a run that says nothing of it."""
 
     stores: Sequence[Path]
     state: Path
     listen: str = "127.0.0.1:8470"
     names: Sequence[str] = ()
     is_open: bool = False
+    proxy: ProxySettings = field(default_factory=ProxySettings)
+    visible: Visibility = "everyone"
     rebuild: bool = False
     alerts: AlertSettings = field(default_factory=AlertSettings)
     fleet: Path | None = None  # a document of whyidle fleet report
@@ -70,18 +80,25 @@ class Site:
             settings.state / HISTORY_FILE,
         )
         self.is_closing = False
-        self.index = RunIndex(settings.state / INDEX_FILE, self.stores, rebuild=settings.rebuild)
+        self.index = RunIndex(
+            settings.state / INDEX_FILE,
+            self.stores,
+            visible=settings.visible,
+            rebuild=settings.rebuild,
+        )
 
-    def find_run(self, run_id: str) -> tuple[Store, Entry]:
+    def find_run(self, run_id: str, viewer: Credential) -> tuple[Store, Entry]:
         """A run by its whole id.
 
         Raises:
-            NotFoundError: no store has it.
+            NotFoundError: no store has it, or the viewer may not see it.
         """
         if RUN_ID.fullmatch(run_id):
             for store in self.stores.values():
                 if (store.folder / run_id).is_dir():
-                    return store, entry_of(store.folder / run_id)
+                    entry = entry_of(store.folder / run_id)
+                    if viewer.may_see(*audience_of(entry, self.settings.visible)):
+                        return store, entry
         raise NotFoundError(f"There is no run {run_id[:40]!r}.", hint="See the list of runs.")
 
     def has_run(self, run_id: str) -> bool:
@@ -90,10 +107,10 @@ class Site:
             (store.folder / run_id).is_dir() for store in self.stores.values()
         )
 
-    def running_runs(self) -> list[RunRecord]:
-        """The runs that are running, the newest first."""
-        runs, _ = self.index.find_runs(RunFilter(state="recording"))
-        return [run for run in runs if status_of(self.find_run(run.id)[1]) == "running"]
+    def running_runs(self, viewer: Credential) -> list[RunRecord]:
+        """The runs that are running and may be seen, the newest first."""
+        runs, _ = self.index.find_runs(RunFilter(state="recording", viewer=viewer))
+        return [run for run in runs if status_of(self.find_run(run.id, viewer)[1]) == "running"]
 
     def close(self) -> None:
         """End the look at the machine, and close the index."""
@@ -122,7 +139,7 @@ class Question:
     site: Site
     path: Mapping[str, str] = field(default_factory=dict)
     query: Sequence[tuple[str, str]] = ()
-    viewer: Credential | None = None
+    viewer: Credential = ANYONE
 
     def value(self, name: str) -> str | None:
         """The last value of a parameter; None if it is missing or empty."""
@@ -131,6 +148,33 @@ class Question:
     def values(self, name: str) -> list[str]:
         """All values of a parameter."""
         return [value for key, value in self.query if key == name and value]
+
+    def find_run(self, run_id: str) -> tuple[Store, Entry]:
+        """A run that the viewer may see. Raises NotFoundError."""
+        return self.site.find_run(run_id, self.viewer)
+
+    def machine(self) -> WatchedMachine | None:
+        """The machine as the viewer may see it: where runs are not everyone's, jobs of others have
+        no command line and no reason."""
+        machine, viewer = self.site.monitor.machine, self.viewer
+        visible = self.site.settings.visible
+        if machine is None:
+            return machine
+        foreign = {
+            job.key for job in machine.jobs if not viewer.may_see(job.user, visible, groups=())
+        }
+        hidden: dict[str, Any] = {"command": None, "reason": None, "steps": None, "suspicions": []}
+        return msgspec.structs.replace(
+            machine,
+            jobs=[
+                msgspec.structs.replace(job, **hidden) if job.key in foreign else job
+                for job in machine.jobs
+            ],
+            gpus=[
+                gpu if foreign.isdisjoint(gpu.jobs) else msgspec.structs.replace(gpu, reason=None)
+                for gpu in machine.gpus
+            ],
+        )
 
     def number(self, name: str, default: int, most: int) -> int:
         """A parameter as a number from 1 to ``most``."""

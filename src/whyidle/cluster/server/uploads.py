@@ -18,11 +18,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from whyidle.cluster.server.access import Credential
 from whyidle.cluster.server.answers import answer_json
+from whyidle.cluster.server.pages.run import read_audience
 from whyidle.cluster.server.site import RUN_ID, RefusedError, Site
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.store.decode_errors import describe_error
+from whyidle.store.entry import Visibility
 from whyidle.store.run_store import RUN_ID as ID_FORM
 from whyidle.store.run_store import Store
 
@@ -44,15 +47,17 @@ def list_routes(site: Site) -> list[Route]:
         run_id = request.path_params["run"]
         _check_id(run_id)
         store = _choose_store(site, request.query_params.get("store"))
-        name = request.state.viewer.name
-        async with reading[name]:
+        word = request.query_params.get("visible")
+        visible = None if word is None else read_audience(word)
+        viewer = request.state.viewer
+        async with reading[viewer.name]:
             try:
                 body = await asyncio.wait_for(read_body(request), MOST_S)
             except (TimeoutError, asyncio.TimeoutError) as error:
                 why = f"It took more than {MOST_S:.0f} s."
                 raise RefusedError("The upload is too slow.", why=why, status=408) from error
         async with turns:
-            status = await run_in_threadpool(store_upload, store, run_id, body, name)
+            status = await run_in_threadpool(store_upload, store, run_id, body, viewer, visible)
         await run_in_threadpool(site.index.refresh, force=True)
         return answer_json({"id": run_id, "page": f"/runs/{run_id}"}, status)
 
@@ -86,7 +91,9 @@ async def read_body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-def store_upload(store: Store, run_id: str, body: bytes, name: str) -> int:
+def store_upload(
+    store: Store, run_id: str, body: bytes, sender: Credential, visible: Visibility | None
+) -> int:
     """Check and store a diagnosis; return the HTTP status.
 
     Raises:
@@ -104,7 +111,7 @@ def store_upload(store: Store, run_id: str, body: bytes, name: str) -> int:
         ) from error
     diagnosis = diagnosis.with_id(run_id).without_secrets()
     try:
-        store.import_run(run_id, diagnosis, name)
+        store.import_run(run_id, diagnosis, sender.name, visible=visible, groups=sender.groups)
     except StoreError as error:
         folder = store.folder / run_id
         if not folder.is_dir():

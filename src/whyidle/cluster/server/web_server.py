@@ -87,6 +87,7 @@ class WebServer(uvicorn.Server):
                 timeout_graceful_shutdown=END_S,
                 limit_concurrency=1000,
                 http=PunctualProtocol,
+                proxy_headers=False,  # the gate trusts only the addresses that it is told
                 h11_max_incomplete_event_size=64 << 10,
             )
         )

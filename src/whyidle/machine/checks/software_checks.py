@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 
 from whyidle import catalog
 from whyidle.model.machine import Check, State
@@ -14,6 +15,15 @@ FRAMEWORKS = (
     *("torch", "lightning", "pytorch-lightning", "transformers", "accelerate", "deepspeed"),
     *("tensorflow", "keras", "jax", "flax"),
 )
+EXTRAS = {
+    "attach": "attach",
+    "tune": "tune",
+    "serve": "serve",
+    "fleet": "fleet",
+    "fleet --ledger kubernetes": "kubernetes",
+}
+"""verb -> the extra without which it does not work. ``watch`` needs the NVML binding, which has a
+check of its own"""
 
 
 def _check(name: str, state: State, found: str, means: str = "", close: str = "") -> Check:
@@ -24,7 +34,13 @@ def check_software(*, gpu: bool) -> list[Check]:
     """Check the installed software."""
     python = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     python_check = _check("Python", "ok", f"{python}, whyidle {__version__}")
-    return [python_check, *_check_frameworks(gpu=gpu), _check_nvml(gpu=gpu), *_plugins()]
+    return [
+        python_check,
+        *_check_frameworks(gpu=gpu),
+        _check_nvml(gpu=gpu),
+        *_check_verbs(),
+        *_plugins(),
+    ]
 
 
 def _check_frameworks(*, gpu: bool) -> list[Check]:
@@ -63,9 +79,26 @@ def _check_nvml(*, gpu: bool) -> Check:
         "NVML binding",
         "gap" if gpu else "absent",
         "nvidia-ml-py is not installed",
-        means="utilization, power, clocks and throttling are not recorded",
+        means="whyidle watch sees no GPU, and runs record no utilization, power or clocks",
         close="pip install 'whyidle[nvidia]'",
     )
+
+
+def _check_verbs() -> list[Check]:
+    """Whether each verb has the packages of its extra, as whyidle's own metadata list them."""
+    wanted: dict[str, list[str]] = {}
+    for line in requires("whyidle") or ():
+        package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
+        if package and extra:
+            wanted.setdefault(extra[1], []).append(package[0])
+    checks = []
+    for verb, extra in EXTRAS.items():
+        missing = [name for name in wanted.get(extra, ()) if not installed_version(name)]
+        close = f"pip install 'whyidle[{extra}]'" if missing else ""
+        found = f"needs {', '.join(missing)}" if missing else f"has its extra, {extra}"
+        state: State = "absent" if missing else "ok"
+        checks.append(_check(f"whyidle {verb}", state, found, close=close))
+    return checks
 
 
 def _plugins() -> list[Check]:

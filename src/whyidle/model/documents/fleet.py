@@ -137,6 +137,18 @@ class FleetJobRow(Document, frozen=True, kw_only=True):
     cause: str | None
     run: str | None
     account: Account
+    host_memory_bytes: int | None = None  # asked for, on all nodes
+    host_memory_used_bytes: int | None = None  # the sum of the peaks of its tasks
+
+
+class JobEfficiency(Document, frozen=True, kw_only=True):
+    """One job: what it was given and used, what its GPUs waited for (``causes``, the costliest
+    first), and what to ask for ``next_time``. ``line`` is all of it in one line."""
+
+    job: FleetJobRow
+    causes: list[CauseRow]
+    next_time: list[str]
+    line: str
 
 
 class Advice(Document, frozen=True, kw_only=True):

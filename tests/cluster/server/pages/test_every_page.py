@@ -108,8 +108,11 @@ def test_cards_of_the_machine_are_shown(whole):
 def test_a_page_without_its_subject(nobody: TestClient, site: Site):
     nobody.headers["Authorization"] = f"Bearer {site.access.add_token('v', 'viewer')}"
     assert nobody.get("/").status_code == 200
-    assert nobody.get("/machine").status_code == 404
-    assert "whyidle serve --fleet" in nobody.get("/fleet").text
+    assert nobody.get("/api/machine").status_code == 404
+    empty = nobody.get("/fleet")
+    assert empty.status_code == 200
+    assert "Nothing to show yet" in empty.text
+    assert "whyidle serve --fleet" in empty.text
     assert nobody.get("/compare?run=20260101-000000-000000").status_code == 400
     assert nobody.get("/jobs/20260101-000000-000000").status_code == 404
 

@@ -72,7 +72,7 @@ def test_a_run_that_cannot_be_read_says_why(viewer: TestClient, store: Store):
     entry = store.find_run("last")
     (entry.path / "diagnosis.json").write_text("{")
     answer = viewer.get(f"/api/runs/{entry.id}")
-    assert answer.status_code == 500
+    assert answer.status_code == 503
     assert "is not a diagnosis" in answer.json()["error"]
 
 

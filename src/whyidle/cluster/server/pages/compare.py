@@ -24,7 +24,7 @@ def _read_table(question: Question) -> RunTable:
         )
     diagnoses = []
     for name in names:
-        store, entry = question.site.find_run(name)
+        store, entry = question.find_run(name)
         try:
             diagnoses.append(store.read_diagnosis(entry).without_secrets())
         except StoreError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.cluster.server.site import NotFoundError, Page, Question
+from whyidle.cluster.server.site import NothingYetError, Page, Question
 from whyidle.model.documents.fleet import FLEET_STATES, FleetReport
 from whyidle.reports._fleet_page import MEANINGS, describe_money, format_hours
 
@@ -22,14 +22,15 @@ def read_report(question: Question) -> FleetReport:
     """The report that the server was given.
 
     Raises:
-        NotFoundError: it was given none.
+        NothingYetError: it was given none.
         InputError: it cannot be read.
     """
     report = question.site.fleet.read()
     if report is None:
-        raise NotFoundError(
-            "The server shows no fleet.",
-            why="Let a timer write one: whyidle fleet report --ledger slurm ... --json fleet.json.",
+        raise NothingYetError(
+            "The server was given no report of a fleet.",
+            why="Let a timer write one: whyidle fleet report --ledger slurm ... --json fleet.json. "
+            "It is read again when it changes.",
             hint="whyidle serve --fleet fleet.json",
         )
     return report

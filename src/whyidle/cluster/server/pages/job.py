@@ -39,7 +39,7 @@ class LiveJob(Document, frozen=True, kw_only=True):
 
 def _read_job(question: Question) -> LiveJob:
     site, run = question.site, question.path["run"]
-    _, entry = site.find_run(run)
+    _, entry = question.find_run(run)
     status = status_of(entry)
     news: JobNews | None = None
     trend: list[float] = []
@@ -66,7 +66,7 @@ def _draw_job(question: Question, document: Any) -> Mapping[str, Any]:
     shares = document.steps.shares if document.steps else None
     attribution = Attribution(**shares) if shares else None
     if document.report:
-        _, entry = question.site.find_run(document.run)
+        _, entry = question.find_run(document.run)
         attribution = describe_entry("", entry).attribution
     return {"attribution": attribution, "picture": draw_trend(document.trend_s)}
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from whyidle.cluster.server.site import NotFoundError, Page, Question
+from whyidle.cluster.server.site import NothingYetError, Page, Question
 from whyidle.model.documents.watch_document import WatchedMachine
 
 
 def _read_machine(question: Question) -> WatchedMachine:
-    machine = question.site.monitor.machine
+    machine = question.machine()
     if machine is None:
-        raise NotFoundError("The machine has not been looked at yet.", hint="Try in a second.")
+        raise NothingYetError("The machine has not been looked at yet.", hint="Try in a second.")
     return machine
 
 

@@ -24,11 +24,11 @@ class Now(Document, frozen=True, kw_only=True):
 
 def _read_now(question: Question) -> Now:
     site = question.site
-    runs, _ = site.index.find_runs(RunFilter(), limit=8)
-    running = site.running_runs()
+    runs, _ = site.index.find_runs(RunFilter(viewer=question.viewer), limit=8)
+    running = site.running_runs(question.viewer)
     shown = {run.id for run in running}
     return Now(
-        machine=site.monitor.machine,
+        machine=question.machine(),
         strips=site.monitor.strips(),
         wasted_gpu_minutes=site.monitor.wasted_gpu_minutes(),
         firing=site.monitor.firing,

@@ -19,7 +19,7 @@ STATES: Final = ("starved", "inefficient", "saturated", "inconclusive", "failed"
 
 
 class RunList(Document, frozen=True, kw_only=True):
-    """One page of the list. ``states`` counts all runs of the stores by state."""
+    """One page of the list. ``states`` counts all runs that may be seen by state."""
 
     runs: list[RunRecord]
     total: int
@@ -36,6 +36,7 @@ def _read_list(question: Question) -> RunList:
         state=question.value("state"),
         store=question.value("store"),
         since=_read_moment(question),
+        viewer=question.viewer,
     )
     runs, total = index.find_runs(wanted, limit=IN_A_PAGE, offset=(number - 1) * IN_A_PAGE)
     return RunList(
@@ -43,7 +44,7 @@ def _read_list(question: Question) -> RunList:
         total=total,
         page=number,
         pages=max(1, -(-total // IN_A_PAGE)),
-        states=index.count_states(),
+        states=index.count_runs("state", question.viewer),
         stores=list(question.site.stores),
     )
 

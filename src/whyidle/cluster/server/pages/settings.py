@@ -39,10 +39,10 @@ class ServerSettings(Document, frozen=True, kw_only=True):
 
 def _read_settings(question: Question) -> ServerSettings:
     site, settings = question.site, question.site.settings
-    counts = site.index.count_stores()
+    counts = site.index.count_runs("store", question.viewer)
     viewer = question.viewer
     tokens = None
-    if viewer is not None and viewer.may("change"):
+    if viewer.may("change"):
         tokens = [
             TokenSettings(name=one.name, role=one.role, created=one.created)
             for one in site.access.list_tokens()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from whyidle.cli import _output
-from whyidle.cli._fleet_options import add_fleet_options, make_prices, open_fleet
+from whyidle.cli._fleet.options import add_fleet_options, make_prices, open_fleet
 from whyidle.cli._options import STDOUT
 
 MOST = 50

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._fleet_options import add_fleet_options, make_prices, now_ms, open_fleet
+from whyidle.cli._fleet.options import add_fleet_options, make_prices, now_ms, open_fleet
 from whyidle.cli._options import STDOUT
 
 if TYPE_CHECKING:

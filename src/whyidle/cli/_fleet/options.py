@@ -147,8 +147,8 @@ def now_ms() -> int:
 
 
 @contextmanager
-def open_fleet(args: argparse.Namespace) -> Iterator[FleetTables]:
-    """Read the ledgers and meters of the options, with progress.
+def open_fleet(args: argparse.Namespace, window: Window | None = None) -> Iterator[FleetTables]:
+    """Read the ledgers and meters of the options, with progress; ``window``: instead of theirs.
 
     Raises:
         UsageError: no ledger is named.
@@ -163,7 +163,11 @@ def open_fleet(args: argparse.Namespace) -> Iterator[FleetTables]:
         )
     with Progress(quiet=args.quiet) as progress:
         fleet = read_fleet(
-            args.ledger, args.meter, make_window(args), work=args.cache, progress=progress
+            args.ledger,
+            args.meter,
+            window or make_window(args),
+            work=args.cache,
+            progress=progress,
         )
     try:
         yield fleet

@@ -1,0 +1,1 @@
+"""The subcommands of `whyidle fleet`, a module each."""

@@ -1,0 +1,119 @@
+"""Show one job's efficiency on a page: asked and used, why it waited, what to ask for next time.
+
+whyidle fleet job 1234 --meter prometheus:http://prom:9090
+whyidle fleet job $SLURM_JOB_ID --meter prometheus:http://prom:9090 --line
+
+Without --ledger, Slurm is asked for this job alone, whenever it ran. Other ledgers are searched
+from --since on. --admin-comment keeps the line in Slurm's accounting, from where
+`sacct -o JobID,AdminComment` shows it; see the epilog in deploy/slurm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from whyidle.cli import _output
+from whyidle.cli._fleet.options import add_fleet_options, make_prices, make_window, open_fleet
+from whyidle.cli._options import STDOUT
+from whyidle.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from whyidle.model.documents.fleet import JobEfficiency
+    from whyidle.model.fleet_rows import Window
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("job", metavar="ID", help="as the scheduler knows it, such as 1234 or 17_2")
+    add_fleet_options(parser)
+    parser.add_argument("--json", metavar="PATH|-", help="write job, causes and advice as JSON")
+    parser.add_argument("--line", action="store_true", help="print one line, as for a log")
+    parser.add_argument(
+        "--admin-comment", action="store_true", help="keep the line in Slurm's accounting"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find the job, read its time, and print."""
+    _output.check_outputs(args)
+    if not args.ledger:
+        from whyidle.cluster.ledgers.slurm import ONE
+
+        args.ledger = [f"slurm:{ONE}{args.job}"]
+        args.since = None
+    page = _examine_job(args, find_job(args))
+    if args.json:
+        _output.write_json(args.json, page)
+    if args.admin_comment:
+        _keep_line(page)
+    if args.json != STDOUT and not args.quiet:
+        from whyidle.reports._fleet_job_page import job_parts
+
+        if args.line:
+            _output.print_text(f"{page.line}\n")
+        else:
+            _output.print_parts(job_parts(page))
+    return 0
+
+
+def find_job(args: argparse.Namespace) -> Window:
+    """The time in which the job held GPUs, so that meters are asked for no more.
+
+    Raises:
+        InputError: no ledger knows it, or it held no GPU.
+    """
+    from whyidle.cluster.report.reading import read_ledgers
+    from whyidle.model.fleet_rows import Window
+
+    rows = read_ledgers(args.ledger, make_window(args))
+    held = [one for one in rows.holdings if args.job in (one.job, one.label)]
+    if held:
+        return Window(min(one.start_ms for one in held), max(one.end_ms for one in held))
+    if any(job.job == args.job for job in rows.jobs):
+        raise InputError(f"The job {args.job} held no GPU.", why="It waits, or asked for none.")
+    raise InputError(
+        f"There is no job {args.job!r}.",
+        why=f"Asked: {', '.join(args.ledger)}.",
+        hint="For other ledgers: whyidle fleet job ID --ledger csv:jobs.csv --since 30d",
+    )
+
+
+def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
+    from whyidle.cluster.report.groups import cause_rows
+    from whyidle.cluster.report.job_rows import list_jobs, make_job_tables
+    from whyidle.cluster.report.next_request import suggest_request
+    from whyidle.model.documents.fleet import JobEfficiency
+    from whyidle.reports._fleet_job_page import describe_in_line
+
+    prices = make_prices(args)
+    with open_fleet(args, window) as fleet:
+        make_job_tables(fleet, prices)
+        found = list_jobs(fleet, prices, job=args.job)
+        job = max(found, key=lambda one: (one.job == args.job, one.start or ""))
+        causes = [row for row in cause_rows(fleet, job.job) if row.cause]
+    advice = suggest_request(job)
+    line = describe_in_line(job, causes, advice)
+    return JobEfficiency(job=job, causes=causes, next_time=advice, line=line)
+
+
+def _keep_line(page: JobEfficiency) -> None:
+    sacctmgr = shutil.which("sacctmgr")
+    if sacctmgr is None:
+        raise OutputError("There is no sacctmgr on this machine.", why="It keeps AdminComment.")
+    # Slurm knows the elements of an array by the number before the attempt
+    where = ["where", f"jobid={page.job.job.partition('~')[0]}"]
+    command = [sacctmgr, "-i", "modify", "job", *where, "set", f"admincomment={page.line}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise OutputError("sacctmgr does not answer.", why=f"{error}.") from error
+    if done.returncode:
+        why = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it says nothing"]
+        raise OutputError(
+            "Slurm did not keep the line.",
+            why=f"{why[0].rstrip('.')}.",
+            hint="Only operators and administrators of Slurm may change AdminComment.",
+        )

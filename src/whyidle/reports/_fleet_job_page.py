@@ -1,0 +1,132 @@
+"""One job of a fleet on a page: what it asked for and used, why it waited, what to ask for next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whyidle.model.documents.fleet import (
+    FLEET_STATES,
+    CauseRow,
+    FleetJobRow,
+    JobEfficiency,
+)
+from whyidle.reports._fleet_page import MEANINGS, TONES, format_hours
+from whyidle.reports._number_format import NONE, format_age, format_bytes, format_percent
+from whyidle.reports._sections import (
+    Column,
+    Headline,
+    Items,
+    Line,
+    Paragraph,
+    Part,
+    Section,
+    Span,
+    Table,
+)
+from whyidle.reports._text_page import clean_text
+
+
+def job_parts(page: JobEfficiency) -> list[Part]:
+    """The page, in at most 30 lines."""
+    job = page.job
+    name = f"{job.job} {job.name}" if job.name and job.name != job.job else job.job
+    nodes = ", ".join(job.nodes[:4]) + (" …" if len(job.nodes) > 4 else "")
+    span = f"{(job.start or '?')[:16]} to {(job.end or 'now')[:16]} UTC"
+    about = [job.state, span, job.partition, nodes]
+    return [
+        Headline(clean_text(f"job {name} of {job.user or '?'}", 76)),
+        Paragraph(" · ".join(part for part in about if part), tone="dim"),
+        _use_table(job),
+        Section("Its GPU-hours", [_states_table(job)]),
+        Section("Why its GPUs waited", [_causes(page)]),
+        Section("What to ask for next time", [_advice(page)]),
+    ]
+
+
+def _use_table(job: FleetJobRow) -> Table:
+    each = f" of {job.share:.2g}" if job.share != 1 else ""
+    kind = job.profile or job.gpu_type or ""
+    ran = None if job.unused_gpus is None else f"{job.gpus - job.unused_gpus} ran kernels"
+    took = _length(job)
+    rows: list[list[Line]] = [
+        ["GPUs", f"{job.gpus}{each} {kind}".strip(), ran or "not measured"],
+        ["GPU time", "", f"busy {_share(job.busy)}, at most {_share(job.busy_peak)}"],
+        ["memory of a GPU", format_bytes(job.capacity_bytes), format_bytes(job.memory_p95_bytes)],
+        ["cores", _number(job.cpus), f"{_number(job.cores_used, '.1f')} on average"],
+        [
+            "memory of the host",
+            format_bytes(job.host_memory_bytes),
+            format_bytes(job.host_memory_used_bytes),
+        ],
+        ["time", format_age(job.limit_s) if job.limit_s else NONE, took],
+    ]
+    return Table([Column(""), Column("asked or given"), Column("used")], rows)
+
+
+def _states_table(job: FleetJobRow) -> Table:
+    hours, whole = job.account.gpu_hours, job.account.allocated_gpu_ms or 1
+    rows: list[list[Line]] = [
+        [Span(state, TONES[state]), format_hours(hours[state]),
+         format_percent(job.account.gpu_ms[state] / whole), MEANINGS[state]]
+        for state in FLEET_STATES
+        if job.account.gpu_ms[state]
+    ]  # fmt: skip
+    return Table([Column("state"), Column("GPU-h", True), Column("share", True), Column("")], rows)
+
+
+def _causes(page: JobEfficiency) -> Part:
+    if page.causes:
+        lines: list[Line] = [
+            [f"{row.cause}: {row.title} ", Span(f"{format_hours(row.gpu_hours)} GPU-h", "dim")]
+            for row in page.causes[:3]
+        ]
+        return Items([*lines, f"whyidle report {page.job.run}"])
+    if page.job.account.gpu_ms["starved"] + page.job.account.gpu_ms["idle-held"] == 0:
+        return Paragraph("nothing shows that they did", tone="dim")
+    return Paragraph("not known; put `whyidle run` before the command, and it will be", tone="dim")
+
+
+def _advice(page: JobEfficiency) -> Part:
+    if page.next_time:
+        return Items(list(page.next_time))
+    if page.job.state != "completed":
+        return Paragraph(f"the job is {page.job.state}: it shows no need yet", tone="dim")
+    return Paragraph("the same; nothing that was measured says otherwise", tone="dim")
+
+
+def describe_in_line(job: FleetJobRow, causes: Sequence[CauseRow], advice: Sequence[str]) -> str:
+    """The page in one line of plain characters."""
+    hours = job.account.gpu_hours
+    parts = [
+        f"whyidle: {job.gpus} GPU{'s' * (job.gpus != 1)}, {format_hours(hours['allocated'])} GPU-h",
+        f"busy {_share(job.busy)}",
+        f"wasted {format_hours(hours['wasted'])} GPU-h",
+        *([f"{job.unused_gpus} never used"] if job.unused_gpus else []),
+        *([f"GPU memory {format_bytes(job.memory_p95_bytes)}"] if job.memory_p95_bytes else []),
+        *([f"cores {job.cores_used:.1f}/{_number(job.cpus)}"] if job.cores_used else []),
+        *(
+            [f"memory {format_bytes(used)}/{format_bytes(job.host_memory_bytes)}"]
+            if (used := job.host_memory_used_bytes)
+            else []
+        ),
+        *([f"waits: {causes[0].cause}"] if causes else []),
+        *(
+            [f"next time: {'; '.join(text.partition(' (')[0] for text in advice)}"]
+            if advice
+            else []
+        ),
+    ]
+    return clean_text(", ".join(parts), 250)
+
+
+def _length(job: FleetJobRow) -> str:
+    whole = job.account.allocated_gpu_ms / 1000 / max(job.gpus * job.share, 1e-9)
+    return format_age(whole)
+
+
+def _share(share: float | None) -> str:
+    return "not measured" if share is None else format_percent(share)
+
+
+def _number(value: float | None, form: str = ".0f") -> str:
+    return NONE if value is None else format(value, form)
