@@ -165,6 +165,7 @@ class InputFacts(ProofFacts):
     looped: bool = False  # whether the job's own code loops over the parts of each sample
     per_sample: bool = False  # whether most of it is in a method that makes a single sample
     line: str = ""  # the line with most of it
+    lean: bool = False  # whether batches are few tensors already
     double: bool = False  # whether most bytes of a batch are of type float64
     in_memory: bool = False  # whether samples are made without reading files
     removed: Predicted | None = None  # what doing it for whole arrays, or once, gains
