@@ -42,6 +42,7 @@ class DeviceFacts(ProofFacts):
     batch: int | None = None  # samples
     ranks: int = 1
     most_times: int | None = None  # how much larger a batch fits into memory
+    memory: float | None = None  # share of the device's that such a batch needs at most
     passes: int | None = None  # backward passes in a step
     microbatch: tuple[int, Predicted] | None = None
     """how many passes may be joined, and what that gains"""
