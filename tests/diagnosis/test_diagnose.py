@@ -157,15 +157,17 @@ def test_without_steps_nothing_is_per_step():
     assert "per step" not in diagnosis.verdict.headline
 
 
-def test_inference_without_a_loader_has_no_option_for_the_batch():
+def test_a_larger_batch_of_inference_changes_no_result():
     job = Builder()
     for _ in range(6):
         with job.step():
             for _ in range(100):
                 job.op("aten::mm", kernels=[("gemm", us(3))], host=us(20))
     fixes = [fix for finding in diagnose_job([job.timeline()]).findings for fix in finding.fixes]
-    (larger,) = {fix.summary for fix in fixes if fix.fix == "larger-batch"}
-    assert larger == "process more samples at once (a larger batch)"
+    larger = next(fix for fix in fixes if fix.fix == "larger-batch")
+    assert larger.summary.startswith("batch x")
+    assert (larger.consent, larger.automatic) == ("none", False)
+    assert larger.changes_batch
 
 
 def test_without_training_no_gradients_are_exchanged():

@@ -88,10 +88,8 @@ def _applicable(fix: ProposedFix, lead: Facts) -> ProposedFix | None:
     has_loader = len(lead.host.rows_of(Role.LOADER)) > 0
     return msgspec.structs.replace(
         fix,
-        summary="process more samples at once (a larger batch)",
-        edits=edits if has_loader else [],
-        # without the knob nothing says that the gain is in samples, not in steps
-        predicted=fix.predicted if has_loader else None,
+        summary=fix.summary.partition(";")[0],
+        edits=edits,
         consent="none",
         automatic=fix.automatic and has_loader,
         risk="memory and the time until a result grow with the batch",

@@ -15,9 +15,9 @@ def excess_edits(proof: Proof) -> tuple[Edit, ...]:
     workers, was, threads, main = facts.workers, facts.was, facts.threads, facts.main
     edits = []
     if workers is not None and was is not None:
-        among = nearby_values(workers, 1, was - 1)
+        among = nearby_values(workers, 1, was - 1) if workers else (0, 1)[:was]
         edits.append(Edit(knob="loader.workers", value=workers, was=was, among=among))
-    if was is not None and threads != 1:
+    if was is not None and threads not in (1, None):
         edits.append(Edit(knob="loader.worker_threads", value=1, was=threads))
     if was is not None and main is not None:
         edits.append(Edit(knob="torch.num_threads", value=main, was=facts.main_was))

@@ -42,6 +42,7 @@ class DeviceFacts(ProofFacts):
     batch: int | None = None  # samples
     ranks: int = 1
     most_times: int | None = None  # how much larger a batch fits into memory
+    memory: float | None = None  # share of the device's that such a batch needs at most
     passes: int | None = None  # backward passes in a step
     microbatch: tuple[int, Predicted] | None = None
     """how many passes may be joined, and what that gains"""
@@ -166,6 +167,7 @@ class InputFacts(ProofFacts):
     looped: bool = False  # whether the job's own code loops over the parts of each sample
     per_sample: bool = False  # whether most of it is in a method that makes a single sample
     line: str = ""  # the line with most of it
+    lean: bool = False  # whether batches are few tensors already
     double: bool = False  # whether most bytes of a batch are of type float64
     in_memory: bool = False  # whether samples are made without reading files
     removed: Predicted | None = None  # what doing it for whole arrays, or once, gains

@@ -123,7 +123,8 @@ def format_prediction(fix: ProposedFix) -> str:
     if fix.predicted is None:
         return ""
     ends = words.format_bracketed(fix.predicted.low, fix.predicted.high)
-    return f"predicted {words.format_factor(fix.predicted.speedup)}× as fast{ends}"
+    what = "the samples per second" if fix.changes_batch else "as fast"
+    return f"predicted {words.format_factor(fix.predicted.speedup)}× {what}{ends}"
 
 
 def describe_evidence(item: Evidence, *, brief: bool = False) -> str:

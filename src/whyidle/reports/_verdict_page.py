@@ -39,6 +39,10 @@ STATES: Final[dict[State, tuple[str, str]]] = {
     "saturated": ("Saturated", "no cause worth more than 3% was found"),
     "inconclusive": ("Inconclusive", "the evidence is insufficient"),
 }
+SAME_RESULTS: Final = ("none", "rounding")
+"""consents of fixes after which a model learns the same"""
+STRONGER: Final = 1.05
+"""least gain over the first fix for one that changes learning to be told beside it"""
 _LATE: Final = 0.01
 """share of the step from which on a rank is called late"""
 _GROUP: Final = 0.02
@@ -59,7 +63,7 @@ def verdict_parts(diagnosis: Diagnosis, *, brief: bool = False) -> list[Part]:
     state, bound = diagnosis.verdict.state, diagnosis.verdict.bound or "unknown"
     badge = f"before: {state}" if diagnosis.detail.fixed is not None else state
     parts.append(Headline(diagnosis.verdict.headline, badge, state, accent=bound))
-    parts += filter(None, [_first_fix(diagnosis, brief=brief)])
+    parts += filter(None, [_first_fix(diagnosis, brief=brief), _stronger_fix(diagnosis)])
     spoils = [Paragraph(text, "caution", "caution", rows=2) for text in diagnosis.coverage.spoils]
     return [*parts, *spoils]
 
@@ -71,18 +75,41 @@ def _first_fix(diagnosis: Diagnosis, *, brief: bool) -> Paragraph | None:
         return None
     gain = f"{format_prediction(fix)}{_describe_gain(diagnosis, fix)}"
     if brief:
-        return Paragraph(gain, "with the first fix:", rows=2) if gain else None
+        same = fix.consent in SAME_RESULTS and not fix.changes_batch
+        label = "same results:" if same else "first fix:"
+        return Paragraph(gain, label, rows=2) if gain else None
     content: list[Span | str] = [Span(fix.summary, "good"), f"; {gain}" if gain else ""]
     return Paragraph(content, f"{label_first_fix(fix)}:")
 
 
+def _stronger_fix(diagnosis: Diagnosis) -> Paragraph | None:
+    """The strongest fix of any finding that changes what is learnt, or the batch, where it brings
+    more than the first one."""
+    first = first_fix(diagnosis)
+    known = first.predicted.speedup if first and first.predicted else 1.0
+    others = [
+        (fix.predicted.speedup, fix)
+        for finding in ([] if diagnosis.trials else diagnosis.findings)
+        for fix in finding.fixes
+        if fix.predicted and (fix.changes_batch or fix.consent not in SAME_RESULTS)
+    ]
+    gain, fix = max(others, key=lambda pair: pair[0], default=(0.0, None))
+    if fix is None or fix == first or gain < known * STRONGER:
+        return None
+    label = "if learning may change:" if fix.consent != "none" else "with more samples:"
+    told = f"{format_prediction(fix)}{_describe_gain(diagnosis, fix)}"
+    return Paragraph([Span(fix.summary, "good"), f"; {told}"], label, rows=3)
+
+
 def _describe_gain(diagnosis: Diagnosis, fix: ProposedFix) -> str:
     steps = diagnosis.steps
-    if fix.predicted is None or fix.changes_batch or steps.mean_s is None:
+    if fix.predicted is None or steps.mean_s is None:
         return ""
     if steps.samples_per_s:
         after = words.format_digits(steps.samples_per_s * fix.predicted.speedup)
         return f", {after} samples/s"
+    if fix.changes_batch:
+        return ""
     return f", {words.format_seconds(steps.mean_s / fix.predicted.speedup)} a step"
 
 

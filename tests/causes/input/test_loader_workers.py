@@ -930,3 +930,46 @@ PAIRS = {
         sick=lambda: HANDED.run, healthy=lambda: Job(cpu=6, pickle=20).run
     ),
 }
+
+
+LIGHT = Job(
+    workers=8, train=2.1, cpu=0.25, pickle=0.1, unpickle=0.9, ready=16, cores=2.0, steps=400
+)
+"""rows of a table in memory: taking a batch costs four times what making it does"""
+
+
+def lean(job):
+    return replace(job.run, loading=replace(job.run.loading, tensors=2))
+
+
+def test_light_samples_need_no_workers():
+    """The training process makes a batch in the time of its worker."""
+    found = judged(catalog.load_causes()["worker-handoff-bottleneck"], lean(LIGHT))
+    step = LIGHT.train + LIGHT.cpu
+    assert found.predicted.speedup == pytest.approx(Facts(LIGHT.run).step_s * 1e3 / step, rel=0.02)
+    plan = catalog.load_fixes()["fewer-workers"].decide(found)
+    assert plan.automatic
+    assert [(one.knob, one.value, one.was) for one in plan.edits] == [("loader.workers", 0, 8)]
+    assert catalog.load_fixes()["leaner-batches"].decide(found) is None
+
+
+def test_no_cores_are_requested_for_workers_that_are_needless():
+    seen = used_up(LIGHT, waits=0.5, used=2.0)
+    seen = replace(seen, loading=replace(seen.loading, tensors=2))
+    assert judged(catalog.load_causes()["cpu-starved-allocation"], seen) is None
+
+
+@pytest.mark.parametrize(
+    ("job", "best"),
+    [
+        (LIGHT, 0),
+        (replace(LIGHT, unpickle=0.05), 8),
+        (replace(LIGHT, cpu=5.0, ready=0), 8),
+        (replace(LIGHT, workers=1, cpu=5.0, ready=0, cores=4.0), 3),
+    ],
+    ids=["none", "quickly taken", "dear samples", "more"],
+)
+def test_none_fewer_and_more_workers_are_compared_by_one_model(job, best):
+    workers = Facts(lean(job)).workers
+    assert workers.better_without == (best == 0)
+    assert best == 0 or workers.best_workers == best

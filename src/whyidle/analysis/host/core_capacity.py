@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.cpu_affinity import cores_for_loading
+from whyidle.analysis.host.cpu_affinity import cores_for_loading, kept_waiting
 from whyidle.analysis.input.worker_capacity import waiting_workers
 from whyidle.analysis.steps.forecast import WORKERS
 
@@ -112,15 +112,6 @@ def usable_cores(facts: Facts) -> float | None:
     if now is None or outside is None or not granted or not bound or bound >= granted:
         return now
     return max(now, min(granted, outside.mean_value("cores_quota") or granted))
-
-
-def kept_waiting(facts: Facts) -> float:
-    """Return the share of its time that a computing training thread waits for a core."""
-    sampler = facts.timeline.process.sampler
-    waited, observed = sampler.core_wait_s, sampler.core_seen_s
-    if not facts.on_cpu or not waited or not observed:
-        return 0.0
-    return float(min(waited / observed, facts.bucket_share("compute")))
 
 
 def training_cores(facts: Facts) -> float | None:

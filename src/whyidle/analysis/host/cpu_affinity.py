@@ -1,4 +1,4 @@
-"""Cores granted to a command that something in it later restricted."""
+"""Cores of a command: those granted that something in it later restricted, and waits for one."""
 
 from __future__ import annotations
 
@@ -17,3 +17,12 @@ def cores_for_loading(facts: StepScope) -> float | None:
     """Return the cores that loading may use without restrictions; None where unknown."""
     own = facts.timeline.loading.cores
     return granted_cores(facts, own) or own
+
+
+def kept_waiting(facts: StepScope) -> float:
+    """Return the share of its time that a computing training thread waits for a core."""
+    sampler = facts.timeline.process.sampler
+    waited, observed = sampler.core_wait_s, sampler.core_seen_s
+    if not facts.on_cpu or not waited or not observed:
+        return 0.0
+    return float(min(waited / observed, facts.bucket_share("compute")))

@@ -11,14 +11,12 @@ import numpy as np
 from whyidle.analysis.host.cpu_affinity import granted_cores
 from whyidle.analysis.input import batch_handoff
 from whyidle.analysis.input.worker_batches import MOSTLY
-from whyidle.analysis.input.worker_stalls import WorkerStalls
+from whyidle.analysis.input.worker_stalls import LEAST_SHARE, WorkerStalls
 from whyidle.analysis.lines.source_lines import frame_place, in_library, own_frame
 from whyidle.analysis.memory.memory_pressure import waits_for_memory
 from whyidle.model.diagnosis import Place
 from whyidle.model.process_facts import LoaderFacts
 
-LEAST_SHARE = 0.01
-"""share of the step below which the loader is not reported"""
 KEPT_WAITING = 0.2
 """share of a batch's time waiting for a core from which cores are short"""
 PER_ENOUGH = 2
@@ -42,6 +40,11 @@ class LoaderWorkers(WorkerStalls):
     def ready_share(self) -> float:
         """Share of the step spent taking batches that were ready when requested."""
         return batch_handoff.ready_share(self)
+
+    @property
+    def is_lean(self) -> bool:
+        """Whether batches are so few tensors that they cannot be passed on much faster."""
+        return 0 < (self.loading.tensors or 0) <= batch_handoff.FEW_TENSORS
 
     @property
     def mostly_packs(self) -> bool:
@@ -118,7 +121,7 @@ class LoaderWorkers(WorkerStalls):
     def wait_kind(self) -> str | None:
         """What the step waits for: "memory", "handoff", "bound", "crowd", "burst", "small files",
         "cache", "storage" or "work"; None where unknown."""
-        if not self.is_known or self.waiting_share < LEAST_SHARE:
+        if not self.is_known or (self.waiting_share < LEAST_SHARE and not self.better_without):
             return None
         if waits_for_memory(self.facts, self.waiting_share):
             return "memory"
@@ -126,7 +129,7 @@ class LoaderWorkers(WorkerStalls):
             return None  # the recording does not show who stops it
         if self.is_bound:
             return "bound"
-        if self.mostly_packs:
+        if self.mostly_packs or self.better_without:
             return "handoff"
         if self.is_crowded:
             return "crowd"

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from whyidle.analysis.host.cpu_affinity import kept_waiting
 from whyidle.analysis.host.process_stops import ProcessStops, find_stops
 from whyidle.analysis.input.batch_waits import find_batch_waits
 from whyidle.analysis.input.prefetch_model import QueueWait, simulate_queue, wait_in_epochs
@@ -19,6 +20,8 @@ from whyidle.model.roles import Role
 EXPLAINED = 0.1
 """least share of the waiting that the workers' own figures explain, on crowded machines, too"""
 
+LEAST_SHARE = 0.01
+"""share of the step below which the loader is not reported"""
 HARDLY = 1.05
 """steps within this factor of the shortest count as equal"""
 
@@ -101,6 +104,39 @@ class WorkerStalls(WorkerBatches):
         stalls = {n: self.predict_stall(n) for n in range(self.count, most + 1)}
         least = min(stalls.values()) + self.rest_s
         return next(n for n, stall in stalls.items() if stall + self.rest_s <= HARDLY * least)
+
+    @cached_property
+    def taking_time(self) -> float:
+        """What taking a batch that is ready costs the training process, s: unpacking it, and the
+        exchange with its worker; the median, or unpacking alone where none was ready."""
+        ready = self.batches_taken[self.batches_taken["ready"] > 0]
+        taken = float(np.median(ready["end"] - ready["start"])) / 1e9 if len(ready) else 0.0
+        return max(taken, self.unpickle_time)
+
+    def predict_step(self, workers: int, *, free: bool = True) -> float:
+        """Return the step's length with so many workers, s, none included, where nobody waits for a
+        core longer than all the work takes on the cores.
+
+        Without workers the training thread makes each batch itself, and nothing is handed over.
+        With workers it takes each batch, or waits for the slowest of them. If not ``free``, the
+        training thread waits for cores as long as now, because others have them.
+        """
+        rest = self.rest_s * (1.0 - kept_waiting(self.facts) if free else 1.0)
+        delay = self.mean_of("delay")
+        if not workers:
+            return rest + self.per_step * (self.batch_time - (delay if free else 0.0))
+        taking = self.per_step * self.taking_time
+        made = self.per_step * self.uncontended_batch_time / workers
+        work = self.per_step * (self.mean_of("process_cpu") + self.pickle_time)
+        return max(rest + taking, made, (rest + taking + work) / max(self.cores, 1.0))
+
+    @cached_property
+    def better_without(self) -> bool:
+        """Whether the step is shorter without workers than with fewer, as many or more of them."""
+        if not self.is_known or self.waiting_share + kept_waiting(self.facts) < LEAST_SHARE:
+            return False
+        others = [self.predict_step(n) for n in range(1, self.best_workers + 1)]
+        return HARDLY * self.predict_step(0) <= min(*others, self.facts.step_s)
 
     def simulate_queue(self, depth: int) -> QueueWait:
         """P2: return the waits for batches with another queue ``depth``."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.core_capacity import gain_on_cores, kept_waiting, usable_cores
+from whyidle.analysis.host.core_capacity import gain_on_cores, usable_cores
 from whyidle.analysis.host.core_limits import find_core_limit
+from whyidle.analysis.host.cpu_affinity import kept_waiting
 from whyidle.analysis.host.telemetry_window import TelemetryWindow
 from whyidle.analysis.input.inline_loading import loading_alone
 from whyidle.analysis.steps.forecast import from_gains, predict_removal
@@ -71,10 +72,12 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     ----------------
     Workers that wait for storage leave cores idle, and nothing is reported. Workers with more
     threads than cores, or far more workers than cores, exhaust the cores by themselves
-    (``cpu-oversubscription``); the job's needs show only with one single-threaded worker per core.
-    One thread that loads on a core of its own is ``dataloader-no-workers``. Neighbours on the same
-    cores have the same effect where one or two cores were granted: with more cores the scheduler
-    could use others.
+    (``cpu-oversubscription``), and workers that cost more than they save are needless on any number
+    of cores (``worker-handoff-bottleneck``): more cores, which cost money, are requested only where
+    no other number of workers helps. Otherwise the job's needs show only with one single-threaded
+    worker per core. One thread that loads on a core of its own is ``dataloader-no-workers``.
+    Neighbours on the same cores have the same effect where one or two cores were granted: with more
+    cores the scheduler could use others.
 
     What to do
     ----------
@@ -89,7 +92,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     telemetry, waiting = facts.telemetry, facts.bucket_share("input")
     if telemetry is not None and facts.has_no_steps:
         return _prove_throttling(facts, telemetry)
-    if telemetry is None or _crowd_themselves(facts):
+    if telemetry is None or _crowd_themselves(facts) or facts.workers.better_without:
         return None
     limit, core_wait = find_core_limit(facts), kept_waiting(facts)
     if max(waiting, core_wait if limit else 0.0) < LEAST_SHARE:

@@ -14,34 +14,28 @@ from whyidle.analysis.input.batch_size import (
     find_batch_size,
     predict_larger_batch,
 )
+from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.device._kernel_savings import memory_used, share_evidence
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DeviceFacts
 
-STEPS: Final = (2, 4, 8)
-"""batch factors to try; factors above eight are not predicted from one size"""
 LEAST_GAIN: Final = 1.25
-"""least ratio of samples per second at twice the batch, at the low end of the estimate"""
-NEARLY_FLAT: Final = 1.25
-"""the batch is raised while the step grows by no more than this factor"""
-MEMORY: Final = 0.5
-"""peak memory use above which the batch is not small (the ICSE 2024 study of 400 jobs: at most 50 %
-of utilisation and of memory)"""
+"""least ratio of samples per second at twice the batch: below it the device, or what feeds it, is
+full. It must hold at the low end for the cause to be reported"""
+MOST: Final = 1024
+"""largest factor that is predicted"""
 ROOM: Final = 0.9
 """largest share of the memory that a larger batch may fill"""
-BUSY: Final = 0.5
-"""utilisation above which the device counts as filled, by the same rule"""
 HOST: Final = 0.15
 """share of the step in launches and Python above which the host limits the device (peers: 15 %)"""
-ELSEWHERE: Final = 0.1
-"""share of loading and copying, which grow with the batch, above which nothing is predicted"""
 
 
 @cause(
     "The batch is too small to fill the device",
     bucket="host",
     needs=("device_events", "launch_links", "shapes", "gpu_model"),
+    watched=("device_time", "host_ops", "steps"),
 )
 def batch_too_small(facts: Facts) -> Proof | None:
     """What it means
@@ -56,10 +50,11 @@ def batch_too_small(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Shapes and the device's peaks tell which part of each kernel's time grows with the batch. The
-    step is replayed with these times (P6 from one size). The cause is reported if twice the batch
-    processes at least 25 % more samples per second even at the low end of the estimate, peak memory
-    use, where recorded, is at most one half, and loading, copies and communication are at most a
-    tenth of the step.
+    step is replayed with these times (P6 from one size), doubling the batch until a doubling brings
+    less than 25 % more samples per second, or memory is full. On the CPU what operators take beyond
+    their dispatch grows. Exposed loading and copies grow, too, and loader workers make no more
+    samples per second than now. The cause is reported if launches and Python take 15 % of the step,
+    and twice the batch brings at least 25 % more samples per second even at the low end.
 
     What looks alike
     ----------------
@@ -76,30 +71,31 @@ def batch_too_small(facts: Facts) -> Proof | None:
     Gao et al., An Empirical Study on Low GPU Utilization of Deep Learning Jobs (ICSE 2024).
     """
     used, host = memory_used(facts), facts.bucket_share("host")
-    grows = sum(map(facts.bucket_share, ("input", "transfer", "communication")))
-    if grows > ELSEWHERE or facts.cold_start or (used is not None and used > MEMORY):
-        return None
-    if (facts.busy_ratio or 0.0) > BUSY or host < HOST:
+    if facts.cold_start or host < HOST:
         return None
     twice = predict_larger_batch(facts, 2.0)
     if twice is None or twice.relative_throughput(twice.worst_s) < LEAST_GAIN:
         return None
     best = _largest_useful_batch(facts, twice, used)
-    longer, predicted = best.step_s / best.now_s - 1.0, _predict_gain(best)
-    change = f"take only {longer:.0%} longer" if longer >= 0.01 else "take no longer"
+    if best is None:
+        return None
+    longer, predicted = best.step_s / best.now_s, _predict_gain(best)
+    change = "no longer" if longer < 1.01 else f"{longer:.3g} times as long"
     return Proof(
         headline=f"The batch is too small to fill the device: with {best.times:.3g} times the "
-        f"batch a step would {change}",
+        f"batch a step would take {change}",
         low=min(host, 1 - 1 / predicted.low) * 0.5,
         high=min(host, 1 - 1 / predicted.high),
         predicted=predicted,
         evidence=_batch_evidence(facts, best, used),
+        removal=predict_removal(0.0, host, "P6: no wait for launches"),
         confidence=0.55 if used is None else 0.65,
         facts=DeviceFacts(
             times=int(best.times),
             batch=find_batch_size(facts),
             ranks=max(facts.timeline.world_size or 1, 1),
             most_times=None if not used else max(int(ROOM / used), int(best.times)),
+            memory=None if used is None else used * best.times,
             passes=backward_passes(facts),
             microbatch=_larger_microbatch(facts, best),
         ),
@@ -124,16 +120,21 @@ def _larger_microbatch(facts: Facts, best: LargerBatch) -> tuple[int, Predicted]
     return None if joined is None else (times, _predict_gain(joined))
 
 
-def _largest_useful_batch(facts: Facts, twice: LargerBatch, used: float | None) -> LargerBatch:
-    """The largest batch that fits into memory with a step nearly as long as now."""
-    best = twice
-    for times in STEPS[1:]:
-        more = predict_larger_batch(facts, float(times))
-        if more is None or more.step_s > NEARLY_FLAT * more.now_s:
-            break
-        if used is not None and used * times > ROOM:
+def _largest_useful_batch(
+    facts: Facts, twice: LargerBatch, used: float | None
+) -> LargerBatch | None:
+    """The last doubling that is worth it and fits into memory, which is taken to grow with the
+    batch; None where not even twice the batch fits."""
+    best, more = None, twice
+    while more.times <= MOST and (used or 0.0) * more.times <= ROOM:
+        before = 1.0 if best is None else best.relative_throughput(best.step_s)
+        if more.relative_throughput(more.step_s) < LEAST_GAIN * before:
             break
         best = more
+        following = predict_larger_batch(facts, 2.0 * more.times)
+        if following is None:
+            break
+        more = following
     return best
 
 

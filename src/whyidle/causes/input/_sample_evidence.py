@@ -6,7 +6,7 @@ from typing import Any
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.core_capacity import kept_waiting
+from whyidle.analysis.host.cpu_affinity import kept_waiting
 from whyidle.analysis.input.sample_work import SampleWork
 from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.model.diagnosis import Evidence, Predicted

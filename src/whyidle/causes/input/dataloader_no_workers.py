@@ -140,7 +140,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     per_step = work * facts.step_s
     loaders = [loader for loader in facts.timeline.loading.loaders if not loader.workers]
     return Proof(
-        headline=f"The DataLoader has no workers: loading takes {format_duration(per_step)} per "
+        headline=f"{_name_loader(expected)} {format_duration(per_step)} per "
         f"step{describe_work(own) or _describe_conversion(conversion)}",
         low=max(0.0, min(low, blocked)),
         high=max(low, high),
@@ -172,6 +172,12 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         ),
         removal=predict_without_work(own, alone),
     )
+
+
+def _name_loader(gain: float) -> str:
+    if gain > 0.0:
+        return "The DataLoader has no workers: loading takes"
+    return "Workers would not pay off, but loading in the training process takes"
 
 
 def _describe_conversion(conversion: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.core_capacity import BUSY_CORE, kept_waiting
+from whyidle.analysis.host.core_capacity import BUSY_CORE
+from whyidle.analysis.host.cpu_affinity import kept_waiting
 from whyidle.analysis.input.batch_waits import HANDOFF_BYTES_PER_S, HANDOFF_CAREFUL_BYTES_PER_S
 from whyidle.analysis.input.loader_workers import LoaderWorkers
 from whyidle.analysis.input.sample_work import work_of_workers
@@ -65,6 +66,11 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     for a core as well. Its removal is a batch that the training process looks up itself: nobody
     waits, and its bytes are copied once.
 
+    Or the step would be shorter without workers than with any number of them, by one model: without
+    them the training thread makes each batch (the worker's time without waits for a core), with
+    them it takes each (the median of the ready ones), and waits where they or the cores do not keep
+    up. The cost then includes their starts and the training thread's waits for a core.
+
     What looks alike
     ----------------
     Workers that take long to make a batch. A short wait in every step is the normal hand-off.
@@ -72,7 +78,8 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     What to do
     ----------
     Return few contiguous tensors instead of many Python objects: collate in the worker, convert
-    lists and dictionaries to arrays, store images as uint8.
+    lists and dictionaries to arrays, store images as uint8. Where a batch of a few tensors is made
+    faster than taken, use no workers.
 
     References
     ----------
@@ -84,6 +91,8 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
         return None
     if workers.mostly_packs:
         return _prove_packing(facts, workers)
+    if workers.better_without and workers.is_lean:
+        return _prove_needless(facts, workers)
     own = max(workers.batch_time - workers.other_threads_cpu, workers.mean_of("cpu"))
     gains, method = _predict_smaller_batches(workers, own), "P1: leaner batches"
     taking = workers.ready_share * facts.step_s / max(workers.per_step, 1e-9)
@@ -105,6 +114,42 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=workers.places_of("collating", "making"),
+        facts=_without_workers(facts, workers) if workers.better_without else InputFacts(),
+    )
+
+
+def _without_workers(facts: Facts, workers: LoaderWorkers) -> InputFacts:
+    """What is known of a loader whose batches the training process should make itself. Careful, it
+    waits for cores as much as now and as long as its workers did; hopeful, taking batches cost
+    nothing but this."""
+    steps = [workers.predict_step(0, free=free) for free in (False, True)]
+    gains = [max(0.0, 1.0 - step / facts.step_s) for step in steps]
+    predicted = from_gains((gains[0], sum(gains) / 2, gains[1]), "P1: no workers, one model")
+    return InputFacts(workers=0, was=workers.count, by_workers=predicted, lean=workers.is_lean)
+
+
+def _prove_needless(facts: Facts, workers: LoaderWorkers) -> Proof:
+    """Prove that taking a batch of a few tensors costs more than making it. Its cost includes the
+    starts of workers and the training thread's waits for a core, which none would cause."""
+    known = _without_workers(facts, workers)
+    predicted = known.by_workers or from_gains((0.0, 0.0, 0.0), "")
+    making = workers.batch_time - workers.mean_of("delay")
+    return Proof(
+        headline=f"{workers.count} workers cost more than they save: a batch takes "
+        f"{format_duration(making)} to make, {format_duration(workers.taking_time)} to take over",
+        low=max(0.0, 1.0 - 1.0 / predicted.low),
+        high=max(0.0, 1.0 - 1.0 / predicted.high),
+        predicted=predicted,
+        evidence=(
+            *wait_evidence(workers, "cpu", "delay"),
+            *(
+                make_evidence(f"predicted step with {n} workers", workers.predict_step(n), "s")
+                for n in sorted({0, 1, workers.count, workers.best_workers})
+            ),
+        ),
+        confidence=0.85,
+        where=workers.places_of("asked", "making"),
+        facts=known,
     )
 
 

@@ -78,7 +78,9 @@ def _batched_lookup(proof: Proof) -> str | None:
     )
 
 
-def _leaner_batches(proof: Proof) -> str:
+def _leaner_batches(proof: Proof) -> str | None:
+    if proof.get_facts(InputFacts).lean:
+        return None
     if proof.get_facts(InputFacts).double:
         return (
             "keep float32 in the dataset and in collate (no .double(), astype(float) or float64 "

@@ -28,9 +28,10 @@ def larger_batch(proof: Proof) -> Proposal | None:
     device = proof.get_facts(DeviceFacts)
     times = device.times or (4 if larger else 2)
     target = f"{device.batch * times} samples" if device.batch else f"{times} times the samples"
+    room = f" (at most {device.memory:.0%} of the memory)" if device.memory else ""
     among = nearby_values(times, 2, device.most_times)
     return Proposal(
-        summary=f"use batches of {target} and scale the learning rate: linearly for SGD with "
+        summary=f"batch x{times}: {target}{room}; scale the learning rate: linearly for SGD with "
         "warm-up, by the square root for Adam",
         edits=(
             Edit(knob="loader.batch_size_times", value=times, was=1, among=among),

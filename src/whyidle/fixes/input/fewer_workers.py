@@ -5,19 +5,28 @@ from __future__ import annotations
 from whyidle.fixes._core_usage import excess_edits
 from whyidle.model.cause import Proof
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import InputFacts
 
 
-@fix("cpu-oversubscription", consent="rounding")
+@fix("cpu-oversubscription", "worker-handoff-bottleneck", consent="rounding")
 def fewer_workers(proof: Proof) -> Proposal | None:
     """Reduce the loader's workers to as many as keep the cores busy: further workers only compete
-    with each other and with the training process. Random augmentation moves to other workers, so
-    its random numbers come in another order."""
+    with each other and with the training process. Where making a batch takes less than taking one
+    from a worker, use none; PyTorch then refuses ``persistent_workers`` and ``prefetch_factor``.
+    Random augmentation moves to other workers, so its random numbers come in another order."""
     edits = excess_edits(proof)
     if [edit.knob for edit in edits] != ["loader.workers"]:
         return None
+    facts = proof.get_facts(InputFacts)
+    none = facts.workers == 0
+    why = "the training process makes a batch faster than it takes one from a worker"
     return Proposal(
-        summary="{edits}: no more workers than keep the cores busy",
+        summary="{edits}: " + (why if none else "no more workers than keep the cores busy"),
         edits=edits,
-        risk="with more cores, set it again",
+        predicted=facts.by_workers,
+        risk="remove persistent_workers and prefetch_factor, which need workers; if samples become "
+        "dearer, set it again"
+        if none
+        else "with more cores, set it again",
         automatic=True,
     )
