@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from whyidle.cli._options import complete_values
+from whyidle.cli._options import arrange_words
 from whyidle.errors import UsageError, WhyidleError
 from whyidle.version import __version__
 
@@ -98,7 +98,7 @@ def _command(argv: list[str]) -> int:
     _check_verb(argv)
     root = parser()
     if (verb := verbs_of(root).get(argv[0])) is not None:
-        argv = [argv[0], *complete_values(argv[1:], verb)]
+        argv = [argv[0], *arrange_words(argv[1:], verb)]
     args, unknown = root.parse_known_args(argv)
     if unknown:
         text = f"Unrecognized arguments: {' '.join(unknown)}."

@@ -1,7 +1,7 @@
 """List the stored runs; delete, pin, unpin or export one.
 
     whyidle runs                     list the stored runs, newest first
-    whyidle runs --since 7d --state starved --command train.py    some of them
+    whyidle runs --since 7d --verdict starved --command train.py    some of them
     whyidle runs delete RUN...       delete runs that are not pinned
     whyidle runs pin RUN...          protect runs from deletion
     whyidle runs unpin RUN...        remove the protection
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._next_steps import store_option
-from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._options import STDOUT, add_outputs, add_store, store_of
 from whyidle.cli._run_filters import add_filters, is_filtered, select_runs
 from whyidle.errors import UsageError
 
@@ -42,11 +42,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("action", nargs="?", default="list", metavar="ACTION", choices=_ACTIONS)
     parser.add_argument("what", nargs="*", metavar="RUN")
-    parser.add_argument(
-        "--json", metavar="PATH|-", help="write the list as JSON; - is standard output"
-    )
     add_filters(parser)
-    add_quiet(parser)
+    add_outputs(parser, ("--json",), "")
     add_store(parser)
 
 
@@ -87,17 +84,11 @@ _DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
 def _print_runs(args: argparse.Namespace, store: Store) -> int:
     _output.check_outputs(args)
     entries = select_runs(store, store.list_runs(), args)
-    if args.json:
-        _output.write_json(
-            args.json,
-            [
-                {"path": str(e.path), "bytes": e.bytes, "broken": e.broken, **_entry_metadata(e)}
-                for e in entries
-            ],
-        )
-        if args.json == STDOUT:
-            return 0
-    if not args.quiet:
+    rows = [
+        {"path": str(e.path), "bytes": e.bytes, "broken": e.broken, **_entry_metadata(e)}
+        for e in entries
+    ]
+    if _output.write_documents(args, json=lambda: rows):
         option = store_option(args.store)
         sys.stdout.write(_runs_table(entries, store, option, some=is_filtered(args)))
     return 0

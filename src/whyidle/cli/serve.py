@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import add_quiet
+from whyidle.cli._options import add_option, add_quiet
 from whyidle.errors import InputError, MissingExtraError, OutputError, UsageError
 
 if TYPE_CHECKING:  # the help of all commands needs none of these
@@ -42,14 +42,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", default="start", metavar="ACTION", choices=ACTIONS)
     parser.add_argument("names", nargs="*", metavar="NAME", help="name of a token")
     parser.add_argument("--role", choices=ROLES, help="role of a new token or session")
-    parser.add_argument(
-        "--store",
-        metavar="DIR",
-        type=Path,
-        action="append",
-        help="folder of stored runs (default: $WHYIDLE_HOME, or .whyidle in this folder); "
-        "uploads go to the first",
-    )
+    add_option(parser, "--store", "; uploads go to the first", type=Path, action="append")
     parser.add_argument(
         "--state",
         metavar="DIR",
@@ -70,13 +63,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         dest="hosts",
         help="another host name by which browsers reach the server",
     )
-    parser.add_argument("--open", action="store_true", help="let anyone view without a token")
-    parser.add_argument(
-        "--alerts",
-        metavar="FILE",
-        type=Path,
-        help="rules and routes of alerts (default: the shipped rules, and no route)",
-    )
+    parser.add_argument("--public", action="store_true", help="let anyone view without a token")
+    add_option(parser, "--alerts", " (default: the shipped rules, and no route)", type=Path)
     parser.add_argument(
         "--fleet",
         metavar="FILE",
@@ -130,7 +118,7 @@ def _settings(args: argparse.Namespace) -> SiteSettings:
         state=args.state or stores[0] / STATE_FOLDER,
         listen=args.listen if ":" in args.listen else f"127.0.0.1:{args.listen}",
         names=args.hosts,
-        is_open=args.open,
+        is_open=args.public,
         rebuild=args.rebuild,
         alerts=read_settings(args.alerts) if args.alerts else AlertSettings(),
         fleet=args.fleet,
@@ -225,7 +213,7 @@ def _print_start(args: argparse.Namespace, settings: SiteSettings) -> None:
         )
     if settings.is_open:
         print(
-            "whyidle: warning: --open: anyone who reaches it reads command lines, paths and user "
+            "whyidle: warning: --public: anyone who reaches it reads command lines, paths and user "
             "names",
             file=sys.stderr,
         )
