@@ -233,3 +233,20 @@ def test_options_after_the_command_of_history_are_its_own():
     assert arrange_words(["--quiet", "--", "train.py", "--html"], verb) == (
         ["--quiet", "--", "train.py", "--html"]
     )
+
+
+@pytest.mark.parametrize("columns", [60, 90])
+def test_help_keeps_its_indent(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for name in _app.VERBS:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        listed = capsys.readouterr().out.partition("options:")[2].splitlines()
+        indents = {len(line) - len(line.lstrip()) for line in listed if line.startswith("    ")}
+        assert max(indents, default=24) <= 24, name
+        assert all(len(line) < columns for line in listed), name
+
+
+def test_an_upload_without_a_server_does_not_name_the_run_twice(capsys):
+    assert main(["upload", "last"]) == 2
+    assert "try: whyidle upload last http://HOST:8470" in capsys.readouterr().err

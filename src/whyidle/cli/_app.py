@@ -6,7 +6,9 @@ import argparse
 import difflib
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -66,6 +68,24 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", hint=f"{self.prog} --help")
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help in the width of the terminal: paragraphs are wrapped, examples stay as they are."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=24, width=min(_columns() - 1, 100))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = (
+            part if "\n  " in f"\n{part}" else textwrap.fill(part, width, initial_indent=indent)
+            for part in text.split("\n\n")
+        )
+        return "\n\n".join(paragraphs)
+
+
+def _columns() -> int:
+    return max(shutil.get_terminal_size((80, 24)).columns, 40)
+
+
 def run(argv: Sequence[str]) -> int:
     """Run one command. Reports every failure in three lines; a traceback needs ``--verbose``."""
     loud = "--verbose" in argv
@@ -119,7 +139,7 @@ def parser() -> argparse.ArgumentParser:
         prog="whyidle",
         description="Why is my GPU idle, or busy for nothing, and how do I fix it?",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     root.add_argument("--version", action="version", version=f"whyidle {__version__}")
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")
@@ -130,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
             verb,
             help=title.rstrip("."),
             description=f"{title}\n\n{text}".strip(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
             allow_abbrev=False,  # words of a watched command must not match our options
         )
         sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
