@@ -250,3 +250,27 @@ def test_help_keeps_its_indent(columns, monkeypatch, capsys):
 def test_an_upload_without_a_server_does_not_name_the_run_twice(capsys):
     assert main(["upload", "last"]) == 2
     assert "try: whyidle upload last http://HOST:8470" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_options(shell, capsys, monkeypatch):
+    with pytest.raises(SystemExit):
+        main(["--completion", shell])
+    script = capsys.readouterr().out
+    assert "history" in script
+    assert "fail-if-slower" in script
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["--completion", shell]) == 2
+    assert "whyidle[completion]" in capsys.readouterr().err
+
+
+def test_bash_completes_the_files_of_a_command(tmp_path: Path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--completion", "bash"])
+    (tmp_path / "train.py").touch()
+    asked = "COMP_WORDS=(whyidle run tr); COMP_CWORD=2; _shtab_whyidle whyidle tr run"
+    lines = [capsys.readouterr().out, asked, 'echo "${COMPREPLY[@]}"']
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert done.stdout == b"train.py\n"

@@ -92,7 +92,8 @@ def test_missing_names(words: list[str], capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.usefixtures("two")
-def test_a_watched_command_is_listed_by_its_words(capsys: pytest.CaptureFixture[str]):
+def test_a_watched_command_is_listed_by_its_words(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
     (explained, _), store = listed(capsys), Store(Path(".whyidle"))
     entry = store.begin_run(["python", "train.py", "--name", "my run"])
     assert main(["runs"]) == 0

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from whyidle.cli._options import arrange_words
 from whyidle.errors import UsageError, WhyidleError
@@ -82,6 +82,27 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         return "\n\n".join(paragraphs)
 
 
+class _Completion(argparse.Action):
+    """Prints the completion of the command line for a shell, made by shtab."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _: object, values: Any, *__: object
+    ) -> None:
+        try:
+            import shtab
+        except ImportError:
+            hint = "pip install 'whyidle[completion]'"
+            raise UsageError("Completion needs the package shtab.", hint=hint) from None
+        for verb in verbs_of(parser).values():
+            for action in verb._actions:
+                if action.nargs == argparse.REMAINDER:
+                    action.metavar, action.help = "FILE", "the command"  # hidden ones are left out
+                if {"PATH", "FILE", "DIR"} & set(re.split("[^A-Z]+", str(action.metavar))):
+                    action.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
 def _columns() -> int:
     return max(shutil.get_terminal_size((80, 24)).columns, 40)
 
@@ -142,6 +163,13 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=_Help,
     )
     root.add_argument("--version", action="version", version=f"whyidle {__version__}")
+    root.add_argument(
+        "--completion",
+        action=_Completion,
+        choices=("bash", "zsh", "fish"),
+        help='print the completion of a shell, such as eval "$(whyidle --completion bash)"; '
+        "needs the extra: pip install 'whyidle[completion]'",
+    )
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")
     for verb in VERBS:
         module = import_module(f"whyidle.cli.{verb}")

@@ -38,7 +38,7 @@ _ACTIONS = {"list": (0, 0), "delete": (1, None), "pin": (1, None), "unpin": (1, 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("action", nargs="?", default="list", metavar="ACTION", choices=_ACTIONS)
+    parser.add_argument("action", nargs="?", default="list", metavar="ACTION", choices=[*_ACTIONS])
     parser.add_argument("what", nargs="*", metavar="RUN")
     add_filters(parser)
     add_outputs(parser, ("--json",), "")
@@ -192,6 +192,8 @@ def _verdict_cell(entry: Entry, meta: Meta) -> str:
 def _run_subject(meta: Meta) -> str:
     if meta.job or meta.command:
         return meta.job or shlex.join(meta.command or [])
+    if not meta.sources:
+        return "notebook"
     return meta.sources[0] if len(meta.sources) == 1 else f"{len(meta.sources)} recordings"
 
 

@@ -39,7 +39,7 @@ ACTIONS = {"start": 0, "login": 0, "add-token": 1, "tokens": 0, "revoke-token": 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("action", nargs="?", default="start", metavar="ACTION", choices=ACTIONS)
+    parser.add_argument("action", nargs="?", default="start", metavar="ACTION", choices=[*ACTIONS])
     parser.add_argument("names", nargs="*", metavar="NAME", help="name of a token")
     parser.add_argument("--role", choices=ROLES, help="role of a new token or session")
     add_option(parser, "--store", "; uploads go to the first", type=Path, action="append")
