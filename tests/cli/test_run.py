@@ -110,3 +110,12 @@ def test_a_document_on_standard_output_is_alone_there(capfd: pytest.CaptureFixtu
     out, err = capfd.readouterr()
     assert json.loads(out)["schema"] == "whyidle/diagnosis/1"
     assert "the job says" in err
+
+
+def test_a_rule_stands_between_the_last_line_of_the_job_and_the_report(capfd):
+    said = "import sys; print('last words', file=sys.stderr)"
+    main(["run", "--no-live", "--no-store", sys.executable, "-c", said])
+    lines = capfd.readouterr().err.splitlines()
+    after = lines[lines.index("last words") + 1 :]
+    rule = next(line for line in after if line.startswith("--- whyidle ---"))
+    assert any(line.strip() for line in after[after.index(rule) + 1 :])

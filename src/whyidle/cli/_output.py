@@ -226,13 +226,17 @@ def print_report(
     stream: TextIO | None = None,
     draw: Callable[..., str] | None = None,
 ) -> None:
-    """Print the report in the width and the colours that the stream supports."""
+    """Print the report in the width and the colours that the stream supports. On a ``stream`` that
+    a job has written to, a rule stands above it."""
     from whyidle.reports import terminal
 
     out = stream or sys.stdout
     text = (draw or partial(terminal.render, full=full))(
         diagnosis, width=output_width(), colours=stream_colours(out), next_steps=next_steps
     )
+    if stream is not None:
+        line = "-" if stream_colours(out) is None else "─"
+        text = f"{line * 3} whyidle {line * (output_width() - 13)}{text}"
     out.write(text)
     out.flush()
 
