@@ -89,7 +89,7 @@ def _print_page(page: Page, cause: Cause) -> None:
 
     page.write_blank_line()
     page.write_paragraph(cause.title, style="bold")
-    page.write_paragraph(f"{cause.id} · family {cause.family} · bucket {cause.bucket}", style="dim")
+    page.write_paragraph(f"{cause.id} · {cause.family}", style="dim")
     for section in _cause_pages.parse_sections(cause.doc):
         _print_section(page, section.title, section.paragraphs)
     _print_section(
