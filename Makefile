@@ -14,7 +14,7 @@ bin = $(VENV)/bin
 pytest = $(bin)/python -m pytest -n 2 --dist worksteal --durations=20
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
-.PHONY: help release demo watch fix test test-unit test-probe test-processes test-live clinic check format docs
+.PHONY: help release demo watch fix man test test-unit test-probe test-processes test-live clinic check format docs
 .PHONY: test-frameworks test-tensorflow test-jax test-frameworks-oldest test-services site pictures bench gpu clean
 
 help:  ## list what can be made
@@ -114,6 +114,11 @@ docs: $(VENV)/installed  ## generate the pages that are made from source
 site: $(SITE)/installed  ## build the documentation site in build/site
 	$(SITE)/bin/mkdocs build --strict --quiet
 	@echo "the site: file://$(CURDIR)/build/site/index.html"
+
+man: $(VENV)/installed  ## make the manual page from the help: build/whyidle.1
+	@mkdir -p build
+	$(bin)/argparse-manpage --module whyidle.cli._app --function parser --project-name whyidle \
+	  --manual-title whyidle --format single-commands-section --output build/whyidle.1
 
 pictures: $(VENV)/installed  ## draw the pictures of the README again; needs Chromium
 	$(bin)/python docs/pictures.py

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 from whyidle import catalog
-from whyidle.cli import _cause_pages, _fixes_page
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.reports.terminal import render
 from whyidle.testing.demo import job
@@ -20,7 +19,9 @@ from whyidle.testing.demo import job
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
-import proofs  # noqa: E402  # beside this file
+import cause_pages  # noqa: E402  # beside this file, as the next two
+import fixes_page  # noqa: E402
+import proofs  # noqa: E402
 
 TUTORIAL = Path("docs") / "tutorial.md"
 PLUGINS = Path("docs") / "how-to" / "plug-ins.md"
@@ -85,15 +86,15 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """Path -> content, of all that is made."""
     docs = root / "docs"
     made = {
-        docs / "causes" / f"{c.id}.md": _cause_pages.cause_markdown(c)
+        docs / "causes" / f"{c.id}.md": cause_pages.cause_markdown(c)
         for c in catalog.load_causes().values()
     }
     tutorial = (ROOT / TUTORIAL).read_text(encoding="utf-8")
     return {
         root / TUTORIAL: _insert_report(tutorial),
-        docs / "causes" / "README.md": _cause_pages.catalogue_index(),
+        docs / "causes" / "README.md": cause_pages.catalogue_index(),
         docs / "decisions" / "README.md": _list_decisions(),
-        docs / "fixes.md": _fixes_page.fixes_page(),
+        docs / "fixes.md": fixes_page.fixes_page(),
         docs / "symptoms.md": _list_symptoms(),
         **{
             root / page: proofs.insert_proofs(

@@ -81,7 +81,7 @@ def watch_job(name: str, job: Job, python: str, store: Path) -> Outcome:
     with scratch_folder() as folder:
         document = folder / "diagnosis.json"
         words = [sys.executable, "-m", "whyidle", "run", "--quiet", "--no-live"]
-        words += ["--profile", "look"]  # these jobs last seconds: what reports of short runs advise
+        words += ["--look", "profile"]  # these jobs last seconds: what reports of short runs advise
         words += ["--store", str(store), "--json", str(document)]
         try:
             run_process([*words, *split_command(job.command, python)], folder)

@@ -125,7 +125,7 @@ THIRD_PARTY = {
     "store": {"msgspec", "tomli"},
     "catalog": set(),
     "testing": {"numpy", "msgspec", "hypothesis", "pytest", "torch"},
-    "cli": {"msgspec", "rich"},
+    "cli": {"msgspec", "rich", "shtab"},
     "errors": set(),
     "version": set(),
     "api": {"IPython"},

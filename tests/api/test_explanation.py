@@ -20,7 +20,9 @@ def test_explain_says_what_the_command_line_says(
     assert found.findings[0].cause == "dataloader-no-workers"
     main(["explain", str(slow), "--no-store"])
     said = capsys.readouterr().out.partition("\n  next ")[0]
-    assert str(found).strip() == said.strip()
+    assert found.to_text().strip() == said.strip()
+    assert str(found).startswith("STARVED: ")
+    assert "\n" not in str(found)
 
 
 def test_explain_reads_a_document_back(slow: Path, tmp_path: Path):

@@ -45,6 +45,7 @@ def run_shell(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     script = folder / "shell.py"
     script.write_text(SHELL + text)
     env = {**os.environ, "IPYTHONDIR": str(folder), "MPLBACKEND": "agg"}
+    env["JPY_SESSION_NAME"] = "work/photos.ipynb"
     return subprocess.run(
         [sys.executable, script],
         capture_output=True,
@@ -63,13 +64,14 @@ def test_a_cell_is_watched_displayed_and_named(tmp_path: Path):
 shell.run_cell("%%whyidle off d" + CELL)
 d = shell.user_ns["d"]
 print(json.dumps([shown, d.verdict.state, d.findings[0].where[0].function, d.run.command,
-                  "model" in shell.user_ns]))
+                  d.run.job, "model" in shell.user_ns]))
 """,
     )
     assert done.returncode == 0, done.stderr
-    shown, state, function, command, kept = json.loads(done.stdout.splitlines()[-1])
+    shown, state, function, command, job, kept = json.loads(done.stdout.splitlines()[-1])
     assert shown == [["text/html", "text/markdown", "text/plain"]]
     assert (state, function, command, kept) == ("starved", "__getitem__", [], True)
+    assert job == "photos.ipynb"
 
 
 def test_a_cell_that_fails_fails_as_before_and_the_next_is_watched(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from whyidle import __version__
 from whyidle.__main__ import main
 from whyidle.cli import _app, explain
-from whyidle.cli._options import complete_values
+from whyidle.cli._options import RENAMED, SHARED, arrange_words
 
 pytestmark = pytest.mark.real_processes("signals reach a process that is starting")
 
@@ -182,4 +183,94 @@ def test_names_cannot_paint_the_terminal(capsys: pytest.CaptureFixture[str]):
 )
 def test_a_look_without_a_word_is_all_of_them(typed, meant):
     verb = _app.verbs_of(_app.parser())["run"]
-    assert complete_values(typed.split(), verb) == meant.split()
+    assert arrange_words(typed.split(), verb) == meant.split()
+
+
+def _options(name: str, parser: argparse.ArgumentParser):
+    """Every option of a verb and of its actions: word, verb, action."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, sub in action.choices.items():
+                yield from _options(f"{name} {word}", sub)
+        elif action.option_strings and not isinstance(action, argparse._HelpAction):
+            yield max(action.option_strings, key=len), name, action
+
+
+def test_an_option_means_the_same_in_all_verbs():
+    meanings: dict[str, dict[str, object]] = {}
+    for name, verb in _app.verbs_of(_app.parser()).items():
+        for word, where, action in _options(name, verb):
+            assert action.help, f"{where} {word} has no help"
+            text, _ = SHARED.get(word, (action.help, None))
+            assert action.help.startswith(text), f"{where} {word}"
+            words = tuple(action.choices or ())
+            meanings.setdefault(word, {})[where] = (text, words)
+    for word, uses in meanings.items():
+        assert len(set(uses.values())) == 1, (word, uses)
+
+
+def test_every_verb_with_a_json_writes_it_to_standard_output():
+    for name, verb in _app.verbs_of(_app.parser()).items():
+        for word, where, action in _options(name, verb):
+            if word == "--json":
+                assert action.metavar == "PATH|-", where
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_old_spellings_are_understood_with_a_notice(old: str, capsys):
+    _, name, *words = old.split()
+    verb = _app.verbs_of(_app.parser())[name]
+    new = RENAMED[old].split()
+    assert arrange_words([*words, "X"], verb)[: len(new)] == new
+    assert f"{old} is now {RENAMED[old]}" in capsys.readouterr().err
+
+
+def test_options_after_the_command_of_history_are_its_own():
+    verb = _app.verbs_of(_app.parser())["history"]
+    assert arrange_words(["train.py", "--lr", "1", "--html", "h.html", "--quiet"], verb) == (
+        ["--html", "h.html", "--quiet", "--", "train.py", "--lr", "1"]
+    )
+    assert arrange_words(["--quiet", "--", "train.py", "--html"], verb) == (
+        ["--quiet", "--", "train.py", "--html"]
+    )
+
+
+@pytest.mark.parametrize("columns", [60, 90])
+def test_help_keeps_its_indent(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for name in _app.VERBS:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        listed = capsys.readouterr().out.partition("options:")[2].splitlines()
+        indents = {len(line) - len(line.lstrip()) for line in listed if line.startswith("    ")}
+        assert max(indents, default=24) <= 24, name
+        assert all(len(line) < columns for line in listed), name
+
+
+def test_an_upload_without_a_server_does_not_name_the_run_twice(capsys):
+    assert main(["upload", "last"]) == 2
+    assert "try: whyidle upload last http://HOST:8470" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_options(shell, capsys, monkeypatch):
+    with pytest.raises(SystemExit):
+        main(["--completion", shell])
+    script = capsys.readouterr().out
+    assert "history" in script
+    assert "fail-if-slower" in script
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["--completion", shell]) == 2
+    assert "whyidle[completion]" in capsys.readouterr().err
+
+
+def test_bash_completes_the_files_of_a_command(tmp_path: Path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--completion", "bash"])
+    (tmp_path / "train.py").touch()
+    asked = "COMP_WORDS=(whyidle run tr); COMP_CWORD=2; _shtab_whyidle whyidle tr run"
+    lines = [capsys.readouterr().out, asked, 'echo "${COMPREPLY[@]}"']
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert done.stdout == b"train.py\n"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from docs import cause_pages
 from whyidle import catalog
 from whyidle.__main__ import main
 from whyidle.cli import _cause_pages
@@ -38,7 +40,7 @@ def test_codes_of_predictors_are_explained_where_they_stand(
 ):
     assert main(["causes", name]) == 0
     terminal = capsys.readouterr().out
-    for page in (terminal, _cause_pages.cause_markdown(catalog.load_causes()[name])):
+    for page in (terminal, cause_pages.cause_markdown(catalog.load_causes()[name])):
         for code in re.findall(r"\bP\d+\b", page):
             assert re.search(rf"^ *- {code}: \w", page, re.MULTILINE)
 
@@ -63,3 +65,27 @@ def test_paragraphs_lists_and_code():
         "    code(",
         "        x)",
     ]
+
+
+@pytest.mark.parametrize("name", cause_pages.REMEDIES)
+def test_the_code_before_and_after_is_python(name: str):
+    assert name in catalog.load_causes()
+    remedy = cause_pages.REMEDIES[name]
+    assert list(remedy) == ["before", "after"]
+    assert remedy["before"] != remedy["after"]
+    for code in remedy.values():
+        compile(code, name, "exec")
+        assert len(code.splitlines()) < 10
+
+
+def test_a_cause_with_a_fix_in_code_shows_it():
+    """Others are about machines, clusters and what only the job's author sees."""
+    fixes = catalog.load_fixes().values()
+    in_code = {c for fix in fixes for c in fix.causes if fix.id in page_of_patches()}
+    assert in_code - {"cpu-starved-allocation"} <= set(cause_pages.REMEDIES)
+
+
+def page_of_patches() -> set[str]:
+    """Fixes that whyidle fix applies."""
+    applied = (Path(cause_pages.__file__).parent / "fixes.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `([a-z0-9-]+)`", applied.partition("## Advice")[0], re.MULTILINE))

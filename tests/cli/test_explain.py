@@ -98,4 +98,14 @@ def test_lists_of_ranks(text, ranks):
 @pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1-", "0-99999999", "1;2"])
 def test_no_lists_of_ranks(text, trace, capsys):
     assert main(["explain", str(trace), f"--ranks={text}"]) == 2
-    assert "no rank" in capsys.readouterr().err
+    assert "is not a rank" in capsys.readouterr().err
+
+
+def test_open_shows_the_page_in_a_browser(trace: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or False)
+    assert main(["explain", str(trace), "--html", "why.html", "--open"]) == 0
+    assert opened == [Path("why.html").absolute().as_uri()]
+    assert "no browser was found" in capsys.readouterr().err
+    assert main(["explain", str(trace), "--open"]) == 0
+    assert Path(opened[1].removeprefix("file://")).read_text().lower().startswith("<!doctype html>")

@@ -87,7 +87,7 @@ def test_what_the_patch_says_beside_is_nothing_to_do_by_hand(fix, tmp_path):
 
 
 def test_the_plan_is_told_and_how_to_use_it(fix, tmp_path):
-    status, told = fix("--plan", "my plan.toml")
+    status, told = fix("--write-plan", "my plan.toml")
     assert status == 0
     assert (tmp_path / "my plan.toml").is_file()
     assert "wrote my plan.toml" in told.err
@@ -98,7 +98,7 @@ def test_how_what_was_kept_is_taken_back_is_told(fix, tmp_path):
     patch = SourcePatch("--- a\n", {}, (), UserFiles(tmp_path, (), None, (), ()))
     for good in (True, False):
         handed = PatchCheck(patch, None, "", is_writable=good)
-        _, told = fix("--patch", f"my {good}.patch", "--plan", f"{good}.toml", handed=handed)
+        _, told = fix("--patch", f"my {good}.patch", "--write-plan", f"{good}.toml", handed=handed)
         out = " ".join(told.out.split())
         assert "set `enabled = false` in the plan to leave a fix out" in out
         quoted = shlex.quote(str(tmp_path / f"my {good}.patch"))
@@ -123,7 +123,7 @@ def test_it_is_proposed_with_all_that_was_typed_but_the_budget(fix, budget, ends
 
 
 def test_a_plan_that_is_written_by_now_is_not_named_again(fix, tmp_path):
-    _, told = fix("--plan", "mine.toml", "--patch=mine.patch", enough_s=240.0)
+    _, told = fix("--write-plan", "mine.toml", "--patch=mine.patch", enough_s=240.0)
     assert (tmp_path / "mine.toml").is_file()
     out = " ".join(told.out.split())
     assert "whyidle fix --budget 4m --patch=mine.patch python train.py" in out

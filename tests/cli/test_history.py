@@ -63,9 +63,9 @@ def test_json_and_html(runs: list[str], capsys: pytest.CaptureFixture[str]):
 
 
 def test_the_gate(runs: list[str], capsys: pytest.CaptureFixture[str]):
-    assert main(["history", "--fail-on", "slower", "train.py"]) == 3
+    assert main(["history", "--fail-if-slower", "train.py"]) == 3
     assert main(["runs", "delete", runs[5], runs[4]]) == 0
-    assert main(["history", "--fail-on", "slower", "train.py"]) == 0
+    assert main(["history", "--fail-if-slower", "train.py"]) == 0
 
 
 @pytest.mark.usefixtures("runs")
@@ -95,11 +95,11 @@ def test_runs_are_filtered(runs: list[str], capsys: pytest.CaptureFixture[str]):
     assert listed(["--until", "3d"], capsys) == runs[:3]
     assert listed(["--command", "train.py --lr 1", "--state", state], capsys) == runs
     assert listed(["--command", "train.py --lr 2"], capsys) == []
-    assert listed(["--state", "failed"], capsys) == []
+    assert listed(["--verdict", "failed"], capsys) == []
     kind = diagnose_job([healthy().timeline()]).device.kind
     assert listed(["--device", kind.upper()], capsys) == runs
     assert listed(["--device", "no such"], capsys) == []
-    assert main(["runs", "--state", "failed"]) == 0
+    assert main(["runs", "--verdict", "failed"]) == 0
     assert "No run in the store" in capsys.readouterr().out
 
 

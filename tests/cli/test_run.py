@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,20 @@ def test_what_is_odd_about_a_plan_is_said_before_the_command(capsys: pytest.Capt
     assert main(["run", "--plan", "plan.toml", *COMMAND]) == 3
     err = capsys.readouterr().err
     assert err.startswith("whyidle: The plan changes nothing: it has no fix.\n")
+
+
+def test_a_document_on_standard_output_is_alone_there(capfd: pytest.CaptureFixture[str]):
+    said = "import sys; print('the job says')"
+    main(["run", "--no-live", "--json", "-", sys.executable, "-c", said])
+    out, err = capfd.readouterr()
+    assert json.loads(out)["schema"] == "whyidle/diagnosis/1"
+    assert "the job says" in err
+
+
+def test_a_rule_stands_between_the_last_line_of_the_job_and_the_report(capfd):
+    said = "import sys; print('last words', file=sys.stderr)"
+    main(["run", "--no-live", "--no-store", sys.executable, "-c", said])
+    lines = capfd.readouterr().err.splitlines()
+    after = lines[lines.index("last words") + 1 :]
+    rule = next(line for line in after if line.startswith("--- whyidle ---"))
+    assert any(line.strip() for line in after[after.index(rule) + 1 :])

@@ -92,7 +92,8 @@ def test_missing_names(words: list[str], capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.usefixtures("two")
-def test_a_watched_command_is_listed_by_its_words(capsys: pytest.CaptureFixture[str]):
+def test_a_watched_command_is_listed_by_its_words(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
     (explained, _), store = listed(capsys), Store(Path(".whyidle"))
     entry = store.begin_run(["python", "train.py", "--name", "my run"])
     assert main(["runs"]) == 0
@@ -129,3 +130,19 @@ def test_a_run_is_a_row_of_a_table_that_fits_a_terminal(
     assert all(len(line) <= 80 for line in out.splitlines())
     assert out.isascii()
     assert main(["report", "20260101-030405"]) == 0  # what is shown of an id is enough to name it
+
+
+@pytest.mark.parametrize("columns", [50, 60, 80, 90, 120])
+def test_a_long_command_is_shortened_in_the_middle(columns, trace: Path, monkeypatch, capsys):
+    told = diagnose_job([kineto.load(trace)])
+    command = ["/home/anna/projects/vision/.venv/bin/python", "train.py", "--lr", "0.1", "--end"]
+    run = msgspec.structs.replace(told.run, command=command)
+    Store(Path(".whyidle")).add_run(msgspec.structs.replace(told, run=run))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["runs"]) == 0
+    heading, row, *rest = capsys.readouterr().out.splitlines()
+    assert heading.startswith("run ")
+    assert row.endswith("--end")
+    assert "..." in row or columns == 120
+    assert len(row) <= columns
+    assert rest[0] == ""

@@ -57,7 +57,7 @@ def test_the_table_without_a_gpu_says_what_to_do(cards, capsys):
 def test_a_gate_that_does_not_hold(cards, capsys):
     idle = {"UtilizationRates": SimpleNamespace(gpu=0, memory=0), "ComputeRunningProcesses": []}
     cards(training(answers=idle, memory=(30 * GIB, 80 * GIB)))
-    arguments = ["watch", "--once", "--interval", "0.2", "--fail-on"]
+    arguments = ["watch", "--once", "--interval", "0.2", "--fail-on-state"]
     assert main([*arguments, "idle-held"]) == 3
     assert "gpu0 idle-held" in capsys.readouterr().err
     assert main([*arguments, "stalled"]) == 0
@@ -65,7 +65,7 @@ def test_a_gate_that_does_not_hold(cards, capsys):
 
 def test_a_gate_that_cannot_look_does_not_pass(cards, capsys):
     cards()
-    assert main(["watch", "--once", "--interval", "0.2", "--fail-on", "stalled"]) == 1
+    assert main(["watch", "--once", "--interval", "0.2", "--fail-on-state", "stalled"]) == 1
     assert "pip install 'whyidle[nvidia]'" in capsys.readouterr().err
 
 
@@ -175,4 +175,4 @@ def test_a_file_of_documents_that_cannot_be_written(cards, capsys):
 
 def test_alerts_need_more_than_one_look(capsys):
     assert main(["watch", "--once", "--alerts"]) == 2
-    assert "more than one look" in capsys.readouterr().err
+    assert "cannot be combined with --once" in capsys.readouterr().err

@@ -159,3 +159,12 @@ def test_a_real_terminal_is_drawn_at_once_and_left_as_it_was():
     os.close(leader)
     assert b"sort: by state" in text  # without waiting for the next look
     assert text.endswith(b"\x1b[?25h\x1b[?1049l")
+
+
+def test_a_question_mark_lists_every_key():
+    keys, look = Keys(), fleet(2)
+    assert "? keys" in draw(keys, look, width=80)
+    press(keys, b"?", look)
+    assert "show or hide the details of the GPU of this number" in draw(keys, look, width=80)
+    press(keys, b"\x1b", look)
+    assert "of this number" not in draw(keys, look)

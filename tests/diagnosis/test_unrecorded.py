@@ -39,7 +39,7 @@ def test_it_is_said_where_nobody_looked_at_what_it_computes(settings, why):
     assert "computes 100% of the time; its operators were not recorded" in told.headline
     assert why in told.headline
     helps = "too short" in why or "takes" in why  # else it would not mend that to ask for one
-    assert ("--profile look" in told.headline) == helps
+    assert ("--look profile" in told.headline) == helps
 
 
 def test_and_not_where_somebody_did():

@@ -11,8 +11,8 @@ from itertools import product
 import pytest
 from family_facts import among, kinds_of
 
+from docs import fixes_page
 from whyidle import catalog
-from whyidle.cli import _fixes_page
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.diagnosis.wording import by_hand, summarize_edits
 from whyidle.fixes.host.debug_mode_off import ADVICE, SWITCHES
@@ -134,7 +134,7 @@ def every_plan():
 @functools.cache
 def page():
     """What is applied and what is advice, on the page of fixes."""
-    return _fixes_page.fixes_page().split("## Advice")
+    return fixes_page.fixes_page().split("## Advice")
 
 
 @functools.cache

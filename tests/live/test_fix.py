@@ -133,7 +133,7 @@ def test_a_command_that_does_not_train_is_told_in_three_lines(job, command, word
 
 def test_a_plan_that_is_somebodys_is_not_overwritten(job):
     (job.folder / "plan.toml").write_text("mine")
-    told = fixed(job, "--plan", "plan.toml")
+    told = fixed(job, "--write-plan", "plan.toml")
     assert told.returncode == 1
     assert "already exists" in told.stderr
     assert (job.folder / "plan.toml").read_text() == "mine"

@@ -102,7 +102,7 @@ def test_a_slow_dataset_is_found_fixed_planned_and_patched(package, watching):
     pytest.importorskip(package, reason=f"{package} is not installed")
     folder, command = watching.folder, (sys.executable, "train.py")
     write_job(folder, package, 20_000)
-    words = [*watching.whyidle("fix"), "--budget", "3m", "--plan", "plan.toml", *command]
+    words = [*watching.whyidle("fix"), "--budget", "3m", "--write-plan", "plan.toml", *command]
     done = subprocess.run(
         words, cwd=folder, env=watching.env, capture_output=True, text=True, timeout=500,
         check=False,

@@ -8,7 +8,9 @@ import pytest
 
 from whyidle.__main__ import main
 from whyidle.errors import InputError
-from whyidle.store.configuration import read_configuration
+from whyidle.machine.alerts.rule_file import AlertSettings, QuietHours
+from whyidle.model.live.alert import Rule
+from whyidle.store.configuration import FORMS, Configuration, read_configuration
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +55,28 @@ def test_what_is_not_understood_is_named(text: str, home: Path, capsys):
     err = capsys.readouterr().err
     assert "config.toml" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '# mine\ntrak = "auto"',
+            ["line 2", "trak = 'auto'", "Keys: track.", 'try: track = "auto"'],
+        ),
+        ('track = "always"', ["line 1", "track = 'always'", 'try: track = "auto" or "off"']),
+        ("\n\ntrack = ", ["line 3", "not TOML"]),
+    ],
+)
+def test_the_line_the_key_and_the_keys_that_exist_are_named(text, said, home: Path, capsys):
+    home.write_text(text)
+    main(["run", "true"])
+    err = capsys.readouterr().err
+    assert all(part in err for part in [str(home), *said]), err
+
+
+def test_the_page_lists_every_key():
+    page = (Path(__file__).parents[2] / "docs/reference/configuration.md").read_text("utf-8")
+    assert set(FORMS) == set(Configuration.__struct_fields__)
+    keys = [Configuration, AlertSettings, Rule, QuietHours]
+    assert all(f"`{key}`" in page for table in keys for key in table.__struct_encode_fields__)

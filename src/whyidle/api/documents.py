@@ -23,13 +23,22 @@ FRAME_HEIGHT_PX = 640
 class Diagnosis(diagnosis.Diagnosis, frozen=True, kw_only=True):
     """The diagnosis document ``whyidle/diagnosis/1``.
 
-    ``print(d)`` shows the terminal report; in a notebook ``d`` displays the HTML page.
+    ``print(d)`` says verdict and first finding in a line, ``print(d.to_text())`` is the terminal's
+    report; in a notebook ``d`` displays the HTML page.
     """
 
     @classmethod
     def from_document(cls, document: diagnosis.Diagnosis) -> Diagnosis:
         """Convert a document to this class."""
         return cls(**{name: getattr(document, name) for name in document.__struct_fields__})
+
+    def to_text(self, path: str | Path | None = None) -> str:
+        """Return the report of the terminal, and write it to ``path`` if given.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        return _write_text(terminal.render(self), path)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Return a self-contained HTML page, and write it to ``path`` if given.
@@ -61,7 +70,8 @@ class Diagnosis(diagnosis.Diagnosis, frozen=True, kw_only=True):
         return f"<Diagnosis {self.verdict.state}: {self.verdict.headline} ({count} {noun})>"
 
     def __str__(self) -> str:
-        return terminal.render(self)
+        first = next((f"; {finding}" for finding in self.findings), "")
+        return f"{self.verdict.state.upper()}: {self.verdict.headline}{first}"
 
     def _repr_html_(self) -> str:
         return _frame_page(self.to_html())

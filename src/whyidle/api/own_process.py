@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime, timezone
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import ModuleType, TracebackType
 from typing import Literal
 
@@ -121,7 +121,7 @@ class Watch:
         recording = self._entry.path / RECORDING
         note_end(recording, self._entry.id, _own_command(), ended)
         try:
-            document = diagnose_recording(recording, str(os.getpid()))
+            document = diagnose_recording(recording, str(os.getpid()), _notebook_name())
             self._store.complete_run(self._entry, document)
             self._diagnosis = Diagnosis.from_document(document)
         except WhyidleError as error:
@@ -151,6 +151,11 @@ def _own_command() -> list[str]:
     ipython = sys.modules.get("IPython")
     prompt = ipython is not None and ipython.get_ipython() is not None
     return list(sys.orig_argv) if getattr(main, "__file__", None) and not prompt else []
+
+
+def _notebook_name() -> str:
+    """The file of the notebook where its server tells it, as Jupyter does."""
+    return PurePath(os.environ.get("JPY_SESSION_NAME", "")).name or "notebook"
 
 
 def _restore_environment(before: dict[str, str]) -> None:

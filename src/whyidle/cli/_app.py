@@ -6,13 +6,15 @@ import argparse
 import difflib
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from whyidle.cli._options import complete_values
+from whyidle.cli._options import arrange_words
 from whyidle.errors import UsageError, WhyidleError
 from whyidle.version import __version__
 
@@ -66,6 +68,45 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", hint=f"{self.prog} --help")
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help in the width of the terminal: paragraphs are wrapped, examples stay as they are."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=24, width=min(_columns() - 1, 100))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = (
+            part if "\n  " in f"\n{part}" else textwrap.fill(part, width, initial_indent=indent)
+            for part in text.split("\n\n")
+        )
+        return "\n\n".join(paragraphs)
+
+
+class _Completion(argparse.Action):
+    """Prints the completion of the command line for a shell, made by shtab."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _: object, values: Any, *__: object
+    ) -> None:
+        try:
+            import shtab
+        except ImportError:
+            hint = "pip install 'whyidle[completion]'"
+            raise UsageError("Completion needs the package shtab.", hint=hint) from None
+        for verb in verbs_of(parser).values():
+            for action in verb._actions:
+                if action.nargs == argparse.REMAINDER:
+                    action.metavar, action.help = "FILE", "the command"  # hidden ones are left out
+                if {"PATH", "FILE", "DIR"} & set(re.split("[^A-Z]+", str(action.metavar))):
+                    action.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
+def _columns() -> int:
+    return max(shutil.get_terminal_size((80, 24)).columns, 40)
+
+
 def run(argv: Sequence[str]) -> int:
     """Run one command. Reports every failure in three lines; a traceback needs ``--verbose``."""
     loud = "--verbose" in argv
@@ -98,7 +139,7 @@ def _command(argv: list[str]) -> int:
     _check_verb(argv)
     root = parser()
     if (verb := verbs_of(root).get(argv[0])) is not None:
-        argv = [argv[0], *complete_values(argv[1:], verb)]
+        argv = [argv[0], *arrange_words(argv[1:], verb)]
     args, unknown = root.parse_known_args(argv)
     if unknown:
         text = f"Unrecognized arguments: {' '.join(unknown)}."
@@ -119,9 +160,16 @@ def parser() -> argparse.ArgumentParser:
         prog="whyidle",
         description="Why is my GPU idle, or busy for nothing, and how do I fix it?",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     root.add_argument("--version", action="version", version=f"whyidle {__version__}")
+    root.add_argument(
+        "--completion",
+        action=_Completion,
+        choices=("bash", "zsh", "fish"),
+        help='print the completion of a shell, such as eval "$(whyidle --completion bash)"; '
+        "needs the extra: pip install 'whyidle[completion]'",
+    )
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")
     for verb in VERBS:
         module = import_module(f"whyidle.cli.{verb}")
@@ -130,7 +178,7 @@ def parser() -> argparse.ArgumentParser:
             verb,
             help=title.rstrip("."),
             description=f"{title}\n\n{text}".strip(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
             allow_abbrev=False,  # words of a watched command must not match our options
         )
         sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")

@@ -39,12 +39,12 @@ def choose_outputs(args: argparse.Namespace) -> OutputPaths:
         InputError: a named file exists, or its folder does not.
     """
     paths = []
-    if not os.access(".", os.W_OK) and None in (args.plan, args.patch):
-        hint = "whyidle fix --plan PATH --patch PATH ..."
+    if not os.access(".", os.W_OK) and None in (args.write_plan, args.patch):
+        hint = "whyidle fix --write-plan PATH --patch PATH ..."
         raise InputError(
             "Cannot write the plan and the patch.", why="This folder is read-only.", hint=hint
         )
-    for path, default in ((args.plan, "plan.toml"), (args.patch, "fix.patch")):
+    for path, default in ((args.write_plan, "plan.toml"), (args.patch, "fix.patch")):
         if path is None:
             paths.append(_free_path(Path(default)))
             continue
@@ -182,7 +182,9 @@ def _typed_options(args: argparse.Namespace) -> list[str]:
     typed = iter(args.typed[1 : len(args.typed) - len(args.command)])
     dropped = {"--budget"}
     dropped |= {
-        f"--{name}" for name in ("plan", "patch") if (path := vars(args)[name]) and path.exists()
+        f"--{name}"
+        for name in ("write-plan", "patch")
+        if (path := vars(args)[name.replace("-", "_")]) and path.exists()
     }
     options = []
     for word in typed:

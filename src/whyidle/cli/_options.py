@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whyidle.store.run_store import Store
@@ -14,31 +15,101 @@ if TYPE_CHECKING:
 STDOUT = "-"
 
 
+SHARED: dict[str, tuple[str, str | None]] = {
+    "--alerts": ("evaluate alerts, with the rules and routes of a file", "FILE"),
+    "--all": ("show all details", None),
+    "--budget": ("total time of the trials", "TIME"),
+    "--export": ("write another form, from an installed plug-in", "FORM=PATH|-"),
+    "--fail-on": ("exit with status 3 if a finding is at least this severe", None),
+    "--html": ("write a self-contained HTML page", "PATH"),
+    "--interval": ("time between readings", "SECONDS"),
+    "--json": ("write the result as JSON; - is standard output", "PATH|-"),
+    "--markdown": ("write Markdown for an issue; - is standard output", "PATH|-"),
+    "--open": ("open the HTML page in a browser", None),
+    "--out": ("folder to write to", "DIR"),
+    "--plan": ("apply the fixes of a plan from whyidle fix without changing your files", "PATH"),
+    "--price": ("price of a GPU-hour", "PRICE"),
+    "--quiet": ("print no report and no progress", None),
+    "--since": ("only what is newer", "TIME"),
+    "--stop-after": ("end the command after N optimizer steps, as Ctrl-C does", "N"),
+    "--store": (
+        "folder of stored runs (default: $WHYIDLE_HOME, or .whyidle in this folder)",
+        "DIR",
+    ),
+    "--until": ("only what is older", "TIME"),
+    "--user": ("only this user", "NAME"),
+    "--yes": ("go ahead", None),
+}
+"""The options of more than one verb: each word has one meaning, which a verb may only complete.
+word -> meaning, metavariable (None: a switch)"""
+_LETTERS = {"--all": "-a", "--quiet": "-q", "--yes": "-y"}
+RENAMED = {
+    "whyidle alerts --prometheus": "--rules",
+    "whyidle fix --plan": "--write-plan",
+    "whyidle history --fail-on slower": "--fail-if-slower",
+    "whyidle run --profile look": "--look profile",
+    "whyidle runs --state": "--verdict",
+    "whyidle scale --steps": "--stop-after",
+    "whyidle tune --for": "--budget",
+    "whyidle watch --fail-on": "--fail-on-state",
+}
+"""spellings of whyidle 0.2, understood until 0.4 -> their new spelling"""
 OMITTED: dict[argparse.Action, tuple[tuple[str, ...], str]] = {}
 """option whose value may be left out before a command, which argparse cannot tell from a value ->
 the values that it has, and the one that is meant where none of them follows"""
+MIXED: set[str] = set()
+"""verbs whose own options may also stand after the words of the command"""
 
 
-def complete_values(argv: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
-    """Give options of ``OMITTED`` the value that was left out, up to the first word that belongs to
-    the watched command."""
-    options = parser._option_string_actions
-    done: list[str] = []
-    waiting = iter(argv)
-    for word in waiting:
-        action = options.get(word)
+def add_option(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    word: str,
+    detail: str = "",
+    **how: Any,
+) -> argparse.Action:
+    """Add an option of ``SHARED``; ``detail`` completes its help, ``how`` goes to argparse."""
+    meaning, metavar = SHARED[word]
+    kind = {"metavar": metavar} if metavar else {} if "choices" in how else {"action": "store_true"}
+    names = [_LETTERS[word], word] if word in _LETTERS else [word]
+    return parser.add_argument(*names, help=meaning + detail, **(kind | how))
+
+
+def arrange_words(argv: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """The words of a verb as argparse reads them: with new spellings for old ones, the values of
+    ``OMITTED`` that were left out, and the options of ``MIXED`` verbs before the command. Words of
+    a watched command are not touched."""
+    options, words = parser._option_string_actions, list(argv)
+    has_command = any(action.nargs == argparse.REMAINDER for action in parser._actions)
+    done, command = list[str](), list[str]()
+    while words:
+        _respell(words, parser.prog)
+        word = words.pop(0)
+        action = options.get(word.partition("=")[0])
+        if parser.prog in MIXED and action is None and word != "--":
+            command.append(word)
+            continue
+        if word == "--" or (has_command and not word.startswith("-")):
+            return [*done, *(command or [word]), *words]
         done.append(word)
-        if not word.startswith("-"):
-            break
-        if action in OMITTED:
+        if action in OMITTED and "=" not in word:
             values, default = OMITTED[action]
-            follows = next(waiting, None)
-            done.append(follows if follows in values else default)
-            if follows is not None and follows not in values:
-                return [*done, *complete_values([follows, *waiting], parser)]
-        elif action is not None and action.nargs is None:
-            done += [value] if (value := next(waiting, None)) is not None else []
-    return [*done, *waiting]
+            done.append(words.pop(0) if words[:1] and words[0] in values else default)
+        elif action is not None and action.nargs is None and "=" not in word:
+            done += [words.pop(0)] if words else []
+    return [*done, "--", *command] if command else done
+
+
+def _respell(words: list[str], prog: str) -> None:
+    """Give the first word its new spelling, with a notice."""
+    name, joined, value = words[0].partition("=")
+    parts = [name, value] if joined else words[:2]
+    for length in (2, 1):
+        old = " ".join([prog, *parts[:length]])
+        if old in RENAMED:
+            print(f"whyidle: {old} is now {RENAMED[old]}, and ends with 0.4", file=sys.stderr)
+            kept = [value] if joined and length == 1 else []
+            words[: 1 if joined else length] = [*RENAMED[old].split(), *kept]
+            return
 
 
 def parse_seconds(text: str, least: float, most: float) -> float:
@@ -52,28 +123,22 @@ def parse_seconds(text: str, least: float, most: float) -> float:
     return seconds
 
 
-def add_outputs(parser: argparse.ArgumentParser, *, free: bool = True) -> None:
-    """Add the output options; ``free``: standard output may be used."""
-    path, dash = ("PATH|-", "; - is standard output") if free else ("PATH", "")
+def add_outputs(
+    parser: argparse.ArgumentParser,
+    forms: Sequence[str] = ("--json", "--html", "--markdown", "--export"),
+    everything: str = ": also minor findings and causes not checked",
+) -> argparse._ArgumentGroup:
+    """Add the output options; ``everything`` completes the help of --all ("": no such option)."""
     group = parser.add_argument_group("output")
-    group.add_argument("--json", metavar=path, help=f"write the diagnosis as JSON{dash}")
-    group.add_argument("--html", metavar="PATH", help="write a self-contained HTML page")
-    group.add_argument("--markdown", metavar=path, help=f"write Markdown for an issue{dash}")
-    group.add_argument(
-        "--export",
-        metavar=f"FORM={path}",
-        type=_parse_export,
-        action="append",
-        default=[],
-        help="write another form, from an installed plug-in",
-    )
-    group.add_argument(
-        "-a",
-        "--all",
-        action="store_true",
-        help="also show minor findings and causes not checked",
-    )
-    add_quiet(group)
+    for form in forms:
+        how: dict[str, Any] = {"type": _parse_export, "action": "append", "default": []}
+        add_option(group, form, **(how if form == "--export" else {}))
+        if form == "--html":
+            add_option(group, "--open")
+    if everything:
+        add_option(group, "--all", everything)
+    add_option(group, "--quiet")
+    return group
 
 
 def _parse_export(text: str) -> tuple[str, str]:
@@ -85,9 +150,7 @@ def _parse_export(text: str) -> tuple[str, str]:
 
 def add_quiet(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Add --quiet."""
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="print no report and no progress"
-    )
+    add_option(parser, "--quiet")
 
 
 def add_storage(parser: argparse.ArgumentParser) -> None:
@@ -99,12 +162,7 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
 def add_store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add --store."""
     group = parser.add_argument_group("store")
-    group.add_argument(
-        "--store",
-        metavar="DIR",
-        type=Path,
-        help="folder of stored runs (default: $WHYIDLE_HOME, or .whyidle in this folder)",
-    )
+    add_option(group, "--store", type=Path)
     return group
 
 
@@ -114,7 +172,7 @@ def add_destinations(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prometheus",
         metavar="[ADDRESS:]PORT",
-        help="serve a page of metrics, on this machine alone unless an address is named",
+        help="serve metrics for Prometheus, to this machine only unless an address is named",
     )
     group.add_argument(
         "--textfile", metavar="DIR", help="write metrics for node-exporter's textfile collector"
@@ -147,18 +205,16 @@ def parse_ranks(text: str) -> frozenset[int]:
         except ValueError:
             low, high = 0, -1
         if not 0 <= low <= high < 1 << 20:
-            raise argparse.ArgumentTypeError(f"{part!r} is no rank and no range such as 0-7")
+            raise argparse.ArgumentTypeError(
+                f"{part!r} is not a rank such as 3 or a range such as 0-7"
+            )
         ranks.update(range(low, high + 1))
     return frozenset(ranks)
 
 
 def add_gate(parser: argparse.ArgumentParser) -> None:
     """Add --fail-on."""
-    parser.add_argument(
-        "--fail-on",
-        choices=("warning", "critical"),
-        help="exit with status 3 if a finding is at least this severe",
-    )
+    add_option(parser, "--fail-on", choices=("warning", "critical"))
 
 
 def store_of(args: argparse.Namespace) -> Store:

@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,8 @@ def check_outputs(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None
         UsageError: two outputs go to standard output, or one would overwrite an input.
         InputError: the folder of an output does not exist or cannot be written.
     """
+    if getattr(args, "open", False) and args.html is None:
+        args.html = str(Path(tempfile.mkdtemp(prefix="whyidle-")) / "why.html")
     outputs = list_outputs(args)
     if sum(target == STDOUT for _, target in outputs) > 1:
         raise UsageError("Only one output can go to standard output.")
@@ -132,8 +135,7 @@ def _write_output(
         write_target(target, _render(diagnosis, form), retry)
     except OutputError as error:
         return error
-    if target != STDOUT:
-        print_note(args, f"wrote {target}")
+    _tell_written(args, form, target)
     return None
 
 
@@ -178,21 +180,41 @@ def write_target(target: str, text: str, retry: str = "") -> None:
         ) from error
 
 
-def write_json(target: str, document: object) -> None:
-    """Write a document as JSON to a file or, for ``-``, to standard output.
+def write_documents(args: argparse.Namespace, **makers: Callable[[], object]) -> bool:
+    """Make and write the forms that were asked for; what is not a text is written as JSON. Return
+    whether the terminal still gets a report.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: a file cannot be written.
     """
+    wanted = [(form, target) for form in makers if (target := getattr(args, form, None))]
+    for form, target in wanted:
+        made = makers[form]()
+        write_target(target, made if isinstance(made, str) else _json_text(made))
+        _tell_written(args, form, target)
+    return not getattr(args, "quiet", False) and all(target != STDOUT for _, target in wanted)
+
+
+def _json_text(document: object) -> str:
     import msgspec
 
-    text = msgspec.json.format(msgspec.json.encode(document), indent=1).decode()
-    write_target(target, text + "\n")
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode()
+
+
+def _tell_written(args: argparse.Namespace, form: str, target: str) -> None:
+    if target == STDOUT:
+        return
+    print_note(args, f"wrote {target}")
+    if form == "html" and getattr(args, "open", False):
+        import webbrowser
+
+        if not webbrowser.open(Path(target).absolute().as_uri()):
+            print_note(args, "no browser was found to open it")
 
 
 def print_note(args: argparse.Namespace, text: str) -> None:
     """Print a note on standard error, unless --quiet."""
-    if not args.quiet:
+    if not getattr(args, "quiet", False):
         print(text, file=sys.stderr)
 
 
@@ -204,13 +226,17 @@ def print_report(
     stream: TextIO | None = None,
     draw: Callable[..., str] | None = None,
 ) -> None:
-    """Print the report in the width and the colours that the stream supports."""
+    """Print the report in the width and the colours that the stream supports. On a ``stream`` that
+    a job has written to, a rule stands above it."""
     from whyidle.reports import terminal
 
     out = stream or sys.stdout
     text = (draw or partial(terminal.render, full=full))(
         diagnosis, width=output_width(), colours=stream_colours(out), next_steps=next_steps
     )
+    if stream is not None:
+        line = "-" if stream_colours(out) is None else "─"
+        text = f"{line * 3} whyidle {line * (output_width() - 13)}{text}"
     out.write(text)
     out.flush()
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from whyidle.cli._durations import parse_seconds
+from whyidle.cli._options import add_option
 
 if TYPE_CHECKING:
     from whyidle.store.entry import Entry
@@ -22,12 +23,8 @@ FORMS = "a time such as 12h or 7d, or a date such as 2026-11-20"
 
 def add_period(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Add --since and --until."""
-    parser.add_argument(
-        "--since", metavar="TIME", type=_parse_moment, help=f"only runs since then: {FORMS}"
-    )
-    parser.add_argument(
-        "--until", metavar="TIME", type=_parse_moment, help="only runs until then, in the same form"
-    )
+    add_option(parser, "--since", f": {FORMS}", type=_parse_moment)
+    add_option(parser, "--until", ", in the same form", type=_parse_moment)
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +37,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         help="only runs of commands with these words, such as train.py or 'train.py --lr 1'",
     )
     group.add_argument(
-        "--state",
+        "--verdict",
         metavar="STATES",
         type=_parse_states,
         help=f"only runs with one of these verdicts, with commas: {', '.join(STATES)}",
@@ -90,7 +87,7 @@ def select_runs(store: Store, entries: Sequence[Entry], args: argparse.Namespace
 
 def is_filtered(args: argparse.Namespace) -> bool:
     """Whether a filter was given."""
-    names = ("command", "state", "device", "since", "until")
+    names = ("command", "verdict", "device", "since", "until")
     return any(getattr(args, name, None) is not None for name in names)
 
 
@@ -105,7 +102,7 @@ def _is_kept(store: Store, entry: Entry, args: argparse.Namespace) -> bool:
     words = getattr(args, "command", None)
     if words is not None and not matches_command(meta.command or meta.sources, words):
         return False
-    if getattr(args, "state", None) is not None and state not in args.state:
+    if getattr(args, "verdict", None) is not None and state not in args.verdict:
         return False
     if not _is_within(meta.created, args.since, args.until):
         return False

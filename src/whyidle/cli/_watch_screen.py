@@ -46,7 +46,9 @@ class Keys:
         elif key.isdigit() and (name := f"gpu{key.decode()}") in rows:
             view.opened ^= {name}
         elif key == b"\x1b":
-            view.selected, view.opened = None, set()
+            view.selected, view.opened, view.shows_keys = None, set(), False
+        elif key == b"?":
+            view.shows_keys = not view.shows_keys
         return True
 
 

@@ -3,7 +3,7 @@
 whyidle watch --alerts alerts.toml       evaluate and deliver alerts while watching
 whyidle alerts                           list the shipped rules
 whyidle alerts alerts.toml               check a file, and list its rules
-whyidle alerts --prometheus rules.yml    write the same rules for Prometheus
+whyidle alerts --rules rules.yml         write the same rules for Prometheus
 whyidle alerts --mute idle-held --for 2h tell nothing of a rule or an alert for two hours
 whyidle alerts alerts.toml --test        send a notice over every route
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._durations import FORMS, parse_seconds
-from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._options import STDOUT, add_outputs, add_store, store_of
 from whyidle.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -31,13 +31,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("file", nargs="?", metavar="FILE", type=Path, help="a file of alerts")
     parser.add_argument(
-        "--prometheus",
+        "--rules",
         nargs="?",
         const=STDOUT,
         metavar="PATH|-",
-        help="write the rules as a Prometheus rule file",
+        help="write the rules as a rule file for Prometheus",
     )
-    parser.add_argument("--json", metavar="PATH|-", help="write the rules as JSON")
     parser.add_argument("--test", action="store_true", help="send a notice over every route")
     parser.add_argument("--mute", metavar="NAME", help="a rule, or the key of an alert")
     parser.add_argument("--unmute", metavar="NAME", help="end a mute")
@@ -49,7 +48,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default=MUTED_S,
         help=f"how long to mute: {FORMS} (default: 4h)",
     )
-    add_quiet(parser)
+    add_outputs(parser, ("--json",), "")
     add_store(parser)
 
 
@@ -76,11 +75,9 @@ def run(args: argparse.Namespace) -> int:
         return _test_routes(args, settings)
     check_routes(settings.route)
     rules = settings.active_rules()
-    if args.prometheus:
-        _output.write_target(args.prometheus, write_rules(rules, settings.interval_s))
-    if args.json:
-        _output.write_json(args.json, rules)
-    if STDOUT not in (args.prometheus, args.json) and not args.quiet:
+    if _output.write_documents(
+        args, json=lambda: rules, rules=lambda: write_rules(rules, settings.interval_s)
+    ):
         _output.print_text(_rules_table(rules))
     return 0
 
@@ -107,7 +104,10 @@ def _change_mutes(args: argparse.Namespace) -> int:
     shipped = [rule.id for rule in load_shipped()]
     if args.mute and "/" not in args.mute and args.mute not in shipped:
         known = ", ".join(shipped)
-        _output.print_note(args, f"{args.mute} is no shipped rule and no key; these are: {known}")
+        _output.print_note(
+            args,
+            f"{args.mute} is neither a rule nor the key of an alert. Shipped rules: {known}",
+        )
     return 0
 
 

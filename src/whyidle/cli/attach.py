@@ -1,10 +1,10 @@
-"""Look at a process that runs already, and say why its device waits.
+"""Observe a process that is already running, and say why its device waits.
 
-    whyidle attach 4711                  look for eight seconds, then report
-    whyidle attach 4711 --seconds 30     look for longer: rarer causes, smaller errors
+    whyidle attach 4711                  observe for eight seconds, then report
+    whyidle attach 4711 --seconds 30     observe for longer: rarer causes, smaller errors
     whyidle attach 4711 --html why.html  the same report as a page
 
-The process and its loader workers are looked at from outside, 50 times a second, without stopping
+The process and its loader workers are sampled from outside, 50 times a second, without stopping
 them. The report lists what could not be observed. It needs py-spy: pip install 'whyidle[attach]'.
 """
 
@@ -33,7 +33,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_seconds,
         default=SECONDS,
         metavar="S",
-        help=f"length of the look (default: {SECONDS:g})",
+        help=f"how long to observe (default: {SECONDS:g})",
     )
     add_outputs(parser)
     add_storage(parser)
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         diagnosis = known
     else:
-        _output.print_note(args, f"looking at process {args.pid} for {args.seconds:g} s")
+        _output.print_note(args, f"observing process {args.pid} for {args.seconds:g} s")
         diagnosis = attach_to(target, args.seconds)
     stored = _output.store_diagnosis(args, diagnosis, named=True)
     steps = _next_steps.next_steps(diagnosis, [], stored and "last", args.store)
@@ -80,7 +80,7 @@ def _diagnose_recorded(args: argparse.Namespace, recording: Path) -> Diagnosis |
         diagnosis = diagnose_recording(recording)
     except WhyidleError as error:
         text = f"whyidle run watches process {args.pid}, but its recording gives nothing yet"
-        _output.print_note(args, f"{text}: {error.what} Looking from outside instead.")
+        _output.print_note(args, f"{text}: {error.what} Observing it from outside instead.")
         return None
     _output.print_note(
         args, f"whyidle run watches process {args.pid} already: this is its recording so far"

@@ -7,7 +7,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import STDOUT, add_quiet
+from whyidle.cli._options import add_outputs
 
 if TYPE_CHECKING:
     from whyidle.model.cause import Cause
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("id", nargs="?", metavar="ID", help="the id of a cause, as in a report")
-    parser.add_argument("--json", metavar="PATH|-", help="write the declarations as JSON")
-    add_quiet(parser)
+    add_outputs(parser, ("--json",), "")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,9 +28,7 @@ def run(args: argparse.Namespace) -> int:
     _output.check_outputs(args)
     known = catalog.load_causes()
     causes = [_find_cause(known, args.id)] if args.id else list(known.values())
-    if args.json:
-        _output.write_json(args.json, _cause_rows(causes))
-    if args.json != STDOUT and not args.quiet:
+    if _output.write_documents(args, json=lambda: _cause_rows(causes)):
         page = Page(_output.output_width(), _output.stream_colours())
         if args.id:
             _print_page(page, causes[0])
@@ -92,7 +89,7 @@ def _print_page(page: Page, cause: Cause) -> None:
 
     page.write_blank_line()
     page.write_paragraph(cause.title, style="bold")
-    page.write_paragraph(f"{cause.id} · family {cause.family} · bucket {cause.bucket}", style="dim")
+    page.write_paragraph(f"{cause.id} · {cause.family}", style="dim")
     for section in _cause_pages.parse_sections(cause.doc):
         _print_section(page, section.title, section.paragraphs)
     _print_section(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _next_steps, _output
-from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._options import add_outputs, add_store, store_of
 from whyidle.cli._progress_line import Progress
 
 if TYPE_CHECKING:
@@ -37,11 +37,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="PCT",
         help="exit with status 3 if a run is slower than the baseline by more than PCT percent",
     )
-    parser.add_argument("--json", metavar="PATH|-", help="write the comparison as JSON")
-    parser.add_argument("--html", metavar="PATH", help="write the table and a picture as HTML")
-    parser.add_argument("--markdown", metavar="PATH|-", help="write the table as Markdown")
-    parser.add_argument("-a", "--all", action="store_true", help="show every change of two runs")
-    add_quiet(parser)
+    add_outputs(parser, ("--json", "--html", "--markdown"), ": every change of two runs")
     add_store(parser)
 
 
@@ -103,19 +99,13 @@ def _write_comparison(args: argparse.Namespace, table: RunTable, names: list[str
     from whyidle.reports._run_table import summarize_table, table_parts
 
     pair, parts = table.comparisons[0] if len(names) == 2 else None, table_parts(table)
-    if args.json:
-        _output.write_json(args.json, pair or table)
-    if args.html:
-        title, about = summarize_table(table), " · ".join(row.name for row in table.runs)
-        _output.write_target(args.html, render_page(title, about, parts, table.whyidle))
-    if args.markdown:
-        _output.write_target(args.markdown, render_markdown(parts))
-    targets = [target for target in (args.json, args.html, args.markdown) if target]
-    if STDOUT in targets:
-        return
-    for target in targets:
-        _output.print_note(args, f"wrote {target}")
-    if args.quiet:
+    about = " · ".join(row.name for row in table.runs)
+    if not _output.write_documents(
+        args,
+        json=lambda: pair or table,
+        html=lambda: render_page(summarize_table(table), about, parts, table.whyidle),
+        markdown=lambda: render_markdown(parts),
+    ):
         return
     if pair:
         _print_pair(args, pair, names)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._options import add_outputs, add_store, store_of
 
 if TYPE_CHECKING:
     from whyidle.model.machine import Check, Machine
@@ -21,8 +21,7 @@ _MARKS = {"ok": ("ok", "green"), "gap": ("GAP", "bold yellow"), "note": ("note",
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--json", metavar="PATH|-", help="write all checks as JSON")
-    add_quiet(parser)
+    add_outputs(parser, ("--json",), "")
     add_store(parser)
 
 
@@ -32,9 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
     _output.check_outputs(args)
     machine = examine_machine(environ=os.environ, folder=Path.cwd(), store=store_of(args).root)
-    if args.json:
-        _output.write_json(args.json, machine)
-    if args.json != STDOUT and not args.quiet:
+    if _output.write_documents(args, json=lambda: machine):
         _output.print_text(_doctor_text(machine))
     return 0
 

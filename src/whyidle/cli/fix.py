@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _durations, _fix_results, _output
-from whyidle.cli._options import add_outputs, add_storage
+from whyidle.cli._options import add_option, add_outputs, add_storage
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,13 +42,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_outputs(parser)
     add_storage(parser)
     group = parser.add_argument_group("trials")
-    group.add_argument(
-        "--budget",
-        metavar="TIME",
-        type=_parse_budget,
-        default=300.0,
-        help="approximate total time: 90s, 5m, 1h (default: 5m)",
-    )
+    detail = ", about: 90s, 5m, 1h (default: 5m)"
+    add_option(group, "--budget", detail, type=_parse_budget, default=300.0)
     group.add_argument(
         "--left",
         metavar="LENGTH",
@@ -61,15 +56,14 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="CLASS",
         type=_parse_consent,
         default=frozenset(),
-        help="also try fixes that change the precision of numbers (numerics) or may change "
-        "learning (convergence); separate several with commas",
+        help="also try fixes that lower numeric precision (numerics) or may change learning "
+        "(convergence); separate several with commas",
     )
-    group.add_argument(
-        "-y",
+    add_option(
+        group,
         "--yes",
-        action="store_true",
-        help="continue even if the trials cannot be fully isolated: with --network, behind a "
-        "launcher (srun, ssh, docker, ...), or where the system lacks the means",
+        " even if the trials cannot be fully isolated: with --network, behind a launcher (srun, "
+        "ssh, docker, ...), or where the system lacks the means",
     )
     group.add_argument(
         "--network",
@@ -93,17 +87,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "machine)",
     )
     group.add_argument(
-        "--plan", metavar="PATH", type=Path, help="file for the plan (default: plan.toml)"
+        "--write-plan", metavar="PATH", type=Path, help="file for the plan (default: plan.toml)"
     )
     group.add_argument(
         "--patch", metavar="PATH", type=Path, help="file for the patch (default: fix.patch)"
     )
-    group.add_argument(
-        "--price",
-        metavar="PRICE",
-        type=_parse_price,
-        help="price of a GPU per hour, to report the savings",
-    )
+    add_option(group, "--price", ", to report the savings", type=_parse_price)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 

@@ -2,7 +2,8 @@
 
     whyidle history train.py                 all stored runs of commands with this word
     whyidle history --since 30d train.py     the same of the last thirty days
-    whyidle history --html h.html train.py   as a page; options come before the command
+    whyidle history --html h.html train.py   as a page
+    whyidle history -- train.py --html       words after -- are the command's alone
 
 A run is slower if its step time is beyond what the earlier runs on the same device let one expect,
 by their spread, and by at least 5 percent. The next run confirms it.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._next_steps import store_option
-from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._options import MIXED, add_outputs, add_store, store_of
 from whyidle.cli._run_filters import add_period, select_runs
 from whyidle.errors import GateError, InputError, StoreError, UsageError
 
@@ -27,22 +28,23 @@ if TYPE_CHECKING:
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    MIXED.add(parser.prog)
     parser.usage = "whyidle history [OPTIONS] COMMAND..."
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.add_argument("--json", metavar="PATH|-", help="write the history as JSON")
-    parser.add_argument("--html", metavar="PATH", help="write a picture and a table as HTML")
     parser.add_argument(
-        "--fail-on",
-        choices=("slower",),
+        "--fail-if-slower",
+        action="store_true",
         help="exit with status 3 if the newest run, or the one before, became slower",
     )
     add_period(parser)
-    add_quiet(parser)
+    add_outputs(parser, ("--json", "--html"), "")
     add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read the runs of the command and show them."""
+    from whyidle.reports._html.sections import render_page
+    from whyidle.reports._run_history import history_parts, summarize_history
     from whyidle.runs.run_history import build_history
 
     words = args.command[1:] if args.command[:1] == ["--"] else args.command
@@ -51,21 +53,13 @@ def run(args: argparse.Namespace) -> int:
     args.command = words
     _output.check_outputs(args)
     history = build_history(_read_runs(args), words)
-    if args.json:
-        _output.write_json(args.json, history)
-    if args.html:
-        from whyidle.reports._html.sections import render_page
-        from whyidle.reports._run_history import history_parts, summarize_history
-
-        title, about = summarize_history(history), shlex.join(words)
-        page = render_page(title, about, history_parts(history), history.whyidle)
-        _output.write_target(args.html, page)
-    targets = [target for target in (args.json, args.html) if target]
-    if STDOUT not in targets:
-        for target in targets:
-            _output.print_note(args, f"wrote {target}")
-        if not args.quiet:
-            _print_history(args, history)
+    parts, about = history_parts(history), shlex.join(words)
+    if _output.write_documents(
+        args,
+        json=lambda: history,
+        html=lambda: render_page(summarize_history(history), about, parts, history.whyidle),
+    ):
+        _print_history(args, history)
     _check_gate(args, history)
     return 0
 
@@ -118,8 +112,8 @@ def _print_history(args: argparse.Namespace, history: RunHistory) -> None:
 def _check_gate(args: argparse.Namespace, history: RunHistory) -> None:
     newest = {row.run for row in history.rows[-2:]}
     slower = [c for c in history.changes if c.kind == "slower" and c.run in newest]
-    if args.fail_on and slower:
+    if args.fail_if_slower and slower:
         raise GateError(
-            f"--fail-on slower: the run {slower[-1].run} became slower.",
+            f"--fail-if-slower: the run {slower[-1].run} became slower.",
             hint=f"whyidle report {slower[-1].run}{store_option(args.store)}",
         )

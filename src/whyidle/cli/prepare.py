@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from whyidle.cli._options import add_quiet, add_store, store_of
+from whyidle.cli._options import add_option, add_quiet, add_store, store_of
 from whyidle.errors import InputError, OutputError, UsageError, WhyidleError
 
 FORMS = ("map", "tar")
@@ -64,9 +64,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "whyidle prepare [OPTIONS] SPEC"
     parser.add_argument("spec", metavar="SPEC", nargs="?")
-    parser.add_argument(
-        "--out", metavar="DIR", type=Path, default=Path("prepared"), help="default: prepared"
-    )
+    add_option(parser, "--out", " (default: prepared)", type=Path, default=Path("prepared"))
     parser.add_argument(
         "--form",
         choices=(*FORMS, *LIBRARIES),

@@ -25,6 +25,7 @@ from whyidle.cli._options import (
     OMITTED,
     STDOUT,
     add_destinations,
+    add_option,
     add_outputs,
     add_storage,
     list_destinations,
@@ -55,15 +56,14 @@ ALL = "all"
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "whyidle run [OPTIONS] [--] COMMAND..."
-    add_outputs(parser, free=False)
+    add_outputs(parser)
     add_storage(parser)
     group = parser.add_argument_group("watching")
-    group.add_argument(
+    add_option(
+        group,
         "--interval",
-        metavar="SECONDS",
+        " of host and GPU (default: 0.5, longer where reading would take more than 1 %% of a core)",
         type=_parse_seconds,
-        help="time between reads of host and GPU telemetry (default: 0.5, longer where reading "
-        "would take more than 1 %% of a core)",
     )
     group.add_argument(
         "--steps",
@@ -71,20 +71,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_count,
         help="stop watching each process after N optimizer steps; the job continues",
     )
-    group.add_argument(
-        "--stop-after",
-        metavar="N",
-        type=_parse_count,
-        help="end the job after N optimizer steps: each training process interrupts itself at the "
-        "end of that step, as with Ctrl-C; the exit status is the job's, usually 130",
-    )
+    detail = ", at the end of that step; the exit status is the command's, usually 130"
+    add_option(group, "--stop-after", detail, type=_parse_count)
     group.add_argument(
         "--profile",
-        choices=("auto", "off", "look"),
+        choices=("auto", "off"),
         default="auto",
         help="record three steps with the framework's profiler: auto (default) when step times "
-        "are steady and when they change, within 1 %% of the time and the first within 5 %%; look: "
-        "immediately, for short diagnostic runs; off: never",
+        "are steady and when they change, within 1 %% of the time and the first within 5 %%; off: "
+        "never; --look profile records them immediately",
     )
     look = group.add_argument(
         "--look",
@@ -98,13 +93,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "whyidle scale), or without a word all of these; results stay the same; repeatable",
     )
     OMITTED[look] = (LOOKS, ALL)
-    group.add_argument(
-        "--plan",
-        metavar="PATH",
-        type=Path,
-        help="apply the fixes of a plan from whyidle fix without changing your files; the report "
-        "lists which ones took effect",
-    )
+    add_option(group, "--plan", "; the report lists which ones took effect", type=Path)
     group.add_argument(
         "--no-live", action="store_true", help="show no live view at the bottom of the terminal"
     )
@@ -160,10 +149,6 @@ def run(args: argparse.Namespace) -> int:
 
     command = command_of(args.command)
     _output.check_outputs(args)
-    if any(target == STDOUT for _, target in _output.list_outputs(args)):
-        raise UsageError(
-            "Standard output belongs to the command.", hint="whyidle run --json PATH ..."
-        )
     if args.upload:
         upload.check_upload(args)
     plan, track = _load_plan(args, command), _wants_tracking(args)
@@ -183,7 +168,8 @@ def run(args: argparse.Namespace) -> int:
         if publishing is not None:
             variables |= publishing.variables()
             beside.append(publishing.start)
-        ended = run_recorded(command, recording, limits, beside, variables)
+        with _free_stdout(args):
+            ended = run_recorded(command, recording, limits, beside, variables)
         if recording:
             note_end(recording, run_id, command, ended)
             report_status, diagnosis = _report_end(args, recording, entry)
@@ -192,6 +178,23 @@ def run(args: argparse.Namespace) -> int:
             if args.upload and diagnosis is not None:
                 upload.send_diagnosis(args.upload, diagnosis)
     return ended.status or report_status
+
+
+@contextmanager
+def _free_stdout(args: argparse.Namespace) -> Iterator[None]:
+    """While the command runs, send its standard output to standard error if whyidle's own goes to
+    standard output (``--json -``)."""
+    if all(target != STDOUT for _, target in _output.list_outputs(args)):
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _load_plan(args: argparse.Namespace, command: Sequence[str]) -> FixPlan | None:

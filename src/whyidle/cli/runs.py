@@ -1,7 +1,7 @@
 """List the stored runs; delete, pin, unpin or export one.
 
     whyidle runs                     list the stored runs, newest first
-    whyidle runs --since 7d --state starved --command train.py    some of them
+    whyidle runs --since 7d --verdict starved --command train.py    some of them
     whyidle runs delete RUN...       delete runs that are not pinned
     whyidle runs pin RUN...          protect runs from deletion
     whyidle runs unpin RUN...        remove the protection
@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._next_steps import store_option
-from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._options import STDOUT, add_outputs, add_store, store_of
 from whyidle.cli._run_filters import add_filters, is_filtered, select_runs
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from whyidle.reports._text_page import Page
     from whyidle.store.entry import Entry, Meta
     from whyidle.store.run_store import Store
@@ -40,13 +38,10 @@ _ACTIONS = {"list": (0, 0), "delete": (1, None), "pin": (1, None), "unpin": (1, 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("action", nargs="?", default="list", metavar="ACTION", choices=_ACTIONS)
+    parser.add_argument("action", nargs="?", default="list", metavar="ACTION", choices=[*_ACTIONS])
     parser.add_argument("what", nargs="*", metavar="RUN")
-    parser.add_argument(
-        "--json", metavar="PATH|-", help="write the list as JSON; - is standard output"
-    )
     add_filters(parser)
-    add_quiet(parser)
+    add_outputs(parser, ("--json",), "")
     add_store(parser)
 
 
@@ -79,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+LEAST_COMMAND = 16
+"""columns of a command that tell commands apart"""
 TO_THE_SECOND = len("20260102-030405")
 _STATES = {"recording": "not diagnosed"}
 _DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
@@ -87,17 +84,11 @@ _DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
 def _print_runs(args: argparse.Namespace, store: Store) -> int:
     _output.check_outputs(args)
     entries = select_runs(store, store.list_runs(), args)
-    if args.json:
-        _output.write_json(
-            args.json,
-            [
-                {"path": str(e.path), "bytes": e.bytes, "broken": e.broken, **_entry_metadata(e)}
-                for e in entries
-            ],
-        )
-        if args.json == STDOUT:
-            return 0
-    if not args.quiet:
+    rows = [
+        {"path": str(e.path), "bytes": e.bytes, "broken": e.broken, **_entry_metadata(e)}
+        for e in entries
+    ]
+    if _output.write_documents(args, json=lambda: rows):
         option = store_option(args.store)
         sys.stdout.write(_runs_table(entries, store, option, some=is_filtered(args)))
     return 0
@@ -123,13 +114,11 @@ def _runs_table(entries: list[Entry], store: Store, option: str, *, some: bool) 
         next_commands(page, [("whyidle explain TRACE", "diagnose a recording and store it")])
         return page.page_text()
     starts = [entry.id[:TO_THE_SECOND] for entry in entries]
-    page.table(
-        ("run", "when", "verdict", "step", "command"),
-        [
-            _row(page, entry, start if starts.count(start) == 1 else entry.id)
-            for entry, start in reversed(list(zip(entries, starts, strict=True)))
-        ],
-    )
+    rows = [
+        _cells(entry, start if starts.count(start) == 1 else entry.id)
+        for entry, start in reversed(list(zip(entries, starts, strict=True)))
+    ]
+    _write_table(page, rows)
     page.write_blank_line()
     total = sum(entry.bytes for entry in entries)
     page.write_paragraph(
@@ -145,20 +134,44 @@ def _runs_table(entries: list[Entry], store: Store, option: str, *, some: bool) 
     return page.page_text()
 
 
-def _row(page: Page, entry: Entry, name: str) -> list[Text]:
+def _cells(entry: Entry, name: str) -> tuple[str, ...]:
     from whyidle.reports._number_format import format_seconds
 
-    run, meta = page.styled_text(name, "cyan"), entry.meta
+    meta = entry.meta
     if meta is None:
-        cells = ("", "cannot be read", "", entry.broken or "")
-    else:
-        cells = (
-            _local_time(meta.created),
-            _verdict_cell(entry, meta),
-            format_seconds(meta.step_s),
-            _run_subject(meta),
-        )
-    return [run, *(page.styled_text(cell) for cell in cells)]
+        return name, "", "cannot be read", "", entry.broken or ""
+    verdict, step = _verdict_cell(entry, meta), format_seconds(meta.step_s)
+    return name, _local_time(meta.created), verdict, step, _run_subject(meta)
+
+
+def _write_table(page: Page, rows: list[tuple[str, ...]]) -> None:
+    """Narrow terminals leave the time out, which the run's name tells, and then the step; the
+    middle of a long command is left out."""
+    names = ["run", "when", "verdict", "step", "command"]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    for name in ("when", "step", ""):
+        widths = [max(map(len, [n, *c])) for n, c in zip(names, columns, strict=True)]
+        room = page.width - sum(widths[:-1]) - 2 * (len(names) - 1)
+        if room >= LEAST_COMMAND or not name:
+            break
+        place = names.index(name)
+        del names[place], columns[place]
+    columns[-1] = [_shorten_middle(text, max(room, 8)) for text in columns[-1]]
+    page.table(
+        names,
+        [
+            [page.styled_text(cell, "" if place else "cyan") for place, cell in enumerate(row)]
+            for row in zip(*columns, strict=True)
+        ],
+    )
+
+
+def _shorten_middle(text: str, room: int) -> str:
+    text = " ".join(text.split())
+    if len(text) <= room:
+        return text
+    head = (room - 3) // 2
+    return f"{text[:head]}...{text[len(text) - (room - 3 - head) :]}"
 
 
 def _local_time(created: str) -> str:
@@ -179,6 +192,8 @@ def _verdict_cell(entry: Entry, meta: Meta) -> str:
 def _run_subject(meta: Meta) -> str:
     if meta.job or meta.command:
         return meta.job or shlex.join(meta.command or [])
+    if not meta.sources:
+        return "notebook"
     return meta.sources[0] if len(meta.sources) == 1 else f"{len(meta.sources)} recordings"
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from whyidle.cli import _output
 from whyidle.cli import run as run_verb
 from whyidle.cli._next_steps import store_option
-from whyidle.cli._options import STDOUT, add_quiet, add_store, store_of
+from whyidle.cli._options import add_option, add_outputs, add_store, store_of
 from whyidle.errors import InputError, UsageError
 from whyidle.version import __version__
 
@@ -64,22 +64,14 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--between", metavar="LINK", type=_parse_link, help=f"the network between nodes, {form}"
     )
-    parser.add_argument(
-        "--steps",
-        metavar="N",
-        type=_parse_count,
-        default=STEPS,
-        help=f"interrupt the command after N steps (default: {STEPS})",
-    )
+    add_option(parser, "--stop-after", f" (default: {STEPS})", type=_parse_count, default=STEPS)
     parser.add_argument(
         "--run",
         metavar="RUN",
         dest="stored",
         help="predict from a stored run of whyidle scale, run nothing",
     )
-    parser.add_argument("--json", metavar="PATH|-", help="write the predictions as JSON")
-    parser.add_argument("--html", metavar="PATH", help="write a picture and a table as HTML")
-    add_quiet(parser)
+    add_outputs(parser, ("--json", "--html"), "")
     add_store(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -149,8 +141,8 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
     known = {entry.id for entry in store.list_runs()}
     parser = argparse.ArgumentParser(allow_abbrev=False)
     run_verb.prepare(parser)
-    options = ["--quiet", "--stop-after", str(args.steps), "--store", str(store.root)]
-    note = f"runs the command for {args.steps} steps, then interrupts it as Ctrl-C does"
+    options = ["--quiet", "--stop-after", str(args.stop_after), "--store", str(store.root)]
+    note = f"runs the command for {args.stop_after} steps, then interrupts it as Ctrl-C does"
     _output.print_note(args, note)
     status = run_verb.run(parser.parse_args([*options, "--look", LOOK, "--", *command]))
     new = [entry for entry in store.list_runs() if entry.id not in known]
@@ -166,18 +158,12 @@ def _write_outputs(args: argparse.Namespace, scaling: RankScaling) -> None:
     from whyidle.reports._html.sections import render_page
     from whyidle.reports._rank_scaling import scaling_parts, summarize_scaling
 
-    parts = scaling_parts(scaling)
-    if args.json:
-        _output.write_json(args.json, scaling)
-    if args.html:
-        title, about = summarize_scaling(scaling), shlex.join(scaling.command)
-        _output.write_target(args.html, render_page(title, about, parts, __version__))
-    targets = [target for target in (args.json, args.html) if target]
-    if STDOUT in targets:
-        return
-    for target in targets:
-        _output.print_note(args, f"wrote {target}")
-    if args.quiet:
+    parts, about = scaling_parts(scaling), shlex.join(scaling.command)
+    if not _output.write_documents(
+        args,
+        json=lambda: scaling,
+        html=lambda: render_page(summarize_scaling(scaling), about, parts, __version__),
+    ):
         return
     option = store_option(Path(args.store) if args.store else None)
     to = ",".join(str(point.ranks) for point in scaling.points)

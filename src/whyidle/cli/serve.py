@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import add_quiet
+from whyidle.cli._options import add_option, add_quiet
 from whyidle.errors import InputError, MissingExtraError, OutputError, UsageError
 
 if TYPE_CHECKING:  # the help of all commands needs none of these
@@ -45,17 +45,10 @@ ACTIONS = {"start": 0, "login": 0, "add-token": 1, "tokens": 0, "revoke-token": 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("action", nargs="?", default="start", metavar="ACTION", choices=ACTIONS)
+    parser.add_argument("action", nargs="?", default="start", metavar="ACTION", choices=[*ACTIONS])
     parser.add_argument("names", nargs="*", metavar="NAME", help="name of a token")
     parser.add_argument("--role", choices=ROLES, help="role of a new token or session")
-    parser.add_argument(
-        "--store",
-        metavar="DIR",
-        type=Path,
-        action="append",
-        help="folder of stored runs (default: $WHYIDLE_HOME, or .whyidle in this folder); "
-        "uploads go to the first",
-    )
+    add_option(parser, "--store", "; uploads go to the first", type=Path, action="append")
     parser.add_argument(
         "--state",
         metavar="DIR",
@@ -86,12 +79,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "of source, user names (until now --open)",
     )
     _add_access(parser)
-    parser.add_argument(
-        "--alerts",
-        metavar="FILE",
-        type=Path,
-        help="rules and routes of alerts (default: the shipped rules, and no route)",
-    )
+    add_option(parser, "--alerts", " (default: the shipped rules, and no route)", type=Path)
     parser.add_argument(
         "--fleet",
         metavar="FILE",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _durations, _next_steps, _output
-from whyidle.cli._options import STDOUT, add_quiet, add_store
+from whyidle.cli._options import add_option, add_outputs, add_store
 from whyidle.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -56,13 +56,19 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "braces is read from what frameworks print or log, JSON lines or whyidle.report()",
     )
     direction = group.add_mutually_exclusive_group()
-    direction.add_argument("--minimize", dest="direction", action="store_const", const="minimize")
+    direction.add_argument(
+        "--minimize",
+        dest="direction",
+        action="store_const",
+        const="minimize",
+        help="a smaller metric is better",
+    )
     direction.add_argument(
         "--maximize",
         dest="direction",
         action="store_const",
         const="maximize",
-        help="default: maximize what is named accuracy, score, reward and the like",
+        help="a larger metric is better (default for accuracy, score, reward and the like)",
     )
     group.add_argument(
         "--take", choices=("last", "best"), default="last", help="which value of a trial counts"
@@ -73,21 +79,31 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default="metric",
         help="metric; rate: its improvement per GPU-hour; front: both metric and GPU-hours",
     )
-    group.add_argument("--sampler", choices=("tpe", "random", "grid"), default="tpe")
+    group.add_argument(
+        "--sampler",
+        choices=("tpe", "random", "grid"),
+        default="tpe",
+        help="how values are chosen (default: tpe, from the trials so far)",
+    )
     group.add_argument(
         "--prune",
         choices=("median", "asha", "none"),
         default="median",
         help="how trials that fall behind are ended early (default: median)",
     )
-    group.add_argument("--seed", type=int, default=0)
+    group.add_argument("--seed", type=int, default=0, help="of the sampler (default: 0)")
     limits = parser.add_argument_group("limits")
     limits.add_argument(
-        "--trials", metavar="N", type=_parse_count, help=f"default: {TRIALS}, or the whole grid"
+        "--trials",
+        metavar="N",
+        type=_parse_count,
+        help=f"number of trials (default: {TRIALS}, or the whole grid)",
     )
-    limits.add_argument("--for", dest="budget", metavar="TIME", type=_parse_time, help="90s, 2h")
-    limits.add_argument("--gpu-hours", metavar="HOURS", type=float)
-    limits.add_argument("--trial-time", metavar="TIME", type=_parse_time, help="of one trial")
+    add_option(limits, "--budget", ": 90s, 2h (default: no limit)", type=_parse_time)
+    limits.add_argument(
+        "--gpu-hours", metavar="HOURS", type=float, help="GPU-hours of all trials together"
+    )
+    limits.add_argument("--trial-time", metavar="TIME", type=_parse_time, help="limit of one trial")
     limits.add_argument(
         "--grace",
         metavar="TIME",
@@ -101,9 +117,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="trials side by side, each with its part of the cores in threads (default: 1)",
     )
     jobs = parser.add_argument_group("trials")
-    jobs.add_argument(
-        "--plan", metavar="PATH", type=Path, help="run all trials with a plan from whyidle fix"
-    )
+    add_option(jobs, "--plan", ", to all trials", type=Path)
     jobs.add_argument(
         "--heal",
         metavar="TIME",
@@ -113,7 +127,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="first let whyidle fix try fixes on the first trial for this time (5m), and run all "
         "trials with those that are faster with equivalent losses",
     )
-    jobs.add_argument("--out", metavar="DIR", type=Path, help="folder of the search")
+    add_option(jobs, "--out", " (default: a new one in the store)", type=Path)
     jobs.add_argument(
         "--storage",
         metavar="URL",
@@ -123,13 +137,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     jobs.add_argument(
         "--resume",
         metavar="DIR|last",
-        help="go on with a search; with --html, --json or --all alone it is only shown",
+        help="continue a search; with only --html, --json or --all it is shown, not continued",
     )
-    output = parser.add_argument_group("output")
-    output.add_argument("--json", metavar="PATH|-", help="write the search as JSON")
-    output.add_argument("--html", metavar="PATH", help="write a page with pictures")
-    output.add_argument("-a", "--all", action="store_true", help="show every trial")
-    add_quiet(output)
+    add_outputs(parser, ("--json", "--html"), ": every trial")
     add_store(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -311,15 +321,12 @@ def _tell_beginning(
 
 
 def _report_search(args: argparse.Namespace, search: Search, *, interrupted: bool = False) -> None:
+    from whyidle.reports._html.search import render_search_page
     from whyidle.reports._search_table import search_parts
 
-    if args.json:
-        _output.write_json(args.json, search)
-    if args.html:
-        from whyidle.reports._html.search import render_search_page
-
-        _output.write_target(args.html, render_search_page(search))
-    if args.quiet or args.json == STDOUT:
+    if not _output.write_documents(
+        args, json=lambda: search, html=lambda: render_search_page(search)
+    ):
         return
     steps = _list_next_steps(args, search, interrupted=interrupted)
     _output.print_parts(search_parts(search, full=args.all), steps)

@@ -42,7 +42,9 @@ def run(args: argparse.Namespace) -> int:
 
     *names, url = args.runs
     if not names:
-        raise UsageError("A run and an address are needed.", hint=f"whyidle upload last {url}")
+        is_address = "://" in url
+        hint = f"whyidle upload {'last' if is_address else url} {url if is_address else 'http://HOST:8470'}"
+        raise UsageError(f"{'A run' if is_address else 'The server'} is missing.", hint=hint)
     _check_address(url)
     store = store_of(args)
     for entry in [store.find_run(name) for name in names]:

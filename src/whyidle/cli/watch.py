@@ -1,9 +1,9 @@
 """Show what this machine's GPUs do, whose jobs hold them, and why they wait.
 
     whyidle watch                            a table that is drawn again every two seconds
-    whyidle watch --once                     one look, which takes a second
+    whyidle watch --once                     one table, after a second
     whyidle watch --once --json              the same as a document, whyidle/watch/1
-    whyidle watch --once --fail-on idle-held exit with status 3 if a GPU is held and unused
+    whyidle watch --once --fail-on-state idle-held    exit with status 3 if a GPU is held and unused
     whyidle watch --json --interval 10       one line of JSON every ten seconds
 
 Of a job that runs under whyidle run the proven cause and its place are shown. Of any other job it
@@ -28,6 +28,7 @@ from whyidle.cli import _output
 from whyidle.cli._options import (
     STDOUT,
     add_destinations,
+    add_option,
     add_store,
     list_destinations,
     parse_seconds,
@@ -53,21 +54,12 @@ FAILING = ("idle-held", "idle-reserved", "starved", "stalled", "throttled", "los
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--once", action="store_true", help="look once, print, and end")
-    parser.add_argument(
-        "--json",
-        nargs="?",
-        const=STDOUT,
-        metavar="PATH|-",
-        help="write documents instead of the table: one, or with --interval one a line",
-    )
-    parser.add_argument(
-        "--interval",
-        type=_parse_interval,
-        metavar="SECONDS",
-        help=f"time between looks (default: {EVERY_S:g}); with --once between its two",
-    )
-    parser.add_argument("--user", metavar="NAME", help="only jobs of this user; `me` is you")
+    parser.add_argument("--once", action="store_true", help="print one table and end")
+    detail = ", as --json alone; one document, or with --interval one a line"
+    add_option(parser, "--json", detail, nargs="?", const=STDOUT)
+    detail = f" (default: {EVERY_S:g}); --once takes two readings"
+    add_option(parser, "--interval", detail, type=_parse_interval)
+    add_option(parser, "--user", "; `me` is you")
     parser.add_argument(
         "--only",
         metavar="GPUS",
@@ -75,19 +67,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="only these GPUs: numbers as in the table, or beginnings of UUIDs, with commas",
     )
     parser.add_argument(
-        "--fail-on",
+        "--fail-on-state",
         metavar="STATES",
         type=_parse_states,
         help=f"exit with status 3 if a GPU or job is in one of these states: {', '.join(FAILING)}",
     )
     add_destinations(parser)
-    parser.add_argument(
-        "--alerts",
-        nargs="?",
-        const="",
-        metavar="FILE",
-        help="evaluate alerts, with the rules and routes of a file (default: the shipped rules)",
-    )
+    add_option(parser, "--alerts", " (default: the shipped rules)", nargs="?", const="")
     add_store(parser)
 
 
@@ -108,9 +94,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.once and args.alerts is not None:
         raise UsageError(
-            "--alerts needs more than one look.",
-            why="A rule demands history: an hour for some.",
-            hint="whyidle watch --alerts, or for one look: whyidle watch --once --fail-on STATES",
+            "--alerts cannot be combined with --once.",
+            why="Rules need a history of readings, some of an hour.",
+            hint="whyidle watch --alerts, or: whyidle watch --once --fail-on-state STATES",
         )
     with ExitStack() as running:
         watch = running.enter_context(closing(MachineWatch(lasting=not args.once)))
@@ -251,8 +237,7 @@ def _is_named(gpu: str, uuid: str | None, name: str) -> bool:
 def _print_once(args: argparse.Namespace, machine: WatchedMachine) -> None:
     from whyidle.reports._watch_table import render_machine
 
-    if args.json:
-        _output.write_json(args.json, machine)
+    if not _output.write_documents(args, json=lambda: machine):
         return
     colours, width = _output.stream_colours(), _columns()
     _output.print_text(render_machine(machine, width=width, colours=colours))
@@ -277,16 +262,18 @@ def _write_line(args: argparse.Namespace, machine: WatchedMachine) -> None:
 def _check_gate(args: argparse.Namespace, machine: WatchedMachine) -> None:
     from whyidle.reports._watch_table import summarise_states
 
-    if not args.fail_on:
+    if not args.fail_on_state:
         return
     if machine.absent is not None and not machine.gpus:  # a gate that cannot look must not pass
         raise InputError(
-            f"--fail-on {','.join(args.fail_on)}: no GPU can be read.",
+            f"--fail-on-state {','.join(args.fail_on_state)}: no GPU can be read.",
             why=machine.absent.reason,
             hint=machine.absent.how,
         )
-    if named := summarise_states(machine, args.fail_on):
-        raise GateError(f"--fail-on {','.join(args.fail_on)}: {named}.", hint="whyidle watch")
+    if named := summarise_states(machine, args.fail_on_state):
+        raise GateError(
+            f"--fail-on-state {','.join(args.fail_on_state)}: {named}.", hint="whyidle watch"
+        )
 
 
 def _columns() -> int:

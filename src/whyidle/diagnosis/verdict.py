@@ -234,7 +234,7 @@ def _mention_unseen_compute(job: Job) -> str:
     why = "the run was too short, or profiling was off"
     if needs := bursts.needs_s:
         why = f"this takes {format_duration(needs)} of training"
-    return f"{text}: {why}; --profile look records immediately"
+    return f"{text}: {why}; --look profile records immediately"
 
 
 def _unexplained_time(job: Job) -> str | None:

@@ -121,8 +121,11 @@ def start_monitor(recording: Path, pid: int, period_s: float | None = None) -> M
     return Monitor(target, recording / TELEMETRY, period_s=period_s)
 
 
-def diagnose_recording(recording: Path, process: str | None = None) -> Diagnosis:
+def diagnose_recording(
+    recording: Path, process: str | None = None, name: str | None = None
+) -> Diagnosis:
     """Diagnose a recording: the first job, or the job of ``process`` (the stem of its files).
+    ``name``: what the run is called if it has no command.
 
     Raises:
         InputError: there is nothing to diagnose.
@@ -132,7 +135,10 @@ def diagnose_recording(recording: Path, process: str | None = None) -> Diagnosis
     if not jobs:
         return _diagnose_stepless(recording)
     named = (job for job in jobs if any(Path(r.source.path).stem == process for r in job.ranks))
-    return _diagnose_job(recording, next(named, jobs[0]), alone=len(jobs) == 1)
+    found = _diagnose_job(recording, next(named, jobs[0]), alone=len(jobs) == 1)
+    if name is None or found.run.command:
+        return found
+    return msgspec.structs.replace(found, run=msgspec.structs.replace(found.run, job=name))
 
 
 def diagnose_jobs(recording: Path) -> list[Diagnosis]:

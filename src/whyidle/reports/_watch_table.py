@@ -33,6 +33,14 @@ Order = Literal["number", "state", "use", "memory"]
 ORDERS: Final[tuple[Order, ...]] = ("number", "state", "use", "memory")
 """state: the gravest first · use: the idlest first · memory: the fullest first"""
 _NOTICES: Final = 3
+KEYS: Final = {
+    "up, down, k, j": "select a GPU or job",
+    "Enter, space": "show or hide its details",
+    "0 to 9": "show or hide the details of the GPU of this number",
+    "s": f"sort by another of {', '.join(ORDERS)}",
+    "Esc": "hide all details and this list",
+    "q, Ctrl-C": "quit",
+}
 SELECTED: Final = "reverse"
 _WIDE, _WIDEST = 100, 140
 _GIB: Final = 1 << 30
@@ -66,6 +74,7 @@ class WatchView:
     opened: set[str] = field(default_factory=set)
     selected: str | None = None
     notices: Sequence[str] = ()  # alerts, the latest last
+    shows_keys: bool = False
 
 
 def list_rows(machine: WatchedMachine, view: WatchView) -> list[str]:
@@ -123,7 +132,9 @@ def _head(page: Page, machine: WatchedMachine) -> Text:
 def _foot(page: Page, machine: WatchedMachine, view: WatchView) -> list[Text]:
     rows = [page.styled_text(text, "bold yellow") for text in view.notices[-_NOTICES:]]
     digits = "0-9, " if machine.gpus else ""
-    keys = f"q quit   s sort: by {view.order}   {digits}up, down and Enter: details"
+    keys = f"q quit   s sort: by {view.order}   {digits}up, down and Enter: details   ? keys"
+    if view.shows_keys:
+        rows += [page.styled_text(f"{key:<15}{does}") for key, does in KEYS.items()]
     return [*rows, page.styled_text(keys, "dim")]
 
 

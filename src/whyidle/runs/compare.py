@@ -9,7 +9,7 @@ from typing import NamedTuple
 from whyidle.analysis.sample_statistics import ratio_of_means
 from whyidle.errors import GateError, InputError
 from whyidle.model.buckets import BUCKETS, REASONS, Bucket
-from whyidle.model.diagnosis import Diagnosis, KernelRow
+from whyidle.model.diagnosis import Diagnosis, KernelRow, RunInfo
 from whyidle.model.documents.comparison import Change, Comparison, Side, StepChange
 
 SMALL = 0.002  # least change in a list, as a share of the earlier step
@@ -70,12 +70,17 @@ def check_regression(comparison: Comparison, max_regression_percent: float) -> N
         )
 
 
+def list_subjects(run: RunInfo) -> list[str]:
+    """What was run or recorded: the job, else the command, else the recordings."""
+    if run.job or run.command:
+        return [run.job or shlex.join(run.command or [])]
+    return run.sources
+
+
 def _summarize_side(diagnosis: Diagnosis) -> Side:
     return Side(
         run=diagnosis.run.id,
-        sources=[shlex.join(diagnosis.run.command)]
-        if diagnosis.run.command
-        else diagnosis.run.sources,
+        sources=list_subjects(diagnosis.run),
         state=diagnosis.verdict.state,
         headline=diagnosis.verdict.headline,
         step_s=diagnosis.steps.mean_s,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
@@ -10,7 +9,12 @@ from pathlib import PurePath
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.comparison import Comparison, StepChange
 from whyidle.model.documents.run_table import RunRow, RunTable
-from whyidle.runs.compare import compare_diagnoses, explain_missing_kernels, steady_lengths
+from whyidle.runs.compare import (
+    compare_diagnoses,
+    explain_missing_kernels,
+    list_subjects,
+    steady_lengths,
+)
 from whyidle.version import __version__
 
 _PYTHON = ("python", "torchrun", "accelerate")
@@ -51,7 +55,7 @@ def _number_duplicates(names: list[str]) -> list[str]:
 def _script_name(diagnosis: Diagnosis) -> str:
     run = diagnosis.run
     if not run.command:
-        return PurePath(run.sources[0]).name if run.sources else run.id or "run"
+        return PurePath([*list_subjects(run), run.id or "run"][0]).name
     words = run.command[_script_index(run.command) :]
     return PurePath(words[1] if words[0] == "-m" and len(words) > 1 else words[0]).name
 
@@ -105,7 +109,7 @@ def _describe_run(name: str, diagnosis: Diagnosis, change: StepChange | None) ->
     return RunRow(
         name=name,
         run=run.id,
-        sources=[shlex.join(run.command)] if run.command else run.sources,
+        sources=list_subjects(run),
         folder=(run.folder or "").rstrip("/") or None,
         framework=run.framework,
         device=diagnosis.device,

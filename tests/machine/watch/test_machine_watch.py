@@ -14,8 +14,9 @@ from emulator import fake_nvml
 from emulator.fake_nvml import FakeGpu, FakeSlice, training
 from whyidle.machine.sources import nvml
 from whyidle.machine.tenants import kubernetes, slurm
+from whyidle.machine.watch import job_groups
 from whyidle.machine.watch.machine_watch import MachineWatch
-from whyidle.machine.watch.process_table import ProcessTable
+from whyidle.machine.watch.process_table import ProcessTable, SeenProcess
 from whyidle.model.documents.watch_document import Tenant
 from whyidle.model.live.tenancy import Reservation
 
@@ -197,3 +198,17 @@ def test_a_used_and_an_unused_gpu_of_one_process_have_sentences_of_their_own(
     assert (idle.state, busy.state) == ("idle-held", "starved")
     assert "no kernel here" in idle.reason.text
     assert "busy 40 %" in busy.reason.text or "busy 40%" in busy.reason.text
+
+
+def test_a_search_is_one_job_under_the_name_of_its_script(tmp_path):
+    table, launcher = ProcessTable(tmp_path), f"{job_groups._PACKAGE}planning/launcher.py"
+    for trial, pid in enumerate((100, 200)):
+        environ = {"WHYIDLE_RUN": f"/s/{trial}/recording", "WHYIDLE_SEARCH": "/s"}
+        for number, words in ((pid, ["-IS", launcher, "train.py"]), (pid + 1, ["train.py"])):
+            parent = 1 if number == pid else pid
+            command = ["python", *words]
+            table.processes[number] = SeenProcess(
+                number, parent, number, "me", command, "", environ
+            )
+    (job,) = job_groups.group_jobs(table, []).values()
+    assert (job.root, job.pids) == (101, {101, 201})

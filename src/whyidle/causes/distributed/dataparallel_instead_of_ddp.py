@@ -35,7 +35,7 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
     One recording has kernels of several devices together with ``DataParallel.forward`` or its
     functions (``Broadcast``, ``Scatter``, ``Gather``). A process per GPU would take the compute
     time of the busiest GPU, plus everything that is neither computing nor launching; the difference
-    to the step is lost. Half of that is the careful end: each process still launches its own
+    to the step is lost. Half of that is the lower bound: each process still launches its own
     replica.
 
     What looks alike

@@ -63,14 +63,13 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     ------------------
     The recording names them: ``copy_bucket_to_grad`` once per parameter, and
     ``search_unused_parameters`` once per step. Lost time is the device's idle time during them; the
-    careful end is half of it, as recording itself lengthens small operators. The hopeful prediction
-    adds the device's own time in these copies. Where the device is the CPU itself, all of it
-    counts. In a watched run only the search is timed. A search also notes every parameter that it
-    meets and reads the notes after the exchange (two accesses to a small tensor per parameter, in
-    C++ in the backward pass): the number of parameters times the cost of such a pair, measured once
-    in that process. It also exchanges which parameters were used, in a separate exchange that is
-    not timed: the prediction assumes the quickest tenth of the job's own exchanges, or the median
-    at the hopeful end.
+    lower bound is half of it, as recording itself lengthens small operators. The upper bound adds
+    the device's own time in these copies. Where the device is the CPU itself, all of it counts. In
+    a watched run only the search is timed. A search also notes every parameter that it meets and
+    reads the notes after the exchange (two accesses to a small tensor per parameter, in C++ in the
+    backward pass): the number of parameters times the cost of such a pair, measured once in that
+    process. It also exchanges which parameters were used, in a separate exchange that is not timed:
+    the prediction assumes the quickest tenth of the job's own exchanges, or the median at most.
 
     What looks alike
     ----------------

@@ -48,14 +48,14 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     transfer; the excess of the others is waiting for a late rank, which is another cause and not
     counted here; nor is transfer time beyond one and a half times its median over the steps,
     because the data is the same in all steps. With one rank, transfer and waiting cannot be
-    distinguished: the careful end takes only what is as long in every step. Exposed time counts as
+    distinguished: the lower bound takes only what is as long in every step. Exposed time counts as
     lost only where the next kernel had been launched already: where the host is late as well,
     nothing is gained. The gain is P7: transfers overlap as far as the backward pass (two thirds of
-    the compute) has room; half of it on collectives slowed down by a third is the careful end, all
-    transfer the hopeful one. The last bucket of gradients is complete only when the backward pass
-    is, so it stays. Of exchanges that accumulation does not need only the needed part counts. On a
-    watched CPU, fewer exchanges also save copies of gradients into buckets and back, and steps of
-    the optimizer.
+    the compute) has room; half of it on collectives slowed down by a third is the lower bound, all
+    transfer the upper. The last bucket of gradients is complete only when the backward pass is, so
+    it stays. Of exchanges that accumulation does not need only the needed part counts. On a watched
+    CPU, fewer exchanges also save copies of gradients into buckets and back, and steps of the
+    optimizer.
 
     What looks alike
     ----------------

@@ -46,7 +46,7 @@ def pipeline_bubbles(job: Job) -> Proof | None:
     batched ones), and the next work was queued while no other kernel ran. The shortest transfer
     counts as the time that each needs anyway. With several stages, what the stage that waits least
     waits is the bubble of the schedule; the rest is uneven stages. A receiving kernel without the
-    call that launched it is no evidence, as an all-to-all consists of the same kernels. Twice the
+    call that launched it is not evidence, as an all-to-all consists of the same kernels. Twice the
     micro-batches turn a bubble share b into b / (2 - b).
 
     What looks alike

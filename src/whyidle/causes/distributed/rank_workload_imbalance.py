@@ -31,12 +31,12 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
     waiting. Unequal work is the cause where the late rank computes longer than the others, unless
     its kernels are provably the same ones. More work also lengthens the backward pass: for a
     watched CPU job that runs more Python as well, time outside of it counts as Python, up to twice
-    the sampled time. The gain is P8, every rank at the mean: all waiting is the hopeful end, the
-    part that falls on the same ranks in every step the careful one. Where ranks on a CPU record
-    their run time, and no rank's own steps vary more than shared cores explain, turns are chance:
-    only that part is expected, and without it nothing is reported. Work that others take over then
-    runs concurrently, on cores that may share arithmetic units, which lowers the expected and even
-    more the careful gain.
+    the sampled time. The gain is P8, every rank at the mean: all waiting is the upper bound, the
+    part that falls on the same ranks in every step the lower. Where ranks on a CPU record their run
+    time, and no rank's own steps vary more than shared cores explain, turns are chance: only that
+    part is expected, and without it nothing is reported. Work that others take over then runs
+    concurrently, on cores that may share arithmetic units, which lowers the expected gain, and even
+    more its lower bound.
 
     What looks alike
     ----------------

@@ -42,7 +42,7 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     board's PCIe generation. Where the job was watched, lanes or generation below what card and slot
     allow confirm it. The gain is the exposed time of these copies times the saving at the full, or
     half the, rate. Without recorded copies, such a link and its traffic indicate it: at best all
-    the additional time of the bytes, careful nothing, as they may be hidden.
+    the additional time of the bytes, at least nothing, as they may be hidden.
 
     What looks alike
     ----------------

@@ -50,7 +50,7 @@ def gaps_between_graphs(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     Without graphs, the CPU launches each kernel: ``launch-bound-small-kernels``. Waits for
-    requests, when a server has nothing to do, are no gap between graphs but longer.
+    requests, when a server has nothing to do, are longer than gaps between graphs.
 
     What to do
     ----------

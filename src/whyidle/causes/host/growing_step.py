@@ -40,12 +40,12 @@ def growing_step(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The steady steps are divided into six parts of the run; each part has a longer median step than
-    the one before (two of the 15 pairs may be in the other order if the line is none of the
-    training's own, as other programs disturb a part), and the last is at least a tenth of the mean
-    step above the first. Stack samples show one line with at least half of the growth, which grows
-    at least twice as fast as the rest of the step. The gain is the step at the beginning of the
-    run, by the trend, against the mean step; the careful gain is the time at the line, if it only
-    reports, or its growth.
+    the one before (two of the 15 pairs may be in the other order if the line is not the training's
+    own, as other programs disturb a part), and the last is at least a tenth of the mean step above
+    the first. Stack samples show one line with at least half of the growth, which grows at least
+    twice as fast as the rest of the step. The gain is the step at the beginning of the run, by the
+    trend, against the mean step; the lower bound is the time at the line, if it only reports, or
+    its growth.
 
     What looks alike
     ----------------

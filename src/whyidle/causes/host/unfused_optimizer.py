@@ -57,8 +57,8 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     loss of a loop over many small tensors is the time of the optimizer's calls minus that of a
     fused update: for its bytes, its tensors, its parameter groups and the call itself (which
     dominates on a tiny model), all on a machine as slow as the loop shows. What a trainer does in
-    the closure of the step (norms, clipping, logs) is no part of either. A loop also evicts data of
-    the rest of the step from the core's cache; at best the longest refill time is gained, too.
+    the closure of the step (norms, clipping, logs) is not part of either. A loop also evicts data
+    of the rest of the step from the core's cache; at best the longest refill time is gained, too.
 
     What looks alike
     ----------------

@@ -41,8 +41,8 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
     The mean cost of a batch divided by the number of workers is shorter than the step without
     waiting, and yet the step waits. A replay of the measured costs through a queue of the current
     depth waits too; through one four times as deep it waits at most half as long. The replays with
-    twice, four and eight times the depth give the careful, expected and hopeful predictions.
-    Waiting that the replay does not explain is the hand-off of ready batches; only the hopeful end
+    twice, four and eight times the depth give the lower bound, the prediction and the upper bound.
+    Waiting that the replay does not explain is the hand-off of ready batches; only the upper bound
     counts it. The first batches of an epoch wait in the replay as well: workers start none before
     the epoch starts.
 

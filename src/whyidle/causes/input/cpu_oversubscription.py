@@ -61,11 +61,11 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     ------------------
     Workers have more than one thread per operator, workers times threads exceed the cores (affinity
     and control group quota), and threads besides the loading one use CPU, or the loading thread
-    waits for a core for a fifth of its time. How much CPU one thread would need is unknown: careful
-    is no gain, hopeful that the waiting for cores and the other threads' CPU time both vanish.
-    Where the device is the CPU and the job uses all of its cores, such workers hold up training
-    itself: hopeful is that its thread never waits for a core, expected that the cores do its
-    present work and that of the loading threads only.
+    waits for a core for a fifth of its time. How much CPU one thread would need is unknown: the
+    lower bound is no gain, the upper bound that the waiting for cores and the other threads' CPU
+    time both vanish. Where the device is the CPU and the job uses all of its cores, such workers
+    hold up training itself: the upper bound is that its thread never waits for a core, expected
+    that the cores do its present work and that of the loading threads only.
 
     There are too many workers where a batch mostly waits for a core while it is made, and there are
     more than twice as many as keep the cores busy. That number, one per core, or more where most
@@ -74,13 +74,13 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     expected to stay.
 
     In the training process: an operator uses more threads than it has cores, the job uses all of
-    its cores, and the training thread waits for a core for at least a tenth of its time. Careful is
-    no gain, expected the measured cost of so many threads per core, hopeful all of that wait; its
-    removal gains more where threads spin, which the recording does not show.
+    its cores, and the training thread waits for a core for at least a tenth of its time. The lower
+    bound is no gain, expected the measured cost of so many threads per core, the upper bound all of
+    that wait; its removal gains more where threads spin, which the recording does not show.
     Training processes of one command that train at the same time (ranks, Hogwild) count together.
-    How long their threads spin is then unknown: hopeful is every step as short as the shortest one,
-    which was disturbed least, expected half of that. In a command without steps, more runnable
-    processes than cores for most of the time show it.
+    How long their threads spin is then unknown: the upper bound is every step as short as the
+    shortest one, which was disturbed least, expected half of that. In a command without steps, more
+    runnable processes than cores for most of the time show it.
 
     What looks alike
     ----------------

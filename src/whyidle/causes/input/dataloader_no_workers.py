@@ -73,10 +73,10 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     The recording has calls of ``_SingleProcessDataLoaderIter.__next__``, and the device is idle
     during them. The expected gain is that idle time, less the hand-off of a batch from a worker,
     which grows with the number of its tensors and takes CPU time: short steps may become longer.
-    The hopeful gain is the whole time inside the calls, if the host limits the rest of the step
-    too. The careful end assumes two workers, the hopeful end eight, or one per core where the
-    number of cores is known; 32 where loading mostly waits and memory has room for them. The cores
-    must have time for all the work.
+    The upper bound is the whole time inside the calls, if the host limits the rest of the step too.
+    The lower bound assumes two workers, the upper eight, or one per core where the number of cores
+    is known; 32 where loading mostly waits and memory has room for them. The cores must have time
+    for all the work.
 
     What looks alike
     ----------------

@@ -51,16 +51,16 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     Calls of ``_MultiProcessingDataLoaderIter.__next__`` last longer than taking over a batch of
     that size ever did, or three times as long as the quick calls of the same recording, in several
     steps, while the device is idle. Where the waits recur every n-th step, n is the number of
-    workers: each delivers one batch per round. The careful prediction is one more worker
-    (``1/(n+1)`` of the step, n = 8 where it is unknown), less the error of such predictions; the
-    hopeful one is no wait.
+    workers: each delivers one batch per round. The lower bound is one more worker (``1/(n+1)`` of
+    the step, n = 8 where it is unknown), less the error of such predictions; the upper bound is no
+    wait at all.
 
     Where the workers were recorded, their own figures decide: the cause applies if they mostly
     work, and the prediction is ``T^(n) = max(T - W, s/n, (s_cpu + host) / cores)`` with the
-    measured time ``s`` and CPU time ``s_cpu`` of a batch: careful for one more worker, hopeful for
-    the best number that the cores allow. Expected is that number, with each busy core worth between
-    a whole core and one hardware thread of a shared core. No finding where further workers would
-    find no core.
+    measured time ``s`` and CPU time ``s_cpu`` of a batch: the lower bound for one more worker, the
+    upper for the best number that the cores allow. Expected is that number, with each busy core
+    worth between a whole core and one hardware thread of a shared core. No finding where further
+    workers would find no core.
 
     What looks alike
     ----------------

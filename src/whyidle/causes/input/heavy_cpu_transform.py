@@ -75,12 +75,13 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     the share, the interval includes their error.
 
     Where loader workers were recorded: they mostly work, and the wait that remains with as many of
-    them as the cores allow counts. Careful is a third of their CPU time less, expected half of it.
+    them as the cores allow counts. The lower bound is a third of their CPU time less, expected half
+    of it.
 
     In a pipeline of tf.data, by its own model: one stage has most of the work on a batch, works
     rather than waits (the CPU time of the process), and is parallel already or runs Python, which
     one thread at a time can do; as many calls as work at a time need at least half a step for a
-    batch. Careful is a third of the work less, expected half of it.
+    batch. The lower bound is a third of the work less, expected half of it.
 
     What looks alike
     ----------------

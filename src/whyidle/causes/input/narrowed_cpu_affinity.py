@@ -40,7 +40,7 @@ def narrowed_cpu_affinity(facts: Facts) -> Proof | None:
     each worker when it makes its first batch. Workers that may use fewer, and wait for a core for a
     fifth of the time in which they make a batch, while the step waits for them, prove it. Where
     several ranks train, all of them together must leave cores unused. Expected is the step that all
-    cores of the command allow, careful the step with two of them sharing arithmetic units.
+    cores of the command allow, the lower bound the step with two of them sharing arithmetic units.
 
     What looks alike
     ----------------

@@ -40,10 +40,10 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     The pipeline of the training begins with a generator, or Keras on JAX is fitted on a PyDataset,
     and steps wait for at least a tenth of their time; so a batch takes each of the threads as long
     as that many steps. Where the code mostly waits, by the CPU time of the process, more threads
-    wait at a time; where it works in Python, the interpreter lock lets one thread work, and careful
-    nothing is gained: with several workers already, that is no finding, and only what most
-    requests wait counts, as more workers begin no epoch sooner. Keras empties the queue of
-    a PyDataset with several workers at the end of an epoch, which takes a tenth of a second however
+    wait at a time; where it works in Python, the interpreter lock lets one thread work, and at
+    least nothing is gained: with several workers already, that is not a finding, and only what most
+    requests wait counts, as more workers begin no epoch sooner. Keras empties the queue of a
+    PyDataset with several workers at the end of an epoch, which takes a tenth of a second however
     many there are: that is input, but none of these waits, and a cost of workers where one thread
     made the batches.
 

@@ -28,8 +28,8 @@ def slow_data_source(facts: Facts) -> Proof | None:
     ------------------
     tf.data's own model: one stage has most of the work on a batch; meanwhile the process keeps less
     than half a core busy, so its calls wait; the pipeline has a thread pool for as many calls as a
-    batch has elements, at most 16; and these calls take at least half a step for a batch. Careful
-    is half of the wait less, expected nine tenths, as for a local copy of the data.
+    batch has elements, at most 16; and these calls take at least half a step for a batch. The lower
+    bound is half of the wait less, expected nine tenths, as for a local copy of the data.
 
     What looks alike
     ----------------

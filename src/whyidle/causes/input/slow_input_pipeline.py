@@ -56,10 +56,10 @@ def slow_input_pipeline(facts: Facts) -> Proof | None:
     nothing else to do; or, in a watched run, the loop asks an iterator of Grain, Hugging Face
     ``datasets``, WebDataset or DALI, and waits. Where the profile holds the pipeline's stages, the
     innermost one that takes at least half of a batch's time is named, with the calls that it makes
-    at a time. The gain is all waits at the hopeful end, and half of them, as of two calls at a
-    time, at the careful one. Of code that works in Python, by the CPU time of the process, workers
-    take half of what a step can hide, or nothing: threads share the interpreter's lock, processes
-    the cores. Where threads make the batches already, nothing is expected of more.
+    at a time. The gain is all waits at most, and at least half of them, as of two calls at a time.
+    Of code that works in Python, by the CPU time of the process, workers take half of what a step
+    can hide, or nothing: threads share the interpreter's lock, processes the cores. Where threads
+    make the batches already, nothing is expected of more.
 
     What looks alike
     ----------------

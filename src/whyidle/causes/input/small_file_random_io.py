@@ -16,7 +16,7 @@ from whyidle.model.number_text import format_duration
 
 REMOVED = (0.3, 0.8, 1.0)
 """share of the waiting that sequential reads of shards remove: careful, hopeful, and expected where
-bytes were not counted; careful is low because fast local disks gain little"""
+bytes were not counted; the lower bound is low because fast local disks gain little"""
 SEQUENTIAL = 100e6
 """bytes per second of sequential reads over a gigabit network or from a hard disk, for all workers
 together"""

@@ -41,7 +41,7 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
     tf.data's own model: one stage has most of the work on a batch, the step waits for batches, and
     the pipeline has begun at least twice. The graphs of its function and of all stages before it
     have no random operators and call no Python. The gain is the wait that remains where a cached
-    element costs a tenth of the work, careful half of it.
+    element costs a tenth of the work, the lower bound half of it.
 
     What looks alike
     ----------------

@@ -51,15 +51,15 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     Time inside pickling, measured in the workers, and inside unpickling, measured in the training
     process, accounts for at least half of the waiting that the workers' figures explain, and for
     half of the cost of a batch. Expected is packing and unpacking at a tenth of its cost, as for a
-    few contiguous tensors; careful is half of it. What taking a ready batch takes beyond that is
-    the exchange with the worker about its memory, and is expected to remain. The step is then as
-    long as the workers take to make its batches, or as all the work takes on the cores, if that is
-    longer than the rest of the step and that exchange.
+    few contiguous tensors; the lower bound is half of it. What taking a ready batch takes beyond
+    that is the exchange with the worker about its memory, and is expected to remain. The step is
+    then as long as the workers take to make its batches, or as all the work takes on the cores, if
+    that is longer than the rest of the step and that exchange.
 
     Or the batch was ready at every request, and taking it still blocks the loop for at least 15 %
     of the step, beyond what workers that are slower than the loop need to make it, and it is more
     than a few tensors, or unpacking takes most of that time: then half of it is expected, and
-    nothing at the careful end, because the batches may be lean already.
+    nothing at least, because the batches may be lean already.
 
     Or workers of one thread each wait for cores, and packing batches takes more of them than making
     these: large tensors are copied into shared memory, page by page. The training thread then waits

@@ -37,9 +37,9 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The device is idle while the training thread is inside ``DataLoader.__iter__``, and that call
-    starts processes. Seen in one step only, it does not show the length of an epoch, and the
-    careful prediction is nothing. The first batch's own delay is not counted: it cannot be
-    distinguished from slow loading.
+    starts processes. Seen in one step only, it does not show the length of an epoch, and the lower
+    bound is nothing. The first batch's own delay is not counted: it cannot be distinguished from
+    slow loading.
 
     Where the loader was recorded: from the creation of each iterator with new workers to its first
     batch, less the time that a worker takes for a batch, as far as the device is idle meanwhile.

@@ -25,7 +25,7 @@ EVERY_FIFTIETH = 0.02
 """share that remains when every fiftieth step is reported instead of each, as in Lightning by
 default (``Trainer(log_every_n_steps=50)``)"""
 LEFT_AT_WORST = 0.5
-"""share that remains at the careful end: a background thread still competes for the interpreter"""
+"""share that remains at least: a background thread still competes for the interpreter"""
 
 
 @cause(
@@ -49,7 +49,7 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     library or network client, outside the DataLoader. What samples show at the line of such a call,
     or in a function that only logs, is computed for the log: without the log it is saved, too.
     Reports in several steps can be thinned (P9); a single one does not show how often it occurs, so
-    its careful prediction is nothing.
+    its lower bound is nothing.
 
     On a watched process: the training thread was not runnable between the recorded calls, and the
     kernel reported it as sleeping at samples; so it waited in a call for a network, a file or a

@@ -46,11 +46,11 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     itself, the whole evaluation counts. In a watched process whose device is known by marks alone,
     telemetry of the busy share of its GPU shows how much of evaluation it idles, within two
     standard errors, where it varies with evaluation. Without telemetry the share is unknown: at
-    most all of it, which belongs to the unknown bucket. The recording cannot show how much of the
-    idle time larger batches would remove, so the careful prediction is nothing and the hopeful one
-    all of it. Half is expected; on a CPU, which does not idle, the time between its operators in
-    training steps, where these are recorded. Evaluating every second or tenth time only is P9,
-    where evaluation recurs.
+    most all of it, which is counted as unknown. The recording cannot show how much of the
+    idle time larger batches would remove, so the lower bound is nothing and the upper bound all of
+    it. Half is expected; on a CPU, which does not idle, the time between its operators in training
+    steps, where these are recorded. Evaluating every second or tenth time only is P9, where
+    evaluation recurs.
 
     What looks alike
     ----------------

@@ -20,8 +20,8 @@ from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
 LEFT_AT_WORST = 0.5
-"""share that remains at the careful end without known generations: objects that survive a freeze
-are still examined"""
+"""share that remains at least without known generations: objects that survive a freeze are still
+examined"""
 
 EACH = 0.9
 """share of the steps from which a collection counts as happening in each step"""

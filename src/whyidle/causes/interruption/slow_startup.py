@@ -38,10 +38,11 @@ def slow_startup(facts: Facts) -> Proof | None:
     in between name the lines. A first batch of more than a second and five times the median of the
     others is part of it. It is reported from three seconds without imports, which can hardly be
     shortened. Where it is more than half of the recording, shares are of the whole recording and it
-    counts (P9: the window without it; careful is nothing, expected the function with the costliest
-    line, hopeful all of it). Where it is less it is a remark, and so is a start-up under 20 seconds
-    of a run whose steps themselves are slow: a short run is mostly a trial of a longer one, which
-    repeats its steps. In a trial of ``whyidle fix``, which ends the job early, it is a remark, too.
+    counts (P9: the window without it; the lower bound is nothing, expected the function with the
+    costliest line, at most all of it). Where it is less it is a remark, and so is a start-up under
+    20 seconds of a run whose steps themselves are slow: a short run is mostly a trial of a longer
+    one, which repeats its steps. In a trial of ``whyidle fix``, which ends the job early, it is a
+    remark, too.
 
     What looks alike
     ----------------

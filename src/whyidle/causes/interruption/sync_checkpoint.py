@@ -20,8 +20,8 @@ from whyidle.model.proof_facts import SAVES
 from whyidle.model.roles import Role
 
 LEFT_AT_WORST = 0.5
-"""share of an asynchronous save that remains at the careful end: copying, starting and joining;
-published stalls fall to between a twentieth and a quarter"""
+"""share of an asynchronous save that remains at least: copying, starting and joining; published
+stalls fall to between a twentieth and a quarter"""
 
 
 @cause(
@@ -47,9 +47,8 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     ``save_pretrained``, ``torch.distributed.checkpoint``). An asynchronous save still needs the
     device-to-host copies recorded meanwhile. On a watched process, waits of the saving function
     count too, as long as it calls nothing else: the file is synced to disk and renamed. A recording
-    with one save does not show how often it happens, so its careful prediction is nothing. On a CPU
-    job a background thread or process takes cores from the training, and copying the state costs
-    time.
+    with one save does not show how often it happens, so its lower bound is nothing. On a CPU job a
+    background thread or process takes cores from the training, and copying the state costs time.
 
     What looks alike
     ----------------

@@ -41,9 +41,10 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Copies to the host of at least a megabyte, in at least two steps, without useful concurrent
-    work, outside of checkpoints and evaluation. The gain is a replay of the recorded steps: careful
-    with the copies at the rate of pinned memory and the wait kept, expected with a fiftieth of the
-    bytes and no wait, hopeful without them; the last two without the cost of recording.
+    work, outside of checkpoints and evaluation. The gain is a replay of the recorded steps: the
+    lower bound with the copies at the rate of pinned memory and the wait kept, expected with a
+    fiftieth of the bytes and no wait, the upper bound without them; the last two without the cost
+    of recording.
 
     What looks alike
     ----------------

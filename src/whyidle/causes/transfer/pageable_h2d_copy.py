@@ -34,9 +34,9 @@ def pageable_h2d_copy(facts: Facts) -> Proof | None:
     ------------------
     Copies named ``Pageable -> Device`` without concurrent useful work. The prediction replaces
     their measured rate by that of pinned copies (measured in this recording, or the class of the
-    board, but no more than eight times the measured rate; at the careful end half of the class, or
-    twice the measured rate) on the exposed part, and removes the wait of the calls. At best the
-    rest also overlaps with compute.
+    board, but no more than eight times the measured rate; at least half of the class, or twice the
+    measured rate) on the exposed part, and removes the wait of the calls. At best the rest also
+    overlaps with compute.
 
     What looks alike
     ----------------

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._fleet.options import add_fleet_options, make_prices, now_ms, open_fleet
-from whyidle.cli._options import STDOUT
+from whyidle.cli._options import add_option
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_fleet_options(parser)
     parser.add_argument("--policy", metavar="FILE", type=Path, required=True, help="TOML")
-    parser.add_argument("--yes", action="store_true", help="do it; default: only say it")
+    add_option(parser, "--yes", " and act (default: say what it would do)")
     parser.add_argument(
         "--log", metavar="FILE", type=Path, default=LOG, help=f"audit log (default: {LOG})"
     )
-    parser.add_argument("--json", metavar="PATH|-", help="write the plan, whyidle/act/1")
+    add_option(parser, "--json", " (whyidle/act/1)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,9 +57,7 @@ def run(args: argparse.Namespace) -> int:
         pending = list_pending(fleet)
     now = datetime.now(timezone.utc)
     plan = plan_actions(report, policy, pending=pending, log=read_log(args.log), now=now)
-    if args.json:
-        _output.write_json(args.json, plan)
-    if args.json != STDOUT and not args.quiet:
+    if _output.write_documents(args, json=lambda: plan):
         _print_plan(plan, acts=args.yes)
     if plan.refused:
         return 1

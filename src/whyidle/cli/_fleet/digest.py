@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._fleet.options import add_fleet_options, make_prices, now_ms, open_fleet
+from whyidle.cli._options import add_option
 from whyidle.errors import InputError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ PATIENCE_S = 30
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_fleet_options(parser)
-    parser.add_argument("--user", metavar="NAME", help="only this user's page")
+    add_option(parser, "--user")
     parser.add_argument(
         "--mail", metavar="FILE", type=Path, help="send the pages, as the file says"
     )

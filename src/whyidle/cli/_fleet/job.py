@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._fleet.options import add_fleet_options, make_prices, make_window, open_fleet
-from whyidle.cli._options import STDOUT
+from whyidle.cli._options import add_option
 from whyidle.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("job", metavar="ID", help="as the scheduler knows it, such as 1234 or 17_2")
     add_fleet_options(parser)
-    parser.add_argument("--json", metavar="PATH|-", help="write job, causes and advice as JSON")
+    add_option(parser, "--json")
     parser.add_argument("--line", action="store_true", help="print one line, as for a log")
     parser.add_argument(
         "--admin-comment", action="store_true", help="keep the line in Slurm's accounting"
@@ -45,11 +45,9 @@ def run(args: argparse.Namespace) -> int:
         args.ledger = [f"slurm:{ONE}{args.job}"]
         args.since = None
     page = _examine_job(args, find_job(args))
-    if args.json:
-        _output.write_json(args.json, page)
     if args.admin_comment:
         _keep_line(page)
-    if args.json != STDOUT and not args.quiet:
+    if _output.write_documents(args, json=lambda: page):
         from whyidle.reports._fleet_job_page import job_parts
 
         if args.line:

@@ -10,7 +10,7 @@ import argparse
 
 from whyidle.cli import _output
 from whyidle.cli._fleet.options import add_fleet_options, make_prices, open_fleet
-from whyidle.cli._options import STDOUT
+from whyidle.cli._options import add_option
 
 MOST = 50
 
@@ -18,11 +18,11 @@ MOST = 50
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_fleet_options(parser)
-    parser.add_argument("--user", metavar="NAME", help="only jobs of this user")
+    add_option(parser, "--user")
     parser.add_argument(
         "--most", metavar="N", type=_parse_most, default=MOST, help=f"0: all (default: {MOST})"
     )
-    parser.add_argument("--json", metavar="PATH|-", help="write the rows of the jobs as JSON")
+    add_option(parser, "--json")
 
 
 def _parse_most(text: str) -> int:
@@ -41,8 +41,6 @@ def run(args: argparse.Namespace) -> int:
     with open_fleet(args) as fleet:
         make_job_tables(fleet, prices)
         jobs = list_jobs(fleet, prices, limit=args.most or None, user=args.user)
-    if args.json:
-        _output.write_json(args.json, jobs)
-    if args.json != STDOUT and not args.quiet:
+    if _output.write_documents(args, json=lambda: jobs):
         _output.print_parts([jobs_table(jobs)])
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli._durations import parse_seconds
-from whyidle.cli._options import add_quiet
+from whyidle.cli._options import add_option, add_quiet
 from whyidle.cli._progress_line import Progress
 from whyidle.errors import UsageError
 
@@ -45,14 +45,8 @@ def add_fleet_options(parser: argparse.ArgumentParser) -> None:
         "repeated",
     )
     add_window_options(parser)
-    parser.add_argument(
-        "--price",
-        metavar="[TYPE=]AMOUNT",
-        action="append",
-        default=[],
-        type=_parse_price,
-        help="what a GPU-hour costs, of one type of GPU or of all others",
-    )
+    form = {"metavar": "[TYPE=]PRICE", "action": "append", "default": [], "type": _parse_price}
+    add_option(parser, "--price", ", of one type of GPU or of all others", **form)
     parser.add_argument(
         "--energy-price", metavar="AMOUNT", type=_parse_amount, help="what a kilowatt-hour costs"
     )
@@ -69,14 +63,9 @@ def add_fleet_options(parser: argparse.ArgumentParser) -> None:
 
 def add_window_options(parser: argparse.ArgumentParser) -> None:
     """Add --since and --until."""
-    parser.add_argument(
-        "--since",
-        metavar="TIME",
-        type=_parse_since,
-        default=timedelta(days=7),
-        help=f"{FORMS}, or all (default: 7d)",
-    )
-    parser.add_argument("--until", metavar="TIME", type=_parse_moment, help="default: now")
+    detail = f": {FORMS}, or all (default: 7d)"
+    add_option(parser, "--since", detail, type=_parse_since, default=timedelta(days=7))
+    add_option(parser, "--until", " (default: now)", type=_parse_moment)
 
 
 def _parse_since(text: str) -> datetime | timedelta | None:

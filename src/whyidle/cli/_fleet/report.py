@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._fleet.options import add_fleet_options, make_prices, now_ms, open_fleet
-from whyidle.cli._options import STDOUT
+from whyidle.cli._options import add_option
 
 if TYPE_CHECKING:
     from whyidle.model.documents.fleet import FleetReport
@@ -27,8 +27,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_fleet_options(parser)
     parser.add_argument("--by", choices=KEYS, default="user", help="table (default: user)")
-    parser.add_argument("--json", metavar="PATH|-", help="write the report, whyidle/fleet/1")
-    parser.add_argument("--html", metavar="PATH", help="write a page with a heat map of the GPUs")
+    add_option(parser, "--json", " (whyidle/fleet/1)")
+    add_option(parser, "--html", ", with a heat map of the GPUs")
+    add_option(parser, "--open")
     parser.add_argument(
         "--parquet", metavar="DIR", type=Path, help="write tables of jobs, holdings and hours"
     )
@@ -51,16 +52,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_outputs(args: argparse.Namespace, report: FleetReport) -> None:
     from whyidle.reports._fleet_page import report_parts
+    from whyidle.reports._html.sections import render_page
 
-    if args.json:
-        _output.write_json(args.json, report)
-    if args.html:
-        from whyidle.reports._html.sections import render_page
-
-        title = "GPU-hours of a fleet"
-        about = f"fleet · {report.since[:10]} to {report.until[:10]}"
-        page = render_page(title, about, report_parts(report), report.whyidle)
-        _output.write_target(args.html, page)
-        _output.print_note(args, f"wrote {args.html}")
-    if STDOUT not in (args.json, args.html) and not args.quiet:
+    parts = report_parts(report)
+    about = f"fleet · {report.since[:10]} to {report.until[:10]}"
+    if _output.write_documents(
+        args,
+        json=lambda: report,
+        html=lambda: render_page("GPU-hours of a fleet", about, parts, report.whyidle),
+    ):
         _output.print_parts(report_parts(report))

@@ -10,7 +10,7 @@ from whyidle.model.fix import Proposal, fix
 @fix("uncompiled-step", consent="rounding")
 def compile_step(_: Proof) -> Proposal:
     """Trace forward pass, gradients and update together. At run time it declines where the function
-    that takes the gradients is no global function of the script, takes them in a loop, cannot be
+    that takes the gradients is not a global function of the script, takes them in a loop, cannot be
     traced, changes modules of ``flax.nnx``, or prints, appends to lists, sets variables or draws
     random numbers of NumPy by its own code. What functions that it calls do so is not seen."""
     return Proposal(

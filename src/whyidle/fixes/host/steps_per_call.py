@@ -11,8 +11,8 @@ from whyidle.model.proof_facts import HostFacts
 @fix("short-step-calls", consent="none")
 def steps_per_call(proof: Proof) -> Proposal | None:
     """Take several steps of ``fit`` in one call of its function. Numbers stay the same. At run time
-    it declines where a callback looks at every batch, where ``steps_per_epoch`` is no multiple, and
-    in Keras before 3.9, which cannot end an epoch within a call."""
+    it declines where a callback looks at every batch, where ``steps_per_epoch`` is not a multiple,
+    and in Keras before 3.9, which cannot end an epoch within a call."""
     steps = proof.get_facts(HostFacts).calls
     if steps is None or steps < 2:
         return None

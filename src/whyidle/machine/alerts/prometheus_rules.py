@@ -18,7 +18,7 @@ _OVER_TIME = {"mean": "avg_over_time", "least": "min_over_time", "most": "max_ov
 def write_rules(rules: Sequence[Rule], interval_s: float) -> str:
     """A rule file in YAML. ``interval_s`` is the time between samples and between evaluations."""
     lines = [
-        "# Written by `whyidle alerts --prometheus`: the rules that whyidle itself evaluates.",
+        "# Written by `whyidle alerts --rules`: the rules that whyidle itself evaluates.",
         "groups:",
         "  - name: whyidle",
         f"    interval: {_duration(interval_s)}",

@@ -92,10 +92,10 @@ def _check_verbs() -> list[Check]:
         if package and extra:
             wanted.setdefault(extra[1], []).append(package[0])
     checks = []
-    for verb, extra in EXTRAS.items():
-        missing = [name for name in wanted.get(extra, ()) if not installed_version(name)]
-        close = f"pip install 'whyidle[{extra}]'" if missing else ""
-        found = f"needs {', '.join(missing)}" if missing else f"has its extra, {extra}"
+    for verb, name in EXTRAS.items():
+        missing = [package for package in wanted.get(name, ()) if not installed_version(package)]
+        close = f"pip install 'whyidle[{name}]'" if missing else ""
+        found = f"needs {', '.join(missing)}" if missing else f"has its extra, {name}"
         state: State = "absent" if missing else "ok"
         checks.append(_check(f"whyidle {verb}", state, found, close=close))
     return checks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from whyidle.model.live.tenancy import TenantReader
 from whyidle.store.entry import RECORDING
 
 _LAUNCHER = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed|whyidle|mpirun|horovodrun|ray")
+_PACKAGE = f"{Path(catalog.__file__).parent}{os.sep}"
 _KERNEL = "ipykernel_launcher"
 """each notebook is a job of its own, whatever server started it"""
 _SCHEDULED = ("slurm", "kubernetes")
@@ -32,17 +34,21 @@ class JobGroup:
 
 
 def group_jobs(table: ProcessTable, holders: Iterable[int]) -> dict[str, JobGroup]:
-    """Group the holders of GPUs and the watched processes into jobs, by key."""
+    """Group the holders of GPUs and the watched processes into jobs, by key. The trials of a search
+    are one job."""
     groups: dict[str, JobGroup] = {}
     readers = load_tenants()
-    watched = (pid for pid, seen in table.processes.items() if _recording_of(seen))
+    watched = (
+        pid for pid, seen in table.processes.items() if _recording_of(seen) and not _is_helper(seen)
+    )
     for pid in {*holders, *watched}:
         if pid not in table.processes:
             continue
         root = _root_of(table, pid)
         recording = _recording_of(table.processes[pid])
         tenant = _identify(table.processes[pid], readers)
-        key = _job_key(tenant, recording, root)
+        search = (table.processes[pid].environ or {}).get("WHYIDLE_SEARCH")
+        key = f"search:{Path(search).name}" if search else _job_key(tenant, recording, root)
         group = groups.setdefault(key, JobGroup(key, root, tenant, set(), recording))
         group.pids.add(pid)
         if table.processes[root].started_ticks < table.processes[group.root].started_ticks:
@@ -82,12 +88,17 @@ def _recording_of(seen: SeenProcess) -> Path | None:
     return Path(folder) if folder else None
 
 
+def _is_helper(seen: SeenProcess) -> bool:
+    """Whether it runs a script of whyidle itself, such as the launcher of trials."""
+    return any(word.startswith(_PACKAGE) for word in seen.command[1:4])
+
+
 def _root_of(table: ProcessTable, pid: int) -> int:
     """The first process of the job: the highest in a chain of interpreters and launchers of the
     same user. A watched job begins at the command that ``whyidle run`` started."""
     root = table.processes[pid]
     for seen in table.ancestors(pid):
-        if seen.user != root.user or _recording_of(seen) != _recording_of(root):
+        if seen.user != root.user or _recording_of(seen) != _recording_of(root) or _is_helper(seen):
             break
         name = Path(seen.command[0]).name if seen.command else ""
         if seen.pid != pid and not _LAUNCHER.fullmatch(name):

@@ -16,7 +16,7 @@ from whyidle.model.live.tenancy import ProcessIdentity
 SETTLED_S = 5.0
 """a process that has just started may still be a copy of its parent: it is read again"""
 _KEPT = re.compile(
-    r"WHYIDLE_RUN|SLURM_(JOB_ID|JOB_NAME|JOB_PARTITION|PROCID|STEP_ID)|HOSTNAME|RANK|WORLD_SIZE"
+    r"WHYIDLE_RUN|WHYIDLE_SEARCH|SLURM_(JOB_ID|JOB_NAME|JOB_PARTITION|PROCID|STEP_ID)|HOSTNAME|RANK|WORLD_SIZE"
     r"|KUBERNETES_SERVICE_HOST|APPTAINER_NAME|SINGULARITY_NAME|CUDA_VISIBLE_DEVICES"
 )
 """environment variables that are kept; others may hold secrets"""

@@ -73,7 +73,7 @@ def _why_unwanted() -> str | None:
     silent = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") >= "2"
     if silent or os.environ.get("WHYIDLE_PROFILE") == "look":
         return None
-    return "TensorFlow's profiler writes to standard error; --profile look records all the same"
+    return "TensorFlow's profiler writes to standard error; --look profile records all the same"
 
 
 def watch_profilers(events: Events, forbid: Callable[[str], None]) -> None:
