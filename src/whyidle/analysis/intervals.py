@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import I64, Mask
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Intervals:
+class Intervals(Struct, frozen=True, eq=False):
     """Disjoint half-open intervals ``[start, end)`` in nanoseconds, sorted."""
 
     start: I64

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals
@@ -21,8 +21,7 @@ leave its lock free; of a short one, the Python that calls it takes at least a t
 MODEL: Final = (Purpose.FORWARD, Purpose.LOSS)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLoop:
+class ModelLoop(Struct, frozen=True):
     """Lines of the model inside loops that one call could replace, most time first."""
 
     lines: list[StepLine]
