@@ -74,7 +74,7 @@ class _Frame(NamedTuple):
 
 
 class FrameReader(dict[str, _Frame]):
-    """Reads frames of stacks, each once: a dictionary, as thousands of stacks share their frames."""
+    """Reads frames of stacks, each once; thousands of stacks share them."""
 
     def __init__(self, vocabulary: Vocabulary, rank: int | None) -> None:
         super().__init__()
