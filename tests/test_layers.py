@@ -107,7 +107,7 @@ OPTIONAL = {
 }
 THIRD_PARTY = {
     "model": {"msgspec", "numpy"},
-    "analysis": {"numpy"},
+    "analysis": {"numpy", "msgspec"},
     "causes": {"numpy"},
     "fixes": {"numpy"},
     "patches": {"libcst"},

@@ -160,10 +160,10 @@ def test_a_queue_of_copies_is_not_told_as_computing():
     """Marks call a device fed whatever it has to do; kernels alone make it busy."""
     seen = job(60)
     fed = diagnose_job([watched(seen)]).attribution
-    kernels = replace(
+    kernels = msgspec.structs.replace(
         read(seen),
         series={
-            k: replace(s, value=s.value / 2) if "busy" in k else s
+            k: msgspec.structs.replace(s, value=s.value / 2) if "busy" in k else s
             for k, s in read(seen).series.items()
         },
     )

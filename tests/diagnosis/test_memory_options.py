@@ -1,8 +1,7 @@
 """Options of other settings, on a look made by hand."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from whyidle.analysis.memory.memory_plan import MemoryPlan
 from whyidle.diagnosis.memory_options import OptionList
@@ -68,7 +67,7 @@ def test_the_module_with_most_peak_for_least_time_comes_first():
 def test_one_recorded_step_is_scaled_by_what_grows_with_the_batch():
     fixed = recorded(8)
     rows = (*fixed.rows[:2], (25, 3, 5 * MB), *fixed.rows[2:], (50, 3, -5 * MB))
-    alone = replace(fixed, rows=rows, grows=(0, 1, 3, 4))
+    alone = structs.replace(fixed, rows=rows, grows=(0, 1, 3, 4))
     listed, found = options(replays=(alone,))
     assert listed["batch of 8 (now)"].peak == 30 * MB + 16 * MB + 5 * MB
     assert listed["batch of 32"].peak == 30 * MB + 64 * MB + 5 * MB
@@ -78,7 +77,7 @@ def test_one_recorded_step_is_scaled_by_what_grows_with_the_batch():
 
 
 def test_a_step_whose_batch_is_not_known_has_a_peak_and_no_options():
-    plan = MemoryPlan(look(batch=None, replays=(replace(recorded(8), batch=0),)))
+    plan = MemoryPlan(look(batch=None, replays=(structs.replace(recorded(8), batch=0),)))
     assert plan.peak_at(0) == 30 * MB + 16 * MB
     assert plan.peak_at(16) is None
     assert OptionList(plan).build_options() == []

@@ -1,8 +1,7 @@
 """The model's section: what is predicted of swaps, and when nothing is."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from whyidle.diagnosis import model_account
 from whyidle.model.model_look import CellTimes, ModelLook, SwapTimes
@@ -25,7 +24,9 @@ def built(look, passes=1):
 
 
 def swapped(pairs, kind="separable", **fields):
-    return replace(LOOK, swaps=(SwapTimes(kind=kind, modules=("net.a",), pairs=pairs, **fields),))
+    return structs.replace(
+        LOOK, swaps=(SwapTimes(kind=kind, modules=("net.a",), pairs=pairs, **fields),)
+    )
 
 
 def test_layers_by_share_and_distance_to_the_roofline():
@@ -49,7 +50,7 @@ def test_a_swap_changes_the_step_by_what_it_saves_in_each_pass():
 
 def test_what_a_swap_saves_is_a_share_of_the_jobs_own_passes():
     # a pass takes 0.1 s in the look, and those of the step of 0.2 s take three quarters of it
-    swap = built(replace(swapped(((0.1, 0.06),) * 5), job_shares=(0.7, 0.25))).swaps[0]
+    swap = built(structs.replace(swapped(((0.1, 0.06),) * 5), job_shares=(0.7, 0.25))).swaps[0]
     assert swap.step_s == pytest.approx(0.2 * (0.25 + 0.75 * 0.6))
 
 
@@ -76,7 +77,9 @@ def test_nothing_is_said_within_the_noise_or_of_few_pairs(pairs):
 
 
 def test_a_layer_measured_alone_has_a_wider_interval():
-    look = replace(LOOK, cells=(CellTimes("net.cell", "LSTMCell", 64, ((0.08, 0.04),) * 5),))
+    look = structs.replace(
+        LOOK, cells=(CellTimes("net.cell", "LSTMCell", 64, ((0.08, 0.04),) * 5),)
+    )
     swap = built(look).swaps[0]
     assert swap.change == pytest.approx((0.2 / 0.17, 0.2 / 0.15))
     assert "nn.LSTM" in swap.title

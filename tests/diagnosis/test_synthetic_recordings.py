@@ -32,11 +32,13 @@ def test_time_before_the_first_kernel_counts():
     found = diagnose("loader_before_first_kernel")
     assert found.attribution.input > 0.95
     assert found.run.duration_s > 5
+    assert (found.verdict.state, found.verdict.bound) == ("starved", "input")
 
 
 def test_waiting_for_a_result_is_no_launching():
     found = diagnose("waits_for_result")
     assert found.attribution.sync > 0.9
+    assert (found.verdict.state, found.verdict.bound) == ("starved", "sync")
     assert "launch-bound-small-kernels" not in causes("waits_for_result")
 
 
@@ -70,6 +72,17 @@ def test_operators_of_a_gpu_are_no_work_of_the_cpu(name):
     found = diagnose(name)
     assert found.verdict.state == "inconclusive"
     assert found.attribution.unknown == 1.0
+
+
+@pytest.mark.parametrize("name", ["convolutions_beside_gpu", "products_beside_gpu"])
+def test_work_on_the_cpu_beside_an_idle_gpu_is_one_statement(name):
+    found = diagnose(name)
+    assert found.verdict.headline == "The work runs on the CPU while NVIDIA A100-SXM4-40GB is idle"
+    assert causes(name) == ["training-on-cpu"]
+
+
+def test_a_legacy_recording_tells_how_to_see_the_gpu():
+    assert "record with torch.profiler" in diagnose("legacy_on_gpu").verdict.headline
 
 
 def test_a_short_child_does_not_erase_the_operator_around_it():

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import I64, Mask
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Intervals:
+class Intervals(Struct, frozen=True, eq=False):
     """Disjoint half-open intervals ``[start, end)`` in nanoseconds, sorted."""
 
     start: I64
@@ -36,24 +34,23 @@ class Intervals:
 
     def __and__(self, other: Intervals) -> Intervals:
         """Return the part of this set inside the other."""
-        return self._cover(other, inside=True) if len(self) and len(other) else EMPTY
+        if len(other) < len(self):
+            return other & self
+        first = np.searchsorted(other.end, self.start, side="right")
+        count = np.maximum(np.searchsorted(other.start, self.end, side="left") - first, 0)
+        mine = np.repeat(np.arange(len(self)), count)
+        theirs = np.arange(len(mine)) + np.repeat(first - (np.cumsum(count) - count), count)
+        return union_of(
+            np.maximum(self.start[mine], other.start[theirs]),
+            np.minimum(self.end[mine], other.end[theirs]),
+        )
 
     def __sub__(self, other: Intervals) -> Intervals:
         """Return the part of this set outside the other."""
-        return self._cover(other, inside=False) if len(self) and len(other) else self
-
-    def _cover(self, other: Intervals, *, inside: bool) -> Intervals:
-        edges = np.concatenate([self.start, self.end, other.start, other.end])
-        counts = [len(self), len(self), len(other), len(other)]
-        order = np.argsort(edges, kind="stable")
-        ours = np.cumsum(np.repeat(np.array([1, -1, 0, 0], np.int8), counts)[order], dtype=np.int32)
-        theirs = np.cumsum(
-            np.repeat(np.array([0, 0, 1, -1], np.int8), counts)[order], dtype=np.int32
-        )
-        covered = (ours > 0) & ((theirs > 0) == inside)
-        edges = edges[order]
-        keep = covered[:-1] & (edges[1:] > edges[:-1])
-        return _merge_sorted(edges[:-1][keep], edges[1:][keep])
+        if not len(self) or not len(other):
+            return self
+        low, high = min(self.start[0], other.start[0]), max(self.end[-1], other.end[-1])
+        return self & Intervals(np.append(low, other.end), np.append(other.start, high))
 
     def select(self, mask: Mask) -> Intervals:
         """Return some of the intervals."""

@@ -137,7 +137,7 @@ def _command(argv: list[str]) -> int:
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
     _check_verb(argv)
-    root = parser()
+    root = parser(argv[:1] if argv[0] in VERBS else VERBS)
     if (verb := verbs_of(root).get(argv[0])) is not None:
         argv = [argv[0], *arrange_words(argv[1:], verb)]
     args, unknown = root.parse_known_args(argv)
@@ -154,8 +154,8 @@ def _command(argv: list[str]) -> int:
     return status
 
 
-def parser() -> argparse.ArgumentParser:
-    """Build the parser of the whole command line."""
+def parser(some: Sequence[str] = VERBS) -> argparse.ArgumentParser:
+    """Build the parser of the command line, or of ``some`` verbs, as each takes time to import."""
     root = _Parser(
         prog="whyidle",
         description="Why is my GPU idle, or busy for nothing, and how do I fix it?",
@@ -171,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
         "needs the extra: pip install 'whyidle[completion]'",
     )
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")
-    for verb in VERBS:
+    for verb in some:
         module = import_module(f"whyidle.cli.{verb}")
         title, _, text = (module.__doc__ or "").partition("\n\n")
         sub = verbs.add_parser(

@@ -7,7 +7,7 @@ the burst recorded the device.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ def read_bursts(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
                 burst,
                 info=timeline.info if on_cpu else burst.info,
                 process=timeline.process,
-                burst=BurstInRun(**asdict(facts), window=window),
+                burst=BurstInRun(**msgspec.structs.asdict(facts), window=window),
                 rank=timeline.rank,
                 hostname=timeline.hostname,
             )

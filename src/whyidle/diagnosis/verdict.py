@@ -34,8 +34,13 @@ WAITS_FOR: dict[str, str] = {
     "communication": "the network and the other ranks",
 }
 
+SEEN_WAITS = frozenset({"input", "sync", "communication"})
+"""buckets of time inside calls that wait for what the bucket is named after, whatever its cause"""
+
 HOW_TO_RECORD = {
     "nsys": "record with nsys profile --trace=cuda,nvtx,osrt",
+    "legacy_autograd": "record with torch.profiler and ProfilerActivity.CUDA, or at least with "
+    "use_cuda=True",
     "Apple GPU (MPS)": "PyTorch's profiler does not record this device: torch.mps.profiler.start() "
     "does, for Xcode's Instruments",
 }
@@ -117,7 +122,7 @@ def _verdict(job: Job, findings: list[Finding], few: int | None, checks: int) ->
         stepless = job.lead_rank.timeline.stepless
         unseen = f"No training step was seen: {stepless.reason if stepless else ''}"
         return _inconclusive(unseen, serious)
-    if reason := _no_answer(job):
+    if reason := _no_answer(job, direct):
         return _inconclusive(reason, direct)
     if few is not None:
         if not direct:
@@ -130,8 +135,8 @@ def _verdict(job: Job, findings: list[Finding], few: int | None, checks: int) ->
         return _starved_verdict(job, serious, idle, checks)
     if not serious and device_timestamps.has_only_marks(job.lead_rank):
         return _inconclusive(device_timestamps.explain_missing_proof(job.lead_rank), [])
-    if not serious and (reason := _unproven_idle_time(job, checks)):
-        return _inconclusive(reason, [])
+    if not serious and (wait := _unproven_idle_time(job, checks)):
+        return wait
     if serious and (open_ := _unexplained_bucket(job, serious)):
         return _unproven_wait(job, serious, open_, checks)
     return _of_findings(job, findings, serious, checks)
@@ -246,16 +251,19 @@ def _unexplained_time(job: Job) -> str | None:
     return describe_unexplained(lead)
 
 
-def _unproven_idle_time(job: Job, checks: int) -> str | None:
+def _unproven_idle_time(job: Job, checks: int) -> Verdict | None:
     waits = _held_shares(job)
     largest = max(waits, key=lambda bucket: waits[bucket])
     idle = 1.0 - job.attribution["compute"]
     if idle < CLEAN:
         return None
     if job.attribution["unknown"] >= waits[largest]:
-        return describe_unexplained(job.lead_rank)
+        return _inconclusive(describe_unexplained(job.lead_rank), [])
     wait = f"{describe_waiting(job, largest)}{_most_sampled_line(job.lead_rank, largest)}"
-    return f"N{NONE_FOUND.format(_count_checks(checks))[1:]}; {_lower_first(wait)}"
+    unproven = NONE_FOUND.format(_count_checks(checks))
+    if largest in SEEN_WAITS and waits[largest] > MOSTLY:
+        return Verdict(state="starved", headline=f"{wait}; {unproven}", bound=largest)
+    return _inconclusive(f"N{unproven[1:]}; {_lower_first(wait)}", [])
 
 
 def _unexplained_bucket(job: Job, serious: list[Finding]) -> Bucket | None:
@@ -281,7 +289,7 @@ def _lower_first(text: str) -> str:
     return text[:1].lower() + text[1:] if word == word.capitalize() else text
 
 
-def _no_answer(job: Job) -> str | None:
+def _no_answer(job: Job, direct: list[Finding]) -> str | None:
     kind = job.lead_rank.kind
     if kind is not None and kind.kind == "graph_capture":
         return (
@@ -291,7 +299,8 @@ def _no_answer(job: Job) -> str | None:
     if reason := explain_lost_kernels(job):
         return reason
     if not any(len(facts.timeline.device) for facts in job.ranks):
-        if device_timestamps.has_only_marks(job.lead_rank):
+        told = any(finding.bucket == "unknown" for finding in direct)  # what the time was for
+        if told or device_timestamps.has_only_marks(job.lead_rank):
             return None
         if job.lead_rank.timeline.info.kind != "cpu":
             timeline = job.lead_rank.timeline

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedPass:
+class RecordedPass(Struct, frozen=True):
     """The allocations of one step, from the first call of the model to the update."""
 
     batch: int = 0
@@ -32,8 +32,7 @@ class RecordedPass:
         return replace(self, batch=batch, rows=tuple(rows), saved=saved)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLook:
+class MemoryLook(Struct, frozen=True):
     """The look. ``state`` is ``measured``, or why something is missing."""
 
     state: str = ""
@@ -69,8 +68,7 @@ class MemoryLook:
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class DeathNotes:
+class DeathNotes(Struct, frozen=True):
     """What a process noted when it died for lack of memory (``PID.oom.json``)."""
 
     error: str = ""

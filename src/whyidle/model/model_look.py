@@ -3,11 +3,10 @@ forward and backward pass of a micro-batch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class SwapTimes:
+class SwapTimes(Struct, frozen=True):
     """Passes with and without other layers. ``keeps``: results are the same apart from rounding;
     ``failed`` is why they could not be used."""
 
@@ -18,8 +17,7 @@ class SwapTimes:
     failed: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CellTimes:
+class CellTimes(Struct, frozen=True):
     """A recurrent cell that is called for each of ``steps`` time steps, and the layer that runs
     over all of them, both alone."""
 
@@ -29,8 +27,7 @@ class CellTimes:
     pairs: tuple[tuple[float, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLook:
+class ModelLook(Struct, frozen=True):
     """The look. ``state`` is ``measured``, or why something is missing. ``calls`` has a row for
     each module that contains no others: its number, calls, seconds forward and backward, FLOPs
     forward, and bytes of its inputs, results and parameters."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Work = Literal[
     "product",
@@ -21,8 +22,7 @@ Written = Literal["largest", "product", "nothing", "in_place", "copy"]
 first input in place, or its first input from its second"""
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Struct, frozen=True):
     """Properties of an operator that follow from its name."""
 
     group: str = "other"  # kernel group

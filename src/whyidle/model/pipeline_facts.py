@@ -4,11 +4,11 @@ made of them, with its own measurements. None: not recorded, or not fixed by the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One call of the job that adds to a pipeline, such as ``map``. Places are
     ``file(line): function``."""
 
@@ -21,8 +21,7 @@ class Stage:
     operators: tuple[str, ...] = ()  # kinds of operators in its function
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One node of the pipeline as tf.data runs it."""
 
     name: str = ""
@@ -35,8 +34,7 @@ class Node:
     bytes: int = 0  # of all elements
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Struct, frozen=True):
     """A pipeline: what is last in it comes first."""
 
     consumer: str = ""  # what takes its batches
@@ -47,8 +45,7 @@ class Pipeline:
     iterators: int = 0  # epochs begun
 
 
-@dataclass(frozen=True, slots=True)
-class PyDataset:
+class PyDataset(Struct, frozen=True):
     """A dataset of Keras that makes whole batches by their numbers."""
 
     making: str | None = None  # where it makes a batch, ``file(line): function``

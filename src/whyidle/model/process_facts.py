@@ -7,15 +7,15 @@ Moments are ns on the clock of ``time.perf_counter_ns``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whyidle.model.memory_look import MemoryLook
 from whyidle.model.model_look import ModelLook
 from whyidle.model.pipeline_facts import Pipeline, PyDataset
 
 
-@dataclass(frozen=True, slots=True)
-class Switches:
+class Switches(Struct, frozen=True):
     """Switches of the framework and the interpreter when they were last read."""
 
     num_threads: int | None = None  # of operators
@@ -32,8 +32,7 @@ class Switches:
     """debugging mode -> how often it was on, of ``looks`` reads"""
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerFacts:
+class OptimizerFacts(Struct, frozen=True):
     """An optimizer: its class, what it updates, and how."""
 
     name: str = ""
@@ -47,8 +46,7 @@ class OptimizerFacts:
     dtype: str | None = None  # of most of its tensors
 
 
-@dataclass(frozen=True, slots=True)
-class IndexingPass:
+class IndexingPass(Struct, frozen=True):
     """A backward pass whose gradients of lookups in tables, and of parts of tensors, were timed as
     far as they are mostly zeros."""
 
@@ -62,8 +60,7 @@ class IndexingPass:
     read: int = 0  # elements that were read
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatorFacts:
+class AllocatorFacts(Struct, frozen=True):
     """Counts of the allocator of device memory."""
 
     allocated_peak_bytes: int | None = None
@@ -72,8 +69,7 @@ class AllocatorFacts:
     """when (ns), after how many steps, how often the cache was emptied to make room"""
 
 
-@dataclass(frozen=True, slots=True)
-class SaveFacts:
+class SaveFacts(Struct, frozen=True):
     """A checkpoint that was written; ``bytes`` is None where that cannot be known."""
 
     bytes: int | None = None
@@ -81,8 +77,7 @@ class SaveFacts:
     cpu_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeFacts:
+class ExchangeFacts(Struct, frozen=True):
     """How DistributedDataParallel exchanges gradients, by its own log; times are ns."""
 
     unused_parameter_size: int | None = None  # bytes
@@ -97,8 +92,7 @@ class ExchangeFacts:
     made: str = ""  # the stack that wrapped the model
 
 
-@dataclass(frozen=True, slots=True)
-class SamplerFacts:
+class SamplerFacts(Struct, frozen=True):
     """The cost of the sampler, and the core waits of the training thread, s."""
 
     cpu_s: float | None = None
@@ -107,8 +101,7 @@ class SamplerFacts:
     core_seen_s: float | None = None  # time over which that was read
 
 
-@dataclass(frozen=True, slots=True)
-class Compilation:
+class Compilation(Struct, frozen=True):
     """One compilation; ``turn`` counts those of a function from 1."""
 
     file: str = ""
@@ -121,8 +114,7 @@ class Compilation:
     failed: str | None = None  # why it was given up
 
 
-@dataclass(frozen=True, slots=True)
-class GraphBreak:
+class GraphBreak(Struct, frozen=True):
     """A line at which the compiler returned to Python, and how often."""
 
     reason: str = ""
@@ -130,8 +122,7 @@ class GraphBreak:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerFacts:
+class CompilerFacts(Struct, frozen=True):
     """The compilations and graph breaks of a process."""
 
     functions: int = 0
@@ -139,8 +130,7 @@ class CompilerFacts:
     graph_breaks: tuple[GraphBreak, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BurstFacts:
+class BurstFacts(Struct, frozen=True):
     """A burst as the probe describes it. Step times before, during and after it, and ``cost_s``,
     are in seconds."""
 
@@ -156,8 +146,7 @@ class BurstFacts:
     cost_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class BurstInRun(BurstFacts):
+class BurstInRun(BurstFacts, frozen=True):
     """A burst with the measurements of the run around it."""
 
     window: str = "burst"  # the steps in words
@@ -168,8 +157,7 @@ class BurstInRun(BurstFacts):
     evaluating: float = 0.0  # share of the run in which evaluations kept it busy
 
 
-@dataclass(frozen=True, slots=True)
-class BurstLog:
+class BurstLog(Struct, frozen=True):
     """All bursts of a process, and why there are no more."""
 
     bursts: tuple[BurstFacts, ...] = ()
@@ -180,8 +168,7 @@ class BurstLog:
     counted_s: tuple[int, float] | None = None  # graph nodes of a step, and its time, s
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(Struct, frozen=True):
     """One process of a watched command."""
 
     pid: int | None = None
@@ -243,8 +230,7 @@ class ProcessFacts:
         return self.switches.num_threads if self.switches else None
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderFacts:
+class LoaderFacts(Struct, frozen=True):
     """A loader: its settings, its code, and the line that requested its iterator. Places are
     ``file(line): function``."""
 
@@ -263,16 +249,14 @@ class LoaderFacts:
     asked: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Struct, frozen=True):
     """Other processes of the command that train on this host's CPU."""
 
     processes: int
     threads: int  # of their operators
 
 
-@dataclass(frozen=True, slots=True)
-class Stepless:
+class Stepless(Struct, frozen=True):
     """Why no training step was seen."""
 
     reason: str
@@ -280,8 +264,7 @@ class Stepless:
     aside: bool = False  # whether the process lived for only a part of the command
 
 
-@dataclass(frozen=True, slots=True)
-class LifePhases:
+class LifePhases(Struct, frozen=True):
     """The phases of a process without training, s."""
 
     import_s: float | None = None  # from its start until the framework was imported
@@ -291,8 +274,7 @@ class LifePhases:
     life_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeptLoss:
+class KeptLoss(Struct, frozen=True):
     """A line of the user's program that keeps a loss of every step."""
 
     file: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 STACK_SAMPLE = np.dtype(
@@ -27,8 +27,7 @@ the stack was taken at a call); ``waited_us``: how long the sampler waited for t
 for the lock (0: not counted by the kernel); ``awake``: the kernel saw the thread as runnable."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StackSamples:
+class StackSamples(Struct, frozen=True, eq=False):
     """The samples of one process: ``rows`` of ``STACK_SAMPLE`` in recording order, and stacks as
     text, innermost frame first: ``file(line): function;...``."""
 

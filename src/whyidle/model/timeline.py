@@ -235,7 +235,7 @@ class Timeline:
                     for i in self._names_by_kind(HostKind(kind)):
                         if i >= len(recorded) or recorded[i] is None:
                             played[kind, i] |= bool(pattern.search(self.names[i]))
-            mask = played[self.host.kind, self.host.name] if played.any() else ()
+            mask = np.take(played, self._codes) if played.any() else ()
             self._found[role] = np.flatnonzero(mask)
         return self._found[role]
 
@@ -257,6 +257,14 @@ class Timeline:
     def operator(self, name: int) -> Operator:
         """The properties of an operator, by the index of its name."""
         return self.vocabulary.operator(self.names[name])
+
+    @property
+    def _codes(self) -> I64:
+        """Kind and name of each host event, as one index."""
+        if "codes" not in self._found:
+            kinds = self.host.kind.astype(np.int64) * len(self.names)
+            self._found["codes"] = kinds + self.host.name
+        return self._found["codes"]
 
     def _names_by_kind(self, kind: HostKind) -> I64:
         if kind not in self._found:

@@ -183,6 +183,8 @@ def _contents(value: Any) -> Any:
     if is_dataclass(value):
         names = [field.name for field in fields(value) if not field.name.startswith("_")]
         return {name: _contents(getattr(value, name)) for name in names}
+    if isinstance(value, msgspec.Struct):
+        return {name: _contents(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
         return {key: _contents(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.process_facts import BurstInRun, LoaderFacts
@@ -43,7 +44,7 @@ def add_facts(timeline: Timeline, document: Mapping[str, Any]) -> Timeline:
     burst = document.get("burst")
     return replace(
         timeline,
-        process=replace(timeline.process, **{name: getattr(facts, name) for name in names}),
+        process=structs.replace(timeline.process, **{name: getattr(facts, name) for name in names}),
         burst=timeline.burst if burst is None else read_document(BurstInRun, burst),
     )
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.burst_choice import (
@@ -69,7 +70,9 @@ def test_what_steps_leave_of_the_run_is_work_of_evaluations_as_far_as_that_is_kn
     steps, told = {"compute": 0.9, "copy": 0.1}, BurstInRun(run_s=0.040, run=run)
     rest = 1.0 - 0.2 - 0.5  # of the run: its evaluations idle a fifth, its steps take half
     for busy, evaluating, work in ((0.9, 0.4, rest), (0.9, 0.1, 0.1), (0.55, 0.4, 0.1), (0, 0, 0)):
-        found = undo_recording_cost(steps, 0.020, replace(told, busy=busy, evaluating=evaluating))
+        found = undo_recording_cost(
+            steps, 0.020, structs.replace(told, busy=busy, evaluating=evaluating)
+        )
         assert sum(found.values()) == pytest.approx(1.0)
         assert found["evaluation"] == pytest.approx(0.2)
         assert found["compute"] == pytest.approx(0.45 + work)

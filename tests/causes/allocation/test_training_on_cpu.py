@@ -5,13 +5,13 @@ from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import judge
 
 
-def job(op: str, *, kernels: bool = False) -> Builder:
+def job(op: str, *, kernels: bool = False, host: int = ms(4)) -> Builder:
     made = Builder()
     for _ in range(4):
         with made.step():
             launched = [("ampere_sgemm_128x64_tn", us(900))] if kernels else []
             for _ in range(5):
-                made.op(op, host=ms(4), kernels=launched)
+                made.op(op, host=host, kernels=launched)
     return made
 
 
@@ -23,6 +23,17 @@ def test_cpu_convolutions_beside_an_idle_gpu():
 
 def test_a_recording_of_the_host_alone_proves_nothing():
     assert judge("training-on-cpu", job("aten::convolution")) is None
+
+
+def test_matrix_products_that_are_no_launches_run_on_the_cpu():
+    assert judge("training-on-cpu", job("aten::addmm", host=ms(400))) is not None
+    queued = Builder()  # behind a full queue some calls are long
+    for _ in range(4):
+        with queued.step():
+            for host in (us(12), ms(400), ms(400)):
+                queued.op("aten::addmm", host=host)
+    assert judge("training-on-cpu", queued) is None
+    assert judge("training-on-cpu", job("aten::add", host=ms(400))) is None
 
 
 def test_a_gpu_that_works_is_used():

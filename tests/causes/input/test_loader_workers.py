@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -799,7 +800,7 @@ def test_what_workers_prepare_is_not_to_be_moved_into_them():
 
 def test_another_order_is_tried_where_a_chain_of_transforms_was_seen():
     timeline = replace(WORK, cores=2.0).run
-    seen = tuple(replace(loader, chained=True) for loader in timeline.loading.loaders)
+    seen = tuple(structs.replace(loader, chained=True) for loader in timeline.loading.loaders)
     chained = replace(timeline, loading=replace(timeline.loading, loaders=seen))
     proof = judged(catalog.load_causes()["heavy-cpu-transform"], chained)
     assert "cheap-transforms-first" in treat(proof)
@@ -822,7 +823,7 @@ def test_what_leads_to_random_transforms_is_kept_where_a_second_epoch_was_seen(p
 def transforming(job):
     """What is found of it where its dataset holds a chain of transforms."""
     timeline = job.run
-    seen = tuple(replace(loader, transforms=True) for loader in timeline.loading.loaders)
+    seen = tuple(structs.replace(loader, transforms=True) for loader in timeline.loading.loaders)
     chained = replace(timeline, loading=replace(timeline.loading, loaders=seen))
     return judged(catalog.load_causes()["heavy-cpu-transform"], chained)
 

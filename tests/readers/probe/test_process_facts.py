@@ -42,7 +42,7 @@ def test_no_value_of_any_type_breaks_the_reader(odd, tmp_path):
     job = RecordedJob()
     job.step("/job/train.py(22): <module>", ms(10))
     path = job.save(tmp_path)
-    facts = dict.fromkeys(ProcessFacts.__dataclass_fields__, odd)
+    facts = dict.fromkeys(ProcessFacts.__struct_fields__, odd)
     (tmp_path / "1.facts.json").write_text(json.dumps(facts))
     (tmp_path / "1.loaders.json").write_text(
         json.dumps({"settings": odd, "made": odd, "cores": odd, "threads": odd, "tensors": odd})

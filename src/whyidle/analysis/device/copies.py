@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.facts import Facts
@@ -39,8 +39,7 @@ def link_gbs(name: str | None) -> tuple[float, bool]:
     return UNKNOWN_GBS, False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Copies:
+class Copies(Struct, frozen=True, eq=False):
     """Some copies in scope: device rows, sizes in bytes (0: not recorded), seconds each. Shares are
     of the step: ``exposed`` copies with no useful device work, ``calls`` device idle inside the
     host's copy calls, ``refill`` device idle because the host had waited for copies."""

@@ -6,9 +6,8 @@ for where work waited before."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.partition.host_activity import collective_kernels
@@ -21,8 +20,7 @@ WORK, SENT = 0, 1
 """the lanes"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lane:
+class Lane(Struct, frozen=True, eq=False):
     """Pieces by start, ns. ``reach`` is when each and all before it had ended; ``own`` and
     ``other`` are how many pieces of this and of the other lane each waits for."""
 

@@ -11,8 +11,9 @@ papers (appendix tables); AMD CDNA to CDNA4 white papers and Instinct data sheet
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from whyidle.model.timeline import DeviceInfo
 
@@ -20,8 +21,7 @@ _TERA: Final = 1e12
 _GIGA: Final = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePeaks:
+class DevicePeaks(Struct, frozen=True):
     """Dense peaks of one device, FLOP/s, and memory bandwidth, bytes/s. ``fp32`` is the vector
     rate, ``matrix_fp32`` that of matrix cores (AMD). None: no such units."""
 

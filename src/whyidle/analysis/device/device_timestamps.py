@@ -11,10 +11,10 @@ a mark until the device reached it, with work (or copies and stream waits) in it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64, Mask
@@ -32,8 +32,7 @@ PACED = 0.5
 """a device that had run dry at more than this share of the marks waits for the host"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceProgress:
+class DeviceProgress(Struct, frozen=True, eq=False):
     """The measured windows: columns per handed-over batch and per window, ns. ``ahead`` is the
     least time that the device still had work when the batch was requested; it is known where the
     window is ``exact``, as the device ran dry in it."""

@@ -5,10 +5,10 @@ to a second) flatten the line and bring evaluation closer to training."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.host.telemetry_window import TelemetryWindow, telemetry_of
 from whyidle.analysis.intervals import Intervals
@@ -21,8 +21,7 @@ DOUBT = 0.10
 """a busy share with a larger standard error counts as unknown"""
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationUtilization:
+class EvaluationUtilization(Struct, frozen=True):
     """Shares of time (0-1) with a running kernel."""
 
     evaluating: float

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.integer_codes import used_codes
@@ -34,8 +34,7 @@ _BACKWARD_ATTENTION: Final = 2.5
 """five matrix products of the forward's size, where the forward has two"""
 
 
-@dataclass(frozen=True, slots=True)
-class OpWork:
+class OpWork(Struct, frozen=True):
     """Work of one operator call; None: unknown, or no matrix work."""
 
     flops: float | None
@@ -45,8 +44,7 @@ class OpWork:
 NOTHING: Final = OpWork(None, None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Work:
+class Work(Struct, frozen=True, eq=False):
     """Per device event, its part of its operator's ``flops`` and ``bytes``; nan where unknown."""
 
     flops: F64
@@ -171,8 +169,7 @@ def _convolution_backward(dims: Shapes) -> float | None:
     return _convolution_flops(grad, weight) * (1.0 if inputs[1] <= 4 else 2.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _ConvolutionShapes:
+class _ConvolutionShapes(Struct, frozen=True):
     """Convolution shapes from backward calls: outputs by (input, weight), weights by (output
     gradient, input). Ambiguous keys are left out."""
 

@@ -7,10 +7,11 @@ it fused, are decided by their prefix."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import Final
+
+from msgspec import Struct
 
 from whyidle.analysis.device.kernel_rules import read_kernel_rules
 
@@ -71,8 +72,7 @@ the rate of a fused optimizer is, or of a sum."""
 MATH_GROUPS: Final = frozenset({"matrix_product", "convolution", "attention"})
 
 
-@dataclass(frozen=True, slots=True)
-class KernelClass:
+class KernelClass(Struct, frozen=True):
     """Class of a kernel by its name."""
 
     group: str

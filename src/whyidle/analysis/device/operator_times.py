@@ -3,10 +3,10 @@ assumed cost of recording each is subtracted."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.intervals import Intervals, union_of
@@ -17,8 +17,7 @@ from whyidle.model.roles import Role
 Phase = Literal["forward", "backward", "optimizer"]
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorTime:
+class OperatorTime(Struct, frozen=True):
     """All calls of one operator in one phase of the step. ``share`` is of all operators' time."""
 
     name: str

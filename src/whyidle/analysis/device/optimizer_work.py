@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import I64
 from whyidle.analysis.device.kernel_launches import KernelLaunches
@@ -32,8 +32,7 @@ FOREACH_LAUNCHES = 5
 """a foreach update of fewer launches has little to fuse"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OptimizerWork:
+class OptimizerWork(Struct, frozen=True, eq=False):
     """The optimizer's steps in scope. ``kernels`` are rows of the device's events."""
 
     name: str

@@ -3,11 +3,11 @@ the share of its period in which any kernel ran, not what the device did, nor wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64
 
@@ -27,8 +27,7 @@ WIDTH: Final = 60
 RUN: Final = "`whyidle run COMMAND`"
 
 
-@dataclass(frozen=True, slots=True)
-class UtilizationPattern:
+class UtilizationPattern(Struct, frozen=True):
     """``kind`` is unused, low, high, periodic or bursts; ``period`` counts samples."""
 
     kind: str

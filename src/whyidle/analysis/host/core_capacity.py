@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.cpu_affinity import cores_for_loading, kept_waiting
@@ -22,8 +21,7 @@ BUSY_CORE = (SHARED, (1.0 + SHARED) / 2, 1.0)
 """worth of each core while all are busy: careful, expected, hopeful"""
 
 
-@dataclass(frozen=True, slots=True)
-class CoreCapacity:
+class CoreCapacity(Struct, frozen=True):
     """Limits that the machine's cores set."""
 
     workers: tuple[int, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import usable_cores
@@ -14,8 +14,7 @@ _KINDS = ("user", "system", "idle", "stolen")  # idle includes waiting for stora
 _SCHEDULERS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF"}
 
 
-@dataclass(frozen=True, slots=True)
-class CoreLimit:
+class CoreLimit(Struct, frozen=True):
     """A limit on the cores of a job."""
 
     cores: float

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.worker_batches import MOSTLY
@@ -18,8 +17,7 @@ from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 
-@dataclass(frozen=True, slots=True)
-class HottestFunction:
+class HottestFunction(Struct, frozen=True):
     """A Python frame and its share of the sampled time (0-1)."""
 
     name: str

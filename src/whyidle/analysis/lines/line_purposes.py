@@ -73,25 +73,24 @@ class _Frame(NamedTuple):
     """what its library is for"""
 
 
-class FrameReader:
-    """Reads frames of stacks, each once."""
+class FrameReader(dict[str, _Frame]):
+    """Reads frames of stacks, each once; thousands of stacks share them."""
 
     def __init__(self, vocabulary: Vocabulary, rank: int | None) -> None:
+        super().__init__()
         self._vocabulary, self._rank = vocabulary, rank
-        self._frames: dict[str, _Frame] = {}
 
     def own_places(self, stack: str) -> list[Place]:
         """Return the user's frames of a stack, the innermost first."""
-        frames = map(self._read_frame, stack.split(";"))
-        return [frame.own for frame in frames if frame.own is not None]
+        frames = map(self.__getitem__, stack.split(";"))
+        return [own for own, _ in frames if own is not None]
 
     def purpose_of(self, stack: str, text: str) -> StackPurpose:
         """Return what a stack is for; ``text`` is the source of the user's innermost line."""
         by_name, entered = None, ""
-        for frame in map(self._read_frame, stack.split(";")):
-            purpose = frame.library
-            if frame.own is not None:
-                entered = frame.own.function or "<module>"
+        for own, purpose in map(self.__getitem__, stack.split(";")):
+            if own is not None:
+                entered = own.function or "<module>"
                 by_name = by_name or _match(_FUNCTIONS, entered)
                 if by_name is Purpose.LOSS:
                     break
@@ -104,19 +103,18 @@ class FrameReader:
     def entered_library(self, stack: str) -> Purpose | None:
         """Return what the library is for that the user's innermost line calls."""
         entered = None
-        for frame in map(self._read_frame, stack.split(";")):
+        for frame in map(self.__getitem__, stack.split(";")):
             if frame.own is not None:
                 return entered
             entered = frame.library
         return None
 
-    def _read_frame(self, text: str) -> _Frame:
-        if text not in self._frames:
-            place, plays = frame_place(text, self._rank), self._vocabulary.plays
-            own = place if place is not None and not in_library(place) else None
-            library = (p for role, p in _LIBRARIES.items() if own is None and plays(role, text))
-            self._frames[text] = _Frame(own, next(library, None))
-        return self._frames[text]
+    def __missing__(self, text: str) -> _Frame:
+        place, plays = frame_place(text, self._rank), self._vocabulary.plays
+        own = place if place is not None and not in_library(place) else None
+        library = (p for role, p in _LIBRARIES.items() if own is None and plays(role, text))
+        self[text] = _Frame(own, next(library, None))
+        return self[text]
 
 
 def _match(table: tuple[tuple[Purpose, re.Pattern[str]], ...], text: str) -> Purpose | None:

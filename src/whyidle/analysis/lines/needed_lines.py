@@ -16,9 +16,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from whyidle.analysis.lines.call_effects import Effects
 from whyidle.analysis.lines.source_statements import (
     CONTAINERS,
     FUNCTION,
@@ -35,6 +34,9 @@ from whyidle.analysis.lines.source_statements import (
     statements_of,
     targets_of,
 )
+
+if TYPE_CHECKING:
+    from whyidle.analysis.lines.call_effects import Effects
 
 RETURNS_LOSS: Final = frozenset(
     {"training_step", "compute_loss", "closure", "training_step_end", "train_step"}
@@ -121,6 +123,8 @@ class _Function:
 
 
 def _read_functions(tree: ast.Module) -> list[_Function]:
+    from whyidle.analysis.lines.call_effects import Effects  # noqa: PLC0415  # recordings do without
+
     effects = Effects(tree)
     nodes = [n for n in ast.walk(tree) if isinstance(n, FUNCTION)]
     return [_Function("<module>", tree, effects), *(_Function(n.name, n, effects) for n in nodes)]

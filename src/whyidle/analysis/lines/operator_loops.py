@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import Mask
 from whyidle.analysis.facts import Facts
@@ -28,8 +28,7 @@ BESIDE: Final = (Purpose.OTHER, Purpose.METRICS, Purpose.NORMS)
 """purposes by the names of functions (``iou``), of lines that training needs all the same"""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorLoop:
+class OperatorLoop(Struct, frozen=True):
     """Lines inside loops that one call could replace, most time first."""
 
     lines: list[StepLine]

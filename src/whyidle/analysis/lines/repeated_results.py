@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.repeated_reads import count_repeats
@@ -12,8 +12,7 @@ from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedResults:
+class RepeatedResults(Struct, frozen=True):
     """Such lines, those with most time first."""
 
     places: tuple[Place, ...]

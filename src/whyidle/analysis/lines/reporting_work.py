@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals
@@ -19,8 +20,7 @@ MOSTLY: Final = 0.5
 MOST_PLACES: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ReportingWork:
+class ReportingWork(Struct, frozen=True):
     """Lines that only report, those with most time first."""
 
     lines: list[StepLine]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 TRAINS: Final = frozenset(
     {"backward", "manual_backward", "zero_grad", "grad", "value_and_grad"}
@@ -23,8 +24,7 @@ CONTAINERS: Final = frozenset(
 FUNCTION: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@dataclass(slots=True)
-class Statement:
+class Statement(Struct):
     """One simple statement, or the head of a compound one, and the heads around it."""
 
     node: ast.stmt

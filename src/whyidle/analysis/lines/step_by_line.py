@@ -207,7 +207,8 @@ class _StackReader:
         found = self._frames.purpose_of(stack, text)
         if not own:
             return StepLine(None, found.purpose)
-        caller = next((place for place in own if self._only_reports(place)), None)
+        judged = own if self._judged else ()
+        caller = next((place for place in judged if self._only_reports(place)), None)
         purpose = _OF_REPORTS.get(found.purpose, found.purpose) if caller else found.purpose
         by_trainer = False
         if caller is None and found.by_library and purpose in REPORTS:
@@ -216,7 +217,7 @@ class _StackReader:
             elif purpose is Purpose.LOGGING:
                 caller, by_trainer = own[0], True
         line = StepLine(own[0], purpose, caller, by_trainer=by_trainer)
-        for place in own if caller is None else ():
+        for place in own if caller is None and self._loops else ():
             loops = self._loops.get(place.file or "", LoopLines())
             if place.line in loops.environment:
                 line.purpose = Purpose.SIMULATION

@@ -7,10 +7,10 @@ longer wait means other Python before that line."""
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.facts import Facts
@@ -30,8 +30,7 @@ LOOP_S: Final = 200e-6
 MOSTLY: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class TinyOpLoop:
+class TinyOpLoop(Struct, frozen=True):
     """Such lines of one function, the most expensive first, and all time at them."""
 
     where: tuple[Place, ...]

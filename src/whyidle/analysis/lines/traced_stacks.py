@@ -42,12 +42,12 @@ def traced_stacks(facts: StepScope) -> Iterator[StackTime]:
     time = np.bincount(paths[top], weights=end - begin, minlength=len(calls))
     idle = facts.idle.length_inside(begin, end)
     waits = np.bincount(paths[top], weights=idle, minlength=len(calls))
-    names = facts.timeline.names
+    names, named, above = facts.timeline.names, host.name[rows].tolist(), parents.tolist()
     for path in np.flatnonzero(time):
         frames, call = [], int(calls[path])
         while call >= 0:
-            frames.append(names[host.name[rows[call]]])
-            call = int(parents[call])
+            frames.append(names[named[call]])
+            call = above[call]
         yield StackTime(";".join(frames), int(time[path]), int(waits[path]))
 
 

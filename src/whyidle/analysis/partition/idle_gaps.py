@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64, Mask
@@ -17,8 +16,7 @@ CONTEXT_NS = 100_000_000
 """a call of the runtime that is no wait takes microseconds, or, once, the context's creation"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Launches:
+class Launches(Struct, frozen=True, eq=False):
     """For every device event, the host call that launched it (-1: not recorded), and the ``delay``
     from the call's start to the event's, ns."""
 
@@ -31,8 +29,7 @@ class Launches:
         return self.call >= 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gaps:
+class Gaps(Struct, frozen=True, eq=False):
     """Idle gaps ``[start, end)`` of a rank's device; ``launched`` is the end of the call that
     launched the next work (-1: not recorded, or nothing follows)."""
 

@@ -4,16 +4,15 @@ binary search per depth."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import I64, Mask
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Nesting:
+class Nesting(Struct, frozen=True, eq=False):
     """Events of one thread by depth. ``levels[d]`` are the rows at depth d, sorted by start, and
     ``begins[d]`` their starts."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.facts import Facts
@@ -19,8 +18,7 @@ RECORDING = (0.02, 0.15, 0.33)
 RECORDED = "class figure: a forward pass without recording for backward"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pauses:
+class Pauses(Struct, frozen=True, eq=False):
     """Pauses of one role in scope."""
 
     role: Role

@@ -6,9 +6,8 @@ ones left, so the parts cover everything."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64, I64, Mask
 from whyidle.analysis.device.evaluation_utilization import busy_at_most, busy_evaluating
@@ -39,8 +38,7 @@ LAZY_LAUNCH_NS = 2_000_000
 """a launch call this long on an idle device loads code rather than waiting for the queue"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Partition:
+class Partition(Struct, frozen=True, eq=False):
     """Disjoint intervals per reason that together cover the window of the steps."""
 
     parts: dict[str, Intervals]

@@ -6,10 +6,10 @@ that end together are the same."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64, Mask
@@ -23,8 +23,7 @@ MOST_PAIRS = 2_000
 """largest number of a rank's collectives that vote for the offset of its clock"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MatchedCollectives:
+class MatchedCollectives(Struct, frozen=True, eq=False):
     """Collectives by (meeting, rank); see ``rank_meetings.Meetings``. ``start`` counts from each
     rank's own base plus ``base``; ``blur_ns`` is the least clock error that the matching allows."""
 
@@ -39,8 +38,7 @@ class MatchedCollectives:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _AllCollectives:
+class _AllCollectives(Struct, frozen=True, eq=False):
     rank: I64
     start: I64
     end: I64

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64
@@ -56,8 +56,7 @@ _TYPE_BYTES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Collectives:
+class Collectives(Struct, frozen=True, eq=False):
     """Collectives sorted by start. ``group`` is "" where not recorded, ``lane`` numbers streams by
     first use, ``step`` is the step's index (-1: none); ``elements``, ``bytes`` and ``group_size``
     are -1 where unknown."""
@@ -87,7 +86,7 @@ class Collectives:
 
     def take_rows(self, rows: NDArray[Any]) -> Collectives:
         """Return the same columns for some rows (indices or mask)."""
-        return Collectives(*(getattr(self, column)[rows] for column in self.__slots__))
+        return Collectives(*(getattr(self, column)[rows] for column in self.__struct_fields__))
 
 
 @lru_cache(maxsize=4096)
@@ -170,8 +169,7 @@ def _detail_of(timeline: Timeline, rows: I64) -> NDArray[np.int32]:
     return pick_rows(timeline.host.detail, rows, -1).astype(np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class _CollectiveDetails:
+class _CollectiveDetails(Struct, frozen=True):
     kind: str
     group: str
     elements: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64, Mask
 from whyidle.analysis.facts import Facts
@@ -25,8 +25,7 @@ MATCHED = 0.5
 """least share of matched collectives to separate waiting from transfer"""
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(Struct, frozen=True):
     """Communication per step. Shares are of the step, means over ranks."""
 
     exposed: float

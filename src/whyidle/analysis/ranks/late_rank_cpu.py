@@ -6,9 +6,9 @@ caches) cannot be separated from more work."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.lib.stride_tricks import sliding_window_view
 
 from whyidle.analysis.arrays import F64
@@ -23,8 +23,7 @@ ALONG = 10
 """even number of steps whose median is the machine's own pace; work varies from step to step"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankPaces:
+class RankPaces(Struct, frozen=True, eq=False):
     """Rounds between two exchanges, s, of shape (ranks, rounds); ``per_step`` rounds."""
 
     ran: F64

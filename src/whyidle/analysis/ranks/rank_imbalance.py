@@ -5,10 +5,10 @@ costs nothing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64
 from whyidle.analysis.facts import Facts
@@ -28,8 +28,7 @@ MOSTLY = 0.5
 """least explained share of the waiting for a rank to name one reason"""
 
 
-@dataclass(frozen=True, slots=True)
-class LateRank:
+class LateRank(Struct, frozen=True):
     """The rank that the others wait for most."""
 
     index: int

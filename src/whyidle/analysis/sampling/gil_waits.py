@@ -17,10 +17,10 @@ that another thread has it; where most do, it is unknown who ran.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import F64, I64, Mask
@@ -65,8 +65,7 @@ class LeafFrames(NamedTuple):
         return cls(*(match_role(vocabulary, role, leaf) for role in roles))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SampledPython:
+class SampledPython(Struct, frozen=True, eq=False):
     """What samples show of Python."""
 
     python: Mask

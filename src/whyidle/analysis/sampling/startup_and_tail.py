@@ -6,10 +6,10 @@ done about them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.analysis.sampling.thread_idleness import find_idle
@@ -29,8 +29,7 @@ _IMPORT = "<frozen importlib._bootstrap>"
 _MOMENTS = ("process_start", "imported", "first_step", "ended")
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """The loop within the life of its process, ns; ``startup`` and ``after`` are (begin, end)."""
 
     begin: int

@@ -11,6 +11,7 @@ from math import log
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from whyidle.analysis.device.evaluation_utilization import EvaluationUtilization
 from whyidle.analysis.steps.step_detection import StepWindows
@@ -60,9 +61,11 @@ def with_run_context(
     context = burst.burst or BurstInRun()
     if run is not None:
         names = (*OVER_THE_RUN, "evaluation") if busy else OVER_THE_RUN
-        context = replace(context, run_s=run[0], run={name: run[1][name] for name in names})
+        context = structs.replace(context, run_s=run[0], run={name: run[1][name] for name in names})
         if busy and (live.world_size or 1) == 1:  # else it may be waiting for other ranks
-            context = replace(context, busy=busy.all, evaluating=busy.evaluating * busy.share)
+            context = structs.replace(
+                context, busy=busy.all, evaluating=busy.evaluating * busy.share
+            )
         burst = replace(burst, burst=context)
     if context.begin is None or context.end is None:
         return burst
@@ -72,7 +75,7 @@ def with_run_context(
     near = np.concatenate([(end - start)[before][-AROUND:], (end - start)[after][:AROUND]])
     if not len(near):
         return burst
-    return replace(burst, burst=replace(context, usual_s=float(np.median(near)) / 1e9))
+    return replace(burst, burst=structs.replace(context, usual_s=float(np.median(near)) / 1e9))
 
 
 def around_s(context: BurstInRun) -> float | None:

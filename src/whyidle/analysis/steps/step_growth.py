@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from whyidle.analysis.arrays import F64
 from whyidle.analysis.facts import Facts
@@ -31,8 +31,7 @@ FASTER: Final = 2.0
 sequences, or a slower machine, make model, loss and backward pass grow alike"""
 
 
-@dataclass(frozen=True, slots=True)
-class StepGrowth:
+class StepGrowth(Struct, frozen=True):
     """How the steps grew. Times are seconds per step."""
 
     first_s: float

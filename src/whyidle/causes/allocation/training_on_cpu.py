@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.integer_codes import is_among, used_codes
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.steps.forecast import predict_removal
@@ -15,6 +19,11 @@ from whyidle.model.timeline import HostKind
 METHOD = "class figure: operators 2 to 20 times faster on a GPU"
 LEAST_SHARE = 0.10
 """least share of the step in operators that exist on the CPU only"""
+LONG_NS = 10_000_000
+"""a matrix product that only launches a kernel takes about 10 us; where the queue is full, as long
+as one kernel of it, on average rarely more than 1 ms"""
+FEWEST = 3
+"""calls: the first may load a library"""
 
 
 @cause(
@@ -36,7 +45,8 @@ def training_on_cpu(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     A device is listed, but there is neither work on it nor a launch call, and at least a tenth of
-    the step is in operators that exist on the CPU only (oneDNN convolutions, CPU attention). A
+    the step is in operators that exist on the CPU only (oneDNN convolutions, CPU attention), or in
+    matrix products and convolutions of which not even the shortest is as short as a launch. A
     watched process reports where its parameters are, and the driver or NVML which GPUs exist. The
     gain is a rough class figure: half to 95 % of the time in operators.
 
@@ -59,7 +69,7 @@ def training_on_cpu(facts: Facts) -> Proof | None:
     if "own_settings" in facts.signals:
         return _prove_from_facts(facts)
     host = facts.timeline.host
-    rows = facts.rows_of(Role.CPU_KERNEL)
+    rows = np.union1d(facts.rows_of(Role.CPU_KERNEL), _long_products(facts))
     share = facts.share_of(union_of(host.start[rows], host.end[rows]))
     if share < LEAST_SHARE:
         return None
@@ -72,13 +82,26 @@ def training_on_cpu(facts: Facts) -> Proof | None:
         high=0.95 * work,
         predicted=predict_removal(0.5 * work, 0.95 * work, METHOD),
         evidence=(
-            make_evidence("time in CPU-only operators", share, "ratio", source="ops"),
+            make_evidence("operators that compute on the CPU", share, "ratio", source="ops"),
             make_evidence("time in operators", work, "ratio", source="ops"),
             make_evidence("device events", 0, None, source="kernels"),
         ),
         confidence=0.8,
         where=(place,) if place else (),
     )
+
+
+def _long_products(facts: Facts) -> I64:
+    """Matrix products and convolutions (host rows) of which each call is too long for a launch."""
+    host, operator = facts.timeline.host, facts.timeline.operator
+    rows = facts.host.innermost_rows((HostKind.OP,))
+    rows = rows[facts.host_scope.contains_times(host.start[rows])]
+    names = [name for name in used_codes(host.name[rows]) if operator(int(name)).work is not None]
+    rows = rows[is_among(host.name[rows], names)]
+    shortest = np.full(len(facts.timeline.names), np.iinfo(np.int64).max)
+    np.minimum.at(shortest, host.name[rows], host.end[rows] - host.start[rows])
+    rows = rows[shortest[host.name[rows]] >= LONG_NS]
+    return rows if len(rows) >= FEWEST else rows[:0]
 
 
 def _prove_from_facts(facts: Facts) -> Proof | None:

@@ -7,7 +7,8 @@ A suspicion is a pure function from a ``JobView`` to a ``Suspected`` or ``None``
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 from whyidle.model.documents.watch_document import GpuState
 
@@ -15,8 +16,7 @@ SECTIONS = ("What it means", "How it is detected", "What looks alike", "Referenc
 """headings of every suspicion's docstring, in this order"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
+class JobView(Struct, frozen=True, kw_only=True):
     """A job as seen from outside, over the last ``window_s``. None: not measured."""
 
     window_s: float
@@ -46,8 +46,7 @@ class JobView:
     since_step_s: float | None = None  # time since the last step of a watched job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspected:
+class Suspected(Struct, frozen=True, kw_only=True):
     """What is likely, in words that begin with "likely", with the figures."""
 
     text: str
@@ -55,11 +54,10 @@ class Suspected:
 
 
 Test = Callable[[JobView], Suspected | None]
-FIELDS = frozenset(one.name for one in fields(JobView))
+FIELDS = frozenset(JobView.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class Suspicion:
+class Suspicion(Struct, frozen=True):
     """A declared suspicion. ``state`` is the state of a job that it fits best; ``cause`` the cause
     in the catalogue that a recording would prove, if one."""
 

@@ -8,9 +8,10 @@ a float, or None if the read failed: never NaN, never a library's sentinel.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:  # importing it would double the memory of `whyidle watch`
     import numpy as np
@@ -23,8 +24,7 @@ Kind = Literal["gauge", "counter"]
 Subject = Literal["machine", "process", "gpu", "gpu process"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meter:
+class Meter(Struct, frozen=True, kw_only=True):
     """One signal that a source offers."""
 
     id: str  # ends with its unit (``_s``, ``_bytes``, ``_ratio``, ``_w``)
@@ -52,23 +52,20 @@ def make_meters(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """Not available. ``how`` completes "To record it, ..."; empty if there is no way."""
 
     reason: str
     how: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Available:
+class Available(Struct, frozen=True):
     """Available, except the signals in ``missing``."""
 
     missing: Mapping[str, Absent] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """The job that a source reads."""
 
     pid: int = 0  # first process of the job; its children belong to it
@@ -144,16 +141,14 @@ def clock_reasons(bits: int) -> tuple[str, ...]:
     return (*names, *([f"{rest:#x}"] if rest else []))
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """The values of one key in order of time, without None."""
 
     time_ns: NDArray[np.int64]  # on the recording's clock
     value: NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Telemetry:
+class Telemetry(Struct, frozen=True):
     """A whole recording, by key."""
 
     series: Mapping[str, Series]

@@ -23,7 +23,7 @@ def read_facts(document: Mapping[str, Any]) -> ProcessFacts:
 
 
 def read_document(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
-    """Return a dataclass of the document's fields whose types fit."""
+    """Return an instance of a class of the document's fields whose types fit."""
     known = {name: read_value(hint, document.get(name)) for name, hint in _hints(kind).items()}
     return kind(**{name: value for name, value in known.items() if value is not None})
 
@@ -38,7 +38,7 @@ def read_value(kind: Any, value: Any) -> Any:
     origin, parts = get_origin(kind), get_args(kind)
     if value is None or origin is UnionType:
         return None if value is None else read_value(parts[0], value)
-    if hasattr(kind, "__dataclass_fields__"):
+    if hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__"):
         return read_document(kind, value) if isinstance(value, Mapping) else None
     if origin is tuple and parts[-1] is ... and isinstance(value, list | tuple):
         items = (read_value(parts[0], item) for item in value)
