@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from whyidle.analysis.arrays import F64, Mask
 from whyidle.analysis.device.device_peaks import DevicePeaks
 from whyidle.analysis.device.flops import shapes_of
-from whyidle.analysis.device.operator_times import own_times
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.batch_waits import find_batch_waits
 from whyidle.analysis.integer_codes import is_among, used_codes
@@ -33,8 +32,6 @@ HOST_SPREAD: Final = 0.05
 """how far the host's own time differs between two runs of one program"""
 KNOWN: Final = 0.8
 """share of kernel time whose work must be known"""
-QUICKEST: Final = 0.1
-"""quantile of operators' own times that counts as their dispatch, which no batch lengthens"""
 FIXED: Final = ("optimizer",)
 """work that does not grow with the batch"""
 
@@ -57,8 +54,6 @@ class LargerBatch:
 def predict_larger_batch(facts: Facts, times: float) -> LargerBatch | None:
     """Predict the step with ``times`` the batch; None where the work is unknown. Loading and copies
     grow with the batch, and in the worst case communication does, too."""
-    if facts.on_cpu:
-        return _larger_on_cpu(facts, times)
     slopes = _batch_slopes(facts)
     return None if slopes is None else _larger_batch(facts, times, slopes)
 
@@ -85,23 +80,6 @@ def _larger_batch(facts: Facts, times: float, slopes: tuple[F64, F64, F64]) -> L
         length = replay.replayed_length(host, factor=1.0 + (times - 1.0) * slope)
         seconds.append((length - outside_ns) / steps / 1e9)
     return _feed_batch(facts, times, (min(seconds), seconds[1], max(seconds)), now_s)
-
-
-def _larger_on_cpu(facts: Facts, times: float) -> LargerBatch | None:
-    """The step of a job on the CPU: Python, dispatch of operators and the update stay, and the rest
-    of each operator grows with the batch: all of it (worst), what exceeds the quickest calls, or
-    half of that, as small batches read weights that larger ones reuse (best)."""
-    own_s = own_times(facts)[1]
-    if not len(own_s) or not facts.step_count:
-        return None
-    dispatch_s = float(np.quantile(own_s, QUICKEST))
-    sized = [each for each in facts.operators if each.phase != "optimizer"]
-    whole = sum(each.total_s for each in sized)
-    beyond = sum(max(0.0, each.total_s - each.count * dispatch_s) for each in sized)
-    most = facts.bucket_share("compute") * facts.step_s
-    grows = [min(each / facts.step_count, most) for each in (beyond / 2, beyond, whole)]
-    best, likely, worst = (facts.step_s + (times - 1.0) * each for each in grows)
-    return _feed_batch(facts, times, (best, likely, worst), facts.step_s)
 
 
 def _feed_batch(

@@ -35,7 +35,6 @@ HOST: Final = 0.15
     "The batch is too small to fill the device",
     bucket="host",
     needs=("device_events", "launch_links", "shapes", "gpu_model"),
-    watched=("device_time", "host_ops", "steps"),
 )
 def batch_too_small(facts: Facts) -> Proof | None:
     """What it means
@@ -51,10 +50,10 @@ def batch_too_small(facts: Facts) -> Proof | None:
     ------------------
     Shapes and the device's peaks tell which part of each kernel's time grows with the batch. The
     step is replayed with these times (P6 from one size), doubling the batch until a doubling brings
-    less than 25 % more samples per second, or memory is full. On the CPU what operators take beyond
-    their dispatch grows. Exposed loading and copies grow, too, and loader workers make no more
-    samples per second than now. The cause is reported if launches and Python take 15 % of the step,
-    and twice the batch brings at least 25 % more samples per second even at the low end.
+    less than 25 % more samples per second, or memory is full. Exposed loading and copies grow, too,
+    and loader workers make no more samples per second than now. The cause is reported if launches
+    and Python take 15 % of the step, and twice the batch brings at least 25 % more samples per
+    second even at the low end.
 
     What looks alike
     ----------------
