@@ -165,7 +165,7 @@ from whyidle.model.live.suspicion import suspicion
 def foreign(view):
     return None
 """,
-    "sources": "SIGNALS = PERIOD_S = LIVE = probe = open = None",
+    "sources": "SIGNALS = PERIOD_S = probe = open = None",
     "ledgers": "read = None",
     "meters": "read = None",
     "importers": "SUFFIXES = sniff = load = None",

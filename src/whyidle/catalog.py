@@ -52,7 +52,7 @@ _KINDS: Final[Mapping[str, type]] = {
 _ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "importers": ("SUFFIXES", "sniff", "load"),
     "exporters": ("render",),
-    "sources": ("SIGNALS", "PERIOD_S", "LIVE", "probe", "open"),
+    "sources": ("SIGNALS", "PERIOD_S", "probe", "open"),
     "ledgers": ("read",),
     "meters": ("read",),
 }

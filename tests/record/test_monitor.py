@@ -9,15 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from whyidle.errors import InputError
-from whyidle.machine.sources import replay
 from whyidle.model.live.telemetry import Meter, Target
+from whyidle.model.live.telemetry_lines import read_telemetry
 from whyidle.record.monitor import (
     DOUBLING_BYTES,
     JITTER,
     AppendOnlyFile,
     Monitor,
     _OpenedSource,
-    live_sources,
 )
 from whyidle.record.read_budget import LIMIT, MOST, WINDOW_NS, ClockReading, ReadBudget
 
@@ -26,6 +25,10 @@ pytestmark = pytest.mark.real_processes(
 )
 
 METER = Meter(id="x", unit="1", kind="gauge", meaning="x", group="x", cost_us=1)
+
+
+def load(path):
+    return read_telemetry(path.read_bytes().splitlines(keepends=True))
 
 
 class Reader:
@@ -78,7 +81,7 @@ def test_reads_each_source_in_its_own_time(tmp_path):
     path = tmp_path / "t"
     often, seldom = source(lambda n: {"x": n}), source(lambda n: {"y": n}, period_s=60)
     monitor = watch(path, lambda: often.reader.reads > 5, often=often, seldom=seldom)
-    told = replay.load(path)
+    told = load(path)
     assert told.series["x"].value.tolist() == list(range(1, often.reader.reads + 1))
     assert told.series["y"].value.tolist() == [1, 2]  # at the start, and a last time at the end
     assert often.reader.closed == seldom.reader.closed == 1
@@ -100,14 +103,14 @@ def test_a_source_that_fails_is_given_up_and_the_others_go_on(tmp_path):
     monitor = watch(path, lambda: good.reader.reads > 5, bad=bad, good=good)
     assert (bad.reader.reads, bad.reader.closed) == (3, 1)
     assert "ZeroDivisionError" in monitor.absent["bad"].reason
-    assert "ZeroDivisionError" in replay.load(path).missing["x"].reason
+    assert "ZeroDivisionError" in load(path).missing["x"].reason
 
 
 def test_a_source_that_cannot_be_opened_says_why_in_the_file(tmp_path):
     path = tmp_path / "t"
     error = InputError("No.", why="No driver.", hint="Get one.")
     watch(path, gone=source(dict, opened=error), odd=source(dict, opened=KeyError("k")))
-    absent = replay.load(path).missing["x"]
+    absent = load(path).missing["x"]
     assert "KeyError" in absent.reason or (absent.reason, absent.how) == ("No driver.", "Get one.")
 
 
@@ -161,7 +164,7 @@ def test_a_killed_monitors_file_is_readable_until_then(tmp_path):
     content = path.read_bytes()  # as a kill at this moment would leave it
     monitor.stop_thread()
     (tmp_path / "cut").write_bytes(content[:-3])
-    values = replay.load(tmp_path / "cut").series["x"].value.tolist()
+    values = load(tmp_path / "cut").series["x"].value.tolist()
     assert values == list(range(1, len(values) + 1))
 
 
@@ -186,7 +189,7 @@ def test_reads_that_are_dear_come_less_often_and_the_file_says_so(tmp_path, monk
     before, reads = monitor.period_stretch, dear.reader.reads
     assert before > 10
     assert reads < 60
-    told = replay.load(path).series["monitor_stretch"].value
+    told = load(path).series["monitor_stretch"].value
     assert len(told) >= 2  # at the end of a window, and at the end of all
     assert told[0] > 10
 
@@ -335,8 +338,7 @@ def test_watching_this_machine_for_a_moment(tmp_path):
     monitor.start_thread()
     wait(lambda: "job_processes" in monitor.latest_reading)
     assert monitor.stop_thread()
-    told = replay.load(path)
+    told = load(path)
     assert told.series["job_processes"].value[0] >= 1
     assert told.series[f"threads@pid{os.getpid()}"].value[-1] >= 2
-    assert "replay" not in live_sources()
     assert "nvml" in monitor.absent or "busy_ratio@gpu0" in told.series

@@ -17,7 +17,7 @@ from bench.gpu.stage import Item, SkippedError, Stage
 from bench.gpu.stages.doctor import read_nvml
 from bench.gpu.target import Target
 from bench.gpu.twins import find_twin, run_twin
-from whyidle.machine.sources import replay
+from whyidle.model.live.telemetry_lines import read_telemetry
 
 JOB = "loader-without-workers"
 """the device is busy and idle in turn"""
@@ -93,8 +93,9 @@ def trim_recording(text: bytes, most: int = MOST_BYTES) -> bytes:
 
 
 def describe_recording(path: Path) -> dict[str, Any]:
-    """What a replay gives: moments, and every signal's mean."""
-    telemetry = replay.load(path)
+    """What a recording holds: moments, and every signal's mean."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+        telemetry = read_telemetry(lines)
     series = telemetry.series
     moments = {int(moment) for part in series.values() for moment in part.time_ns}
     return {

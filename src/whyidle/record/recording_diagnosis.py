@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from whyidle import catalog
 from whyidle.diagnosis import burst_evidence, concurrent_processes, stepless_run
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.diagnosis.job_starts import JobStart, jobs_of, name_of
 from whyidle.diagnosis.process_reading import read_process
 from whyidle.errors import BrokenTraceError, InputError, OutputError
 from whyidle.model.diagnosis import Diagnosis, RunInfo
+from whyidle.model.live import telemetry_lines
 from whyidle.model.live.telemetry import Target, Telemetry
 from whyidle.model.redaction import redact_command
 from whyidle.model.timeline import Timeline
@@ -248,12 +248,12 @@ def read_recording(recording: Path) -> list[Timeline]:
 
 def read_telemetry(recording: Path) -> Telemetry | None:
     """Read the telemetry of a recording, even if truncated; None without any."""
-    load = catalog.plugin_module("sources", "replay").load
     try:
-        telemetry: Telemetry = load(recording / TELEMETRY)
-    except InputError:
+        with (recording / TELEMETRY).open("rb") as lines:
+            telemetry = telemetry_lines.read_telemetry(lines)
+    except OSError:
         return None
-    return telemetry
+    return telemetry if telemetry.offset_ns is not None else None
 
 
 def _read_timeline(path: Path) -> Timeline | None:

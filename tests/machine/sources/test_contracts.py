@@ -15,11 +15,6 @@ from whyidle.testing import source_contracts
 
 NAMES = catalog.plugin_names("sources")
 SOURCES = {name: catalog.plugin_module("sources", name) for name in NAMES} | {"emulated": emulated}
-LOG = """index, name, utilization.gpu [%], temperature.gpu, power.draw [W]
-0, Tesla V100, 97 %, 61, 212.10 W
-0, Tesla V100, [N/A], 62, [Not Supported]
-0, Tesla V100, 3 %, 60, 90.00 W
-"""
 SHOWN = {
     "schema": "whyidle/emulated-counters/1",
     "pid": 4711,
@@ -52,13 +47,11 @@ SHOWN = {
 
 @pytest.fixture
 def target(tmp_path, monkeypatch):
-    log = tmp_path / "smi.csv"
-    log.write_text(LOG)
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.module([fake_nvml.training()] * 2))
     shown = tmp_path / "4711.json"
     shown.write_text(json.dumps(SHOWN | {"clock_ns": time.perf_counter_ns()}))
     environ = {"WHYIDLE_EMULATED_COUNTERS": str(tmp_path)}
-    return Target(pid=os.getpid(), recording=log, environ=environ)
+    return Target(pid=os.getpid(), environ=environ)
 
 
 @pytest.fixture(params=SOURCES)
@@ -67,7 +60,7 @@ def source(request):
 
 
 def test_the_sources_that_ship():
-    assert NAMES == ["host", "nvml", "replay"]
+    assert NAMES == ["host", "nvml"]
 
 
 def test_declaration(source):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whyidle.errors import WhyidleError
+from whyidle.readers._state.gpu_log import read_gpu_log
 from whyidle.readers._state.state_files import read_state
 from whyidle.recordings.explain import explain_paths
 
@@ -113,3 +117,24 @@ def test_damaged_logs_are_read_or_refused(tmp_path_factory, cut, odd, form):
     path.write_bytes(text[:cut] + odd + text[cut:])
     with suppress(WhyidleError):
         read_state(path)
+
+
+SHARED = Path(os.environ.get("WHYIDLE_TRACES", Path(__file__).parents[4] / "shared/traces"))
+
+
+@pytest.mark.skipif(not (SHARED / "telemetry").is_dir(), reason="no shared telemetry here")
+@pytest.mark.parametrize(
+    ("name", "mean", "idle"),
+    [
+        ("dfcbb99", 0.91, 0.0),
+        ("d64460f", 0.50, 0.47),
+        ("1695668", 0.78, 0.18),  # has runs of NUL bytes
+        ("1e6808e", 0.94, 0.02),
+        ("043da19", 0.65, 0.33),
+    ],
+)
+def test_recorded_v100_logs(name, mean, idle):
+    path = SHARED / f"telemetry/nvidia_smi_v100_{name}.csv.gz"
+    gpu = read_gpu_log(path, gzip.decompress(path.read_bytes()).decode()).gpus[0]
+    assert gpu.busy.mean() / 100 == pytest.approx(mean, abs=0.006)
+    assert (gpu.busy == 0).mean() == pytest.approx(idle, abs=0.006)

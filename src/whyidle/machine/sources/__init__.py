@@ -9,8 +9,6 @@ errors). It declares
     such device was at hand).
 ``PERIOD_S``
     seconds between reads that its cost and the rate at which its values change suggest.
-``LIVE``
-    whether it reads this machine now, rather than what was recorded.
 ``probe(target=Target()) -> Available | Absent``
     whether it can be read, which signals are missing, why, and how to get them. Cheap, leaves
     nothing open; ``whyidle doctor`` shows it.
@@ -25,6 +23,6 @@ the others with it; sentinels (all ones, 9.2e18, -1, NaN, "[N/A]") are None; eve
 in ``SIGNALS``; counters do not fall; ``read`` does not raise for what happens on a machine
 (processes that end, permissions, a device that is lost); ``close`` gives back every descriptor.
 
-Files that begin with an underscore are parts. ``_gpu`` holds the signals that every source of GPU
-numbers shares, so that a recorded log and a live device read the same to a cause.
+Files that begin with an underscore are parts. ``_gpu_signals`` holds the signals that every
+source of GPU numbers shares.
 """

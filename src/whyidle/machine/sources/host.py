@@ -24,7 +24,6 @@ SIGNALS: tuple[Meter, ...] = (
     *_control_group.METERS,
 )
 PERIOD_S = 0.5
-LIVE = True
 
 
 class _LinuxHost:

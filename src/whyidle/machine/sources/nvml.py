@@ -20,7 +20,6 @@ from whyidle.model.live.telemetry import Absent, Available, Meter, Reader, Readi
 
 SIGNALS: tuple[Meter, ...] = _gpu_signals.METERS
 PERIOD_S = 0.5
-LIVE = True
 
 _EXTRA = "pip install 'whyidle[nvidia]'"
 _DRIVER = "check that `nvidia-smi` works; in a container start it with --gpus all"

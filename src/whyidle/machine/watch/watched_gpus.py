@@ -152,7 +152,7 @@ def _gpu_sources(given: Mapping[str, Source] | None) -> dict[str, Source]:
     return {
         name: source
         for name, source in sources.items()
-        if source.LIVE and all(meter.subject.startswith("gpu") for meter in source.SIGNALS)
+        if all(meter.subject.startswith("gpu") for meter in source.SIGNALS)
     }
 
 

@@ -70,7 +70,6 @@ class Target(Struct, frozen=True, kw_only=True):
 
     pid: int = 0  # first process of the job; its children belong to it
     environ: Mapping[str, str] = field(default_factory=dict)  # decides which GPUs the job sees
-    recording: Path | None = None  # file to replay
     root: Path = Path("/")  # root of the file system, for tests
     whole_machine: bool = False  # every GPU and MIG slice, whatever the environment says
 
@@ -98,7 +97,6 @@ class Source(Protocol):
 
     SIGNALS: tuple[Meter, ...]
     PERIOD_S: float
-    LIVE: bool
 
     def probe(self, target: Target = ..., /) -> Available | Absent:
         """Check what can be read. Cheap; leaves nothing open."""
