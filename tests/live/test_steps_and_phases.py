@@ -34,66 +34,6 @@ for step in range(24):
     if step % 2:
         torch.save(model.state_dict(), "model.pt")  # HERE
 """
-EVALUATING = """
-model = net(); optimizer = SGD(model.parameters(), lr=0.01)
-held_out = [torch.randn(1, 256) for _ in range(150)]
-
-@torch.no_grad()
-def evaluate():
-    model.eval()
-    right = sum(float(model(x).mean()) > 0 for x in held_out)  # HERE
-    model.train()
-    return right
-
-for step in range(40):
-    model(torch.randn(64, 256)).mean().backward()
-    optimizer.step()
-    if step % 4 == 3:
-        evaluate()  # HERE
-"""
-RESTORED = EVALUATING.replace("model.train()", "give_back()").replace(
-    "held_out =",
-    """
-def give_back():  # as Lightning does, which counts the batches and asks for no more
-    for module in model.modules():
-        module.training = True
-
-data = torch.utils.data.DataLoader(torch.randn(2560, 256), batch_size=64)
-held_out =""",
-)
-RESTORED = RESTORED.replace("for step in range(40):", "for step, batch in enumerate(data):")
-RESTORED = RESTORED.replace("evaluate", "held")  # no name tells what it is
-BLOCKED = """
-model = net(); optimizer = SGD(model.parameters(), lr=0.01)
-for _ in range(30):
-    model(torch.randn(64, 256)).mean().backward()
-    optimizer.step()
-    time.sleep(0.05)  # HERE
-"""
-PYTHON = """
-model = net(); optimizer = SGD(model.parameters(), lr=0.01)
-def score(n):
-    return sum(i * i for i in range(n))  # HERE
-for _ in range(30):
-    weight = score(300_000) % 3 + 1
-    (weight * model(torch.randn(64, 256)).mean()).backward()
-    optimizer.step()
-"""
-REPORTED = """
-model = net(); optimizer = SGD(model.parameters(), lr=0.01)
-def score(n):
-    return sum(i * i for i in range(n))  # HERE
-for _ in range(90):  # samples enough for a certain share
-    model(torch.randn(64, 256)).mean().backward()
-    optimizer.step()
-    print(score(300_000))  # HERE
-"""
-UNFUSED = """
-model = net(16, 200); optimizer = torch.optim.Adam(model.parameters(), foreach=False)
-for _ in range(40):
-    model(torch.randn(8, 16)).mean().backward()
-    optimizer.step()
-"""
 OWN = """
 model = net()
 for _ in range(100):
@@ -134,29 +74,6 @@ def watched(tmp_path_factory):
         return diagnosis, script
 
     return once
-
-
-@pytest.mark.parametrize(
-    ("cause", "body"),
-    [
-        ("python-gc-pauses", GC),
-        ("sync-checkpoint", SAVING),
-        ("heavy-evaluation", EVALUATING),
-        ("heavy-evaluation", RESTORED),
-        ("blocking-logging-upload", BLOCKED),
-        ("python-overhead-in-step", PYTHON),
-        ("work-beside-training", REPORTED),
-        ("unfused-optimizer", UNFUSED),
-    ],
-)
-def test_a_cause_is_the_first_finding(watched, cause, body):
-    diagnosis, script = watched(body)
-    first = diagnosis["findings"][0]
-    assert first["cause"] == cause
-    lines = script.read_text().splitlines()
-    assert all(place["file"] == str(script) for place in first["where"])
-    named = [lines[place["line"] - 1] for place in first["where"]]
-    assert "HERE" not in body or any("# HERE" in line for line in named)
 
 
 def test_collections_that_the_program_asks_for_are_told_from_automatic_ones(watched):
