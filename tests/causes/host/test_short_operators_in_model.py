@@ -62,4 +62,43 @@ def test_a_function_that_is_called_in_a_loop_belongs_to_it():
     assert [place.line for place in judge(CAUSE, job).where] == [2, 5]
 
 
+ASSIGN = """def overlap(a, b):
+    return torch.minimum(a, b)
+def assign(boxes):
+    out = torch.zeros(9)
+    for box in boxes:
+        out += overlap(box, anchors)
+    return out
+"""
+
+
+def assigning(*looks):
+    """Targets are assigned before the model runs; ``looks`` take turns at the helper's line."""
+    job = RecordedJob()
+    job.sources = {"/job/net.py": MODEL, "/job/boxes.py": ASSIGN}
+    at = "/job/boxes.py(2): overlap;/job/boxes.py(6): assign;/job/train.py(2): <module>"
+    for _ in range(60):
+        for look in looks:
+            getattr(job, look)(at, 10 * MS)
+        job.work(LAYER, 10 * MS)
+        job.backward(BACKWARD, 16 * MS)
+        job.step(f"{S}torch/optim/sgd.py(9): step;/job/train.py(5): <module>", 5 * MS)
+    return job
+
+
+def test_a_loop_beside_the_model_has_no_part_of_the_backward_pass():
+    proof = judge(CAUSE, assigning("python", "work", "python", "work"))
+    assert [(place.line, place.function) for place in proof.where] == [
+        (6, "assign"),
+        (2, "overlap"),
+    ]
+    assert "backward" not in proof.headline
+    assert proof.predicted.low <= 71 / 31 <= proof.predicted.high
+
+
+@pytest.mark.parametrize("looks", [("python",) * 4, ("work",) * 4])
+def test_beside_the_model_python_alone_and_large_operators_are_left_alone(looks):
+    assert judge(CAUSE, assigning(*looks)) is None
+
+
 PAIRS = {CAUSE: Pair(sick=lambda: train(words_ms=40), healthy=lambda: train(40, look="work"))}

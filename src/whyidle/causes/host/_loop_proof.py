@@ -54,9 +54,11 @@ def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
 
 
 def _places_of(loop: OperatorLoop) -> tuple[Place, ...]:
-    own = [line.place for line in loop.lines if line.place is not None]
+    """Lines with most time, and the loop, first where it is beside the model and calls helpers."""
+    own = [line.place for line in loop.lines if line.place is not None][: MOST_PLACES - 1]
     around = [line.loop for line in loop.lines if line.loop is not None]
-    return tuple(dict.fromkeys([*own[: MOST_PLACES - 1], *around]))[:MOST_PLACES]
+    listed = [*own, *around] if loop.part else [*around[:1], *own, *around]
+    return tuple(dict.fromkeys(listed))[:MOST_PLACES]
 
 
 def _loop_evidence(
