@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
@@ -65,7 +65,11 @@ def build_app(site: Site) -> Starlette:
         routes=_list_routes(site),
         middleware=[gate],
         lifespan=live,
-        exception_handlers={HTTPException: _answer_http_error, WhyidleError: _answer_error},
+        exception_handlers={
+            HTTPException: _answer_http_error,
+            WhyidleError: _answer_error,
+            ClientDisconnect: _answer_http_error,  # which nobody reads; it is no failure of ours
+        },
     )
     app.state.site = site
     return app

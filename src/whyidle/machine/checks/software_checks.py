@@ -87,13 +87,13 @@ def _check_nvml(*, gpu: bool) -> Check:
 def _check_verbs() -> list[Check]:
     """Whether each verb has the packages of its extra, as whyidle's own metadata list them."""
     wanted: dict[str, list[str]] = {}
-    for line in requires("whyidle") or ():
-        package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
-        if package and extra:
-            wanted.setdefault(extra[1], []).append(package[0])
+    for line in requires("whyidle") or []:
+        named, needing = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
+        if named and needing:
+            wanted.setdefault(needing[1], []).append(named[0])
     checks = []
     for verb, extra in EXTRAS.items():
-        missing = [name for name in wanted.get(extra, ()) if not installed_version(name)]
+        missing = [name for name in wanted.get(extra, []) if not installed_version(name)]
         close = f"pip install 'whyidle[{extra}]'" if missing else ""
         found = f"needs {', '.join(missing)}" if missing else f"has its extra, {extra}"
         state: State = "absent" if missing else "ok"
