@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whyidle.model.documents.fleet import (
-    FLEET_STATES,
-    CauseRow,
-    FleetJobRow,
-    JobEfficiency,
-)
-from whyidle.reports._fleet_page import MEANINGS, TONES, format_hours
+from whyidle.model.documents.fleet import CauseRow, FleetJobRow, JobEfficiency
+from whyidle.reports._fleet_page import TONES, format_hours
 from whyidle.reports._number_format import NONE, format_age, format_bytes, format_percent
 from whyidle.reports._sections import (
     Column,
@@ -37,7 +32,7 @@ def job_parts(page: JobEfficiency) -> list[Part]:
         Headline(clean_text(f"job {name} of {job.user or '?'}", 76)),
         Paragraph(" · ".join(part for part in about if part), tone="dim"),
         _use_table(job),
-        Section("Its GPU-hours", [_states_table(job)]),
+        Section("Its GPU-hours", [Paragraph(_states_line(job))]),
         Section("Why its GPUs waited", [_causes(page)]),
         Section("What to ask for next time", [_advice(page)]),
     ]
@@ -47,31 +42,27 @@ def _use_table(job: FleetJobRow) -> Table:
     each = f" of {job.share:.2g}" if job.share != 1 else ""
     kind = job.profile or job.gpu_type or ""
     ran = None if job.unused_gpus is None else f"{job.gpus - job.unused_gpus} ran kernels"
-    took = _length(job)
+    took = format_age(job.account.allocated_gpu_ms / 1000 / max(job.gpus * job.share, 1e-9))
+    used = format_bytes(job.host_memory_used_bytes)
     rows: list[list[Line]] = [
         ["GPUs", f"{job.gpus}{each} {kind}".strip(), ran or "not measured"],
         ["GPU time", "", f"busy {_share(job.busy)}, at most {_share(job.busy_peak)}"],
         ["memory of a GPU", format_bytes(job.capacity_bytes), format_bytes(job.memory_p95_bytes)],
         ["cores", _number(job.cpus), f"{_number(job.cores_used, '.1f')} on average"],
-        [
-            "memory of the host",
-            format_bytes(job.host_memory_bytes),
-            format_bytes(job.host_memory_used_bytes),
-        ],
+        ["memory of the host", format_bytes(job.host_memory_bytes), used],
         ["time", format_age(job.limit_s) if job.limit_s else NONE, took],
     ]
     return Table([Column(""), Column("asked or given"), Column("used")], rows)
 
 
-def _states_table(job: FleetJobRow) -> Table:
-    hours, whole = job.account.gpu_hours, job.account.allocated_gpu_ms or 1
-    rows: list[list[Line]] = [
-        [Span(state, TONES[state]), format_hours(hours[state]),
-         format_percent(job.account.gpu_ms[state] / whole), MEANINGS[state]]
-        for state in FLEET_STATES
-        if job.account.gpu_ms[state]
-    ]  # fmt: skip
-    return Table([Column("state"), Column("GPU-h", True), Column("share", True), Column("")], rows)
+def _states_line(job: FleetJobRow) -> Line:
+    whole, parts = job.account.allocated_gpu_ms or 1, list[str | Span]()
+    for state, spent in job.account.gpu_ms.items():
+        if spent:
+            hours = format_hours(job.account.gpu_hours[state])
+            text = f"{state} {hours} ({format_percent(spent / whole)})"
+            parts += [Span(", " * bool(parts)), Span(text, TONES[state])]
+    return parts
 
 
 def _causes(page: JobEfficiency) -> Part:
@@ -96,32 +87,20 @@ def _advice(page: JobEfficiency) -> Part:
 
 def describe_in_line(job: FleetJobRow, causes: Sequence[CauseRow], advice: Sequence[str]) -> str:
     """The page in one line of plain characters."""
-    hours = job.account.gpu_hours
+    hours, used = job.account.gpu_hours, job.host_memory_used_bytes
+    wanted = "; ".join(text.partition(" (")[0] for text in advice)
     parts = [
         f"whyidle: {job.gpus} GPU{'s' * (job.gpus != 1)}, {format_hours(hours['allocated'])} GPU-h",
         f"busy {_share(job.busy)}",
         f"wasted {format_hours(hours['wasted'])} GPU-h",
-        *([f"{job.unused_gpus} never used"] if job.unused_gpus else []),
-        *([f"GPU memory {format_bytes(job.memory_p95_bytes)}"] if job.memory_p95_bytes else []),
-        *([f"cores {job.cores_used:.1f}/{_number(job.cpus)}"] if job.cores_used else []),
-        *(
-            [f"memory {format_bytes(used)}/{format_bytes(job.host_memory_bytes)}"]
-            if (used := job.host_memory_used_bytes)
-            else []
-        ),
-        *([f"waits: {causes[0].cause}"] if causes else []),
-        *(
-            [f"next time: {'; '.join(text.partition(' (')[0] for text in advice)}"]
-            if advice
-            else []
-        ),
+        job.unused_gpus and f"{job.unused_gpus} never used",
+        job.memory_p95_bytes and f"GPU memory {format_bytes(job.memory_p95_bytes)}",
+        job.cores_used and f"cores {job.cores_used:.1f}/{_number(job.cpus)}",
+        used and f"memory {format_bytes(used)}/{format_bytes(job.host_memory_bytes)}",
+        causes and f"waits: {causes[0].cause}",
+        wanted and f"next time: {wanted}",
     ]
-    return clean_text(", ".join(parts), 250)
-
-
-def _length(job: FleetJobRow) -> str:
-    whole = job.account.allocated_gpu_ms / 1000 / max(job.gpus * job.share, 1e-9)
-    return format_age(whole)
+    return clean_text(", ".join(str(part) for part in parts if part), 250)
 
 
 def _share(share: float | None) -> str:

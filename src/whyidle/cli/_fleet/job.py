@@ -107,13 +107,11 @@ def _keep_line(page: JobEfficiency) -> None:
     where = ["where", f"jobid={page.job.job.partition('~')[0]}"]
     command = [sacctmgr, "-i", "modify", "job", *where, "set", f"admincomment={page.line}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise OutputError("sacctmgr does not answer.", why=f"{error}.") from error
-    if done.returncode:
-        why = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it says nothing"]
+        told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         raise OutputError(
             "Slurm did not keep the line.",
-            why=f"{why[0].rstrip('.')}.",
+            why=f"{told[-1].rstrip('.')}.",
             hint="Only operators and administrators of Slurm may change AdminComment.",
-        )
+        ) from error

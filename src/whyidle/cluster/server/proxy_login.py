@@ -6,12 +6,13 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
-
-from starlette.requests import HTTPConnection
+from typing import TYPE_CHECKING, Final
 
 from whyidle.cluster.server.access import Credential
 from whyidle.errors import UsageError
+
+if TYPE_CHECKING:  # the command line reads the settings where the extra is missing, too
+    from starlette.requests import HTTPConnection
 
 UNIX: Final = "unix"
 """instead of an address: the socket at which the server listens, which its mode protects"""
