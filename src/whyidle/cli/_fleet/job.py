@@ -82,9 +82,9 @@ def find_job(args: argparse.Namespace) -> Window:
 
 
 def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
+    from whyidle.cluster.report.advice import suggest_request
     from whyidle.cluster.report.groups import cause_rows
     from whyidle.cluster.report.job_rows import list_jobs, make_job_tables
-    from whyidle.cluster.report.next_request import suggest_request
     from whyidle.model.documents.fleet import JobEfficiency
     from whyidle.reports._fleet_job_page import describe_in_line
 

@@ -7,14 +7,16 @@ change of the job is needed that was not tried, low where its effect was not mea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from whyidle.cluster.report.groups import cause_rows, measure_capacity
 from whyidle.cluster.report.job_rows import fetch_rows
 from whyidle.cluster.report.reading import FleetTables
 from whyidle.cluster.report.tables import run_query
-from whyidle.model.documents.fleet import UNUSED_BUSY, Advice, Confidence
+from whyidle.model.documents.fleet import UNUSED_BUSY, Advice, Confidence, FleetJobRow
 
 COVERED: Final = 0.9
 """of a job's time that must have telemetry: below it, what was not seen may say the opposite"""
@@ -24,6 +26,10 @@ MIG_CARDS: Final = "A100|A30|H100|H200|H20|H800|A800|B100|B200|GB200|GB300|B300"
 """cards that can be divided"""
 SLICES: Final = ((1, 1), (2, 2), (3, 4), (4, 4))
 """slices as NVIDIA documents them: sevenths of the multiprocessors, eighths of the memory"""
+SPARE: Final = 1.2
+"""memory to ask for, of the peak: sampling misses short peaks"""
+MUCH: Final = 2.0
+"""times what was used, from which less is worth asking for: less than that is a fair reserve"""
 _NAMED: Final = 3
 _LEAST_JOBS: Final = 20
 """of which a 95th percentile is taken"""
@@ -291,3 +297,60 @@ RULES: Final[tuple[Callable[[FleetTables], list[Advice]], ...]] = (
     find_fragmentation,
     find_oversubscription,
 )
+
+
+def suggest_request(job: FleetJobRow) -> list[str]:
+    """What one job should ask for next time, the costliest resource first. One that failed or still
+    runs has not shown what it needs."""
+    if job.state != "completed":
+        return []
+    return [text for text in (_gpus(job), _cores(job), _memory(job), _time(job)) if text]
+
+
+def _gpus(job: FleetJobRow) -> str | None:
+    if job.coverage < COVERED or job.busy_peak is None:
+        return None
+    if job.busy_peak < UNUSED_BUSY:
+        return "no GPU (none ran a kernel)"
+    if job.unused_gpus and job.unused_gpus < job.gpus:
+        left = job.gpus - job.unused_gpus
+        words = f"{left} GPU{'s' * (left > 1)} instead of {job.gpus}"
+        return f"{words} ({job.unused_gpus} never ran a kernel)"
+    return None
+
+
+def _cores(job: FleetJobRow) -> str | None:
+    if not job.cpus or job.cores_used is None:
+        return None
+    starved = job.account.gpu_ms["starved"] > job.account.gpu_ms["useful"]
+    if starved and job.cores_used >= 0.9 * job.cpus:
+        return f"more than {job.cpus:.0f} cores (all were in use while the GPUs waited)"
+    return None  # fewer: the mean hides the peaks in which a loader needs them
+
+
+def _memory(job: FleetJobRow) -> str | None:
+    asked, used = job.host_memory_bytes, job.host_memory_used_bytes
+    if not asked or not used or asked < MUCH * used:
+        return None
+    enough = math.ceil(used * SPARE / 1e9)
+    if enough > asked / MUCH / 1e9:
+        return None
+    return f"{enough} GB of memory instead of {asked / 1e9:.0f} (the peak and a fifth)"
+
+
+def _time(job: FleetJobRow) -> str | None:
+    took = job_seconds(job)
+    if not took or not job.limit_s or job.limit_s < MUCH * took:
+        return None
+    minutes = math.ceil(took * 1.5 / 60)  # machines and data differ from run to run
+    text = f"{minutes // 60}:{minutes % 60:02}:00"
+    return f"--time={text} (it may start earlier, in gaps that long jobs leave)"
+
+
+def job_seconds(job: FleetJobRow) -> float | None:
+    """How long the job ran; None while it does."""
+    if job.start is None or job.end is None:
+        return None
+    # Python 3.10 does not read the Z
+    start, end = (datetime.fromisoformat(text.rstrip("Z")) for text in (job.start, job.end))
+    return (end - start).total_seconds()

@@ -14,7 +14,7 @@ from whyidle.cluster.server.access import ANYONE, AccessList, Credential
 from whyidle.cluster.server.fleet_file import FleetFile
 from whyidle.cluster.server.live_jobs import LiveJobs, status_of
 from whyidle.cluster.server.machine_monitor import MachineMonitor
-from whyidle.cluster.server.proxy_login import ProxySettings
+from whyidle.cluster.server.proxy_login import ProxyLogin
 from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord, audience_of
 from whyidle.errors import WhyidleError
 from whyidle.machine.alerts.alert_watch import MUTES
@@ -58,7 +58,7 @@ class SiteSettings:
     listen: str = "127.0.0.1:8470"
     names: Sequence[str] = ()
     is_open: bool = False
-    proxy: ProxySettings = field(default_factory=ProxySettings)
+    proxy: ProxyLogin = field(default_factory=ProxyLogin)
     visible: Visibility = "everyone"
     rebuild: bool = False
     alerts: AlertSettings = field(default_factory=AlertSettings)
@@ -156,25 +156,21 @@ class Question:
     def machine(self) -> WatchedMachine | None:
         """The machine as the viewer may see it: where runs are not everyone's, jobs of others have
         no command line and no reason."""
-        machine, viewer = self.site.monitor.machine, self.viewer
-        visible = self.site.settings.visible
+        machine, visible = self.site.monitor.machine, self.site.settings.visible
         if machine is None:
-            return machine
-        foreign = {
-            job.key for job in machine.jobs if not viewer.may_see(job.user, visible, groups=())
-        }
-        hidden: dict[str, Any] = {"command": None, "reason": None, "steps": None, "suspicions": []}
-        return msgspec.structs.replace(
-            machine,
-            jobs=[
-                msgspec.structs.replace(job, **hidden) if job.key in foreign else job
-                for job in machine.jobs
-            ],
-            gpus=[
-                gpu if foreign.isdisjoint(gpu.jobs) else msgspec.structs.replace(gpu, reason=None)
-                for gpu in machine.gpus
-            ],
-        )
+            return None
+        copy, may_see = msgspec.structs.replace, self.viewer.may_see
+        foreign = {job.key for job in machine.jobs if not may_see(job.user, visible, groups=())}
+        jobs = [
+            copy(job, command=None, reason=None, steps=None, suspicions=[])
+            if job.key in foreign
+            else job
+            for job in machine.jobs
+        ]
+        gpus = [
+            gpu if foreign.isdisjoint(gpu.jobs) else copy(gpu, reason=None) for gpu in machine.gpus
+        ]
+        return copy(machine, jobs=jobs, gpus=gpus)
 
     def number(self, name: str, default: int, most: int) -> int:
         """A parameter as a number from 1 to ``most``."""

@@ -15,15 +15,8 @@ FRAMEWORKS = (
     *("torch", "lightning", "pytorch-lightning", "transformers", "accelerate", "deepspeed"),
     *("tensorflow", "keras", "jax", "flax"),
 )
-EXTRAS = {
-    "attach": "attach",
-    "tune": "tune",
-    "serve": "serve",
-    "fleet": "fleet",
-    "fleet --ledger kubernetes": "kubernetes",
-}
-"""verb -> the extra without which it does not work. ``watch`` needs the NVML binding, which has a
-check of its own"""
+EXTRAS = ("attach", "tune", "serve", "fleet")
+"""verbs that need the extra of their name. ``watch`` needs the NVML binding, which has a check"""
 
 
 def _check(name: str, state: State, found: str, means: str = "", close: str = "") -> Check:
@@ -92,7 +85,8 @@ def _check_verbs() -> list[Check]:
         if named and needing:
             wanted.setdefault(needing[1], []).append(named[0])
     checks = []
-    for verb, extra in EXTRAS.items():
+    for extra in (*EXTRAS, "kubernetes"):
+        verb = "fleet --ledger kubernetes" if extra == "kubernetes" else extra
         missing = [name for name in wanted.get(extra, []) if not installed_version(name)]
         close = f"pip install 'whyidle[{extra}]'" if missing else ""
         found = f"needs {', '.join(missing)}" if missing else f"has its extra, {extra}"
