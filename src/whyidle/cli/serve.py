@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # the help of all commands needs none of these
     from whyidle.cluster.server.site import SiteSettings
 
 LISTEN = "127.0.0.1:8470"
+PRIVATE = ("unix:", "127.", "localhost:", "[::1]:")
+"""beginnings of addresses that other machines do not reach"""
 AUDIENCES = ("owner", "group", "everyone")
 ROLES = ("viewer", "uploader", "admin")
 ACTIONS = {"start": 0, "login": 0, "add-token": 1, "tokens": 0, "revoke-token": 1}
@@ -292,23 +294,11 @@ def parse_address(where: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _is_private(where: str) -> bool:
-    import ipaddress
-
-    if where.startswith("unix:"):
-        return True
-    host, _ = parse_address(where)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _print_start(settings: SiteSettings, sign_in: str) -> None:
     print(f"whyidle serves {', '.join(map(str, settings.stores))}. Sign in, once:\n    {sign_in}")
     sys.stdout.flush()
     warnings = []
-    if not _is_private(settings.listen) and not settings.proxy:
+    if not settings.listen.startswith(PRIVATE) and not settings.proxy:
         warnings.append(
             f"{settings.listen} can be reached from other machines, and is not encrypted: put a "
             "proxy with TLS in front of it"

@@ -18,10 +18,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
-from whyidle.cluster.server import descriptions, login, mutes, uploads
+from whyidle.cluster.server import descriptions, login, uploads
 from whyidle.cluster.server.answers import answer_json, refuse, render_page
 from whyidle.cluster.server.event_streams import MainCache, open_stream_route
 from whyidle.cluster.server.gate import Gate
+from whyidle.cluster.server.pages import alerts
 from whyidle.cluster.server.pages import run as run_page
 from whyidle.cluster.server.site import (
     NotFoundError,
@@ -102,7 +103,7 @@ def _list_routes(site: Site) -> list[BaseRoute]:
         *routes,
         *login.list_routes(site),
         *uploads.list_routes(site),
-        *mutes.list_routes(site),
+        *alerts.list_routes(site),
         *run_page.list_routes(site),
         *descriptions.list_routes(list_pages()),
         Route("/metrics", _answer_metrics(site)),

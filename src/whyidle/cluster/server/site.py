@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,15 +12,16 @@ from typing import Any, Final
 import msgspec
 
 from whyidle.cluster.server.access import ANYONE, AccessList, Credential
-from whyidle.cluster.server.fleet_file import FleetFile
 from whyidle.cluster.server.live_jobs import LiveJobs, status_of
 from whyidle.cluster.server.machine_monitor import MachineMonitor
 from whyidle.cluster.server.proxy_login import ProxyLogin
 from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord, audience_of
-from whyidle.errors import WhyidleError
+from whyidle.errors import InputError, WhyidleError
 from whyidle.machine.alerts.alert_watch import MUTES
 from whyidle.machine.alerts.rule_file import AlertSettings
+from whyidle.model.documents.fleet import FleetReport
 from whyidle.model.documents.watch_document import WatchedMachine
+from whyidle.store.decode_errors import describe_error
 from whyidle.store.entry import Entry, Visibility, entry_of
 from whyidle.store.run_store import Store
 
@@ -63,6 +65,41 @@ class SiteSettings:
     rebuild: bool = False
     alerts: AlertSettings = field(default_factory=AlertSettings)
     fleet: Path | None = None  # a document of whyidle fleet report
+
+
+class FleetFile:
+    """A file that ``whyidle fleet report --json`` writes, from time to time."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int] | None = None
+        self._report: FleetReport | None = None
+
+    def read(self) -> FleetReport | None:
+        """The report; None if the server was given none.
+
+        Raises:
+            InputError: the file cannot be read, or is no report of this version.
+        """
+        if self._path is None:
+            return None
+        try:
+            with self._lock:
+                status = self._path.stat()
+                stamp = (status.st_mtime_ns, status.st_size)
+                if stamp != self._stamp:
+                    self._report = msgspec.json.decode(self._path.read_bytes(), type=FleetReport)
+                    self._stamp = stamp
+                return self._report
+        except OSError as error:
+            raise InputError(f"Cannot read {self._path}.", why=f"{error.strerror}.") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InputError(
+                f"{self._path} is not a report of a fleet that this version can read.",
+                why=f"{describe_error(error)}.",
+                hint="Write it again: whyidle fleet report --json FILE",
+            ) from error
 
 
 class Site:
