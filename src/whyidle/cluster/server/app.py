@@ -81,16 +81,6 @@ def list_pages() -> list[Page]:
     return [import_module(f"whyidle.cluster.server.pages.{name}").PAGE for name in PAGES]
 
 
-def ask(site: Site, request: Request) -> Question:
-    """What a request asks of a page."""
-    return Question(
-        site=site,
-        path=request.path_params,
-        query=request.query_params.multi_items(),
-        viewer=request.state.viewer,
-    )
-
-
 def _list_routes(site: Site) -> list[BaseRoute]:
     routes: list[BaseRoute] = []
     cache = MainCache()
@@ -116,7 +106,7 @@ def _list_routes(site: Site) -> list[BaseRoute]:
 
 def _answer_page(site: Site, page: Page) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        question = ask(site, request)
+        question = Question.of_request(site, request)
         return HTMLResponse(render_page(page, question, page.read(question)))
 
     return answer
@@ -124,7 +114,7 @@ def _answer_page(site: Site, page: Page) -> Callable[[Request], Response]:
 
 def _answer_document(site: Site, page: Page) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        return answer_json(page.read(ask(site, request)))
+        return answer_json(page.read(Question.of_request(site, request)))
 
     return answer
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from whyidle.model.documents.watch_document import WatchedMachine
 from whyidle.store.decode_errors import describe_error
 from whyidle.store.entry import Entry, Visibility, entry_of
 from whyidle.store.run_store import Store
+
+if TYPE_CHECKING:  # the command line reads the settings where the extra is missing, too
+    from starlette.requests import Request
 
 RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
 """ids of runs are the only part of a path that reaches the disk"""
@@ -177,6 +180,12 @@ class Question:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Sequence[tuple[str, str]] = ()
     viewer: Credential = ANYONE
+
+    @classmethod
+    def of_request(cls, site: Site, request: Request) -> Question:
+        """What a request asks of a page."""
+        query, viewer = request.query_params.multi_items(), request.state.viewer
+        return cls(site=site, path=request.path_params, query=query, viewer=viewer)
 
     def value(self, name: str) -> str | None:
         """The last value of a parameter; None if it is missing or empty."""
