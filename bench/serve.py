@@ -5,7 +5,9 @@ Makes a store of RUNS runs (1000), serves it in a process of its own, and measur
 * the first page of a server that has just been started, with and without an index,
 * every page, ten times,
 * VIEWERS (50) that each keep a page open that follows by itself, and open another every two
-  seconds, for SECONDS (60): requests, errors, times, and what the server uses.
+  seconds, for SECONDS (60): requests, errors, times, and what the server uses,
+* a client's pages beside four uploads that drip and 1,100 half-open requests of twelve addresses,
+  for a third of SECONDS, and without them.
 """
 
 from __future__ import annotations
@@ -176,6 +178,70 @@ async def measure_viewers(store: Store, token: str, pid: int, viewers: int, seco
         print(f"  {errors.count(text)} × {text}")
 
 
+async def hold_half_open(number: int, until: float) -> None:
+    """A request whose head does not end, again when it is cut off."""
+    address = f"127.0.0.{2 + number % 12}"
+    while time.monotonic() < until:
+        with suppress(OSError, asyncio.TimeoutError):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", PORT, local_addr=(address, 0)
+            )
+            writer.write(b"GET /runs HTTP/1.1\r\nHost:")
+            await asyncio.wait_for(reader.read(1), max(0.1, until - time.monotonic()))
+            writer.close()
+        await asyncio.sleep(5)
+
+
+async def drip_upload(number: int, token: str, until: float) -> None:
+    """An upload of which a byte comes every tenth of a second."""
+    with suppress(OSError):
+        _, writer = await asyncio.open_connection("127.0.0.1", PORT)
+        head = f"PUT /api/runs/20260101-000000-00000{number} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        head += f"Authorization: Bearer {token}\r\nContent-Length: 1000000\r\n\r\n"
+        writer.write(head.encode())
+        while time.monotonic() < until:
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.1)
+        writer.close()
+
+
+async def abuse(token: str, half_open: int, drips: int, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    await asyncio.gather(
+        *(hold_half_open(number, until) for number in range(half_open)),
+        *(drip_upload(number, token, until) for number in range(drips)),
+    )
+
+
+async def measure_abuse(token: str, seconds: float) -> None:
+    tails = []
+    for half_open, drips in ((0, 0), (1100, 4)):
+        until = time.monotonic() + seconds
+        others = subprocess.Popen(  # whose work must not delay the client's
+            [sys.executable, __file__, "abuse", token, f"{half_open}", f"{drips}", f"{seconds}"]
+        )
+        await asyncio.sleep(3)
+        spans, refused = [], 0
+        head = {"Authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=BASE, headers=head, timeout=30) as client:
+            while time.monotonic() < until:
+                begin = time.perf_counter()
+                try:
+                    refused += (await client.get("/runs")).status_code != 200
+                except httpx.HTTPError:
+                    refused += 1
+                spans.append((time.perf_counter() - begin) * 1000)
+                await asyncio.sleep(0.05)
+        others.wait()
+        tails.append(quantiles(spans, n=100)[98])
+        print(
+            f"{half_open} half-open requests, {drips} dripping uploads: {len(spans)} pages, "
+            f"{refused} refused, median {median(spans):.0f} ms, 99% {tails[-1]:.0f} ms"
+        )
+    print(f"99% beside them: {tails[1] / tails[0]:.2f} times that without")
+
+
 def main() -> None:
     given = [float(word) for word in sys.argv[1:]]
     count, viewers, seconds = (*given, *(1000, 50, 60)[len(given) :])
@@ -191,6 +257,7 @@ def main() -> None:
                 measure_pages(store, client)
                 measure_browser(token)
                 asyncio.run(measure_viewers(store, token, process.pid, int(viewers), seconds))
+                asyncio.run(measure_abuse(token, seconds / 3))
             finally:
                 process.terminate()
                 process.wait()
@@ -198,4 +265,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     os.environ.pop("WHYIDLE_HOME", None)
-    main()
+    if sys.argv[1:2] == ["abuse"]:
+        asyncio.run(abuse(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])))
+    else:
+        main()

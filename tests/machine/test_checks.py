@@ -192,11 +192,11 @@ def test_every_verb_that_needs_an_extra_says_which(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         software_checks,
         "installed_version",
-        lambda name: None if name in ("duckdb", "jinja2") else "1",
+        lambda name: None if name in ("duckdb", "lightkube") else "1",
     )
     checks = software_checks.check_software(gpu=False)
     assert named(checks, "whyidle attach").state == "ok"
-    for verb, package in (("fleet", "duckdb"), ("serve", "jinja2")):
+    for verb, package in (("fleet", "duckdb"), ("fleet --ledger kubernetes", "lightkube")):
         check = named(checks, f"whyidle {verb}")
-        assert (check.state, check.found) == ("absent", f"needs {package}")
-        assert check.close == f"pip install 'whyidle[{verb}]'"
+        assert (check.state, check.found) == ("absent", f"{package} is not installed")
+        assert check.close == f"pip install 'whyidle[{verb.split()[-1]}]'"

@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # the help of all commands needs none of these
     from whyidle.cluster.server.site import SiteSettings
 
 LISTEN = "127.0.0.1:8470"
+PRIVATE = ("unix:", "127.", "localhost:", "[::1]:")
+"""beginnings of addresses that other machines do not reach"""
 AUDIENCES = ("owner", "group", "everyone")
 ROLES = ("viewer", "uploader", "admin")
 ACTIONS = {"start": 0, "login": 0, "add-token": 1, "tokens": 0, "revoke-token": 1}
@@ -144,13 +146,11 @@ def run(args: argparse.Namespace) -> int:
         return _serve(args, settings)
     from datetime import datetime
 
-    from whyidle.cluster.server.access import AccessList
+    from whyidle.cluster.server.access import AccessList, read_address
     from whyidle.cluster.server.site import ACCESS_FILE
 
     access = AccessList(settings.state / ACCESS_FILE)
     if args.action == "login":
-        from whyidle.cluster.server.running_address import read_address
-
         address = read_address(settings.state)
         if address is None:
             address = _base_address(settings)
@@ -169,19 +169,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> SiteSettings:
-    from whyidle.cluster.server.proxy_login import ProxySettings
+    from whyidle.cluster.server.proxy_login import UNIX, ProxyLogin, read_networks
     from whyidle.cluster.server.site import STATE_FOLDER, SiteSettings
     from whyidle.machine.alerts.rule_file import AlertSettings, read_settings
     from whyidle.store.location import locate_store
 
     stores = args.store or [locate_store().root]
-    proxy = ProxySettings(
-        addresses=args.proxy,
+    proxy = ProxyLogin(
+        networks=read_networks(args.proxy),
+        has_socket=UNIX in args.proxy,
         user_header=args.user_header,
         groups_header=args.groups_header,
         admin_groups=args.admin_groups,
     )
-    proxy.networks()  # before anything is opened
     return SiteSettings(
         stores=stores,
         state=args.state or stores[0] / STATE_FOLDER,
@@ -205,8 +205,7 @@ def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
             why=f"{error}.",
             hint="pip install 'whyidle[serve]'",
         ) from error
-    from whyidle.cluster.server.access import AccessList
-    from whyidle.cluster.server.running_address import hold_address
+    from whyidle.cluster.server.access import AccessList, hold_address
     from whyidle.cluster.server.site import ACCESS_FILE
     from whyidle.store.run_store import Store
 
@@ -221,9 +220,10 @@ def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
         settings = replace(settings, listen=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     server = WebServer(settings)
     address = _base_address(settings)
-    sign_in = _login_address(
-        AccessList(settings.state / ACCESS_FILE), address, args.role or "admin"
-    )
+    sign_in = ""
+    if args.open or not args.quiet:
+        access = AccessList(settings.state / ACCESS_FILE)
+        sign_in = _login_address(access, address, args.role or "admin")
     if not args.quiet:
         _print_start(settings, sign_in)
     if args.open:
@@ -282,28 +282,16 @@ def parse_address(where: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _is_private(where: str) -> bool:
-    import ipaddress
-
-    if where.startswith("unix:"):
-        return True
-    host, _ = parse_address(where)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _print_start(settings: SiteSettings, sign_in: str) -> None:
     print(f"whyidle serves {', '.join(map(str, settings.stores))}. Sign in, once:\n    {sign_in}")
     sys.stdout.flush()
     warnings = []
-    if not _is_private(settings.listen) and not settings.proxy.addresses:
+    if not settings.listen.startswith(PRIVATE) and not settings.proxy:
         warnings.append(
             f"{settings.listen} can be reached from other machines, and is not encrypted: put a "
             "proxy with TLS in front of it"
         )
-    if any(network.is_loopback for network in settings.proxy.networks()):
+    if any(network.is_loopback for network in settings.proxy.networks):
         warnings.append(
             "--proxy: every user of this machine reaches the loopback address, and can name "
             "themselves as they like: use --listen unix:PATH --proxy unix where others log in"
@@ -320,7 +308,7 @@ def _base_address(settings: SiteSettings) -> str:
     """The address by which browsers reach the server; empty behind a socket without a name."""
     import socket
 
-    if settings.names and (settings.proxy.addresses or settings.listen.startswith("unix:")):
+    if settings.names and (settings.proxy or settings.listen.startswith("unix:")):
         return f"https://{settings.names[0]}"
     if settings.listen.startswith("unix:"):
         return ""

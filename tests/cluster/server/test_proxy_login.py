@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from tests.cluster.server.conftest import HERE
 from whyidle.cluster.server.app import build_app
-from whyidle.cluster.server.proxy_login import ProxySettings
+from whyidle.cluster.server.proxy_login import ProxyLogin, read_networks
 from whyidle.cluster.server.site import Site, SiteSettings
 from whyidle.errors import UsageError
 from whyidle.model.diagnosis import Diagnosis
@@ -27,7 +27,9 @@ def site(store: Store, tmp_path: Path, diagnoses: list[Diagnosis]) -> Iterator[S
     """A server behind a proxy, with three runs of ada, who is of the group vision."""
     for visible, run in IDS.items():
         store.import_run(run, diagnoses[0], "ada", visible=visible, groups=["vision"])  # type: ignore[arg-type]
-    proxy = ProxySettings(addresses=["10.0.0.0/29", "unix"], admin_groups=["ops"])
+    proxy = ProxyLogin(
+        networks=read_networks(["10.0.0.0/29"]), has_socket=True, admin_groups=["ops"]
+    )
     site = Site(
         SiteSettings(stores=[store.root], state=tmp_path / "state", proxy=proxy, visible="owner")
     )
@@ -145,4 +147,4 @@ def test_cookies_are_secure_behind_tls(ask, site: Site):
 
 def test_an_address_that_is_none():
     with pytest.raises(UsageError, match="--proxy"):
-        ProxySettings(addresses=["proxy.example"]).networks()
+        read_networks(["proxy.example"])

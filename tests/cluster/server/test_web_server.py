@@ -64,3 +64,16 @@ def test_the_oldest_of_too_many_half_open_requests_is_cut_off(address: tuple[str
     assert is_cut_off(waiting[0], 0.5)
     for one in waiting:
         one.close()
+
+
+def test_half_open_requests_of_many_addresses_leave_room_for_others(address: tuple[str, int]):
+    waiting = []
+    for number in range(1100):  # twelve addresses, each within its own bound
+        source = (f"127.0.0.{2 + number % 12}", 0)
+        one = socket.create_connection(address, source_address=source)
+        one.sendall(b"GET / HTTP/1.1\r\nHost:")
+        waiting.append(one)
+    url = f"http://127.0.0.1:{address[1]}/healthz"
+    assert [httpx.get(url).status_code for _ in range(5)] == [200] * 5
+    for one in waiting:
+        one.close()

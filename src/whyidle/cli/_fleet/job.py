@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.admin_comment:
         _keep_line(page)
     if _output.write_documents(args, json=lambda: page):
-        from whyidle.reports._fleet_job_page import job_parts
+        from whyidle.reports._fleet_digest import job_parts
 
         if args.line:
             _output.print_text(f"{page.line}\n")
@@ -80,11 +80,11 @@ def find_job(args: argparse.Namespace) -> Window:
 
 
 def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
+    from whyidle.cluster.report.advice import suggest_request
     from whyidle.cluster.report.groups import cause_rows
     from whyidle.cluster.report.job_rows import list_jobs, make_job_tables
-    from whyidle.cluster.report.next_request import suggest_request
     from whyidle.model.documents.fleet import JobEfficiency
-    from whyidle.reports._fleet_job_page import describe_in_line
+    from whyidle.reports._fleet_digest import describe_in_line
 
     prices = make_prices(args)
     with open_fleet(args, window) as fleet:
@@ -105,13 +105,11 @@ def _keep_line(page: JobEfficiency) -> None:
     where = ["where", f"jobid={page.job.job.partition('~')[0]}"]
     command = [sacctmgr, "-i", "modify", "job", *where, "set", f"admincomment={page.line}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise OutputError("sacctmgr does not answer.", why=f"{error}.") from error
-    if done.returncode:
-        why = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it says nothing"]
+        told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         raise OutputError(
             "Slurm did not keep the line.",
-            why=f"{why[0].rstrip('.')}.",
+            why=f"{told[-1].rstrip('.')}.",
             hint="Only operators and administrators of Slurm may change AdminComment.",
-        )
+        ) from error

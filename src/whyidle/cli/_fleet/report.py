@@ -37,8 +37,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, divide, and print."""
-    from whyidle.cluster.report.export import export_tables
-    from whyidle.cluster.report.report import make_report
+    from whyidle.cluster.report.report import export_tables, make_report
 
     _output.check_outputs(args)
     with open_fleet(args) as fleet:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Final, NamedTuple
 
-from whyidle.errors import InputError
+from whyidle.errors import InputError, MissingExtraError
 from whyidle.model.fleet_rows import READING_COLUMNS
 from whyidle.model.node_lists import short_name_sql
 
@@ -165,3 +166,18 @@ def _convert_time(expression: str, kind: str | None) -> str:
         f"WHEN {number} BETWEEN 1e11 AND 2.5e14 THEN CAST({number} AS BIGINT) "
         f"WHEN {number} IS NULL THEN epoch_ms({moment}) END"
     )
+
+
+def import_duckdb() -> ModuleType:
+    """The module.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import duckdb  # noqa: PLC0415  # an extra
+    except ImportError as error:
+        raise MissingExtraError(
+            "duckdb is not installed.", why="It reads tables.", hint="pip install 'whyidle[fleet]'"
+        ) from error
+    return duckdb

@@ -8,8 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from whyidle.cluster.meters._columns import describe_version, list_files, quote_text, select_columns
-from whyidle.cluster.meters._tables import import_duckdb
+from whyidle.cluster.meters._columns import (
+    describe_version,
+    import_duckdb,
+    list_files,
+    quote_text,
+    select_columns,
+)
 from whyidle.errors import InputError
 from whyidle.model.fleet_rows import MeterTable, Progress, Window
 

@@ -24,8 +24,7 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from whyidle.cluster.meters._columns import NAMES, quote_text
-from whyidle.cluster.meters._tables import import_duckdb
+from whyidle.cluster.meters._columns import NAMES, import_duckdb, quote_text
 from whyidle.errors import InputError
 from whyidle.model.fleet_rows import DAY_MS, HOUR_MS, READING_COLUMNS, MeterTable, Progress, Window
 from whyidle.model.node_lists import short_name

@@ -7,14 +7,16 @@ change of the job is needed that was not tried, low where its effect was not mea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from whyidle.cluster.report.groups import cause_rows, measure_capacity
 from whyidle.cluster.report.job_rows import fetch_rows
 from whyidle.cluster.report.reading import FleetTables
 from whyidle.cluster.report.tables import run_query
-from whyidle.model.documents.fleet import UNUSED_BUSY, Advice, Confidence
+from whyidle.model.documents.fleet import UNUSED_BUSY, Advice, Confidence, FleetJobRow
 
 COVERED: Final = 0.9
 """of a job's time that must have telemetry: below it, what was not seen may say the opposite"""
@@ -24,6 +26,10 @@ MIG_CARDS: Final = "A100|A30|H100|H200|H20|H800|A800|B100|B200|GB200|GB300|B300"
 """cards that can be divided"""
 SLICES: Final = ((1, 1), (2, 2), (3, 4), (4, 4))
 """slices as NVIDIA documents them: sevenths of the multiprocessors, eighths of the memory"""
+SPARE: Final = 1.2
+"""memory to ask for, of the peak: sampling misses short peaks"""
+MUCH: Final = 2.0
+"""times what was used, from which less is worth asking for: less than that is a fair reserve"""
 _NAMED: Final = 3
 _LEAST_JOBS: Final = 20
 """of which a 95th percentile is taken"""
@@ -52,21 +58,6 @@ def give_advice(fleet: FleetTables) -> list[Advice]:
     return sorted(worth, key=lambda one: -(one.gpu_hours or 0))
 
 
-def _group_by_owner(
-    fleet: FleetTables, condition: str, saved: str, note: str
-) -> list[dict[str, Any]]:
-    """Jobs that meet a condition, by owner, with the GPU-hours that each saves and notes."""
-    return fetch_rows(
-        fleet.connection,
-        f"""{_MERGED}
-        SELECT coalesce(owner, '?') AS owner, count(*) AS count,
-          sum({saved}) / 3.6e6 AS hours, sum(allocated) / 3.6e6 AS allocated,
-          list(job ORDER BY {saved} DESC)[:50] AS jobs,
-          list({note} ORDER BY {saved} DESC)[:{_NAMED}] AS notes
-        FROM judged WHERE {condition} GROUP BY 1 ORDER BY hours DESC""",
-    )
-
-
 def _count_jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count:,} jobs"
 
@@ -77,52 +68,119 @@ def _advise(
     return Advice(
         kind=kind,
         subject=row["owner"],
-        text=text,
+        text=f"{row['owner']}: {text.format(count=_count_jobs(row['count']))}",
         evidence=row["notes"],
-        gpu_hours=row["hours"] * share,
+        gpu_hours=None if row["hours"] is None else row["hours"] * share,
         confidence=confidence,
         jobs=row["jobs"],
     )
 
 
-def find_unused_gpus(fleet: FleetTables) -> list[Advice]:
-    """Jobs that used some of their GPUs and never the others."""
-    rows = _group_by_owner(
-        fleet,
-        f"unused > 0 AND unused < gpus AND busy_peak >= {UNUSED_BUSY}",
-        "allocated * unused / gpus",
-        "format('{} used {} of {} GPUs', job, gpus - unused, gpus)",
-    )
+def _advise_all(kind: str, text: str, evidence: list[str], confidence: Confidence) -> list[Advice]:
+    """Advice to who runs the scheduler."""
     return [
-        _advise(
-            "fewer-gpus",
-            row,
-            f"{row['owner']}: ask for fewer GPUs; {_count_jobs(row['count'])} never used some",
-            "high",
+        Advice(
+            kind=kind,
+            subject="scheduler",
+            text=text,
+            evidence=evidence,
+            gpu_hours=None,
+            confidence=confidence,
+            jobs=[],
         )
-        for row in rows
     ]
 
 
-def find_idle_jobs(fleet: FleetTables) -> list[Advice]:
-    """Jobs that ran no kernel on any of their GPUs, from their first sample to their last."""
-    rows = _group_by_owner(
-        fleet,
+class OwnerRule(NamedTuple):
+    """Advice to owners: jobs of ``judged`` that meet a condition, the GPU time that each saves, a
+    note on each, and what to say (``{count}`` jobs). Half of what is saved is expected of a change
+    that was not tried."""
+
+    kind: str
+    condition: str
+    saved: str
+    note: str
+    text: str
+    confidence: Confidence
+    share: float = 1.0
+
+    def advise(self, fleet: FleetTables) -> list[Advice]:
+        """Ask each owner of such jobs."""
+        query = f"""{_MERGED}
+        SELECT coalesce(owner, '?') AS owner, count(*) AS count, sum({self.saved}) / 3.6e6 AS hours,
+          list(job ORDER BY {self.saved} DESC)[:50] AS jobs,
+          list({self.note} ORDER BY {self.saved} DESC)[:{_NAMED}] AS notes
+        FROM judged WHERE {self.condition} GROUP BY 1 ORDER BY hours DESC"""
+        return [
+            _advise(self.kind, row, self.text, self.confidence, self.share)
+            for row in fetch_rows(fleet.connection, query)
+        ]
+
+
+_SEVENTHS: Final = "ceil(sm_peak * 7)"
+_EIGHTHS: Final = "ceil(memory_p95 * 1.2 / capacity * 8)"
+_SIZES: Final = " ".join(
+    f"WHEN {_SEVENTHS} <= {sm} AND {_EIGHTHS} <= {memory} THEN {sm}" for sm, memory in SLICES
+)
+_SIZE: Final = f"(CASE {_SIZES} END)"
+_SLICE_EIGHTHS: Final = (
+    f"CASE {_SIZE} {' '.join(f'WHEN {sm} THEN {memory}' for sm, memory in SLICES)} END"
+)
+OWNER_RULES: Final = (
+    OwnerRule(
+        "fewer-gpus",
+        f"unused > 0 AND unused < gpus AND busy_peak >= {UNUSED_BUSY}",
+        "allocated * unused / gpus",
+        "format('{} used {} of {} GPUs', job, gpus - unused, gpus)",
+        "ask for fewer GPUs; {count} never used some",
+        "high",
+    ),
+    OwnerRule(  # no kernel on any GPU, from the first sample to the last
+        "release",
         f"busy_peak < {UNUSED_BUSY}",
         "allocated",
         "format('{} held {} for {:.1f} h', job, "
         "if(gpus = 1, '1 GPU', gpus || ' GPUs'), allocated / 3.6e6 / gpus)",
-    )
-    return [
-        _advise(
-            "release",
-            row,
-            f"{row['owner']}: release GPUs that run nothing; "
-            f"{_count_jobs(row['count'])} ran no kernel",
-            "high",
-        )
-        for row in rows
-    ]
+        "release GPUs that run nothing; {count} ran no kernel",
+        "high",
+    ),
+    # loading and launching work compete for cores: more than nine tenths of all, over the whole
+    # job, is only reached where some were short
+    OwnerRule(
+        "more-cpus",
+        f"{_CORES} > 0.9 * cpus AND busy < 0.7 AND gpus > 0",
+        "starved",
+        f"format('{{}} used {{:.1f}} of {{:.0f}} cores, GPUs busy {{:.0f}} %', job, {_CORES}, "
+        "cpus, busy * 100)",
+        "ask for more CPUs per GPU; {count} used all of theirs while GPUs waited",
+        "medium",
+        share=0.5,
+    ),
+    # whole cards whose work fits into a slice: the 95th percentile of the hourly memory peaks with
+    # a margin of a fifth, and the largest share of multiprocessors of any sample. busy is no share
+    # of multiprocessors, so jobs without sm are not judged
+    OwnerRule(
+        "mig-slice",
+        f"regexp_matches(coalesce(gpu_type, ''), '{MIG_CARDS}', 'i') AND milli = 1000 "
+        f"AND sm_peak > 0 AND capacity > 0 AND {_SIZE} IS NOT NULL",
+        f"allocated * (1 - {_SIZE} / 7)",
+        "format('{} fits into {}g.{}gb: {:.0f} GiB, {:.0f} % of the multiprocessors', job, "
+        f"{_SIZE}, {_SLICE_EIGHTHS} * round(capacity / 8 / 1073741824)::INTEGER, "
+        "memory_p95 / 1073741824, sm_peak * 100)",
+        "ask for MIG slices; {count} used part of a card",
+        "medium",
+    ),
+    # two fit on a card; how much they slow each other down was not measured
+    OwnerRule(
+        "share",
+        f"gpus = 1 AND milli = 1000 AND busy BETWEEN {UNUSED_BUSY} AND 0.3 "
+        "AND memory_p95 < 0.4 * capacity AND failed = 0 AND cluster = 0",
+        "allocated / 2",
+        "format('{} is busy {:.0f} %, with {:.0f} GiB', job, busy * 100, memory_p95 / 1073741824)",
+        "let two jobs share a GPU (MPS or time slices); {count} leave most of theirs idle",
+        "low",
+    ),
+)
 
 
 def fix_causes(fleet: FleetTables) -> list[Advice]:
@@ -143,30 +201,6 @@ def fix_causes(fleet: FleetTables) -> list[Advice]:
     ]
 
 
-def find_cpu_shortage(fleet: FleetTables) -> list[Advice]:
-    """Jobs that used nearly all of their cores while their GPUs waited: loading and launching work
-    compete for cores. More than nine tenths of all cores, over the whole job, is only reached where
-    some were short."""
-    rows = _group_by_owner(
-        fleet,
-        f"{_CORES} > 0.9 * cpus AND busy < 0.7 AND gpus > 0",
-        "starved",
-        f"format('{{}} used {{:.1f}} of {{:.0f}} cores, GPUs busy {{:.0f}} %', job, {_CORES}, "
-        "cpus, busy * 100)",
-    )
-    return [
-        _advise(
-            "more-cpus",
-            row,
-            f"{row['owner']}: ask for more CPUs per GPU; {_count_jobs(row['count'])} used all of "
-            "theirs while GPUs waited",
-            "medium",
-            share=0.5,
-        )
-        for row in rows
-    ]
-
-
 def find_cpu_surplus(fleet: FleetTables) -> list[Advice]:
     """Jobs that asked for more than twice their GPUs' part of a node's cores and used less than a
     quarter: GPUs beside them cannot be given to anyone."""
@@ -182,67 +216,8 @@ def find_cpu_surplus(fleet: FleetTables) -> list[Advice]:
         FROM judged, shape WHERE cpus > 2 * per_gpu * gpus AND {_CORES} < 0.25 * cpus
         GROUP BY 1""",
     )
-    return [
-        _advise(
-            "fewer-cpus",
-            row,
-            f"{row['owner']}: ask for fewer CPUs per GPU; they block the GPUs beside them",
-            "low",
-        )
-        for row in rows
-    ]
-
-
-def find_slices(fleet: FleetTables) -> list[Advice]:
-    """Whole cards whose work fits into a MIG slice: the 95th percentile of its hourly memory peaks
-    with a margin of a fifth, and the largest share of multiprocessors of any sample. ``busy`` is no
-    share of multiprocessors, so jobs without ``sm`` are not judged."""
-    sevenths, eighths = "ceil(sm_peak * 7)", "ceil(memory_p95 * 1.2 / capacity * 8)"
-    sizes = " ".join(
-        f"WHEN {sevenths} <= {sm} AND {eighths} <= {memory} THEN {sm}" for sm, memory in SLICES
-    )
-    size = f"(CASE {sizes} END)"
-    rows = _group_by_owner(
-        fleet,
-        f"regexp_matches(coalesce(gpu_type, ''), '{MIG_CARDS}', 'i') AND milli = 1000 "
-        f"AND sm_peak > 0 AND capacity > 0 AND {size} IS NOT NULL",
-        f"allocated * (1 - {size} / 7)",
-        "format('{} fits into {}g.{}gb: {:.0f} GiB, {:.0f} % of the multiprocessors', job, "
-        f"{size}, CASE {size} {' '.join(f'WHEN {sm} THEN {memory}' for sm, memory in SLICES)} END"
-        " * round(capacity / 8 / 1073741824)::INTEGER, memory_p95 / 1073741824, sm_peak * 100)",
-    )
-    return [
-        _advise(
-            "mig-slice",
-            row,
-            f"{row['owner']}: ask for MIG slices; {_count_jobs(row['count'])} used part of a card",
-            "medium",
-        )
-        for row in rows
-    ]
-
-
-def find_sharing(fleet: FleetTables) -> list[Advice]:
-    """Jobs of one whole GPU that is busy less than 30 % of the time, with less than 40 % of its
-    memory: two fit on a card. How much they slow each other down was not measured, so confidence is
-    low; a pair of runs would measure it."""
-    rows = _group_by_owner(
-        fleet,
-        f"gpus = 1 AND milli = 1000 AND busy BETWEEN {UNUSED_BUSY} AND 0.3 "
-        "AND memory_p95 < 0.4 * capacity AND failed = 0 AND cluster = 0",
-        "allocated / 2",
-        "format('{} is busy {:.0f} %, with {:.0f} GiB', job, busy * 100, memory_p95 / 1073741824)",
-    )
-    return [
-        _advise(
-            "share",
-            row,
-            f"{row['owner']}: let two jobs share a GPU (MPS or time slices); "
-            f"{_count_jobs(row['count'])} leave most of theirs idle",
-            "low",
-        )
-        for row in rows
-    ]
+    text = "ask for fewer CPUs per GPU; they block the GPUs beside them"
+    return [_advise("fewer-cpus", row, text, "low") for row in rows]
 
 
 def find_long_limits(fleet: FleetTables) -> list[Advice]:
@@ -258,18 +233,8 @@ def find_long_limits(fleet: FleetTables) -> list[Advice]:
         GROUP BY 1 HAVING count(*) >= {_LEAST_JOBS}
           AND quantile_cont((end_ms - start_ms) / 1000 / limit_s, 0.95) < 0.25""",
     )
-    return [
-        Advice(
-            kind="shorter-limit",
-            subject=row["owner"],
-            text=f"{row['owner']}: ask for shorter time limits, so that jobs fill gaps",
-            evidence=row["notes"],
-            gpu_hours=None,
-            confidence="medium",
-            jobs=row["jobs"],
-        )
-        for row in rows
-    ]
+    text = "ask for shorter time limits, so that jobs fill gaps"
+    return [_advise("shorter-limit", row, text, "medium") for row in rows]
 
 
 def find_fragmentation(fleet: FleetTables) -> list[Advice]:
@@ -308,17 +273,7 @@ def find_fragmentation(fleet: FleetTables) -> list[Advice]:
         f"place small jobs together: {_count_jobs(count)} waited {hours:.0f} hours "
         "while enough GPUs were free, but spread over nodes"
     )
-    return [
-        Advice(
-            kind="co-location",
-            subject="scheduler",
-            text=text,
-            evidence=examples,
-            gpu_hours=None,
-            confidence="low",
-            jobs=[],
-        )
-    ]
+    return _advise_all("co-location", text, examples, "low")
 
 
 def find_oversubscription(fleet: FleetTables) -> list[Advice]:
@@ -326,31 +281,76 @@ def find_oversubscription(fleet: FleetTables) -> list[Advice]:
     capacity = measure_capacity(fleet)
     if not capacity.gpus or not capacity.peak_shares < capacity.gpus < capacity.peak_devices:
         return []
-    return [
-        Advice(
-            kind="share",
-            subject="scheduler",
-            text="schedule declared shares: as whole GPUs the jobs do not fit, as shares they do",
-            evidence=[
-                f"{capacity.peak_devices:,} devices or {capacity.peak_shares:,.1f} shares at the "
-                f"peak, {capacity.gpus:,} GPUs"
-            ],
-            gpu_hours=None,
-            confidence="medium",
-            jobs=[],
-        )
-    ]
+    text = "schedule declared shares: as whole GPUs the jobs do not fit, as shares they do"
+    evidence = (
+        f"{capacity.peak_devices:,} devices or {capacity.peak_shares:,.1f} shares at the peak, "
+        f"{capacity.gpus:,} GPUs"
+    )
+    return _advise_all("share", text, [evidence], "medium")
 
 
 RULES: Final[tuple[Callable[[FleetTables], list[Advice]], ...]] = (
-    find_unused_gpus,
-    find_idle_jobs,
+    *(rule.advise for rule in OWNER_RULES),
     fix_causes,
-    find_cpu_shortage,
     find_cpu_surplus,
-    find_slices,
-    find_sharing,
     find_long_limits,
     find_fragmentation,
     find_oversubscription,
 )
+
+
+def suggest_request(job: FleetJobRow) -> list[str]:
+    """What one job should ask for next time, the costliest resource first. One that failed or still
+    runs has not shown what it needs."""
+    if job.state != "completed":
+        return []
+    return [text for text in (_gpus(job), _cores(job), _memory(job), _time(job)) if text]
+
+
+def _gpus(job: FleetJobRow) -> str | None:
+    if job.coverage < COVERED or job.busy_peak is None:
+        return None
+    if job.busy_peak < UNUSED_BUSY:
+        return "no GPU (none ran a kernel)"
+    if job.unused_gpus and job.unused_gpus < job.gpus:
+        left = job.gpus - job.unused_gpus
+        words = f"{left} GPU{'s' * (left > 1)} instead of {job.gpus}"
+        return f"{words} ({job.unused_gpus} never ran a kernel)"
+    return None
+
+
+def _cores(job: FleetJobRow) -> str | None:
+    if not job.cpus or job.cores_used is None:
+        return None
+    starved = job.account.gpu_ms["starved"] > job.account.gpu_ms["useful"]
+    if starved and job.cores_used >= 0.9 * job.cpus:
+        return f"more than {job.cpus:.0f} cores (all were in use while the GPUs waited)"
+    return None  # fewer: the mean hides the peaks in which a loader needs them
+
+
+def _memory(job: FleetJobRow) -> str | None:
+    asked, used = job.host_memory_bytes, job.host_memory_used_bytes
+    if not asked or not used or asked < MUCH * used:
+        return None
+    enough = math.ceil(used * SPARE / 1e9)
+    if enough > asked / MUCH / 1e9:
+        return None
+    return f"{enough} GB of memory instead of {asked / 1e9:.0f} (the peak and a fifth)"
+
+
+def _time(job: FleetJobRow) -> str | None:
+    took = job_seconds(job)
+    if not took or not job.limit_s or job.limit_s < MUCH * took:
+        return None
+    minutes = math.ceil(took * 1.5 / 60)  # machines and data differ from run to run
+    text = f"{minutes // 60}:{minutes % 60:02}:00"
+    return f"--time={text} (it may start earlier, in gaps that long jobs leave)"
+
+
+def job_seconds(job: FleetJobRow) -> float | None:
+    """How long the job ran; None while it does."""
+    if job.start is None or job.end is None:
+        return None
+    # Python 3.10 does not read the Z
+    start, end = (datetime.fromisoformat(text.rstrip("Z")) for text in (job.start, job.end))
+    return (end - start).total_seconds()

@@ -124,15 +124,12 @@ def _doubts(
 ) -> Iterator[str]:
     seen = report.coverage
     old_s = max(policy.stale_s, PERIODS * (seen.period_s or 0.0))
-    age = (
-        None
-        if seen.latest_sample is None
-        else now - datetime.fromisoformat(_utc(seen.latest_sample))
-    )
-    if age is None:
+    if seen.latest_sample is None:
         yield "there is no telemetry"
-    elif age.total_seconds() > old_s:
-        yield f"the newest sample is {age.total_seconds():.0f} s old, more than {old_s:.0f} s"
+    else:
+        age_s = (now - datetime.fromisoformat(_utc(seen.latest_sample))).total_seconds()
+        if age_s > old_s:
+            yield f"the newest sample is {age_s:.0f} s old, more than {old_s:.0f} s"
     if seen.telemetry < policy.least_coverage:
         yield (
             f"{seen.telemetry:.0%} of the allocated time has telemetry, less than "
@@ -268,28 +265,24 @@ class Actor:
     def _execute(self, action: Action) -> str | None:
         """Do it, see what became of it, write that to the log, and only then tell the owner.
         Returns what went wrong."""
+        why = None
         try:
             if action.command:
                 _run(action.command)
-            if action.verb == "cancel" and not self._has_ended(action.job):
-                why = f"it still runs {ENDING_S:.0f} s after scancel"
-                self._note(action, "failed", why)
-                return why
             if action.verb == "warn":
                 self._tell_owner(action)
+            elif action.verb == "cancel" and not self._has_ended(action.job):
+                why = f"it still runs {ENDING_S:.0f} s after scancel"
         except (OSError, subprocess.SubprocessError) as error:
             why = _explain_failure(error)
-            self._note(action, "failed", why)
-            return why
-        try:
-            if action.verb != "warn":
+        event = "done" if why is None else "failed"
+        if event == "done" and action.verb != "warn":
+            try:
                 self._tell_owner(action)
-        except (OSError, subprocess.SubprocessError) as error:
-            why = f"done, but its owner was not told: {_explain_failure(error)}"
-            self._note(action, "done", why)
-            return why
-        self._note(action, "done")
-        return None
+            except (OSError, subprocess.SubprocessError) as error:
+                why = f"done, but its owner was not told: {_explain_failure(error)}"
+        self._note(action, event, why)
+        return why
 
     def _tell_owner(self, action: Action) -> None:
         if self._policy.notify:

@@ -1,4 +1,5 @@
-"""Who may do what: tokens, one-time codes and sessions, of which a file keeps the hashes.
+"""Who may do what: tokens, one-time codes and sessions, of which a file keeps the hashes; and where
+the server of a state folder can be reached while it runs.
 
 Secrets are 256 random bits, so that a plain SHA-256 of one cannot be reversed by guessing. The file
 has mode 0600. Several processes may change it: the server, and the command line.
@@ -11,7 +12,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -33,6 +34,8 @@ RIGHTS: Final[dict[Role, frozenset[Right]]] = {
 """an uploader's token lies in the environments of jobs, so it may not read what others do"""
 CODE_S: Final = 600.0
 SESSION_S: Final = 30 * 24 * 3600.0
+ADDRESS_FILE: Final = "address"
+"""its server holds a lock on it, which ends with the process, however that ends"""
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -196,3 +199,28 @@ def _digest(secret: str) -> str:
 
 def _has_expired(one: Credential) -> bool:
     return one.expires is not None and one.expires <= time.time()
+
+
+@contextmanager
+def hold_address(state: Path, address: str) -> Iterator[None]:
+    """Write the address; a second server of the same state leaves that of the first."""
+    with (state / ADDRESS_FILE).open("a+", encoding="utf-8") as file:
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            file.write(address)
+            file.flush()
+        yield
+
+
+def read_address(state: Path) -> str | None:
+    """The address of the server that runs with a state; None if none does."""
+    try:
+        with (state / ADDRESS_FILE).open(encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read()
+    except OSError:
+        pass
+    return None

@@ -13,15 +13,16 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
-from whyidle.cluster.server import descriptions, login, mutes, uploads
+from whyidle.cluster.server import descriptions, login, uploads
 from whyidle.cluster.server.answers import answer_json, refuse, render_page
 from whyidle.cluster.server.event_streams import MainCache, open_stream_route
 from whyidle.cluster.server.gate import Gate
+from whyidle.cluster.server.pages import alerts
 from whyidle.cluster.server.pages import run as run_page
 from whyidle.cluster.server.site import (
     NotFoundError,
@@ -65,7 +66,11 @@ def build_app(site: Site) -> Starlette:
         routes=_list_routes(site),
         middleware=[gate],
         lifespan=live,
-        exception_handlers={HTTPException: _answer_http_error, WhyidleError: _answer_error},
+        exception_handlers={
+            HTTPException: _answer_http_error,
+            WhyidleError: _answer_error,
+            ClientDisconnect: _answer_http_error,  # which nobody reads; it is no failure of ours
+        },
     )
     app.state.site = site
     return app
@@ -74,16 +79,6 @@ def build_app(site: Site) -> Starlette:
 def list_pages() -> list[Page]:
     """Every page."""
     return [import_module(f"whyidle.cluster.server.pages.{name}").PAGE for name in PAGES]
-
-
-def ask(site: Site, request: Request) -> Question:
-    """What a request asks of a page."""
-    return Question(
-        site=site,
-        path=request.path_params,
-        query=request.query_params.multi_items(),
-        viewer=request.state.viewer,
-    )
 
 
 def _list_routes(site: Site) -> list[BaseRoute]:
@@ -98,7 +93,7 @@ def _list_routes(site: Site) -> list[BaseRoute]:
         *routes,
         *login.list_routes(site),
         *uploads.list_routes(site),
-        *mutes.list_routes(site),
+        *alerts.list_routes(site),
         *run_page.list_routes(site),
         *descriptions.list_routes(list_pages()),
         Route("/metrics", _answer_metrics(site)),
@@ -111,7 +106,7 @@ def _list_routes(site: Site) -> list[BaseRoute]:
 
 def _answer_page(site: Site, page: Page) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        question = ask(site, request)
+        question = Question.of_request(site, request)
         return HTMLResponse(render_page(page, question, page.read(question)))
 
     return answer
@@ -119,7 +114,7 @@ def _answer_page(site: Site, page: Page) -> Callable[[Request], Response]:
 
 def _answer_document(site: Site, page: Page) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        return answer_json(page.read(ask(site, request)))
+        return answer_json(page.read(Question.of_request(site, request)))
 
     return answer
 

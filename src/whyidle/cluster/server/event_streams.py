@@ -58,12 +58,7 @@ def open_stream_route(site: Site, page: Page, cache: MainCache) -> Route:
     async def stream(request: Request) -> Response:
         if count >= MOST_STREAMS:
             raise RefusedError("Too many pages are open.", status=503)
-        question = Question(
-            site=site,
-            path=request.path_params,
-            query=request.query_params.multi_items(),
-            viewer=request.state.viewer,
-        )
+        question = Question.of_request(site, request)
         await run_in_threadpool(page.read, question)  # an unknown subject is an error, no stream
         return StreamingResponse(count_events(question), media_type="text/event-stream")
 

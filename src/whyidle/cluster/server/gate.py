@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from whyidle.cluster.server.access import ANYONE, AccessList, Credential, Right
 from whyidle.cluster.server.answers import refuse
-from whyidle.cluster.server.proxy_login import ProxyLogin, ProxySettings
+from whyidle.cluster.server.proxy_login import ProxyLogin
 from whyidle.errors import WhyidleError
 
 POLICY: Final = (
@@ -44,10 +44,9 @@ class Gate:
         access: AccessList,
         names: Sequence[str],
         is_open: bool,
-        proxy: ProxySettings,
+        proxy: ProxyLogin,
     ) -> None:
-        self._app, self._access, self._is_open = app, access, is_open
-        self._proxy = ProxyLogin(proxy)
+        self._app, self._access, self._is_open, self._proxy = app, access, is_open, proxy
         own = ("localhost", socket.gethostname(), socket.getfqdn())
         self._names = {name.lower() for name in (*own, *names)}
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from whyidle.cluster.server.access import ANYONE, AccessList, Credential
-from whyidle.cluster.server.fleet_file import FleetFile
 from whyidle.cluster.server.live_jobs import LiveJobs, status_of
 from whyidle.cluster.server.machine_monitor import MachineMonitor
-from whyidle.cluster.server.proxy_login import ProxySettings
+from whyidle.cluster.server.proxy_login import ProxyLogin
 from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord, audience_of
-from whyidle.errors import WhyidleError
+from whyidle.errors import InputError, WhyidleError
 from whyidle.machine.alerts.alert_watch import MUTES
 from whyidle.machine.alerts.rule_file import AlertSettings
+from whyidle.model.documents.fleet import FleetReport
 from whyidle.model.documents.watch_document import WatchedMachine
+from whyidle.store.decode_errors import describe_error
 from whyidle.store.entry import Entry, Visibility, entry_of
 from whyidle.store.run_store import Store
+
+if TYPE_CHECKING:  # the command line reads the settings where the extra is missing, too
+    from starlette.requests import Request
 
 RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
 """ids of runs are the only part of a path that reaches the disk"""
@@ -58,11 +63,46 @@ class SiteSettings:
     listen: str = "127.0.0.1:8470"
     names: Sequence[str] = ()
     is_open: bool = False
-    proxy: ProxySettings = field(default_factory=ProxySettings)
+    proxy: ProxyLogin = field(default_factory=ProxyLogin)
     visible: Visibility = "everyone"
     rebuild: bool = False
     alerts: AlertSettings = field(default_factory=AlertSettings)
     fleet: Path | None = None  # a document of whyidle fleet report
+
+
+class FleetFile:
+    """A file that ``whyidle fleet report --json`` writes, from time to time."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int] | None = None
+        self._report: FleetReport | None = None
+
+    def read(self) -> FleetReport | None:
+        """The report; None if the server was given none.
+
+        Raises:
+            InputError: the file cannot be read, or is no report of this version.
+        """
+        if self._path is None:
+            return None
+        try:
+            with self._lock:
+                status = self._path.stat()
+                stamp = (status.st_mtime_ns, status.st_size)
+                if stamp != self._stamp:
+                    self._report = msgspec.json.decode(self._path.read_bytes(), type=FleetReport)
+                    self._stamp = stamp
+                return self._report
+        except OSError as error:
+            raise InputError(f"Cannot read {self._path}.", why=f"{error.strerror}.") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InputError(
+                f"{self._path} is not a report of a fleet that this version can read.",
+                why=f"{describe_error(error)}.",
+                hint="Write it again: whyidle fleet report --json FILE",
+            ) from error
 
 
 class Site:
@@ -141,6 +181,12 @@ class Question:
     query: Sequence[tuple[str, str]] = ()
     viewer: Credential = ANYONE
 
+    @classmethod
+    def of_request(cls, site: Site, request: Request) -> Question:
+        """What a request asks of a page."""
+        query, viewer = request.query_params.multi_items(), request.state.viewer
+        return cls(site=site, path=request.path_params, query=query, viewer=viewer)
+
     def value(self, name: str) -> str | None:
         """The last value of a parameter; None if it is missing or empty."""
         return next((value for key, value in reversed(self.query) if key == name and value), None)
@@ -156,25 +202,21 @@ class Question:
     def machine(self) -> WatchedMachine | None:
         """The machine as the viewer may see it: where runs are not everyone's, jobs of others have
         no command line and no reason."""
-        machine, viewer = self.site.monitor.machine, self.viewer
-        visible = self.site.settings.visible
+        machine, visible = self.site.monitor.machine, self.site.settings.visible
         if machine is None:
-            return machine
-        foreign = {
-            job.key for job in machine.jobs if not viewer.may_see(job.user, visible, groups=())
-        }
-        hidden: dict[str, Any] = {"command": None, "reason": None, "steps": None, "suspicions": []}
-        return msgspec.structs.replace(
-            machine,
-            jobs=[
-                msgspec.structs.replace(job, **hidden) if job.key in foreign else job
-                for job in machine.jobs
-            ],
-            gpus=[
-                gpu if foreign.isdisjoint(gpu.jobs) else msgspec.structs.replace(gpu, reason=None)
-                for gpu in machine.gpus
-            ],
-        )
+            return None
+        copy, may_see = msgspec.structs.replace, self.viewer.may_see
+        foreign = {job.key for job in machine.jobs if not may_see(job.user, visible, groups=())}
+        jobs = [
+            copy(job, command=None, reason=None, steps=None, suspicions=[])
+            if job.key in foreign
+            else job
+            for job in machine.jobs
+        ]
+        gpus = [
+            gpu if foreign.isdisjoint(gpu.jobs) else copy(gpu, reason=None) for gpu in machine.gpus
+        ]
+        return copy(machine, jobs=jobs, gpus=gpus)
 
     def number(self, name: str, default: int, most: int) -> int:
         """A parameter as a number from 1 to ``most``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter
 from types import FrameType
 from typing import Any, ClassVar, Final
 
@@ -23,13 +23,16 @@ HEADER_S: Final = 10.0
 BODY_S: Final = 90.0
 """in which its body must have come; uploads are refused with an answer before that"""
 MOST_WAITING: Final = 100
-"""connections of one address whose request has not come yet; the oldest is cut off"""
+"""connections of one address whose request has not come yet, and a fifth of those of all together:
+with as many pages that follow, they are as many as the server takes. The oldest is cut off, of all
+together the oldest of the address that has most"""
 
 
 class PunctualProtocol(H11Protocol):
     """HTTP with deadlines for requests, so that connections without one hold no place."""
 
-    _waiting: ClassVar[defaultdict[str, dict[PunctualProtocol, None]]] = defaultdict(dict)
+    _waiting: ClassVar[dict[PunctualProtocol, str]] = {}
+    _counts: ClassVar[Counter[str]] = Counter()
     _timer: asyncio.TimerHandle | None = None
     _awaited: Any = None
 
@@ -57,20 +60,29 @@ class PunctualProtocol(H11Protocol):
             self._timer.cancel()
             self._timer = None
         self._awaited = state
-        address = self.client[0] if self.client else ""
-        waiting = self._waiting[address]
-        waiting.pop(self, None)
+        self._leave()
         if state is not None:
             seconds = HEADER_S if state is h11.IDLE else BODY_S
             self._timer = self.loop.call_later(seconds, self.transport.abort)
         if state is h11.IDLE:
-            waiting[self] = None
-            if len(waiting) > MOST_WAITING:
-                oldest = next(iter(waiting))
-                waiting.pop(oldest)
-                oldest.transport.abort()
-        elif not waiting:
-            del self._waiting[address]
+            address = self.client[0] if self.client else ""
+            self._waiting[self] = address
+            self._counts[address] += 1
+            if self._counts[address] <= MOST_WAITING:
+                if len(self._waiting) <= 5 * MOST_WAITING:
+                    return
+                ((address, _),) = self._counts.most_common(1)
+            oldest = next(one for one, whose in self._waiting.items() if whose == address)
+            oldest._leave()
+            oldest.transport.abort()
+
+    def _leave(self) -> None:
+        """Wait for no head any more."""
+        address = self._waiting.pop(self, None)
+        if address is not None:
+            self._counts[address] -= 1
+            if not self._counts[address]:
+                del self._counts[address]
 
 
 class WebServer(uvicorn.Server):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import platform
-import re
 import sys
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 
 from whyidle import catalog
 from whyidle.model.machine import Check, State
@@ -16,14 +15,14 @@ FRAMEWORKS = (
     *("tensorflow", "keras", "jax", "flax"),
 )
 EXTRAS = {
-    "attach": "attach",
-    "tune": "tune",
-    "serve": "serve",
-    "fleet": "fleet",
-    "fleet --ledger kubernetes": "kubernetes",
+    "attach": "py-spy",
+    "tune": "optuna",
+    "serve": "uvicorn",
+    "fleet": "duckdb",
+    "fleet --ledger kubernetes": "lightkube",
 }
-"""verb -> the extra without which it does not work. ``watch`` needs the NVML binding, which has a
-check of its own"""
+"""verb -> a package of the extra of that name, without which it does not work; ``watch`` needs the
+NVML binding, which has a check of its own"""
 
 
 def _check(name: str, state: State, found: str, means: str = "", close: str = "") -> Check:
@@ -85,19 +84,15 @@ def _check_nvml(*, gpu: bool) -> Check:
 
 
 def _check_verbs() -> list[Check]:
-    """Whether each verb has the packages of its extra, as whyidle's own metadata list them."""
-    wanted: dict[str, list[str]] = {}
-    for line in requires("whyidle") or ():
-        package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
-        if package and extra:
-            wanted.setdefault(extra[1], []).append(package[0])
+    """Whether each verb has its extra."""
     checks = []
-    for verb, name in EXTRAS.items():
-        missing = [package for package in wanted.get(name, ()) if not installed_version(package)]
-        close = f"pip install 'whyidle[{name}]'" if missing else ""
-        found = f"needs {', '.join(missing)}" if missing else f"has its extra, {name}"
-        state: State = "absent" if missing else "ok"
-        checks.append(_check(f"whyidle {verb}", state, found, close=close))
+    for verb, package in EXTRAS.items():
+        number, close = installed_version(package), f"pip install 'whyidle[{verb.split()[-1]}]'"
+        if number:
+            checks.append(_check(f"whyidle {verb}", "ok", f"{package} {number}"))
+        else:
+            found = f"{package} is not installed"
+            checks.append(_check(f"whyidle {verb}", "absent", found, close=close))
     return checks
 
 
