@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from whyidle.diagnosis import model_account
+from whyidle.analysis.device import model_account
 from whyidle.model.model_look import CellTimes, ModelLook, SwapTimes
 from whyidle.reports._report import describe_swap
 
