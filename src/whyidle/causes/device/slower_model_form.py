@@ -49,7 +49,7 @@ def slower_model_form(facts: Facts) -> Proof | None:
     PyTorch, Performance Tuning Guide; Williams et al., "Roofline" (CACM 2009).
     """
     account = build_architecture(facts)
-    forms: dict[Consent, tuple[str, Predicted]] = {}
+    forms: dict[str, tuple[str, Predicted]] = {}
     for swap in account.swaps if account else ():  # the largest gain first
         if swap.change and swap.change[0] > 1.0 and swap.step_s and account and account.step_s:
             low, high = swap.change
@@ -61,12 +61,12 @@ def slower_model_form(facts: Facts) -> Proof | None:
         return None
     title, best = max(equal, key=lambda form: form[1].speedup)
     return Proof(
-        headline=f"{title}: {best.speedup:.2f} times as fast, measured in this job",
+        headline=f"Measured in this job: {title}, {best.speedup:.2f} times as fast",
         low=1.0 - 1.0 / best.low,
         high=1.0 - 1.0 / best.high,
         predicted=best,
         evidence=(
-            make_evidence("step", account.step_s, "s"),
+            make_evidence("step", account.step_s or 0.0, "s"),
             make_evidence("predicted step", (account.step_s or 0.0) / best.speedup, "s"),
         ),
         confidence=0.9,
