@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from whyidle.diagnosis import model_account
+from whyidle.analysis.device import model_account
 from whyidle.model.model_look import CellTimes, ModelLook, SwapTimes
 from whyidle.reports._report import describe_swap
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from whyidle import catalog
+from whyidle.analysis.device.model_account import build_architecture
 from whyidle.analysis.device.model_flops_utilization import peak_flops
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.batch_size import samples_per_s
@@ -29,7 +30,6 @@ from whyidle.diagnosis.applicable_fixes import keep_applicable_fixes
 from whyidle.diagnosis.detail_tables import build_details
 from whyidle.diagnosis.findings import ProvenCause, findings_of, word_without_steps
 from whyidle.diagnosis.memory_account import MEASURED, build_account
-from whyidle.diagnosis.model_account import build_architecture
 from whyidle.diagnosis.prediction_width import bucket_spread
 from whyidle.diagnosis.rank_assignment import assign_ranks, notes_on
 from whyidle.diagnosis.telemetry_summary import notes_on_sources, own_cost, summarize_utilization

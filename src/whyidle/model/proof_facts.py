@@ -55,6 +55,8 @@ class DeviceFacts(ProofFacts):
     dtype: str = "bfloat16"
     switched: bool = False  # whether a switch of the framework makes numbers 64 bits wide
     rocm: bool = False
+    forms: Mapping[str, tuple[str, Predicted]] = field(default_factory=dict)
+    """what a form of the model changes, as a consent -> the measured form that gains most"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,9 @@ SIGNALS: Final[dict[str, Signal]] = {
         "watch the command: whyidle run COMMAND",
     ),
     "shapes": Signal("operator input shapes and types", "record with record_shapes=True"),
+    "model_look": Signal(
+        "passes with other forms of the model", "watch the job with whyidle run --look model"
+    ),
     "memory_events": Signal("allocator events", "record with profile_memory=True"),
     "memory_capacity": Signal(
         "the device's memory size", "record with a PyTorch of 2021 or newer, on the GPU itself"

@@ -16,6 +16,7 @@ def signals_of(facts: StepScope) -> frozenset[str]:
     derived = {
         "device_time": "device_events" in recorded or (facts.on_cpu and "host_ops" in recorded),
         "device_marks": not facts.on_cpu and host.progress.is_sufficient,
+        "model_look": has_steps and facts.timeline.process.model_look is not None,
         "stepless": facts.has_no_steps,
         "steps": has_steps,
         "steady_steps": has_steps and facts.steps.steady.sum() >= 2,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Edit, Predicted
-from whyidle.model.fix import TRAINING, Proposal, advice
+from whyidle.model.diagnosis import Consent, Edit, Predicted
+from whyidle.model.fix import TRAINING, Fix, Proposal, advice
 from whyidle.model.proof_facts import DeviceFacts, HostFacts
 
 LEAST_BEYOND = 0.1
@@ -74,7 +74,33 @@ _ONCE = (
     "target.flatten()) instead of logits[b, t] with target[b, t]; for steps that need each other, "
     "loop over x.unbind(1) instead of taking x[:, t]"
 )
+
+
+def _measured_form(fix: str, consent: Consent, risk: str) -> Fix:
+    """Advice to use the fastest form of the model that ``--look model`` measured."""
+
+    def propose(proof: Proof) -> Proposal | None:
+        form = proof.get_facts(DeviceFacts).forms.get(consent)
+        return Proposal(form[0], predicted=form[1]) if form else None
+
+    return advice(
+        *(fix, "slower-model-form"),
+        title="Use a form of the model that was measured",
+        doc="The form that took least time on the job's own batch in whyidle run --look model.",
+        summary=propose,
+        consent=consent,
+        risk=risk,
+    )
+
+
 ADVICE = (
+    _measured_form("measured-form", "rounding", "results differ by rounding"),
+    _measured_form("measured-precision", "numerics", "small gradients and sums lose bits"),
+    _measured_form(
+        "measured-layers",
+        "convergence",
+        "another, untrained layer: whether the model learns as well is not known",
+    ),
     advice(
         *("move-to-device", "training-on-cpu"),
         title="Run the model on the GPU",

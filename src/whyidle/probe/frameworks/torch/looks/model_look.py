@@ -2,7 +2,7 @@
 can do, and what a step would take with other layers in their place.
 
 One micro-batch is computed again at a step boundary. All that is measured
-goes to ``PID.look-model.json``; ``engine.diagnosis.model_account`` reads it.
+goes to ``PID.look-model.json``; ``analysis.device.model_account`` reads it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,80 @@
+"""A faster form of the same model was measured."""
+
+from __future__ import annotations
+
+from whyidle.analysis.device.model_account import build_architecture
+from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
+from whyidle.model.architecture import LayerSwap
+from whyidle.model.cause import Proof, cause
+from whyidle.model.diagnosis import Consent, Predicted
+from whyidle.model.proof_facts import DeviceFacts
+
+
+@cause(
+    "A faster form of the model was measured",
+    bucket="compute",
+    needs=("model_look",),
+    watched=("model_look",),
+)
+def slower_model_form(facts: Facts) -> Proof | None:
+    """What it means
+    ----------------
+    ``whyidle run --look model`` computed the job's own batch with other forms of the model in its
+    place, and one of them takes less time.
+
+    Why it costs
+    ------------
+    The same results, apart from rounding or precision, take longer than necessary: a loop over the
+    cells of a recurrent layer, another memory format, operators in 32 bits.
+
+    How it is detected
+    ------------------
+    Passes with and without the other form are timed in turn. The step is predicted from the lower
+    quartiles, and the interval is that of the pairs, widened by the error of the method. Reported
+    is the largest gain whose interval lies above 1. Other layers, whose accuracy nobody knows, are
+    fixes of such a finding, and never a finding alone.
+
+    What looks alike
+    ----------------
+    Forms that nobody measured have causes of their own: ``no-mixed-precision``,
+    ``wrong-memory-format``, ``naive-attention``.
+
+    What to do
+    ----------
+    Use the form that was measured.
+
+    References
+    ----------
+    PyTorch, Performance Tuning Guide; Williams et al., "Roofline" (CACM 2009).
+    """
+    account = build_architecture(facts)
+    forms: dict[str, tuple[str, Predicted]] = {}
+    for swap in account.swaps if account else ():  # the largest gain first
+        if swap.change and swap.change[0] > 1.0 and swap.step_s and account and account.step_s:
+            low, high = swap.change
+            middle = min(max(account.step_s / swap.step_s, low), high)
+            gain = Predicted(speedup=middle, low=low, high=high, method="measured in this job")
+            forms.setdefault(_consent_of(swap), (swap.title, gain))
+    equal = [form for consent, form in forms.items() if consent != "convergence"]
+    if not equal or account is None:
+        return None
+    title, best = max(equal, key=lambda form: form[1].speedup)
+    return Proof(
+        headline=f"Measured in this job: {title}, {best.speedup:.2f} times as fast",
+        low=1.0 - 1.0 / best.low,
+        high=1.0 - 1.0 / best.high,
+        predicted=best,
+        evidence=(
+            make_evidence("step", account.step_s or 0.0, "s"),
+            make_evidence("predicted step", (account.step_s or 0.0) / best.speedup, "s"),
+        ),
+        confidence=0.9,
+        facts=DeviceFacts(forms=forms),
+    )
+
+
+def _consent_of(swap: LayerSwap) -> Consent:
+    if swap.kind == "bfloat16":
+        return "numerics"
+    return "rounding" if swap.keeps else "convergence"
