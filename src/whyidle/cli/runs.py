@@ -174,7 +174,10 @@ def _write_table(page: Page, rows: list[tuple[str, ...]]) -> None:
 
 
 def _shorten_middle(text: str, room: int) -> str:
+    from whyidle.reports._watch_details import short_command
+
     text = " ".join(text.split())
+    text = text if len(text) <= room else short_command(text)
     if len(text) <= room:
         return text
     head = (room - 3) // 2
