@@ -60,7 +60,7 @@ def test_a_mute_is_kept_and_ends(capsys, tmp_path: Path):
 
 def test_routes_can_be_tried(capsys, tmp_path: Path):
     assert main(["alerts", "--test"]) == 0
-    assert "a test of the route" in capsys.readouterr().out
+    assert "a test of this route" in capsys.readouterr().out
     path = tmp_path / "alerts.toml"
     path.write_text(FILE + '[[route]]\nkind = "webhook"\nurl = "http://127.0.0.1:9"\n')
     assert main(["alerts", str(path), "--test"]) == 1

@@ -42,7 +42,7 @@ def test_version(capsys: pytest.CaptureFixture[str]):
     ("error", "status", "said"),
     [
         (KeyboardInterrupt(), 130, ""),
-        (MemoryError(), 1, "Memory ran out"),
+        (MemoryError(), 1, "Out of memory"),
         (RuntimeError("odd"), 1, "bug in whyidle"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_pipe_is_not_waited_for(elsewhere: Path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--bogus", "x.py"], "Unrecognized arguments: --bogus."),
+        (["--bogus", "x.py"], "Unknown option or argument: --bogus."),
         (["--steps", "x", "x.py"], "must be a whole number, 1 or more, not 'x'"),
         (["--steps", "0", "x.py"], "must be a whole number, 1 or more, not '0'"),
         (["--interval", "0", "x.py"], "must be 0.05 to 3600 seconds, not '0'"),

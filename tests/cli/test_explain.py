@@ -54,7 +54,7 @@ def test_never_overwrites_its_input(trace: Path, capsys: pytest.CaptureFixture[s
         (["explain", "missing.json"], 1, "does not exist"),
         (["explain"], 2, "PATH"),
         (["expalin", "x"], 2, "whyidle explain"),
-        (["mend", "train.py"], 2, "no command 'mend'"),
+        (["mend", "train.py"], 2, "Unknown command 'mend'"),
         ([], 2, "--help"),
         (["explain", ".", "--json", "no/such/d.json"], 1, "mkdir -p"),
         (["explain", ".", "--json", "-", "--markdown", "-"], 2, "Only one"),

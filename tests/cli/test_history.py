@@ -77,7 +77,7 @@ def test_a_period(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        ([], 2, "A command is missing"),
+        ([], 2, "No command was given"),
         (["other.py"], 1, "no diagnosed run of other.py"),
         (["--since", "yesterday", "train.py"], 2, "must be a time"),
         (["--html", "nowhere/h.html", "train.py"], 1, "no folder nowhere"),

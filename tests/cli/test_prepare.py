@@ -94,7 +94,7 @@ def test_samples_are_the_same_and_the_edit_reads_them(
 ):
     assert prepare() == 0
     told = capsys.readouterr()
-    assert "64 made twice are the same" in told.err
+    assert "64 made twice were identical" in told.err
     assert "predicted" in told.err
     assert "+ from whyidle_prepared import PreparedDataset" in told.out
     manifest = json.loads(Path("out/manifest.json").read_text())
@@ -226,7 +226,7 @@ def test_what_cannot_be_prepared(capsys: pytest.CaptureFixture[str]):
     assert prepare(spec="sets.py:odd") == 1
     assert "a sample holds a builtins.object" in capsys.readouterr().err
     assert main(["prepare"]) == 2
-    assert "What makes the dataset?" in capsys.readouterr().err
+    assert "Name the function that makes the dataset" in capsys.readouterr().err
     assert not Path("out").exists()
 
 

@@ -66,7 +66,7 @@ def test_all_findings_are_said_and_small_ones_folded(page):
     assert "1 minor finding (under 3%)" in said
     assert page.tags.count("article") == 16  # and a trial
     assert "same numbers" in said
-    assert "precision of numbers changes" in said
+    assert "lowers numeric precision" in said
 
 
 def test_one_long_step_does_not_flatten_the_others(full):

@@ -15,7 +15,7 @@ def test_what_an_issue_needs(full):
     assert "| **Input**: waiting for the next batch | 20% |" in text
     assert "- **costs** **10 to 20%** of the step" in text
     assert "**where** `plain:12 in plain (rank 0)`" in text
-    assert "predicted 1.20× as fast (1.10 to 1.30); precision of numbers changes" in text
+    assert "predicted 1.20× as fast (1.10 to 1.30); lowers numeric precision" in text
     assert "by hand, same numbers" in text
     assert "<details><summary>2 causes not checked, because" in text
     assert "whyidle 0.0" in text

@@ -51,7 +51,7 @@ examples:
   whyidle fix python train.py                try the fixes and keep those that are faster
   whyidle explain trace.json.gz              diagnose a recorded trace
   whyidle explain traces/ --html why.html    diagnose a folder of ranks and write an HTML page
-  whyidle compare before.json after.json     compare two runs or more
+  whyidle compare before.json after.json     compare two or more runs
   whyidle watch                              show this machine's GPUs, jobs and why they wait
 
 whyidle help COMMAND describes a command and its options.
@@ -123,10 +123,10 @@ def run(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains once more at exit
         return BROKEN_PIPE
     except OSError as error:  # standard output on a full disk, and the like
-        return _fail(WhyidleError("A system call failed.", why=f"{error}."), loud)
+        return _fail(WhyidleError("The operating system refused.", why=f"{error}."), loud)
     except MemoryError:
         hint = "Use a machine with more memory, or record fewer steps."
-        return _fail(WhyidleError("Memory ran out.", hint=hint), loud)
+        return _fail(WhyidleError("Out of memory.", hint=hint), loud)
     except Exception as error:  # the only place that catches everything
         text = f"whyidle failed: {type(error).__name__}: {error}."
         hint = "Report it with the output of the same command with --verbose."
@@ -142,7 +142,7 @@ def _command(argv: list[str]) -> int:
         argv = [argv[0], *arrange_words(argv[1:], verb)]
     args, unknown = root.parse_known_args(argv)
     if unknown:
-        text = f"Unrecognized arguments: {' '.join(unknown)}."
+        text = f"Unknown option or argument: {' '.join(unknown)}."
         raise UsageError(text, hint=f"whyidle {args.verb} {_closest_option(args, unknown[0])}")
     args.typed = argv
     status: int = args.run(args)
@@ -201,14 +201,14 @@ def _closest_option(args: argparse.Namespace, word: str) -> str:
 def _check_verb(argv: list[str]) -> None:
     word = argv[0] if argv else ""
     if not word:
-        raise UsageError("A command is missing.", why=f"One of {', '.join(VERBS)}.", hint=_HELP)
+        raise UsageError("No command was given.", why=f"Commands: {', '.join(VERBS)}.", hint=_HELP)
     if word.startswith("-") or word in VERBS:
         return
     close = difflib.get_close_matches(word, VERBS, n=1)
     hint = f"whyidle {close[0]}" if close else _HELP
     if Path(word).exists():
         hint = f"whyidle {'run' if word.endswith('.py') else 'explain'} {word}"
-    raise UsageError(f"There is no command {word!r}.", why=f"One of {', '.join(VERBS)}.", hint=hint)
+    raise UsageError(f"Unknown command {word!r}.", why=f"Commands: {', '.join(VERBS)}.", hint=hint)
 
 
 _HELP = "whyidle --help"

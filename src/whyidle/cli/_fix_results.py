@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from whyidle.model.diagnosis import Diagnosis
 
 MOST_FILES = 1000
-UNDO = "set `enabled = false` in the plan to leave a fix out"
+UNDO = "enabled = false in the plan leaves a fix out"
 
 
 class OutputPaths(NamedTuple):

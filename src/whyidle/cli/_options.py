@@ -144,7 +144,7 @@ def add_outputs(
 def _parse_export(text: str) -> tuple[str, str]:
     form, _, path = text.partition("=")
     if not form or not path:
-        raise argparse.ArgumentTypeError(f"{text!r} is not FORM=PATH")
+        raise argparse.ArgumentTypeError(f"must be FORM=PATH, not {text!r}")
     return form, path
 
 
@@ -181,7 +181,7 @@ def add_destinations(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dcgm-names",
         action="store_true",
-        help="add dcgm-exporter's metrics to the page and the file, for machines without one",
+        help="also publish metrics under dcgm-exporter's names, for machines without it",
     )
 
 

@@ -58,7 +58,7 @@ def _check_exporter(form: str) -> None:
 
     if form not in catalog.list_exporters():
         known = ", ".join(catalog.list_exporters())
-        raise UsageError(f"There is no form {form!r}.", why=f"Known: {known}.")
+        raise UsageError(f"Unknown export form {form!r}.", why=f"Forms: {known}.")
     catalog.load_exporter(form)
 
 
@@ -209,7 +209,7 @@ def _tell_written(args: argparse.Namespace, form: str, target: str) -> None:
         import webbrowser
 
         if not webbrowser.open(Path(target).absolute().as_uri()):
-            print_note(args, "no browser was found to open it")
+            print_note(args, "no browser was found to open the page")
 
 
 def print_note(args: argparse.Namespace, text: str) -> None:

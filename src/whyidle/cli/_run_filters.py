@@ -51,7 +51,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 def _parse_states(text: str) -> list[str]:
     states = text.split(",")
     if unknown := [state for state in states if state not in STATES]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(STATES)}")
+        raise argparse.ArgumentTypeError(f"unknown verdict {unknown[0]!r}: {', '.join(STATES)}")
     return states
 
 
@@ -61,7 +61,7 @@ def _parse_words(text: str) -> list[str]:
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
     if not words:
-        raise argparse.ArgumentTypeError("must have a word")
+        raise argparse.ArgumentTypeError("must not be empty")
     return words
 
 

@@ -1,11 +1,11 @@
-"""List the rules of alerts, mute one, try the routes, or write a Prometheus rule file.
+"""List or mute alert rules, test where alerts go, or write a rule file for Prometheus.
 
 whyidle watch --alerts alerts.toml       evaluate and deliver alerts while watching
 whyidle alerts                           list the shipped rules
 whyidle alerts alerts.toml               check a file, and list its rules
 whyidle alerts --rules rules.yml         write the same rules for Prometheus
-whyidle alerts --mute idle-held --for 2h tell nothing of a rule or an alert for two hours
-whyidle alerts alerts.toml --test        send a notice over every route
+whyidle alerts --mute idle-held --for 2h mute a rule or an alert for two hours
+whyidle alerts alerts.toml --test        send a test notice over every route
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="PATH|-",
         help="write the rules as a rule file for Prometheus",
     )
-    parser.add_argument("--test", action="store_true", help="send a notice over every route")
+    parser.add_argument("--test", action="store_true", help="send a test notice over every route")
     parser.add_argument("--mute", metavar="NAME", help="a rule, or the key of an alert")
     parser.add_argument("--unmute", metavar="NAME", help="end a mute")
     parser.add_argument(
@@ -118,7 +118,7 @@ def _test_routes(args: argparse.Namespace, settings: AlertSettings) -> int:
     now = time.time()
     notice = Notice(
         key="test", rule=settings.active_rules()[0], event="fires", value=None, since=now, when=now,
-        labels={"run": "test", "hostname": "this machine"}, cause="a test of the route",
+        labels={"run": "test", "hostname": "this machine"}, cause="a test of this route",
     )  # fmt: skip
     failed = []
     for table in settings.route or [{"kind": "stdout"}]:

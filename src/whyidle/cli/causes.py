@@ -47,7 +47,7 @@ def _find_cause(known: dict[str, Cause], name: str) -> Cause:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     close = close or [cause for cause in known if name in cause][:1]
     raise UsageError(
-        f"There is no cause {name!r}.", hint=f"whyidle causes {close[0] if close else ''}".rstrip()
+        f"Unknown cause {name!r}.", hint=f"whyidle causes {close[0] if close else ''}".rstrip()
     )
 
 
@@ -100,7 +100,7 @@ def _print_page(page: Page, cause: Cause) -> None:
         f"{' '.join(_cause_pages.join_paragraphs(fix.doc))}"
         for fix in _cause_pages.fixes_of_cause(cause)
     ]
-    _print_section(page, "Fixes", fixes or ["- none yet"])
+    _print_section(page, "Fixes", fixes or ["- none"])
     if legend := _predictor_legend.predictor_legend(" ".join([cause.doc, *fixes])):
         _print_section(page, _predictor_legend.HEADING, legend)
     next_commands(page, [("whyidle causes", "list all causes")])

@@ -1,4 +1,4 @@
-"""Compare runs or traces: what changed, and is the change larger than the spread.
+"""Compare runs or traces: what changed, and whether the change exceeds the spread.
 
 Runs are traces (or folders or zips of ranks), diagnoses written with --json, or stored runs (see
 `whyidle runs`; `last` is the newest, `last~1` the one before). The changes of two are listed; three
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("before", metavar="A")
-    parser.add_argument("after", metavar="B")
-    parser.add_argument("others", metavar="C", nargs="*")
+    parser.add_argument("before", metavar="A", help="run, trace or diagnosis before")
+    parser.add_argument("after", metavar="B", help="run, trace or diagnosis after")
+    parser.add_argument("others", metavar="C", nargs="*", help="more of them, for a table")
     parser.add_argument(
-        "--baseline", metavar="RUN", help="the run that the others are compared with (default: A)"
+        "--baseline", metavar="RUN", help="run to compare the others with (default: A)"
     )
     parser.add_argument(
         "--max-regression",

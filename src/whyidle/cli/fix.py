@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.record.launcher import command_of
 
     if not args.command:
-        raise UsageError("There is no command to fix.", hint="whyidle fix python train.py")
+        raise UsageError("No command was given.", hint="whyidle fix python train.py")
     command = command_of(args.command)
     _output.check_outputs(args)
     files = _fix_results.choose_outputs(args)

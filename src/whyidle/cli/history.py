@@ -1,12 +1,12 @@
-"""Show one command over its stored runs, and name the run at which it became slower.
+"""Show the stored runs of a command, and the run at which it became slower.
 
     whyidle history train.py                 all stored runs of commands with this word
     whyidle history --since 30d train.py     the same of the last thirty days
     whyidle history --html h.html train.py   as a page
     whyidle history -- train.py --html       words after -- are the command's alone
 
-A run is slower if its step time is beyond what the earlier runs on the same device let one expect,
-by their spread, and by at least 5 percent. The next run confirms it.
+A run counts as slower if its step time is above the range that earlier runs on the same device
+predict, and by at least 5 percent. The next run confirms it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     words = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not words:
-        raise UsageError("A command is missing.", hint="whyidle history train.py; whyidle runs")
+        raise UsageError("No command was given.", hint="whyidle history train.py; whyidle runs")
     args.command = words
     _output.check_outputs(args)
     history = build_history(_read_runs(args), words)

@@ -1,8 +1,8 @@
-"""Make the deterministic part of a dataset once, and read it from few large files after.
+"""Prepare the deterministic part of a dataset once, and read it from a few large files.
 
 SPEC names what makes the dataset: train.py:make_train_set (a function without arguments, or the
 dataset itself) or package.module:name. Samples are made twice in fresh processes; what differs,
-such as random augmentation, stays online. Nothing of yours is changed: the edit is shown.
+such as random augmentation, stays online. Your files stay as they are: the edit is shown.
 """
 
 from __future__ import annotations
@@ -78,21 +78,28 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="files or folders that the samples are made of, if they are not found: a change of "
-        "them is noticed",
+        help="files or folders that the samples are made of, if they were not detected, so "
+        "that changes to them are noticed",
     )
     parser.add_argument(
-        "--shard", metavar="MB", type=float, default=64.0, help="size of a file (default: 64)"
-    )
-    parser.add_argument("--workers", metavar="N", type=int, help="processes (default: all cores)")
-    parser.add_argument(
-        "--python", metavar="PATH", default=sys.executable, help="the Python of the dataset"
+        "--shard", metavar="MB", type=float, default=64.0, help="size of each file (default: 64)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="tell size and gain, and write nothing"
+        "--workers", metavar="N", type=int, help="number of processes (default: all cores)"
     )
     parser.add_argument(
-        "--force", action="store_true", help="write even if reading would be slower than making"
+        "--python",
+        metavar="PATH",
+        default=sys.executable,
+        help="Python with the packages of the dataset (default: this one)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="report size and gain, and write nothing"
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="write even if reading samples would be slower than making them",
     )
     add_quiet(parser)
     add_store(parser)
@@ -106,8 +113,10 @@ def run(args: argparse.Namespace) -> int:
 
     job = _find_gain(args)
     if args.spec is None or ":" not in args.spec:
-        why = job.headline if job else "No last run has a finding that prepared data removes."
-        raise UsageError("What makes the dataset?", why=why, hint=_HINT)
+        why = (
+            job.headline if job else "The last run has no finding that prepared data would remove."
+        )
+        raise UsageError("Name the function that makes the dataset.", why=why, hint=_HINT)
     if not args.shard > 0 or (args.workers is not None and args.workers < 1):
         raise UsageError("--shard and --workers must be above 0.")
     if args.form in LIBRARIES:
@@ -136,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
             faster = made.finish_data()
     except OSError as error:
         why = f"{error.strerror or error}: {error.filename or folder}."
-        hint = "Mend it, then call it again: complete shards stay."
+        hint = "Fix this and run the same command again: complete files are kept."
         raise OutputError("The data cannot be prepared.", why=why, hint=hint) from error
     if not args.quiet:
         _print_result(args, survey, faster, job)
@@ -192,7 +201,7 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
     if args.quiet:
         return
     size, gain = survey.size, survey.gain
-    lines = [f"{survey.samples:,} samples; {len(survey.indices)} made twice are the same"]
+    lines = [f"{survey.samples:,} samples; {len(survey.indices)} made twice were identical"]
     if survey.rest:
         lines[0] += f" up to transform {survey.prefix} of {len(survey.transforms)}"
         lines.append(f"stays online: {', '.join(survey.rest)}")
@@ -205,8 +214,8 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
     if survey.outgrows_memory:
         rate = size.value / survey.samples / survey.whole_s / 1e6
         lines.append(
-            f"larger than the free memory: each epoch reads it from the disk again, which gains "
-            f"only from {rate:,.0f} MB/s per loader worker on; --form litdata, mds or tar read it "
+            f"larger than the free memory: each epoch reads it from the disk again, which pays "
+            f"only above {rate:,.0f} MB/s per loader worker; --form litdata, mds or tar read it "
             "in order"
         )
     if gain.high < 1.0 and (args.force or args.dry_run):

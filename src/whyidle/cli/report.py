@@ -1,4 +1,4 @@
-"""Render a stored diagnosis again.
+"""Show the diagnosis of a stored run.
 
 RUN is an id from `whyidle runs` or its beginning, `last` (the default), `last~1` (the run before),
 or a file written with --json. `last` skips commands that failed before whyidle could measure
@@ -27,7 +27,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checklist",
         action="store_true",
-        help="print one screen instead: what guides tell people to check, answered from this run",
+        help="one screen instead: what guides tell you to check, answered from this run",
     )
     add_outputs(parser)
     add_store(parser)
@@ -65,7 +65,7 @@ def load_stored(args: argparse.Namespace, name: str) -> tuple[Diagnosis, Path]:
     if document is None and Path(name).is_file():
         raise StoreError(
             f"{name} is not a diagnosis.",
-            why="Only a file written with --json can be rendered again.",
+            why="report reads files that were written with --json.",
             hint=f"whyidle explain {_next_steps.shell_text([Path(name)])}",
         )
     if document is None:

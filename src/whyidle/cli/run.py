@@ -4,7 +4,7 @@ COMMAND is the command that you use today: train.py --lr 1, python -m pkg.train,
 shell script. It runs unmodified and keeps its exit status, output and signals. whyidle writes its
 report to standard error when the command has ended.
 
-This command has been proven on jobs that train on the CPU; it has not been run on a GPU yet.
+This command has been tested on jobs that train on the CPU, and not yet on a GPU.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_look,
         action="append",
         default=[],
-        help="look closely, which costs the time of some steps: profile (every operator of three "
-        "steps), memory (who holds it, and what another batch would need), model (where its "
+        help="look closer, which costs the time of some steps: profile (every operator of three "
+        "steps), memory (what holds it, and what another batch would need), model (where its "
         "time goes, and what other layers would bring), ranks (when gradients are ready, for "
         "whyidle scale), or without a word all of these; results stay the same; repeatable",
     )
     OMITTED[look] = (LOOKS, ALL)
     add_option(group, "--plan", "; the report lists which ones took effect", type=Path)
     group.add_argument(
-        "--no-live", action="store_true", help="show no live view at the bottom of the terminal"
+        "--no-live", action="store_true", help="no live view at the bottom of the terminal"
     )
     add_destinations(parser)
     group.add_argument(
@@ -108,7 +108,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--upload",
         metavar="URL",
-        help="send the diagnosis to a server of whyidle serve; the token is in WHYIDLE_TOKEN",
+        help="send the diagnosis to a whyidle server; WHYIDLE_TOKEN holds the token",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -294,7 +294,7 @@ def _reason_not_to_watch() -> str | None:
         return "not watched: WHYIDLE_DISABLE=1"
     outer = os.environ.get("WHYIDLE_RUN")
     if outer and is_running(Path(outer)):
-        return "not watched: an outer whyidle run watches this command already"
+        return "not watched: another whyidle run around it watches this command"
     return None
 
 

@@ -38,8 +38,15 @@ _ACTIONS = {"list": (0, 0), "delete": (1, None), "pin": (1, None), "unpin": (1, 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("action", nargs="?", default="list", metavar="ACTION", choices=[*_ACTIONS])
-    parser.add_argument("what", nargs="*", metavar="RUN")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        metavar="ACTION",
+        choices=[*_ACTIONS],
+        help="list (default), delete, pin, unpin or export",
+    )
+    parser.add_argument("what", nargs="*", metavar="RUN", help="id of a run, or last, or last~1")
     add_filters(parser)
     add_outputs(parser, ("--json",), "")
     add_store(parser)
@@ -57,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     store = store_of(args)
     if args.action != "list" and is_filtered(args):
         raise UsageError(
-            f"`runs {args.action}` takes runs by name, without filters.",
+            f"`runs {args.action}` takes the names of runs, not filters.",
             hint="List them first: whyidle runs --since 7d",
         )
     if args.action == "list":
@@ -106,11 +113,11 @@ def _runs_table(entries: list[Entry], store: Store, option: str, *, some: bool) 
 
     page = Page(_output.output_width(), _output.stream_colours())
     if not entries and some:
-        page.write_paragraph(f"No run in the store {store.root} is of that kind.")
+        page.write_paragraph(f"No run in the store {store.root} matches.")
         next_commands(page, [(f"whyidle runs{option}", "list all runs")])
         return page.page_text()
     if not entries:
-        page.write_paragraph(f"The store {store.root} holds no run.")
+        page.write_paragraph(f"The store {store.root} is empty.")
         next_commands(page, [("whyidle explain TRACE", "diagnose a recording and store it")])
         return page.page_text()
     starts = [entry.id[:TO_THE_SECOND] for entry in entries]
@@ -167,7 +174,10 @@ def _write_table(page: Page, rows: list[tuple[str, ...]]) -> None:
 
 
 def _shorten_middle(text: str, room: int) -> str:
+    from whyidle.reports._watch_details import short_command
+
     text = " ".join(text.split())
+    text = text if len(text) <= room else short_command(text)
     if len(text) <= room:
         return text
     head = (room - 3) // 2

@@ -1,13 +1,14 @@
-"""Predict a training command on other numbers of ranks.
+"""Predict how a training command scales to other numbers of ranks.
 
     whyidle scale --to 2,4,8 python train.py            from one rank; state the link
     whyidle scale --to 4,8 torchrun --nproc-per-node 2 train.py
     whyidle scale --to 16,64 --per-node 8 --between 25GB/s,20us --run last
 
-The command runs for 80 steps, with a hook of each parameter that notes when its gradient is ready,
+The command runs for 80 steps, with a hook on each parameter that notes when its gradient is ready,
 and is then interrupted as with Ctrl-C. With several ranks on one host the link between them is
-measured. Predicted are the step with its interval, the efficiency, what limits it first, and what
-nearly linear scaling would need. Each rank keeps its batch. What is not known is not predicted.
+measured. The report predicts the step time with its interval, the efficiency, the first bottleneck,
+and what nearly linear scaling would need. The batch of each rank stays the same. Where evidence is
+missing, nothing is predicted.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="RANKS",
         required=True,
         type=_parse_ranks,
-        help="numbers of ranks to predict, with commas",
+        help="numbers of ranks to predict, separated by commas",
     )
     parser.add_argument(
         "--per-node",
@@ -69,7 +70,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--run",
         metavar="RUN",
         dest="stored",
-        help="predict from a stored run of whyidle scale, run nothing",
+        help="predict from a stored run of whyidle scale, without running the command",
     )
     add_outputs(parser, ("--json", "--html"), "")
     add_store(parser)
@@ -115,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if bool(command) == bool(args.stored):
         raise UsageError(
-            "Name either a command or --run RUN.", hint="whyidle scale --to 2,4,8 python train.py"
+            "Give either a command or --run RUN.", hint="whyidle scale --to 2,4,8 python train.py"
         )
     _output.check_outputs(args)
     entry = store_of(args).find_run(args.stored) if args.stored else _run_command(args, command)
@@ -142,7 +143,7 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     run_verb.prepare(parser)
     options = ["--quiet", "--stop-after", str(args.stop_after), "--store", str(store.root)]
-    note = f"runs the command for {args.stop_after} steps, then interrupts it as Ctrl-C does"
+    note = f"running the command for {args.stop_after} steps, then interrupting it as Ctrl-C does"
     _output.print_note(args, note)
     status = run_verb.run(parser.parse_args([*options, "--look", LOOK, "--", *command]))
     new = [entry for entry in store.list_runs() if entry.id not in known]

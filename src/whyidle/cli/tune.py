@@ -1,9 +1,9 @@
-"""Search hyperparameters of an unedited script, and say which trials were starved.
+"""Search the hyperparameters of a script as it is, and report which trials were starved.
 
 COMMAND is the command that you use today, with placeholders: python train.py --lr {lr}. Each trial
 runs it with other values; trials that fall behind are ended early. The metric is read from the
-output or from what the script reports. An interrupted or killed search goes on with --resume,
-also in several processes at once. The study is Optuna's: optuna-dashboard shows it.
+output or from what the script reports. An interrupted or killed search continues with --resume,
+also in several processes at once. It is an Optuna study, which optuna-dashboard can show.
 
 Placeholders: {NAME} of the space, {config} (path of a JSON file with all values), {trial} (number)
 and {folder} (a folder for the trial's files).
@@ -108,13 +108,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--grace",
         metavar="TIME",
         type=_parse_time,
-        help="time between SIGTERM and SIGKILL for a trial that is ended (default: 10s)",
+        help="time that an ended trial has between SIGTERM and SIGKILL (default: 10s)",
     )
     limits.add_argument(
         "--parallel",
         metavar="N",
         type=_parse_count,
-        help="trials side by side, each with its part of the cores in threads (default: 1)",
+        help="trials at a time, which share the cores (default: 1)",
     )
     jobs = parser.add_argument_group("trials")
     add_option(jobs, "--plan", ", to all trials", type=Path)
@@ -221,10 +221,10 @@ def _read_setup(args: argparse.Namespace) -> SearchSetup:
 
     if not args.command:
         hint = "whyidle tune --space lr=log:1e-5..1e-1 --metric 'loss: {}' python train.py {lr}"
-        raise UsageError("The command is missing.", hint=hint)
+        raise UsageError("No command was given.", hint=hint)
     if args.metric is None:
         hint = "--metric 'val_loss: {}' for a line of the output"
-        raise UsageError("--metric is missing.", why="It says what to optimize.", hint=hint)
+        raise UsageError("--metric is missing.", why="It names what to optimize.", hint=hint)
     command = command_of(args.command)
     dimensions = space.read_space(args.space)
     command_template.check_template(command, dimensions)
@@ -336,11 +336,13 @@ def _list_next_steps(
     args: argparse.Namespace, search: Search, *, interrupted: bool
 ) -> list[tuple[str, str]]:
     """The best command with its values in full, then how to go on."""
-    steps = [(command, "the best one")] if (command := _best_command(search)) else []
+    steps = [(command, "the best trial")] if (command := _best_command(search)) else []
     place = Path(search.folder)
     place = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
     resume = f"whyidle tune --resume {_next_steps.shell_text([place])}"
-    steps += [(resume, "go on")] if interrupted else [(f"{resume} --trials N", "with more trials")]
+    steps += (
+        [(resume, "continue")] if interrupted else [(f"{resume} --trials N", "with more trials")]
+    )
     return steps + ([] if args.html else [(f"{resume} --html tune.html", "pictures")])
 
 

@@ -1,13 +1,13 @@
 """Show what this machine's GPUs do, whose jobs hold them, and why they wait.
 
-    whyidle watch                            a table that is drawn again every two seconds
+    whyidle watch                            a table, updated every two seconds
     whyidle watch --once                     one table, after a second
     whyidle watch --once --json              the same as a document, whyidle/watch/1
     whyidle watch --once --fail-on-state idle-held    exit with status 3 if a GPU is held and unused
     whyidle watch --json --interval 10       one line of JSON every ten seconds
 
-Of a job that runs under whyidle run the proven cause and its place are shown. Of any other job it
-says what is likely, and what would prove it. No job is stopped, traced or slowed down.
+For a job under whyidle run, watch shows the proven cause and its place; for any other job, the
+likely cause and what would prove it. No job is stopped, traced or slowed down.
 
 GPUs are read through NVML (NVIDIA); those of other vendors are not listed.
 """
@@ -84,7 +84,7 @@ def _parse_interval(text: str) -> float:
 def _parse_states(text: str) -> list[str]:
     states = text.split(",")
     if unknown := [state for state in states if state not in FAILING]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(FAILING)}")
+        raise argparse.ArgumentTypeError(f"unknown state {unknown[0]!r}: {', '.join(FAILING)}")
     return states
 
 
@@ -223,7 +223,7 @@ def _check_user(name: str, machine: WatchedMachine) -> None:
         owners = sorted({job.user for job in machine.jobs if job.user is not None})
         raise UsageError(
             f"There is no user {name!r}.",
-            why="This machine has no such account, and no job here is theirs.",
+            why="This machine has no such account, and no job of such a user.",
             hint=f"Users with jobs: {', '.join(owners)}" if owners else "",
         ) from None
 

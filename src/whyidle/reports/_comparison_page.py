@@ -58,7 +58,7 @@ def _source(side: Side) -> str:
 def _headline(comparison: Comparison) -> str:
     step = comparison.step
     if step is None:
-        return "The step times cannot be compared: one side has fewer than two steady steps."
+        return "The step times cannot be compared: one run has fewer than two steady steps."
     change = (
         f"{words.format_seconds(comparison.before.step_s)} to "
         f"{words.format_seconds(comparison.after.step_s)}"

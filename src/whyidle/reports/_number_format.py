@@ -12,7 +12,7 @@ NONE = "–"
 CONSENTS: Final[dict[Consent, str]] = {
     "none": "same numbers",
     "rounding": "rounding or random order may differ",
-    "numerics": "precision of numbers changes",
+    "numerics": "lowers numeric precision",
     "convergence": "may change learning",
 }
 _CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")

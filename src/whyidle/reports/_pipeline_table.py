@@ -52,8 +52,8 @@ def pipeline_section(diagnosis: Diagnosis) -> Section | None:
         return None
     about = (
         f"Stages of tf.data for {pipeline.consumer}, the last one first, as tf.data measured them "
-        f"over {pipeline.batches:,} batches. Work on a batch is summed over all threads; tuned "
-        "means that tf.data decides; an empty last buffer means that steps wait."
+        f"over {pipeline.batches:,} batches. Work on a batch is summed over all threads; tuned: "
+        "tf.data decides; where the last buffer is empty, steps wait."
     )
     columns = [
         Column(head, number=n < 2, rank=3 if n in (2, 3) else 0) for n, head in enumerate(HEADS)

@@ -75,7 +75,7 @@ def describe_needs(scaling: RankScaling) -> list[str]:
 def describe_link(name: str, link: Link | None) -> str:
     """A link in one line."""
     if link is None:
-        return f"{name}: not known"
+        return f"{name}: unknown"
     latency = words.format_seconds(link.latency_s)
     speed = words.format_bytes(link.bytes_per_s)
     return f"{name}: {speed}/s and {latency}, {link.source}, within {link.spread:.0%}"

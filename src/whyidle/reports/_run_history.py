@@ -38,7 +38,7 @@ _TOP: Final = 24
 _WIDEST: Final = 60.0
 """columns of a run's bar, if there are few"""
 _REMARK: Final = (
-    "line: what earlier runs let one expect; dots: share of time that the device is busy"
+    "line: the range that earlier runs predict; dots: share of time that the device is busy"
 )
 
 
@@ -60,7 +60,7 @@ def summarize_history(history: RunHistory) -> str:
     if not timed:
         return "No run has a step time."
     if all(row.expected is None for row in history.rows):
-        return f"{len(timed)} runs are too few to say whether the step changed."
+        return f"{len(timed)} runs are too few to tell whether the step changed."
     low, high = words.format_seconds(min(timed)), words.format_seconds(max(timed))
     return f"The step did not change beyond its spread in {len(timed)} runs: {low} to {high}."
 
@@ -78,8 +78,8 @@ def describe_change(change: SpeedChange) -> str:
     )
     text = (
         f"The step became {amount} with the run {change.run[:_SECOND]}: "
-        f"{words.format_seconds(change.after_s)}, where the {change.earlier} runs before let one "
-        f"expect {expected}"
+        f"{words.format_seconds(change.after_s)}, where the {change.earlier} runs before "
+        f"predict {expected}"
     )
     if change.moved is not None:
         bucket, seconds = change.moved

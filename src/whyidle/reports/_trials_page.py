@@ -85,7 +85,7 @@ def explain_no_gain(diagnosis: Diagnosis) -> str:
         before = f"{_count_fixes(len(done))} tried before, none kept{why and f': {why}'}"
         return "; ".join([*interrupted, before if done else "no fix was tried before"])
     if not tried:
-        return f"{_count_fixes(len(untried))} known, none could be tried; see the reasons below"
+        return f"{_count_fixes(len(untried))} known, none could be tried for the reasons below"
     why = collect_reasons(tried)
     return f"{_count_fixes(len(tried))} tried, none kept{why and f': {why}'}"
 

@@ -107,7 +107,7 @@ def job_rows(page: Page, job: WatchedJob, *, with_reason: bool) -> list[Text]:
         parts.append(f"{job.cores_used:.1f} cores")
     if job.steps is not None and job.steps.step_s is not None:
         parts.append(f"{job.steps.count:,} steps of {format_seconds(job.steps.step_s)}")
-    parts.append(_short_command(job.command) if job.command else ", ".join(job.unread))
+    parts.append(short_command(job.command) if job.command else ", ".join(job.unread))
     head = page.styled_text(mark, "dim")
     if with_reason:
         head.append_text(page.styled_text(job.state.ljust(14), STYLES[job.state]))
@@ -127,7 +127,7 @@ def wrap_text(page: Page, text: str, *, indent: str = "", style: str = "") -> li
     ]
 
 
-def _short_command(command: str) -> str:
+def short_command(command: str) -> str:
     """Without the folders of the first two words, which are an interpreter and a script."""
     words = command.split(" ")
     return " ".join([*(word.rpartition("/")[2] or word for word in words[:2]), *words[2:]])

@@ -28,7 +28,7 @@ unknown before a trial and may be zero; at best as in speechbrain#294"""
 
 
 @cause(
-    "The cuDNN algorithm search does not fit the job",
+    "cuDNN's search for fast algorithms repeats, or is off",
     bucket="compute",
     needs=("device_events", "host_ops", "runtime_calls", "steps"),
 )

@@ -24,7 +24,7 @@ BETWEEN = (0.5, 0.15, 0.0)
 
 
 @cause(
-    "Attention is not fused",
+    "Attention is unfused",
     bucket="compute",
     needs=("device_events",),
     watched=("device_time", "every_operator", "steps"),

@@ -22,7 +22,7 @@ LEAST_READS = 3
 
 
 @cause(
-    "Steps take longer as the run goes on",
+    "Steps grow as the run goes on",
     bucket="host",
     needs=("own_settings", "steady_steps", "python_stacks"),
 )

@@ -27,7 +27,7 @@ LATENCY_S = 2e-6
 
 
 @cause(
-    "The optimizer step runs many small kernels",
+    "The optimizer updates one parameter or operator at a time",
     bucket="host",
     needs=("device_events", "host_ops", "launch_links", "steps"),
     watched=("device_time", "own_settings", "steady_steps"),

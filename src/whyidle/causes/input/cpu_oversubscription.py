@@ -39,7 +39,7 @@ _CPU = ("job_cpu_user_s", "job_cpu_system_s")
 
 
 @cause(
-    "More threads than cores",
+    "More threads or processes than cores",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
     watched=("host_telemetry",),

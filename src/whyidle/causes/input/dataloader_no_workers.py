@@ -52,7 +52,7 @@ cheaper as well"""
 
 
 @cause(
-    "The DataLoader works in the training process",
+    "The DataLoader has no workers",
     bucket="input",
     needs=("device_time", "loader_marks", "steps"),
     watched=("device_marks", "loader_marks", "steps"),

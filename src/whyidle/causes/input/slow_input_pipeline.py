@@ -38,7 +38,7 @@ MANY = 2
 
 
 @cause(
-    "The input pipeline is slower than the step", bucket="input", needs=("loader_marks", "steps")
+    "Batches are not ready when a step needs them", bucket="input", needs=("loader_marks", "steps")
 )
 def slow_input_pipeline(facts: Facts) -> Proof | None:
     """What it means

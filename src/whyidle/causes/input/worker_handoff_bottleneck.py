@@ -30,7 +30,7 @@ HALF = 0.5
 
 
 @cause(
-    "Passing batches from workers takes too long",
+    "Passing on batches from workers takes too long",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
     watched=("device_marks", "loader_marks", "worker_batches", "steps"),

@@ -28,7 +28,7 @@ models (Ansel et al., "PyTorch 2", ASPLOS 2024)"""
 
 
 @cause(
-    "Start-up: compiling, loading kernels, autotuning",
+    "A cold start: compiling, loading kernels, autotuning",
     bucket="interruption",
     needs=("device_time",),
     direct=True,

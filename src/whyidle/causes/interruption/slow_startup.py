@@ -15,7 +15,7 @@ LEAST_SHARE = 0.03
 
 
 @cause(
-    "The job takes long before it trains",
+    "The first step comes late",
     bucket="interruption",
     needs=("own_settings", "steps"),
     direct=True,

@@ -12,7 +12,7 @@ from whyidle.model.proof_facts import TransferFacts
 
 
 @cause(
-    "Copies to the device that nothing overlaps",
+    "Copies to the device hold up the step",
     bucket="transfer",
     needs=("device_events", "runtime_calls", "steps"),
 )

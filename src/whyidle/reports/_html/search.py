@@ -201,8 +201,8 @@ def _draw_axes(
 
 def _render_legend() -> Markup:
     text = (
-        "circled: the front, no other trial is better in both; pale: ended early; the largest: the "
-        "best. Values worse than those of 85 % of the trials stand at the edge."
+        "circled: no other trial is better in both; pale: ended early; largest: the best. The "
+        "worst 15 % of values are drawn at the edge."
     )
     keys = [("compute", "not starved, or not known"), ("input", "starved")]
     dots = [tag("span", tag("i", class_=f"dot {key}"), f"{name}  ") for key, name in keys]

@@ -108,7 +108,7 @@ def _(part: Code) -> Markup:
 
 @_element.register
 def _(part: Commands) -> Markup:
-    rows = [tag("li", tag("code", step), " ", tag("small", why)) for step, why in part.steps]
+    rows = [tag("li", tag("small", why), tag("code", step)) for step, why in part.steps]
     return tag("ul", rows, class_="commands")
 
 
