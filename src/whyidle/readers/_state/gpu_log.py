@@ -25,6 +25,7 @@ _PLAIN: Final = re.compile(
     rb"(?:[^\n,%{}]+,)+[^\n,%{}]+\n"
 )
 """nvidia-smi's own form of time or of a GPU's name, among numbers without units"""
+_MOST_GPUS: Final = 64
 _SLOW, _DEGREES = (15, 95), 3
 """degrees, or percent of a fan: where they are, and how fast they move from sample to sample"""
 _APART_S: Final = 0.5
@@ -111,11 +112,13 @@ def _guess_columns(lines: list[str]) -> list[str]:
     names, rates, sizes = [""] * len(rows[0]), list[int](), list[tuple[int, int]]()
     gpus, slow = 1, len(names)
     for i, column in enumerate(zip(*rows, strict=True)):
-        values = np.array([int(word) if word[:9].isdecimal() else -1 for word in column])
+        values = np.array(
+            [int(word) if word.isdecimal() and len(word) < 10 else -1 for word in column]
+        )
         known = values[values >= 0]
         span = int(known.min(initial=1 << 60)), int(known.max(initial=-1))
         if column[0].startswith("GPU-") or (
-            "gpu" not in names and set(values) == {*range(span[1] + 1)}
+            "gpu" not in names and span[1] < _MOST_GPUS and set(values) == {*range(span[1] + 1)}
         ):
             names[i], gpus = "gpu", len(set(column))
         elif not len(known):
