@@ -58,7 +58,7 @@ USUAL = {
     "passes": 8,
     "decodes": True,
     "microbatch": (4, PREDICTED),
-    "forms": {each: ("bfloat16", PREDICTED) for each in ("rounding", "numerics", "convergence")},
+    "forms": dict.fromkeys(("rounding", "numerics", "convergence"), ("bfloat16", PREDICTED)),
 }
 VARIANTS = [
     {

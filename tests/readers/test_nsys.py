@@ -196,7 +196,10 @@ def read(path):
 
 EXPECTED = {
     "llm_2gpu_compute": ("compute", 0.8, 0.92),
-    "cloverleaf_a100_sync": ("compute", 0.45, 0.9),  # by whether set-up before the work counts
+    # by whether set-up counts. Summed from the tables alone: 294 ms in kernels, of 618 ms from the
+    # first runtime call to the last, or of 342 ms from the first kernel to the last
+    "cloverleaf_a100_sync": ("compute", 0.45, 0.9),
+    # 89 ms in kernels, of 2,025 ms of the program's own ranges, or of 1,041 ms of kernels
     "saxpy_mpi_old_schema": (None, 0.04, 0.1),
     "tiny_rtx3080": ("interruption", 0.0, 0.01),
 }

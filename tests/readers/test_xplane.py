@@ -52,6 +52,19 @@ def test_a_job_on_a_gpu(tmp_path, name):
     assert facts.attribution["input"] == pytest.approx(0.2, abs=0.02)
 
 
+@pytest.mark.parametrize(("operators", "steps"), [(1, 8), (2, 8), (6, 1)])
+def test_operators_that_are_called_one_by_one_are_no_steps(tmp_path, operators, steps):
+    host = PlaneWriter("/host:CPU")
+    calls = [
+        (f"PjitFunction(op{one})", (turn * operators + one) * 1000, 900, {})
+        for turn in range(8)
+        for one in range(operators)
+    ]
+    host.line("python", calls)
+    found = Facts(load(tmp_path, space(host))).steps
+    assert (len(found), found.found_by is None) == (steps, steps == 1)
+
+
 def test_driver_calls_belong_to_the_thread_that_made_them(tmp_path):
     timeline = load(tmp_path, gpu_job())
     runtime = timeline.host.take_rows(timeline.host.kind == HostKind.RUNTIME)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.testing.builder import Builder, us
+from whyidle.testing.builder import Builder, ms, us
 
 GEMM = "ampere_sgemm_128x64_tn"
 ALL_REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
@@ -106,3 +106,15 @@ def test_no_collectives():
     assert len(found) == 0
     assert found.in_flight.total == 0
     assert np.array_equal(found.take_rows(np.arange(0)).start, found.start)
+
+
+@pytest.mark.parametrize(
+    ("stream", "work", "count"), [(20, "gemm", 2), (7, "gemm", 1), (20, "", 1)]
+)
+def test_an_unknown_kernel_on_a_stream_of_collectives_is_part_of_one(stream, work, count):
+    made = Builder()
+    with made.step():
+        made.op("aten::mm", kernels=[(work or "unheard_of", ms(1))])
+        made.launch("allreduce_small_ring", ms(3), stream=stream)
+        made.launch("Generic_4", ms(1), stream=stream)
+    assert len(Facts(made.timeline()).collectives) == count

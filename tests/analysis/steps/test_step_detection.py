@@ -36,6 +36,15 @@ def test_profiler_marks_win():
     assert steps.steady[1:].all()
 
 
+def test_marks_beside_all_of_the_work_are_no_steps():
+    job = Builder()
+    for _ in range(3):
+        with job.step():
+            job.quiet(us(1))
+    train(job, 120, marks=False, optimizer=False)
+    assert find_steps(job.timeline()).found_by is None
+
+
 def test_optimizer_calls_where_there_are_no_marks():
     job = Builder()
     train(job, 5, marks=False)

@@ -34,6 +34,19 @@ def test_outputs_read_back_in_every_step():
         assert covers(proof, twin_speedup(sick, better))
 
 
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_program_without_steps_and_operators(copies):
+    made = Builder()
+    for _ in range(copies):
+        for _ in range(30):
+            made.launch("some_kernel", us(300))
+        made.copy("d2h", 60_000_000, pinned=False)
+    made.events = [event for event in made.events if event["cat"] != "cpu_op"]
+    proof = judge(CAUSE, made)
+    assert (proof is not None) == (copies > 1)
+    assert proof is None or "reads 180 MB back" in proof.headline
+
+
 @pytest.mark.parametrize("copied_first", [True, False])
 def test_a_recording_may_begin_within_the_wait(copied_first):
     sick = Builder()

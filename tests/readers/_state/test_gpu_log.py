@@ -91,6 +91,32 @@ def test_patterns(diagnose, busy, words):
     assert words in diagnose(query(busy)).verdict.headline
 
 
+def plain(busy: list[int], gpus: int = 1, between: str = "") -> str:
+    """As with --format=csv,noheader,nounits."""
+    return "".join(
+        f"2025/09/24 02:{i // 60:02d}:{i % 60:02d}.{gpu:03d}, {gpu}, {between}{each}, {5 + i % 2}, "
+        "9000, 40960\n"
+        for i, each in enumerate(busy)
+        for gpu in range(gpus)
+    )
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_numbers_without_header_and_units_are_told_by_their_values(diagnose, gpus):
+    found = diagnose(plain(([96] * 18 + [0] * 12) * 8, gpus))
+    assert found.run.ranks == gpus
+    assert found.utilization.gpu_util == pytest.approx(0.576)
+    assert any("recurs every 30 s" in note for note in found.coverage.notes)
+    assert any("22% of its memory" in note for note in found.coverage.notes)
+
+
+def test_numbers_that_may_be_a_temperature_tell_nothing(diagnose):
+    with pytest.raises(WhyidleError, match="no utilization"):
+        diagnose(plain([50, 51] * 9))
+    hot = diagnose(plain([96, 20] * 9, between="61, "))  # a temperature before two rates
+    assert hot.utilization.gpu_util == pytest.approx(0.58)
+
+
 @pytest.mark.parametrize(("used", "words"), [(40500, "no way"), (3000, "a larger batch may fit")])
 def test_the_memory_tells_whether_a_larger_batch_may_fit(diagnose, used, words):
     assert words in " ".join(diagnose(query([50] * 9, used)).coverage.notes)
@@ -110,7 +136,7 @@ def test_a_log_without_numbers_is_refused(diagnose):
 
 
 @settings(max_examples=60, deadline=None)
-@given(cut=st.integers(0, 400), odd=st.binary(max_size=20), form=st.sampled_from(FORMS))
+@given(cut=st.integers(0, 400), odd=st.binary(max_size=20), form=st.sampled_from([*FORMS, plain]))
 def test_damaged_logs_are_read_or_refused(tmp_path_factory, cut, odd, form):
     path = tmp_path_factory.mktemp("odd") / "log.csv"
     text = form([50] * 9).encode()

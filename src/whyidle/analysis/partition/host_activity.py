@@ -105,10 +105,22 @@ def driver_threads(timeline: Timeline, linked: Launches) -> NDArray[np.int16]:
 
 
 def collective_kernels(timeline: Timeline) -> Mask:
-    """Return whether each device event is a kernel of a collective."""
+    """Return whether each device event is a kernel of a collective: by its name, or an unknown name
+    on a stream that mostly runs collectives and computes nothing, beside a stream that does."""
     device = timeline.device
     groups = map_names(timeline.names, device.name, lambda name: classify_kernel(name).group, "U16")
-    return np.asarray((groups == "communication") & (device.kind == DeviceKind.KERNEL))
+    kernels = device.kind == DeviceKind.KERNEL
+    sent = (groups == "communication") & kernels
+    unknown = (groups == "other") & kernels
+    if sent.any() and unknown.any():
+        stream = device.device.astype(np.int64) * (1 << 32) + device.stream
+        working = stream[kernels & ~sent & ~unknown]
+        for own in np.setdiff1d(stream[unknown & np.isin(stream, stream[sent])], working):
+            here = (stream == own) & kernels
+            length = np.where(here, device.end - device.start, 0)
+            if len(working) and length[sent].sum() * 2 > length.sum():
+                sent |= here
+    return np.asarray(sent)
 
 
 def interrupting_rows(host: HostActivity, steps: StepWindows, role: Role) -> I64:

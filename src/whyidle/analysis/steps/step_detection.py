@@ -30,7 +30,9 @@ MOST_TURNS = 32
 FEW = 3
 """with fewer steps all are needed"""
 PERIODIC = 0.9
-"""share of the graphs that repeat those of a period before"""
+"""share of the graphs, or of compiled calls, that repeat those of a period before"""
+ASIDE = 0.01
+"""marks with less of the time and of the work than this are a profiler's turn, not the program's"""
 FRAY = 0.2
 """a first or last step this much longer than the inner ones may be an artefact of recording"""
 
@@ -156,22 +158,30 @@ def _profiler_marks(timeline: Timeline) -> _StepMarks | None:
     rows = rows[np.append(np.diff(host.start[rows]) > 0, True)] if len(rows) else rows
     if not len(rows):
         return None
-    if len(rows) > 1 and _is_empty(timeline, int(rows[-1])):
-        rows = rows[:-1]  # opened by the call that ended the last step
     start, end = host.start[rows], host.end[rows]
+    if len(rows) > 1 and not _begun_in(timeline, int(start[-1]), int(end[-1])).any():
+        rows, start, end = rows[:-1], start[:-1], end[:-1]  # opened by the call that ended the last
+    if _is_aside(timeline, int(start[0]), int(end[-1])):
+        return None
     labels = tuple(timeline.names[i] for i in host.name[rows])
     edges = np.concatenate([start, [max(int(end[-1]), int(start[-1]) + 1)]])
     found_by = "ProfilerStep" if timeline.framework == "pytorch" else "the profiler's step marks"
     return _StepMarks(edges, labels, found_by, 1.0)
 
 
-def _is_empty(timeline: Timeline, mark: int) -> bool:
-    """Whether neither the host nor the device begins anything in a mark."""
-    host, device = timeline.host, timeline.device
-    low, high = host.start[mark], host.end[mark]
+def _begun_in(timeline: Timeline, low: int, high: int) -> Mask:
+    """Whether each operator, runtime call and device event begins in a window."""
+    host = timeline.host
     calls = is_among(host.kind, (HostKind.OP, HostKind.RUNTIME))
-    begun = (host.start[calls], device.start)
-    return not any(((start >= low) & (start < high)).any() for start in begun)
+    begun = np.concatenate([host.start[calls], timeline.device.start])
+    return np.asarray((begun >= low) & (begun < high))
+
+
+def _is_aside(timeline: Timeline, low: int, high: int) -> bool:
+    """Whether all marks together hold next to nothing of the recording, neither time nor work."""
+    begin, end = host_extent(timeline)
+    inside = _begun_in(timeline, low, high)
+    return high - low < ASIDE * (end - begin) and inside.sum() < ASIDE * len(inside)
 
 
 def _framework_marks(timeline: Timeline) -> _StepMarks | None:
@@ -198,6 +208,9 @@ def _optimizer_marks(timeline: Timeline) -> _StepMarks | None:
         return None
     low, high = host_extent(timeline)
     cycle = _per_step(rows, host.name[rows])
+    names = host.name[np.sort(rows)]
+    if len(executed) and (names[cycle:] == names[:-cycle]).mean() < PERIODIC:
+        return None  # operators that are called one by one
     ends = host.end[rows][cycle - 1 :: cycle]
     edges = np.unique(np.concatenate([[low], ends]))
     # a watched run covers the whole process, so that nothing after the last step is a step

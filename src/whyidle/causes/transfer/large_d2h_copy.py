@@ -20,12 +20,14 @@ REMAINING = (None, 0.02, 0.0)
 """share of the copies that remains (careful, None: all bytes, at the rate of pinned memory;
 expected: reads at every fiftieth step, as Lightning reports by default, or equally fewer bytes;
 hopeful: a number or two)"""
+FEWEST = 3
+"""copies in a recording without steps: one or two may bring home the result"""
 
 
 @cause(
     "Large tensors are read back from the device",
     bucket="transfer",
-    needs=("device_events", "runtime_calls", "launch_links", "steps"),
+    needs=("device_events", "runtime_calls", "launch_links"),
 )
 def large_d2h_copy(facts: Facts) -> Proof | None:
     """What it means
@@ -40,11 +42,11 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Copies to the host of at least a megabyte, in at least two steps, without useful concurrent
-    work, outside of checkpoints and evaluation. The gain is a replay of the recorded steps: the
-    lower bound with the copies at the rate of pinned memory and the wait kept, expected with a
-    fiftieth of the bytes and no wait, the upper bound without them; the last two without the cost
-    of recording.
+    Copies to the host of at least a megabyte, in at least two steps (without steps: at least
+    three), without useful concurrent work, outside of checkpoints and evaluation. The gain is a
+    replay of the recorded steps: the lower bound with the copies at the rate of pinned memory and
+    the wait kept, expected with a fiftieth of the bytes and no wait, the upper bound without them;
+    the last two without the cost of recording.
 
     What looks alike
     ----------------
@@ -64,13 +66,16 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     rows = _large_copies(facts)
     exposed = facts.share_of(facts.time_of("copy", "copy_call") & _copy_spans(facts, rows))
     steps = np.unique(np.searchsorted(facts.steps.start, facts.device.start[rows], side="right"))
-    if exposed < LEAST_SHARE or facts.cold_start or len(steps) < min(2, facts.step_count):
+    stepwise = facts.steps.found_by is not None
+    enough = len(steps) >= min(2, facts.step_count) if stepwise else len(rows) >= FEWEST
+    if exposed < LEAST_SHARE or facts.cold_start or not enough:
         return None
     gains = _copy_gains(facts, rows)
     size = float(facts.device.size[rows].sum()) / facts.step_count
     took = float(facts.durations_s(rows).sum()) / facts.step_count
     return Proof(
-        headline=f"The host reads {format_digits(size / 1e6)} MB per step back from the device, "
+        headline=f"The host reads {format_digits(size / 1e6)} MB{' per step' if stepwise else ''} "
+        "back from the device, "
         f"which waits {format_duration(exposed * facts.step_s)}",
         low=min(gains[0], exposed),
         high=exposed,

@@ -1,5 +1,5 @@
 """Logs of ``nvidia-smi``: ``--query-gpu=... --format=csv``, ``dmon`` and ``pmon``, repeated or not,
-with their header or, where units or the usual columns tell what a number is, without it."""
+with their header or, where units, usual columns or values tell what a number is, without it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.model.state_records import GpuLog, GpuSeries
@@ -19,6 +20,16 @@ _HEADER: Final = re.compile(rb"(?m)^[^\n{}]*utilization\.gpu")
 _MONITOR: Final = re.compile(rb"(?m)^#.*\bgpu\b.*\bsm\b")
 _BARE: Final = re.compile(rb"(?m)\A(?:[^\n%{}]*,)?\s*\d{1,3} %\s*,[^\n]*\n")
 _BARE_MONITOR: Final = re.compile(rb"\A(?:\s+(?:\d+|-)){10}(?:(?:\s+(?:\d+|-)){2})?\s*\n")
+_PLAIN: Final = re.compile(
+    rb"\A\s*(?=[^\n]*(?:\d{4}(?:/\d\d){2} [\d:]{8}\.\d{3}\b|GPU-[0-9a-f]{8}-))"
+    rb"(?:[^\n,%{}]+,)+[^\n,%{}]+\n"
+)
+"""nvidia-smi's own form of time or of a GPU's name, among numbers without units"""
+_MOST_GPUS: Final = 64
+_SLOW, _DEGREES = (15, 95), 3
+"""degrees, or percent of a fan: where they are, and how fast they move from sample to sample"""
+_APART_S: Final = 0.5
+"""the cards of one sample are read one after the other, within milliseconds"""
 _DMON: Final = ("gpu", "pwr", "gtemp", "mtemp", "sm", "mem", "enc", "dec")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _TIME: Final = re.compile(r"(?:\d{4}[/-]\d\d[/-]\d\d[ T]|\d{8} +)\d\d:\d\d:\d\d(?:\.\d+)?")
@@ -37,7 +48,7 @@ def is_gpu_log(head: bytes) -> bool:
     """Return whether a file's first bytes are of such a log."""
     if head.lstrip().startswith((b"{", b"[", b"<")):
         return False
-    return any(form.search(head) for form in (_HEADER, _MONITOR, _BARE, _BARE_MONITOR))
+    return any(form.search(head) for form in (_HEADER, _MONITOR, _BARE, _PLAIN, _BARE_MONITOR))
 
 
 def read_gpu_log(path: Path, text: str) -> GpuLog:
@@ -48,7 +59,9 @@ def read_gpu_log(path: Path, text: str) -> GpuLog:
     """
     series: dict[str, list[Values]] = defaultdict(list)
     times: list[float] = []
-    for time, moment in _samples(_rows(text.splitlines())):
+    lines = text.splitlines()
+    names = _guess_columns(lines) if _PLAIN.match(text.encode()) else []
+    for time, moment in _samples(_rows(lines, names)):
         if time is not None:
             times.append(time)
         for gpu, values in moment.items():
@@ -68,9 +81,8 @@ def read_gpu_log(path: Path, text: str) -> GpuLog:
     return GpuLog(str(path), gpus, period)
 
 
-def _rows(lines: Iterable[str]) -> Iterator[Row]:
-    """The fields of each row that matter, by what they mean."""
-    names: list[str] = []
+def _rows(lines: Iterable[str], names: list[str]) -> Iterator[Row]:
+    """The fields of each row that matter, by what they mean; ``names`` hold without a header."""
     by_comma = True
     for line in lines:
         plain = line.replace("\0", "").strip()
@@ -88,6 +100,46 @@ def _rows(lines: Iterable[str]) -> Iterator[Row]:
                 if when := _TIME.search(plain):
                     row["time"] = when[0]
                 yield row
+
+
+def _guess_columns(lines: list[str]) -> list[str]:
+    """What the fields of rows without units mean, by their values: rates lie from 0 to 100, and
+    change, or are at an end. Temperatures and fans move by degrees and are never near 0; one
+    before a single rate may be the rate itself, and then nothing is told. Two columns of larger
+    numbers are memory; among more there are clocks."""
+    rows = [[word.strip() for word in line.split(",")] for line in lines]
+    rows = [row for row in rows if len(row) == len(rows[0])]
+    names, rates, sizes = [""] * len(rows[0]), list[int](), list[tuple[int, int]]()
+    gpus, slow = 1, len(names)
+    for i, column in enumerate(zip(*rows, strict=True)):
+        values = np.array(
+            [int(word) if word.isdecimal() and len(word) < 10 else -1 for word in column]
+        )
+        known = values[values >= 0]
+        span = int(known.min(initial=1 << 60)), int(known.max(initial=-1))
+        if column[0].startswith("GPU-") or (
+            "gpu" not in names and span[1] < _MOST_GPUS and set(values) == {*range(span[1] + 1)}
+        ):
+            names[i], gpus = "gpu", len(set(column))
+        elif not len(known):
+            continue
+        elif span[1] > 100:
+            sizes.append((span[1], i))
+        elif _SLOW[0] < span[0] and span[1] < _SLOW[1] and _moves(values, gpus) <= _DEGREES:
+            slow = min(slow, i)
+        elif span[0] < span[1] or span[0] in (0, 100):
+            rates.append(i)
+    if len(rates) == 2 or (len(rates) == 1 and rates[0] < slow):
+        names[rates[0]], names[rates[-1]] = "busy", "controller" if len(rates) == 2 else "busy"
+    if len(sizes) == 2:
+        (_, used), (_, total) = sorted(sizes)
+        names[used], names[total] = "used", "total"
+    return names
+
+
+def _moves(values: NDArray[np.int64], every: int) -> int:
+    """The largest change from one sample of a GPU to its next."""
+    return int(np.abs(values[every:] - values[:-every]).max(initial=0))
 
 
 def _guess_names(words: list[str], *, by_comma: bool) -> list[str]:
@@ -119,7 +171,7 @@ def _samples(rows: Iterable[Row]) -> Iterator[tuple[float | None, dict[str, Valu
         if np.isnan(values[0]) and process != "-":
             continue
         now = _seconds(row.get("time"))
-        if gpus and ((gpu, process) in seen or now != time):
+        if gpus and ((gpu, process) in seen or abs((now or 0.0) - (time or 0.0)) > _APART_S):
             yield time, gpus
             gpus, seen = {}, set()
         time = now

@@ -37,6 +37,8 @@ _DIRECTION: Final = re.compile(r"Memcpy\w*?(HtoD|DtoH|DtoD)", re.I)
 _CALLED: Final = re.compile(r"^(StatefulPartitionedCall/)+")
 """how TensorFlow begins the names of operators in a function"""
 _FEWEST_STEPS: Final = 3
+_GOOD_PART: Final = 0.3
+"""of the time of compiled calls: less than each of two networks that are trained in turn"""
 OUTSIDE: Final = "Python outside the framework"
 
 
@@ -193,7 +195,8 @@ class HostReader:
         return True
 
     def _find_step_calls(self, line: Line) -> I64:
-        """Outermost calls of the compiled function with the longest total time."""
+        """Outermost calls of the compiled function with the longest total time, if that is a good
+        part of all: operators that are called one by one are functions, too, but no steps."""
 
         def is_function(number: int) -> bool:
             row = int(np.flatnonzero(line.metadata == number)[0])
@@ -211,7 +214,9 @@ class HostReader:
             total = int((line.end[calls] - line.start[calls]).sum())
             if len(calls) >= _FEWEST_STEPS and total > longest:
                 best, longest = calls, total
-        return best
+        called = np.isin(line.metadata, functions) & (line.length_ps > 0)
+        start, end = merge_spans(line.start[called], line.end[called])
+        return best if longest > _GOOD_PART * (end - start).sum() else best[:0]
 
     def _add_python(self) -> None:
         """Time of the main thread outside all calls of the framework, if Python was not traced."""
