@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from msgspec import Struct, structs
 
 from whyidle.model.loader_tables import PADDING, ROW
 from whyidle.model.timeline import Detail, HostKind, MemorySamples, Timeline
@@ -33,8 +34,11 @@ def _steps(timeline: Timeline) -> Timeline:
 
 def _change(part: str, **changes: object) -> Callable[[Timeline], Timeline]:
     def strip(timeline: Timeline) -> Timeline:
-        changed: dict[str, Any] = {part: replace(getattr(timeline, part), **changes)}
-        return replace(timeline, **changed)
+        old = getattr(timeline, part)
+        new = (
+            structs.replace(old, **changes) if isinstance(old, Struct) else replace(old, **changes)
+        )
+        return replace(timeline, **{part: new})
 
     return strip
 
@@ -93,6 +97,7 @@ STRIPPERS: Final[dict[str, Callable[[Timeline], Timeline]]] = {
     ),
     "python_stacks": _stacks,
     "own_settings": _change("process", switches=None),
+    "model_look": _change("process", model_look=None),
     "own_allocator": _change("process", allocator=None),
     "own_process": _change("process", imported=None),
     "shapes": _shapes,

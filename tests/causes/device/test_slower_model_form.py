@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.model_look import CellTimes, ModelLook, SwapTimes
@@ -32,7 +33,7 @@ def looked(*swaps, cells=()):
         cells=cells,
     )
     timeline = job.timeline()
-    return replace(timeline, process=replace(timeline.process, model_look=look))
+    return replace(timeline, process=structs.replace(timeline.process, model_look=look))
 
 
 def found(timeline):

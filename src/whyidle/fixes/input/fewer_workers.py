@@ -24,8 +24,7 @@ def fewer_workers(proof: Proof) -> Proposal | None:
         summary="{edits}: " + (why if none else "no more workers than keep the cores busy"),
         edits=edits,
         predicted=facts.by_workers,
-        risk="remove persistent_workers and prefetch_factor, which need workers; if samples become "
-        "dearer, set it again"
+        risk="remove the loader's options that need workers; if samples become dearer, set it again"
         if none
         else "with more cores, set it again",
         automatic=True,
