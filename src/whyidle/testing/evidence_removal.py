@@ -35,10 +35,9 @@ def _steps(timeline: Timeline) -> Timeline:
 def _change(part: str, **changes: object) -> Callable[[Timeline], Timeline]:
     def strip(timeline: Timeline) -> Timeline:
         old = getattr(timeline, part)
-        new = (
-            structs.replace(old, **changes) if isinstance(old, Struct) else replace(old, **changes)
-        )
-        return replace(timeline, **{part: new})
+        renew: Any = structs.replace if isinstance(old, Struct) else replace
+        changed: dict[str, Any] = {part: renew(old, **changes)}
+        return replace(timeline, **changed)
 
     return strip
 
