@@ -169,6 +169,7 @@ class InputFacts(ProofFacts):
     looped: bool = False  # whether the job's own code loops over the parts of each sample
     per_sample: bool = False  # whether most of it is in a method that makes a single sample
     line: str = ""  # the line with most of it
+    table_rows: int = 0  # rows of tensors that are taken one by one for a batch
     lean: bool = False  # whether batches are few tensors already
     double: bool = False  # whether most bytes of a batch are of type float64
     in_memory: bool = False  # whether samples are made without reading files

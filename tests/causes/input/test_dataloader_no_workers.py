@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from imagined import MS, Imagined, finding
 
+from whyidle import catalog
 from whyidle.model.loader_tables import BATCH, ROW, Loading
 from whyidle.model.process_facts import LoaderFacts
-from whyidle.testing.builder import Builder, us
+from whyidle.model.timeline import HostKind
+from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
+from whyidle.testing.recorded_job import RecordedJob
 from whyidle.testing.watched_run import add_facts, loader_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
@@ -232,6 +235,56 @@ def test_a_look_at_the_library_s_part_of_loading_is_not_where_the_loop_stands(tm
     assert found is not None
     assert found.where[0].function == "__getitem__"
     assert "costliest function" not in {one.quantity for one in found.evidence}
+
+
+S = "/env/lib/python3.11/site-packages/torch/utils/data/dataset.py(206): __getitem__"
+
+
+def table(making=S, rows=1024):
+    """Rows of a table take 4 of 6 ms, and collections that they cause another."""
+    job = RecordedJob()
+    settings = {"workers": 0, "batch_size": rows, "making": making}
+    job.documents["loaders.json"] = {"settings": [settings], "bytes": 102_400}
+    at = "/job/train.py(20): <module>"
+    for _ in range(60):
+        with job.call("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+            job.python(at, ms(4))
+            with job.call("Python GC", HostKind.OVERHEAD):
+                job.python(at, ms(1))
+        job.backward(at, ms(0.5))
+        job.step(at, ms(0.5))
+    return job
+
+
+def test_a_table_is_taken_by_one_index_for_each_batch():
+    proof = judge("dataloader-no-workers", table())
+    plan = catalog.load_fixes()["batched-lookup"].decide(proof)
+    assert "BatchSampler(RandomSampler(dataset), 1024" in plan.summary
+    removed = proof.facts.removed
+    assert removed.low <= 6 / 1.45 <= removed.high
+    assert removed.high <= 1 / (1 - proof.high) * 1.001
+
+
+@pytest.mark.parametrize("odd", [{"making": "/job/data.py(3): __getitem__"}, {"rows": 1}])
+def test_what_is_no_table_or_has_no_batches_is_not_indexed(odd):
+    assert not judge("dataloader-no-workers", table(**odd)).facts.table_rows
+
+
+def test_one_index_for_each_batch_gives_the_same_batches():
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data
+    rows = data.TensorDataset(torch.randn(100, 3), torch.arange(100))
+    sampler = data.BatchSampler(data.RandomSampler(rows), 8, drop_last=False)
+    loaders = (
+        data.DataLoader(rows, batch_size=8, shuffle=True),
+        data.DataLoader(rows, batch_size=None, sampler=sampler),
+    )
+    drawn = []
+    for loader in loaders:
+        torch.manual_seed(0)
+        drawn.append([batch for _ in range(2) for batch in loader] + [torch.rand(1)])
+    for one, other in zip(*drawn, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 PAIRS = {

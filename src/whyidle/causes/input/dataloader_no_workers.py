@@ -30,6 +30,7 @@ from whyidle.analysis.steps.undisturbed_steps import undisturbed_share
 from whyidle.causes.input._sample_evidence import (
     describe_conversion,
     describe_samples,
+    describe_table,
     describe_work,
     line_evidence,
     predict_without_work,
@@ -132,6 +133,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         facts.places.place_of(int(calls.rows[0])),
     )
     seen = _sampled_places(hot, samples, asking)
+    table = describe_table(facts, calls, blocked)
+    removed = table.get("removed") or predict_without_work(own, alone)
     making = _loading_places(facts, seen)
     lines = own.places if own else ()
     where = dict.fromkeys(place for place in (*lines[:3], *making, asking, *seen) if place)
@@ -143,7 +146,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         headline=f"{_name_loader(expected)} {format_duration(per_step)} per "
         f"step{describe_work(own) or _describe_conversion(conversion)}",
         low=max(0.0, min(low, blocked)),
-        high=max(low, high),
+        high=max(low, high, 1.0 - 1.0 / removed.high if table and removed else 0.0),
         predicted=predict_risk(low, high, "P1: the step without the wait, plus hand-off", expected),
         evidence=(
             *_loader_evidence(calls, hot, blocked, per_step, facts),
@@ -168,9 +171,9 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             storage=storage_library(facts, windows),
             function=making[0].function if making else None,
             **describe_conversion(conversion, part * blocked),
-            **describe_samples(own, alone),
+            **(table or describe_samples(own, alone)),
         ),
-        removal=predict_without_work(own, alone),
+        removal=removed,
     )
 
 

@@ -34,7 +34,7 @@ def _cheaper_transforms(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     if facts.hidden_by_workers or facts.storage or facts.media is False or facts.conversion:
         return None
-    if facts.removed and (facts.looped or facts.kind in ("text", "table")):
+    if facts.removed and (facts.table_rows or facts.looped or facts.kind in ("text", "table")):
         return None  # there is better advice
     where = ", or transform whole batches on the GPU" if facts.compute < IDLE_DEVICE else ""
     how = "decode at reduced size, crop before resizing"
@@ -67,6 +67,12 @@ def _tokenised_once(proof: Proof) -> str | None:
 
 def _batched_lookup(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
+    if facts.table_rows:
+        return (
+            "take each batch of the table by one index: DataLoader(dataset, batch_size=None, "
+            f"sampler=BatchSampler(RandomSampler(dataset), {facts.table_rows}, drop_last=False)), "
+            "which gives the same batches as shuffle=True (SequentialSampler without it)"
+        )
     in_rows = facts.looped or facts.kind == "table"
     if not (facts.per_sample and in_rows) or facts.kind == "text" or facts.removed is None:
         return None
@@ -115,7 +121,7 @@ def _whole_arrays(proof: Proof) -> str | Proposal | None:
             "batch at once"
         )
         return Proposal(text, predicted=facts.removed)
-    if facts.removed and (facts.looped or facts.kind in ("text", "table")):
+    if facts.removed and (facts.table_rows or facts.looped or facts.kind in ("text", "table")):
         return None  # there is better advice
     if facts.hidden_by_workers or facts.storage or facts.media is not False or facts.conversion:
         return None
