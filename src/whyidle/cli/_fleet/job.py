@@ -94,7 +94,7 @@ def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
         found = list_jobs(fleet, prices, job=args.job)
         job = max(found, key=lambda one: (one.job == args.job, one.start or ""))
         causes = [row for row in cause_rows(fleet, job.job) if row.cause]
-    advice = suggest_request(job)
+    advice = list(suggest_request(job))
     line = describe_in_line(job, causes, advice)
     return JobEfficiency(job=job, causes=causes, next_time=advice, line=line)
 
