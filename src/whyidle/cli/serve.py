@@ -286,7 +286,7 @@ def _print_start(settings: SiteSettings, sign_in: str) -> None:
     print(f"whyidle serves {', '.join(map(str, settings.stores))}. Sign in, once:\n    {sign_in}")
     sys.stdout.flush()
     warnings = []
-    if not settings.listen.startswith(PRIVATE) and not settings.proxy:
+    if not settings.listen.startswith(PRIVATE) and not settings.proxy.networks:
         warnings.append(
             f"{settings.listen} can be reached from other machines, and is not encrypted: put a "
             "proxy with TLS in front of it"
@@ -308,7 +308,7 @@ def _base_address(settings: SiteSettings) -> str:
     """The address by which browsers reach the server; empty behind a socket without a name."""
     import socket
 
-    if settings.names and (settings.proxy or settings.listen.startswith("unix:")):
+    if settings.names and (settings.proxy.networks or settings.listen.startswith("unix:")):
         return f"https://{settings.names[0]}"
     if settings.listen.startswith("unix:"):
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import TextWrapper
 from typing import Final
 
 from whyidle.model.documents.fleet import (
@@ -57,7 +58,8 @@ def render_digest(report: FleetReport, user: str) -> str:
         lines += [f"  - {clean_text(one.text)} ({'; '.join(one.evidence)})" for one in advice]
     if row.coverage < 1:
         lines += ["", f"{format_percent(row.coverage)} of the time has telemetry."]
-    return "\n".join(lines) + "\n"
+    wrapper = TextWrapper(78, subsequent_indent="    ", break_long_words=False)
+    return "\n".join(map(wrapper.fill, lines)) + "\n"
 
 
 def _describe_job(job: FleetJobRow) -> str:

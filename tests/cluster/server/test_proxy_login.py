@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.cluster.server.conftest import HERE
+from tests.machine.publishers.conftest import make_look
 from whyidle.cluster.server.app import build_app
 from whyidle.cluster.server.proxy_login import ProxyLogin, read_networks
 from whyidle.cluster.server.site import Site, SiteSettings
@@ -148,3 +149,14 @@ def test_cookies_are_secure_behind_tls(ask, site: Site):
 def test_an_address_that_is_none():
     with pytest.raises(UsageError, match="--proxy"):
         read_networks(["proxy.example"])
+
+
+def test_command_lines_of_others_are_not_shown(ask, site: Site):
+    site.monitor.machine = make_look()
+    for path, key in (("/api/machine", None), ("/api/now", "machine")):
+        for user, groups, shown in (("alice", "", True), ("eve", "ops", True), ("bob", "", False)):
+            document = ask(user, groups).get(path).json()
+            (job,) = (document[key] if key else document)["jobs"]
+            assert (job["command"] is not None) is shown
+            assert (job["reason"] is not None) is shown
+    assert "train.py" not in ask("bob").get("/machine").text

@@ -70,11 +70,10 @@ def find_job(args: argparse.Namespace) -> Window:
     held = [one for one in rows.holdings if args.job in (one.job, one.label)]
     if held:
         return Window(min(one.start_ms for one in held), max(one.end_ms for one in held))
-    if any(job.job == args.job for job in rows.jobs):
-        raise InputError(f"The job {args.job} held no GPU.", why="It waits, or asked for none.")
+    is_known = any(job.job == args.job for job in rows.jobs)
     raise InputError(
-        f"There is no job {args.job!r}.",
-        why=f"Asked: {', '.join(args.ledger)}.",
+        f"The job {args.job} held no GPU." if is_known else f"There is no job {args.job!r}.",
+        why="It waits, or asked for none." if is_known else f"Asked: {', '.join(args.ledger)}.",
         hint="For other ledgers: whyidle fleet job ID --ledger csv:jobs.csv --since 30d",
     )
 
@@ -92,7 +91,7 @@ def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
         found = list_jobs(fleet, prices, job=args.job)
         job = max(found, key=lambda one: (one.job == args.job, one.start or ""))
         causes = [row for row in cause_rows(fleet, job.job) if row.cause]
-    advice = suggest_request(job)
+    advice = list(suggest_request(job))
     line = describe_in_line(job, causes, advice)
     return JobEfficiency(job=job, causes=causes, next_time=advice, line=line)
 

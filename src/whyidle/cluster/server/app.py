@@ -55,13 +55,7 @@ def build_app(site: Site) -> Starlette:
         yield
         site.close()
 
-    gate = Middleware(
-        Gate,
-        access=site.access,
-        names=site.settings.names,
-        is_open=site.settings.is_open,
-        proxy=site.settings.proxy,
-    )
+    gate = Middleware(Gate, access=site.access, settings=site.settings)
     app = Starlette(
         routes=_list_routes(site),
         middleware=[gate],

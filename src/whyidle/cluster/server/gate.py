@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from whyidle.cluster.server.access import ANYONE, AccessList, Credential, Right
 from whyidle.cluster.server.answers import refuse
-from whyidle.cluster.server.proxy_login import ProxyLogin
+from whyidle.cluster.server.site import SiteSettings
 from whyidle.errors import WhyidleError
 
 POLICY: Final = (
@@ -35,20 +34,13 @@ READING: Final = ("GET", "HEAD")
 
 
 class Gate:
-    """ASGI middleware. ``names`` are host names under which the server may be addressed."""
+    """ASGI middleware."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        access: AccessList,
-        names: Sequence[str],
-        is_open: bool,
-        proxy: ProxyLogin,
-    ) -> None:
-        self._app, self._access, self._is_open, self._proxy = app, access, is_open, proxy
+    def __init__(self, app: ASGIApp, *, access: AccessList, settings: SiteSettings) -> None:
+        self._app, self._access = app, access
+        self._is_open, self._proxy = settings.is_open, settings.proxy
         own = ("localhost", socket.gethostname(), socket.getfqdn())
-        self._names = {name.lower() for name in (*own, *names)}
+        self._names = {name.lower() for name in (*own, *settings.names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that may not pass, and hand on any other."""

@@ -38,9 +38,6 @@ class ProxyLogin:
     groups_header: str = "X-Forwarded-Groups"
     admin_groups: Sequence[str] = ()
 
-    def __bool__(self) -> bool:
-        return self.has_socket or bool(self.networks)
-
     def is_trusted(self, connection: HTTPConnection) -> bool:
         """Whether a request comes from the proxy, by the address of the connection itself."""
         if connection.client is None or not connection.client.host:
