@@ -58,6 +58,7 @@ USUAL = {
     "passes": 8,
     "decodes": True,
     "microbatch": (4, PREDICTED),
+    "unrolled": "train.py:19",
     "forms": {each: ("bfloat16", PREDICTED) for each in ("rounding", "numerics", "convergence")},
 }
 VARIANTS = [
