@@ -59,7 +59,7 @@ USUAL = {
     "decodes": True,
     "microbatch": (4, PREDICTED),
     "unrolled": "train.py:19",
-    "forms": {each: ("bfloat16", PREDICTED) for each in ("rounding", "numerics", "convergence")},
+    "forms": dict.fromkeys(("rounding", "numerics", "convergence"), ("bfloat16", PREDICTED)),
 }
 VARIANTS = [
     {

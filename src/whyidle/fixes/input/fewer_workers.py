@@ -24,7 +24,7 @@ def fewer_workers(proof: Proof) -> Proposal | None:
         summary="{edits}: " + (why if none else "no more workers than keep the cores busy"),
         edits=edits,
         predicted=facts.by_workers,
-        risk="remove persistent_workers and prefetch_factor, which need workers; if samples become "
+        risk="options of the loader that need workers must go, too; if samples become "
         "dearer, set it again"
         if none
         else "with more cores, set it again",
