@@ -58,6 +58,7 @@ USUAL = {
     "passes": 8,
     "decodes": True,
     "microbatch": (4, PREDICTED),
+    "unrolled": "train.py:19",
     "forms": dict.fromkeys(("rounding", "numerics", "convergence"), ("bfloat16", PREDICTED)),
 }
 VARIANTS = [

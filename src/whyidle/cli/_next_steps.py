@@ -26,7 +26,8 @@ def next_steps(
     steps = _list_steps(diagnosis, command, "", store if stored else None)
     if diagnosis.command_failed or diagnosis.saw_nothing:
         return steps
-    return [*steps[:1], (command, "everything"), *steps[1:]] if steps else [(command, "everything")]
+    whole = (command, "everything; or --checklist" if stored else "everything")
+    return [*steps[:1], whole, *steps[1:]]
 
 
 def after_report(diagnosis: Diagnosis, name: str, store: Path | None = None) -> list[Step]:

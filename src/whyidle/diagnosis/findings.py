@@ -30,6 +30,8 @@ KNOWN = 3.0
 """ratio of the ends of a removal's interval above which its gain is not known: one end says to
 change the job now, the other that there is little to gain"""
 NEARLY_ALL = 1.0 - LEAST_LEFT
+MOST_OF_RUN = 0.5
+"""share of a run from which what happens once counts, although steps are as fast without it"""
 CRITICAL = 0.20  # least share of the step that a ``critical`` finding costs
 
 
@@ -66,7 +68,7 @@ class ProvenCause:
 
 
 def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
-    """Build the findings, sorted by their expected loss.
+    """Build the findings, sorted by their expected loss, behind what most of a run went into.
 
     The findings of one bucket never claim more time than the bucket holds. If two explain the same
     time, the one with an automatic fix that leaves the training unchanged claims it first. A manual
@@ -92,7 +94,12 @@ def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
         if high > 0.0 or item.proof.high == 0.0 or item.cause.direct:
             findings.append(_make_finding(item, low, high, room))
     extended = [_claim_bucket(finding, left) for finding in findings]
-    return sorted(extended, key=lambda finding: (-finding.expected_loss, -finding.lost.high))
+    once = {item.cause.id for item in judged if item.proof.once >= MOST_OF_RUN}
+
+    def order_key(finding: Finding) -> tuple[bool, float, float]:
+        return finding.cause not in once, -finding.expected_loss, -finding.lost.high
+
+    return sorted(extended, key=order_key)
 
 
 def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
@@ -152,14 +159,15 @@ def grade_severity(
 ) -> Severity:
     """Grade by the predicted gain of the best fix that does no harm, at most what the cause costs,
     or what its bucket has left (``room``) where a fix has a prediction of its own. A ``critical``
-    finding must also lie in a bucket of waiting that holds that much time."""
+    finding must also lie in a bucket of waiting that holds that much time. What most of a run went
+    into, once, is a ``warning``."""
     offered = [p.predicted for p in fixes if p.predicted and not p.changes_batch]
     sure = [one.speedup for one in offered or [item.proof.predicted] if one.low >= RISKY]
     own = any(plan.predicted for _, plan in item.decisions[0])
     cost = max(item.proof.high * item.spread, room if own else 0.0)
     gain = min(1.0 - 1.0 / max(sure, default=1.0), cost)
     if gain < WORTH:
-        return "info"
+        return "warning" if item.proof.once >= MOST_OF_RUN else "info"
     waits = item.bucket != "compute"
     return "critical" if min(gain, high) >= CRITICAL and waits else "warning"
 

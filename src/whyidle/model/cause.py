@@ -46,6 +46,7 @@ class Proof:
     facts: ProofFacts = NOTHING  # facts for fixes, in the class of the cause's family
     bucket: Bucket | None = None  # bucket of its time in this run, if not the cause's own
     removal: Predicted | None = None
+    once: float = 0.0  # share of the whole run that it costs once, before the steps of the shares
 
     def get_facts(self, kind: type[F]) -> F:
         """The facts if they have this class, else its defaults."""

@@ -209,6 +209,8 @@ class InterruptionFacts(ProofFacts):
     plot: bool = False
     histograms: bool = False
     compiler: bool = False
+    unrolled: str = ""  # where a loop is that a compiler unrolls
+    framework: str = ""
     cached: Predicted | None = None  # what compiled code on a disk gains
     eager: Predicted | None = None  # what not compiling gains
     without_graph: Predicted | None = None  # what evaluating without gradients gains

@@ -81,6 +81,32 @@ def test_compiling_that_recurs_is_no_start():
     assert judge("compile-autotune-warmup", job([ms(20)] * 6)) is None
 
 
+@pytest.mark.parametrize(
+    ("life", "compiling", "told"), [(9, 6, True), (90, 6, False), (5, 3, False)]
+)
+def test_a_start_that_took_most_of_a_run_is_told_for_each_run(life, compiling, told):
+    """Its steps are as fast without it; nobody knows how long the job is meant to run."""
+    timeline = job([ms(1000 * compiling), *[0] * 40]).timeline()
+    timeline = replace(timeline, phases=replace(timeline.phases, life_s=float(life)))
+    diagnosis = diagnose_job([timeline])
+    found = next(one for one in diagnosis.findings if one.cause == "compile-autotune-warmup")
+    assert (found.severity == "warning") == told
+    assert found.headline.startswith("Each run sets up and compiles for 6") or not told
+    assert (diagnosis.findings[0] == found) or not told
+    assert found.lost.high == 0.0
+
+
+def test_a_loop_that_is_traced_turn_by_turn_is_to_be_rolled():
+    proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
+    rolled = catalog.load_fixes()["rolled-loop"]
+    assert rolled.decide(proof) is None  # no loop was seen
+    for framework, way in (("jax", "jax.lax.scan"), ("torch", "block.compile()")):
+        known = replace(proof.facts, unrolled="train.py:3", framework=framework)
+        summary = rolled.decide(replace(proof, facts=known)).summary
+        assert "train.py:3" in summary
+        assert way in summary
+
+
 def test_steady_steps_have_no_start():
     assert judge("compile-autotune-warmup", job([0] * 6)) is None
 

@@ -7,11 +7,14 @@ import numpy as np
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.lines.source_loops import count_loops
 from whyidle.analysis.partition import compilation
 from whyidle.analysis.partition.idle_gaps import context_calls
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
-from whyidle.model.diagnosis import Predicted
+from whyidle.model.diagnosis import Place, Predicted
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
@@ -22,6 +25,8 @@ LOADED = (0.4, 0.2, 0.0)
 """share of compiling that a start with a cache on disk still takes (careful, expected, hopeful): it
 traces the model again and loads the compiled code. A small transformer took 19.3 s without and 3.7
 s with a cache (PyTorch 2.13, inductor for CPUs)"""
+LEAST_S = 5.0
+"""one-off set-up below which a run is too short for its start to matter"""
 EAGER = (3.0, 1.4, 1.0)
 """factor by which uncompiled steps are slower (careful, expected, hopeful): 1.41 on average of 180
 models (Ansel et al., "PyTorch 2", ASPLOS 2024)"""
@@ -49,7 +54,10 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     The device is idle during compiler functions, module loading, launch calls that last
     milliseconds on an idle device, and stalls of the leading steps that later steps do not have.
     Compiling that recurs in later steps does not count. Where six or more steady steps follow,
-    shares are of these, and the start is a remark with its own numbers. Where fewer follow, the
+    shares are of these, and the start is a remark with its own numbers; in a watched run that spent
+    most of its time so far in it (at least 5 s), a warning that says what each run pays, since how
+    long the job is meant to run is not known. A line of the job that stack samples show in a loop
+    while its function is traced is one that the compiler unrolls. Where fewer follow, the
     recording is of the start, and the prediction is for the recorded window: the fix gains once per
     start, and only a cache on disk saves it in the next one (P10), except for the expected fifth
     that loading takes. A watched run that ends this soon need not compile at all: its steps are
@@ -63,7 +71,9 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     What to do
     ----------
     Diagnose steady steps with a recording that starts after warm-up. Where restarts are frequent,
-    keep the compilers' caches on a disk that survives them.
+    keep the compilers' caches on a disk that survives them. Compile the body of a loop once
+    (``jax.lax.scan``, ``tf.while_loop``, one repeated block of a PyTorch model), and keep shapes
+    the same, as each new one is compiled anew.
 
     References
     ----------
@@ -93,9 +103,14 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     if compiler := compilation.compiler_facts(facts):
         number = compiler.functions
         evidence.append(make_evidence("functions compiled", number, None, source="torch._dynamo"))
+    once = 0.0 if share else _share_of_run(facts, seconds)
+    unrolled = _find_unrolled(facts, setup)
+    name = f"{(unrolled.file or '').rpartition('/')[2]}:{unrolled.line}" if unrolled else ""
     compiling = _share_of_recording(facts, facts.partition.parts["compile"] & setup)
     return Proof(
-        headline=f"The recording {'is of' if share else 'begins with'} a cold start: "
+        headline=_describe_start(seconds, once, name)
+        if once
+        else f"The recording {'is of' if share else 'begins with'} a cold start: "
         f"{format_duration(seconds)} of one-off set-up",
         low=low,
         high=share,
@@ -104,13 +119,41 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         ),
         evidence=tuple(evidence),
         confidence=0.9 if facts.steps.found_by else 0.7,
-        where=compilation.compiled_functions(facts, again=False),
+        where=(
+            *((unrolled,) if unrolled else ()),
+            *compilation.compiled_functions(facts, again=False),
+        ),
+        once=once,
         facts=InterruptionFacts(
+            unrolled=name,
+            framework=facts.timeline.framework or "",
             compiler=len(facts.rows_of(Role.COMPILER)) > 0,
             cached=_predict_cached(share, known),
             eager=_predict_eager(recorded, compiling) if compiler else None,
         ),
     )
+
+
+def _describe_start(seconds: float, once: float, unrolled: str) -> str:
+    loop = f"; the loop at {unrolled} is compiled turn by turn" if unrolled else ""
+    took = f"{format_duration(seconds)}, {once:.0%} of this one"
+    return f"Each run sets up and compiles for {took}{loop}"
+
+
+def _share_of_run(facts: Facts, seconds: float) -> float:
+    """Share of a watched run so far; 0 for recordings, which may begin anywhere, and short ones."""
+    life = facts.timeline.phases.life_s
+    return min(seconds / life, 1.0) if life and seconds >= LEAST_S else 0.0
+
+
+def _find_unrolled(facts: Facts, setup: Intervals) -> Place | None:
+    """The job's own line, in a loop of a function, that ran most while the compiler traced it."""
+    for place, _ in lines_with_share(facts, setup & facts.partition.parts["compile"]):
+        if place.line and (place.function or "").isidentifier() and not in_library(place):
+            source = facts.timeline.sources.get(place.file or "", "")
+            if source and count_loops(source)[place.line]:
+                return place
+    return None
 
 
 def _predict_cached(share: float, compiling: float) -> Predicted:

@@ -24,7 +24,8 @@ def fewer_workers(proof: Proof) -> Proposal | None:
         summary="{edits}: " + (why if none else "no more workers than keep the cores busy"),
         edits=edits,
         predicted=facts.by_workers,
-        risk="remove the loader's options that need workers; if samples become dearer, set it again"
+        risk="options of the loader that need workers must go, too; if samples become "
+        "dearer, set it again"
         if none
         else "with more cores, set it again",
         automatic=True,
