@@ -68,14 +68,15 @@ def _add_kernels(database: Database, rows: EventRows, process: int | None) -> I6
         columns["start"],
         columns["end"],
         kind=DeviceKind.KERNEL,
-        name=_name_rows(rows, name, text_of(database, np.unique(name)), "(unnamed kernel)"),
+        name=name_rows(rows, name, text_of(database, np.unique(name)), "(unnamed kernel)"),
         blocks_per_sm=grid / processors if processors else np.nan,
         **common,
     )
     return common["device"]
 
 
-def _name_rows(rows: EventRows, ids: I64, texts: dict[int, str], missing: str) -> NDArray[np.int32]:
+def name_rows(rows: EventRows, ids: I64, texts: dict[int, str], missing: str) -> NDArray[np.int32]:
+    """Return the codes of the names with some ids."""
     unique, inverse = np.unique(ids, return_inverse=True)
     return rows.name_codes([texts.get(key, missing) for key in unique.tolist()])[inverse]
 
