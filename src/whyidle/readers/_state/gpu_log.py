@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.model.state_records import GpuLog, GpuSeries
@@ -115,7 +114,7 @@ def _guess_columns(lines: list[str]) -> list[str]:
         values = np.array(
             [int(word) if word.isdecimal() and len(word) < 10 else -1 for word in column]
         )
-        known = values[values >= 0]
+        known, moves = values[values >= 0], np.abs(values[gpus:] - values[:-gpus])  # of each GPU
         span = int(known.min(initial=1 << 60)), int(known.max(initial=-1))
         if column[0].startswith("GPU-") or (
             "gpu" not in names and span[1] < _MOST_GPUS and set(values) == {*range(span[1] + 1)}
@@ -125,7 +124,7 @@ def _guess_columns(lines: list[str]) -> list[str]:
             continue
         elif span[1] > 100:
             sizes.append((span[1], i))
-        elif _SLOW[0] < span[0] and span[1] < _SLOW[1] and _moves(values, gpus) <= _DEGREES:
+        elif _SLOW[0] < span[0] and span[1] < _SLOW[1] and moves.max(initial=0) <= _DEGREES:
             slow = min(slow, i)
         elif span[0] < span[1] or span[0] in (0, 100):
             rates.append(i)
@@ -135,11 +134,6 @@ def _guess_columns(lines: list[str]) -> list[str]:
         (_, used), (_, total) = sorted(sizes)
         names[used], names[total] = "used", "total"
     return names
-
-
-def _moves(values: NDArray[np.int64], every: int) -> int:
-    """The largest change from one sample of a GPU to its next."""
-    return int(np.abs(values[every:] - values[:-every]).max(initial=0))
 
 
 def _guess_names(words: list[str], *, by_comma: bool) -> list[str]:
