@@ -1,6 +1,7 @@
 """What physics forbids is mended and noted; what it allows stays."""
 
 import numpy as np
+import pytest
 
 from whyidle.analysis.partition.idle_gaps import link_launches
 from whyidle.analysis.recording_checks import check_recordings, mend_recording
@@ -73,10 +74,11 @@ def test_the_only_kernel_may_be_long():
     assert mend_recording(timeline) is timeline
 
 
-def test_launches_with_one_id_are_matched_in_order():
+@pytest.mark.parametrize("number", [5, (1 << 63) - 1])
+def test_launches_with_one_id_are_matched_in_order(number):
     built = job(100, 50, 100)
     for event in built.events:
-        event["args"]["correlation"] = 5
+        event["args"]["correlation"] = number
     mended = mend_recording(built.timeline())
     assert link_launches(mended).call.tolist() == [0, 1, 2]
     assert "matched in their order" in mended.source.notes[0]

@@ -52,7 +52,8 @@ def _separate_reused_ids(timeline: Timeline, notes: list[str]) -> Timeline:
     if not len(reused):
         return timeline
     host_ids, device_ids = host.corr.copy(), device.corr.copy()
-    following = int(max(host.corr.max(), device.corr.max())) + 1
+    known = np.concatenate([host.corr, device.corr])
+    following = int(known[known < 1 << 62].max(initial=0)) + 1  # beyond, ids would overflow
     dropped = 0
     for number in reused:
         own = calls[host.corr[calls] == number]

@@ -9,6 +9,7 @@ diagnosis written with --json, or the folder of a stored run.
 from __future__ import annotations
 
 import argparse
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from whyidle.cli import _next_steps, _output
@@ -31,10 +32,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the recordings, diagnose them, store and report the diagnosis."""
-    from whyidle.recordings.read_ahead import read_ahead
+    from whyidle.readers._files.range_reading import start_reading
 
     _output.check_outputs(args, inputs=args.path)
-    with read_ahead(args.path) as reading, Progress(quiet=args.quiet) as progress:
+    reading = start_reading(args.path)  # begins before the engine is imported
+    with closing(reading) if reading else nullcontext(), Progress(quiet=args.quiet) as progress:
         from whyidle.recordings.explain import explain_paths
 
         diagnosis, timelines = explain_paths(

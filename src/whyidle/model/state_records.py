@@ -4,24 +4,22 @@ which collective each rank of a job is."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.model.diagnosis import Place
 
 
-@dataclass(frozen=True, slots=True)
-class HeldMemory:
+class HeldMemory(Struct, frozen=True):
     """Memory that one place of the program allocated; ``place`` is None if it is not recorded."""
 
     place: Place | None
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class FailedAllocation:
+class FailedAllocation(Struct, frozen=True):
     """An allocation that the device had no memory for: bytes asked, and bytes free on the device
     (None: not recorded)."""
 
@@ -29,8 +27,7 @@ class FailedAllocation:
     free: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
+class DeviceMemory(Struct, frozen=True):
     """The cache of PyTorch's allocator on one device, in bytes.
 
     ``reserved`` was taken from the driver, ``allocated`` is in use. ``stranded`` is free but lies
@@ -50,16 +47,14 @@ class DeviceMemory:
     has_history: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySnapshot:
+class MemorySnapshot(Struct, frozen=True):
     """What ``torch.cuda.memory._dump_snapshot`` wrote."""
 
     path: str
     devices: tuple[DeviceMemory, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Struct, frozen=True):
     """One collective of one rank. ``state`` is ``scheduled``, ``started`` or ``completed``;
     ``number`` counts the collectives of its group, ``created_ns`` is the time of the call."""
 
@@ -71,8 +66,7 @@ class Collective:
     created_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupHistory:
+class GroupHistory(Struct, frozen=True):
     """The last collectives of a rank in one group, by number, and the ranks of the group (empty:
     not recorded)."""
 
@@ -81,8 +75,7 @@ class GroupHistory:
     collectives: tuple[Collective, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FlightRecord:
+class FlightRecord(Struct, frozen=True):
     """What one rank's flight recorder of NCCL wrote."""
 
     path: str
@@ -90,8 +83,7 @@ class FlightRecord:
     groups: tuple[GroupHistory, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TransportLog:
+class TransportLog(Struct, frozen=True):
     """What NCCL logged of its transports: the pairs of ranks that each connects ``within`` and
     ``between`` nodes, the variables that NCCL obeyed, and which of the known phrases it said."""
 
@@ -104,8 +96,7 @@ class TransportLog:
     said: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuSeries:
+class GpuSeries(Struct, frozen=True, eq=False):
     """The samples of one GPU: the share of time in which a kernel ran and in which the memory's
     controller worked (percent), memory used and in all (MiB); nan where not recorded."""
 
@@ -116,8 +107,7 @@ class GpuSeries:
     total: NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuLog:
+class GpuLog(Struct, frozen=True, eq=False):
     """A log of ``nvidia-smi``; ``period_s`` lies between samples, None if they have no times."""
 
     path: str

@@ -54,7 +54,10 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
         return kineto.load(path, member=member, progress=progress)
     rows = EventRows()
     links = _read_flows(trace.events)
-    groups = _group_events(trace.events)
+    groups: dict[tuple[Any, Any], list[PlainEvent]] = defaultdict(list)
+    for event in trace.events:
+        if event.is_span:
+            groups[_key(event.pid), _key(event.tid)].append(event)
     collectives = _collectives(groups, processes)
     name = rows.name_codes([f"hccl {event.name}" for event in collectives.events])
     rows.add_device(collectives.start, collectives.end, kind=DeviceKind.KERNEL, name=name)
@@ -70,14 +73,6 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
 
 def _key(value: Any) -> Any:
     return value if isinstance(value, (int, str)) else None
-
-
-def _group_events(events: list[PlainEvent]) -> dict[tuple[Any, Any], list[PlainEvent]]:
-    groups: dict[tuple[Any, Any], list[PlainEvent]] = defaultdict(list)
-    for event in events:
-        if event.is_span:
-            groups[_key(event.pid), _key(event.tid)].append(event)
-    return groups
 
 
 def _read_flows(events: list[PlainEvent]) -> dict[Place, int]:

@@ -49,7 +49,7 @@ def explain_paths(
         progress: called with (bytes read, total bytes).
         stage: called with the title of each check.
         ranks: the only ranks to read; None reads all.
-        reading: a reading of the only path that has begun; see ``read_ahead``.
+        reading: a reading of the only path that has begun (``start_reading``).
 
     Raises:
         InputError: a path cannot be used.

@@ -159,7 +159,7 @@ def _describe_rates(gpu: GpuSeries) -> str:
 
 
 def _describe_filling(gpu: GpuSeries) -> list[str]:
-    filled = gpu.used / gpu.total
+    filled = gpu.used / np.where(gpu.total > 0, gpu.total, np.nan)
     if np.isnan(filled).all():
         return []
     most = float(np.nanmax(filled))
@@ -296,17 +296,8 @@ def _describe_stuck(stuck: Stuck) -> Finding:
 
 
 def _propose(fix: str, summary: str) -> list[ProposedFix]:
-    return [
-        ProposedFix(
-            fix=fix,
-            summary=summary,
-            edits=[],
-            consent="none",
-            automatic=False,
-            predicted=None,
-            risk="",
-        )
-    ]
+    unknown = {"edits": [], "consent": "none", "automatic": False, "predicted": None, "risk": ""}
+    return [msgspec.convert({"fix": fix, "summary": summary, **unknown}, ProposedFix)]
 
 
 class _Claim(NamedTuple):

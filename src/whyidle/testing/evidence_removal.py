@@ -99,7 +99,6 @@ STRIPPERS: Final[dict[str, Callable[[Timeline], Timeline]]] = {
     "model_look": _change("process", model_look=None),
     "own_allocator": _change("process", allocator=None),
     "own_process": _change("process", imported=None),
-    "model_look": _change("process", model_look=None),
     "shapes": _shapes,
     "memory_events": _memory,
     "memory_capacity": _change("info", memory_bytes=None),

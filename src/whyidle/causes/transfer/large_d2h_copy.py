@@ -20,8 +20,6 @@ REMAINING = (None, 0.02, 0.0)
 """share of the copies that remains (careful, None: all bytes, at the rate of pinned memory;
 expected: reads at every fiftieth step, as Lightning reports by default, or equally fewer bytes;
 hopeful: a number or two)"""
-FEWEST = 3
-"""copies in a recording without steps: one or two may bring home the result"""
 
 
 @cause(
@@ -67,7 +65,9 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     exposed = facts.share_of(facts.time_of("copy", "copy_call") & _copy_spans(facts, rows))
     steps = np.unique(np.searchsorted(facts.steps.start, facts.device.start[rows], side="right"))
     stepwise = facts.steps.found_by is not None
-    enough = len(steps) >= min(2, facts.step_count) if stepwise else len(rows) >= FEWEST
+    enough = (
+        len(steps) >= min(2, facts.step_count) if stepwise else len(rows[2:]) > 0
+    )  # not the result alone
     if exposed < LEAST_SHARE or facts.cold_start or not enough:
         return None
     gains = _copy_gains(facts, rows)

@@ -70,7 +70,7 @@ def load_all(
             if job is not None:
                 results[job.number] = _load_here(job, meter)
         for helper in started:
-            helper.join_process()
+            helper.thread.join()
         for job in jobs:  # a helper that died leaves its job undone
             if job.number not in results:
                 results[job.number] = _load_here(job, meter)
@@ -177,8 +177,8 @@ class _Helper:
     ) -> None:
         self._waiting, self._results, self._meter = waiting, results, meter
         self._process: HelperProcess | None = None
-        self._thread = threading.Thread(target=self._feed_jobs, daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._feed_jobs, daemon=True)
+        self.thread.start()
 
     def _feed_jobs(self) -> None:
         """Send jobs until there are none; a process that dies leaves its job undone."""
@@ -192,13 +192,10 @@ class _Helper:
         except PROCESS_FAULTS:
             return
 
-    def join_process(self) -> None:
-        self._thread.join()
-
     def kill_process(self) -> None:
         """End the process; its thread then reaches the end of the pipe."""
         if self._process is None:
             return
         self._process.kill()
-        self._thread.join(timeout=5)
+        self.thread.join(timeout=5)
         self._process.close()

@@ -7,15 +7,17 @@ import stat
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from whyidle.readers._events.text_ranges import RangeEvents, RangeReader
 from whyidle.readers._files.helper_process import FAULTS, HelperProcess, text_bytes, usable_cores
 from whyidle.readers._files.worker_ipc import Request
 
+if TYPE_CHECKING:
+    from whyidle.readers._events.text_ranges import RangeEvents
+
 WORTH_BYTES = 24 << 20
 """text that one process reads in about the start-up time of a helper"""
-Accept = Callable[[RangeEvents], None]
+Accept = Callable[["RangeEvents"], None]
 
 
 class RangeReading:
@@ -57,6 +59,8 @@ class RangeReading:
             return self._next - 1
 
     def _keep(self, number: int, read: Any) -> None:
+        from whyidle.readers._events.text_ranges import RangeEvents  # noqa: PLC0415  # helpers first
+
         with self._lock:
             if isinstance(read, RangeEvents):
                 self._read[number] = read
@@ -73,6 +77,8 @@ class RangeReading:
         Raises:
             InputError: the file cannot be opened.
         """
+        from whyidle.readers._events.text_ranges import RangeReader  # noqa: PLC0415  # see _keep
+
         done = end = 0
         reader = RangeReader(*self.origin)
         try:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whyidle.errors import BrokenTraceError
 from whyidle.model.state_records import GpuLog, GpuSeries
@@ -25,11 +24,8 @@ _PLAIN: Final = re.compile(
     rb"(?:[^\n,%{}]+,)+[^\n,%{}]+\n"
 )
 """nvidia-smi's own form of time or of a GPU's name, among numbers without units"""
-_MOST_GPUS: Final = 64
 _SLOW, _DEGREES = (15, 95), 3
 """degrees, or percent of a fan: where they are, and how fast they move from sample to sample"""
-_APART_S: Final = 0.5
-"""the cards of one sample are read one after the other, within milliseconds"""
 _DMON: Final = ("gpu", "pwr", "gtemp", "mtemp", "sm", "mem", "enc", "dec")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _TIME: Final = re.compile(r"(?:\d{4}[/-]\d\d[/-]\d\d[ T]|\d{8} +)\d\d:\d\d:\d\d(?:\.\d+)?")
@@ -115,17 +111,17 @@ def _guess_columns(lines: list[str]) -> list[str]:
         values = np.array(
             [int(word) if word.isdecimal() and len(word) < 10 else -1 for word in column]
         )
-        known = values[values >= 0]
+        known, moves = values[values >= 0], np.abs(values[gpus:] - values[:-gpus])  # of each GPU
         span = int(known.min(initial=1 << 60)), int(known.max(initial=-1))
         if column[0].startswith("GPU-") or (
-            "gpu" not in names and span[1] < _MOST_GPUS and set(values) == {*range(span[1] + 1)}
+            "gpu" not in names and span[1] <= 100 and set(values) == {*range(span[1] + 1)}
         ):
             names[i], gpus = "gpu", len(set(column))
         elif not len(known):
             continue
         elif span[1] > 100:
             sizes.append((span[1], i))
-        elif _SLOW[0] < span[0] and span[1] < _SLOW[1] and _moves(values, gpus) <= _DEGREES:
+        elif _SLOW[0] < span[0] and span[1] < _SLOW[1] and moves.max(initial=0) <= _DEGREES:
             slow = min(slow, i)
         elif span[0] < span[1] or span[0] in (0, 100):
             rates.append(i)
@@ -135,11 +131,6 @@ def _guess_columns(lines: list[str]) -> list[str]:
         (_, used), (_, total) = sorted(sizes)
         names[used], names[total] = "used", "total"
     return names
-
-
-def _moves(values: NDArray[np.int64], every: int) -> int:
-    """The largest change from one sample of a GPU to its next."""
-    return int(np.abs(values[every:] - values[:-every]).max(initial=0))
 
 
 def _guess_names(words: list[str], *, by_comma: bool) -> list[str]:
@@ -171,7 +162,7 @@ def _samples(rows: Iterable[Row]) -> Iterator[tuple[float | None, dict[str, Valu
         if np.isnan(values[0]) and process != "-":
             continue
         now = _seconds(row.get("time"))
-        if gpus and ((gpu, process) in seen or abs((now or 0.0) - (time or 0.0)) > _APART_S):
+        if gpus and ((gpu, process) in seen or abs((now or 0.0) - (time or 0.0)) >= 1):
             yield time, gpus
             gpus, seen = {}, set()
         time = now

@@ -14,13 +14,8 @@ from whyidle.readers.nsys.sqlite_file import Database
 I64 = NDArray[np.int64]
 _KERNEL: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 _GRAPH: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-_EVENT: Final = {
-    "start": 0,
-    "end": 0,
-    "deviceId": 0,
-    "streamId": -1,
-    "correlationId": -1,
-}
+_SET: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
+_EVENT: Final = {"start": 0, "end": 0, "deviceId": 0, "streamId": -1, "correlationId": -1}
 _BLOCKS: Final = {"gridX": 1, "gridY": 1, "gridZ": 1}
 _COPIES: Final = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 """CUPTI's kinds of copies; schema versions before 3 lack the table of their names"""
@@ -32,9 +27,9 @@ def add_device(database: Database, rows: EventRows, process: int | None) -> I64:
     """Append the GPU work of a process. Returns the devices that it used, the busiest first."""
     numbers = [
         _add_kernels(database, rows, process),
-        _add_graphs(database, rows, process),
+        _add_named(database, rows, process, _GRAPH, "CUDA graph"),
         _add_copies(database, rows, process),
-        _add_sets(database, rows, process),
+        _add_named(database, rows, process, _SET, "Memset (Device)"),
     ]
     devices, counts = np.unique(np.concatenate(numbers), return_counts=True)
     return devices[np.argsort(-counts, kind="stable")]
@@ -68,23 +63,27 @@ def _add_kernels(database: Database, rows: EventRows, process: int | None) -> I6
         columns["start"],
         columns["end"],
         kind=DeviceKind.KERNEL,
-        name=_name_rows(rows, name, text_of(database, np.unique(name)), "(unnamed kernel)"),
+        name=name_rows(rows, name, text_of(database, np.unique(name)), "(unnamed kernel)"),
         blocks_per_sm=grid / processors if processors else np.nan,
         **common,
     )
     return common["device"]
 
 
-def _name_rows(rows: EventRows, ids: I64, texts: dict[int, str], missing: str) -> NDArray[np.int32]:
+def name_rows(rows: EventRows, ids: I64, texts: dict[int, str], missing: str) -> NDArray[np.int32]:
+    """Return the codes of the names with some ids."""
     unique, inverse = np.unique(ids, return_inverse=True)
     return rows.name_codes([texts.get(key, missing) for key in unique.tolist()])[inverse]
 
 
-def _add_graphs(database: Database, rows: EventRows, process: int | None) -> I64:
-    """Launches of whole graphs, as recorded without --cuda-graph-trace=node."""
-    columns, common = _read(database, _GRAPH, process)
-    name = rows.names["CUDA graph"] if len(columns["start"]) else 0
-    rows.add_device(columns["start"], columns["end"], kind=DeviceKind.KERNEL, name=name, **common)
+def _add_named(
+    database: Database, rows: EventRows, process: int | None, table: str, name: str
+) -> I64:
+    """Sets; and launches of whole graphs, as recorded without --cuda-graph-trace=node."""
+    kind = DeviceKind.KERNEL if table == _GRAPH else DeviceKind.MEMSET
+    columns, common = _read(database, table, process, bytes=-1)
+    code, size = rows.names[name] if len(columns["start"]) else 0, columns["bytes"]
+    rows.add_device(columns["start"], columns["end"], kind=kind, name=code, size=size, **common)
     return common["device"]
 
 
@@ -108,16 +107,6 @@ def _copy_name(kind: int, source: int, target: int) -> str:
     name = f"Memcpy {_COPIES.get(kind, '')}".strip()
     memory = _MEMORY.get(source), _MEMORY.get(target)
     return f"{name} ({memory[0]} -> {memory[1]})" if all(memory) else name
-
-
-def _add_sets(database: Database, rows: EventRows, process: int | None) -> I64:
-    columns, common = _read(database, "CUPTI_ACTIVITY_KIND_MEMSET", process, bytes=-1)
-    name = rows.names["Memset (Device)"] if len(columns["start"]) else 0
-    size = columns["bytes"]
-    rows.add_device(
-        columns["start"], columns["end"], kind=DeviceKind.MEMSET, name=name, size=size, **common
-    )
-    return common["device"]
 
 
 def device_of(database: Database, devices: I64) -> DeviceInfo:

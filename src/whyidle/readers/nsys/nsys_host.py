@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whyidle.model.timeline import HostKind
 from whyidle.readers._events.event_rows import EventRows, merge_spans
-from whyidle.readers.nsys.nsys_device import text_of
+from whyidle.readers.nsys.nsys_device import name_rows, text_of
 from whyidle.readers.nsys.sqlite_file import Database
 
 I64 = NDArray[np.int64]
@@ -53,7 +53,7 @@ def add_host(database: Database, rows: EventRows, process: int | None) -> None:
         calls["start"],
         calls["end"],
         kind=HostKind.RUNTIME,
-        name=_code_names(rows, calls["nameId"], texts),
+        name=name_rows(rows, calls["nameId"], texts, "(unnamed call)"),
         thread=_code_threads(rows, calls["globalTid"]),
         corr=calls["correlationId"],
     )
@@ -68,11 +68,6 @@ def add_host(database: Database, rows: EventRows, process: int | None) -> None:
     )
     _add_module_loading(database, rows, process)
     _add_steps(rows, ranges, calls["globalTid"])
-
-
-def _code_names(rows: EventRows, ids: I64, texts: dict[int, str]) -> NDArray[np.int32]:
-    unique, inverse = np.unique(ids, return_inverse=True)
-    return rows.name_codes([texts.get(key, "(unnamed call)") for key in unique.tolist()])[inverse]
 
 
 def _code_threads(rows: EventRows, ids: I64) -> NDArray[np.int16]:

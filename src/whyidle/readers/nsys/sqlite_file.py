@@ -36,19 +36,16 @@ class Database:
         self._connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
-            self.tables = self._read_tables()
+            found = self._connection.execute(
+                "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c "
+                "WHERE t.type = 'table'"
+            )
+            self.tables: dict[str, frozenset[str]] = {}
+            for table, column in found.fetchall():
+                self.tables[table] = self.tables.get(table, frozenset()) | {str(column)}
         except DAMAGED:
             self._connection.close()
             raise
-
-    def _read_tables(self) -> dict[str, frozenset[str]]:
-        listed = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return {str(name): self._columns_of(str(name)) for (name,) in listed.fetchall()}
-
-    def _columns_of(self, table: str) -> frozenset[str]:
-        quoted = table.replace('"', '""')
-        found = self._connection.execute(f'PRAGMA table_info("{quoted}")')
-        return frozenset(str(row[1]) for row in found)
 
     def has_table(self, name: str) -> bool:
         """Whether it has a table."""

@@ -30,6 +30,7 @@ from whyidle.model.timeline import (
     Timeline,
 )
 from whyidle.probe.wire import split_name
+from whyidle.readers._events.trace_header import to_natural
 from whyidle.readers.kineto.optimizer_closures import without_closures
 from whyidle.readers.probe.executions import DEVICE, with_executions
 from whyidle.readers.probe.loader_records import (
@@ -152,8 +153,8 @@ def load(path: Path) -> Timeline:
         source=Source(path=str(path), format="probe", events=len(spans), bytes=spans.nbytes),
         base_ns=base,
         info=_device_info(process),
-        rank=_to_number(facts.get("rank")),
-        world_size=_to_number(facts.get("world_size")),
+        rank=to_natural(facts.get("rank")),
+        world_size=to_natural(facts.get("world_size")),
         backend=place.get("backend"),
         hostname=place.get("host"),
         framework=framework,
@@ -208,10 +209,6 @@ def _disturbed_windows(folder: Path, host: object, base: int) -> tuple[tuple[int
             for begin, end in read_document(path).get("windows", ()):
                 windows.append((begin - base, (end or _NEVER) - base))
     return tuple(sorted(windows))
-
-
-def _to_number(value: object) -> int | None:
-    return int(value) if isinstance(value, int | str) and str(value).isdigit() else None
 
 
 def _device_info(facts: ProcessFacts) -> DeviceInfo:

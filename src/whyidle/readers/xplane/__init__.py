@@ -27,6 +27,7 @@ SUFFIXES, sniff = FORMATS["xplane"].SUFFIXES, FORMATS["xplane"].sniff
 _MOST_BYTES = (2 << 30) + 1
 """protocol buffers are limited to 2 GiB"""
 _SINCE_1970_NS = 10**17
+_IGNORED = "events with impossible times were ignored"
 """times above count from 1970; below, from the start of the profile"""
 
 
@@ -63,6 +64,7 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
             hint="Record again, and let the profiler stop before copying the file.",
         )
     framework = _framework_of(space, rows)
+    named = re.match(r"(.+)\.xplane\.pb", (member or path.name).rpartition("/")[2])
     began = _profile_start(space)
     return rows.make_timeline(
         host_events,
@@ -72,23 +74,18 @@ def load(path: Path, *, member: str | None = None, progress: Progress | None = N
             format="xplane",
             events=len(host_events) + len(device_events) + rows.ignored,
             bytes=len(data),
-            notes=_notes(rows),
+            notes=(f"{rows.ignored} {_IGNORED}",) if rows.ignored else (),
             lost=lost,
             origin_ns=base,
             input_stage=find_slowest_stage(host) if host is not None else None,
         ),
         base_ns=base if base > _SINCE_1970_NS else base + began,
         info=device_of(planes),
-        hostname=space.hostname or _host_in_name(member or path.name),
+        hostname=space.hostname or (named[1] if named else None),
         framework=framework,
         vocabulary=JAX if framework == "jax" else TENSORFLOW,
         cut=lost is not None,
     )
-
-
-def _notes(rows: EventRows) -> tuple[str, ...]:
-    ignored = f"{rows.ignored} events with impossible times were ignored"
-    return (ignored,) if rows.ignored else ()
 
 
 def _profile_start(space: Space) -> int:
@@ -103,8 +100,3 @@ def _framework_of(space: Space, rows: EventRows) -> str:
         return "jax"
     used = any(re.search(r"PjitFunction|\bjit_|_xla_|^jit\(", name) for name in rows.names)
     return "jax" if used else "tensorflow"
-
-
-def _host_in_name(name: str) -> str | None:
-    match = re.match(r"(.+)\.xplane\.pb", name.rpartition("/")[2])
-    return match[1] if match else None

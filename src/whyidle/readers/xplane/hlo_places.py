@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from whyidle.model.frames import FOREIGN
 from whyidle.model.protobuf import BYTES, VARINT, ProtobufError, read_fields
@@ -22,8 +23,7 @@ _LIBRARY: Final = re.compile(FOREIGN)
 _MOST_FRAMES: Final = 200
 
 
-@dataclass(slots=True)
-class _Frames:
+class _Frames(Struct):
     """The lines of a program's stack frames; numbers count from 1, and 0 is none."""
 
     files: list[str] = field(default_factory=list)

@@ -37,8 +37,6 @@ _DIRECTION: Final = re.compile(r"Memcpy\w*?(HtoD|DtoH|DtoD)", re.I)
 _CALLED: Final = re.compile(r"^(StatefulPartitionedCall/)+")
 """how TensorFlow begins the names of operators in a function"""
 _FEWEST_STEPS: Final = 3
-_GOOD_PART: Final = 0.3
-"""of the time of compiled calls: less than each of two networks that are trained in turn"""
 OUTSIDE: Final = "Python outside the framework"
 
 
@@ -216,7 +214,8 @@ class HostReader:
                 best, longest = calls, total
         called = np.isin(line.metadata, functions) & (line.length_ps > 0)
         start, end = merge_spans(line.start[called], line.end[called])
-        return best if longest > _GOOD_PART * (end - start).sum() else best[:0]
+        # each of two networks that are trained in turn has more than a third
+        return best if longest * 3 > (end - start).sum() else best[:0]
 
     def _add_python(self) -> None:
         """Time of the main thread outside all calls of the framework, if Python was not traced."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from whyidle.model.protobuf import (
@@ -30,16 +30,14 @@ _LONGEST_TEXT = 4096
 _DOUBLE = struct.Struct("<d")
 
 
-@dataclass(slots=True)
-class EventMetadata:
+class EventMetadata(Struct):
     """What all events of one name share."""
 
     name: str = ""
     display_name: str = ""
 
 
-@dataclass(slots=True, eq=False)
-class Line:
+class Line(Struct, eq=False):
     """A stream or thread. Columns have a row per event: number of its metadata, start (ps since
     the line's ``start_ns``), length (ps, -1: an instant), and the event's bytes."""
 
@@ -198,8 +196,7 @@ def _clip(value: int) -> int:
     return value if value < 1 << 62 else 1 << 62
 
 
-@dataclass(slots=True)
-class Space:
+class Space(Struct):
     """A profile; ``lost`` says what of it could not be read."""
 
     planes: list[Plane] = field(default_factory=list)
