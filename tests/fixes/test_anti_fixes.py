@@ -77,7 +77,7 @@ VARIANTS = [
         "main": None if flag else 2,
         "all_used": flag,
         "traced": flag,
-        "redefined": flag,
+        "renewed": "function" if flag else "",
         "switched": flag,
         "waits": flag,
         "line": "train.py:19" if flag else "",

@@ -46,3 +46,15 @@ def test_a_function_that_is_defined_in_the_loop_is_to_be_compiled_once():
 
 def test_other_lengths_are_to_be_padded():
     assert advised(LENGTH) == ["bucket-lengths"]
+
+
+STATIC = (
+    "at input path [0][0], now <class 'jax._src.tree_util.Static'> with pytree metadata "
+    "Static(val=GradientTransformationExtraArgs(init=<function init_fn at 0x7efcc7394d60>"
+)
+
+
+def test_a_static_argument_that_is_new_each_time_is_to_be_made_once():
+    assert advised(STATIC) == ["compile-once", "cached-executables"]
+    plan = catalog.load_fixes()["compile-once"].decide(judge("recompilation-storm", train(STATIC)))
+    assert "static argument" in plan.summary

@@ -22,7 +22,13 @@ _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
 
 _SOURCE = "torch._dynamo"
 _GENERATOR = "iterator: another object of class generator"
-_REDEFINED = "another function defined on the same line"
+_RENEWED = {
+    "function": re.compile(r"another function defined on the same line"),
+    "object": re.compile(r"\bat 0x[0-9a-f]+|pytree metadata"),
+}
+"""what is made anew -> the reason to compile again. A value that prints its address is compared by
+identity, and static arguments (metadata of a tree) by equality, which functions in them do not have
+"""
 
 
 def compiler_facts(facts: Facts) -> CompilerFacts | None:
@@ -63,11 +69,15 @@ def handed_on(facts: Facts) -> bool:
     return breaks and 2 * sum(run.seconds for run in handed) > total
 
 
-def is_redefined(facts: Facts) -> bool:
-    """Return whether most recompiling was of functions that are defined anew, by JAX's words."""
+def renewed(facts: Facts) -> str:
+    """Return what is made anew for most recompiling, by JAX's words: a ``function`` that is defined
+    again, or an ``object`` as static argument; "" where neither is."""
     again = [run for run in _compiles(facts) if run.turn > 1]
-    anew = [run for run in again if _REDEFINED in (run.reason or "")]
-    return bool(anew) and 2 * sum(run.seconds for run in anew) > sum(run.seconds for run in again)
+    half = sum(run.seconds for run in again) / 2
+    for kind, reason in _RENEWED.items():
+        if sum(run.seconds for run in again if reason.search(run.reason or "")) > half:
+            return kind
+    return ""
 
 
 def compiled_functions(facts: Facts, *, again: bool) -> tuple[Place, ...]:

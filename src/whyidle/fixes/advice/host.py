@@ -179,6 +179,15 @@ def _rolled_loop(proof: Proof) -> str | None:
     return way.format(facts.unrolled) if facts.unrolled else None
 
 
+_MADE_ONCE = {
+    "function": "define the function and call jax.jit outside the loop, and pass as arguments what "
+    "changes from step to step",
+    "object": "make the object that is a static argument once, outside the loop (a new optimizer "
+    "is unequal to the last one), and pass what changes, such as its learning rate, as an array",
+}
+"""what is made anew -> how it is made once"""
+
+
 ADVICE = (
     advice(
         *("background-reports", "blocking-logging-upload"),
@@ -303,14 +312,9 @@ ADVICE = (
     advice(
         *("compile-once", "recompilation-storm"),
         title="Make the compiled function once",
-        doc="Compiled code is kept by the function object: one that is defined in the loop is new "
-        "in every step. Declines where the same function is compiled for other arguments.",
-        summary=lambda proof: (
-            "define the function and call jax.jit outside the loop, and pass as arguments what "
-            "changes from step to step"
-            if proof.get_facts(HostFacts).redefined
-            else None
-        ),
+        doc="Compiled code is kept by the function object and its static arguments: what is made in "
+        "the loop is new each time. Declines where the same function is compiled for other shapes.",
+        summary=lambda proof: _MADE_ONCE.get(proof.get_facts(HostFacts).renewed),
         predicted=lambda proof: proof.get_facts(HostFacts).dynamic,
         risk="what the function closes over is read when it is traced, not in every call",
     ),
