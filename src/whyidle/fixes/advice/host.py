@@ -312,7 +312,7 @@ ADVICE = (
     advice(
         *("compile-once", "recompilation-storm"),
         title="Make the compiled function once",
-        doc="Compiled code is kept by the function object and its static arguments: what is made in "
+        doc="Compiled code is kept by function object and static arguments: what is made in "
         "the loop is new each time. Declines where the same function is compiled for other shapes.",
         summary=lambda proof: _MADE_ONCE.get(proof.get_facts(HostFacts).renewed),
         predicted=lambda proof: proof.get_facts(HostFacts).dynamic,

@@ -69,9 +69,9 @@ def _batched_lookup(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     if facts.table_rows:
         return (
-            "take each batch of the table by one index: DataLoader(dataset, batch_size=None, "
-            f"sampler=BatchSampler(RandomSampler(dataset), {facts.table_rows}, drop_last=False)), "
-            "which gives the same batches as shuffle=True (SequentialSampler without it)"
+            "take each batch of the table by one index: give the loader batch_size=None and "
+            f"sampler=BatchSampler(RandomSampler(dataset), {facts.table_rows}, drop_last=False), "
+            "which draws the same batches as shuffle=True (SequentialSampler without it)"
         )
     in_rows = facts.looped or facts.kind == "table"
     if not (facts.per_sample and in_rows) or facts.kind == "text" or facts.removed is None:
