@@ -105,13 +105,15 @@ def _numbered_options(args: argparse.Namespace, turn: int) -> argparse.Namespace
     for form in _output.FORMS:
         setattr(options, form, _number_path(getattr(args, form), turn))
     options.open = False
-    options.export = [(form, _number_path(target, turn)) for form, target in args.export]
+    options.export = [
+        (form, _number_path(target, turn)) for form, target in args.export if target != STDOUT
+    ]
     return options
 
 
 def _number_path(target: str | None, turn: int) -> str | None:
-    if target is None or target == STDOUT:
-        return target
+    if target is None or target == STDOUT:  # standard output is the first document's
+        return None
     path = Path(target)
     return str(path.with_name(f"{path.stem}-{turn}{path.suffix}"))
 
