@@ -212,3 +212,16 @@ def test_recording_again_is_not_said_to_be_faster():
     again = next(p for p in found.fixes if p.fix == "steady-recording")
     assert again.predicted is None
     assert "repeat=1" in again.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "virtual"),
+    [("GRID T4-8Q", True), ("NVIDIA A100-40C", True), ("NVIDIA A100-SXM4-80GB", False)],
+)
+def test_a_virtual_gpu_is_named_as_such(name, virtual):
+    job = Builder(device=name)
+    for _ in range(6):
+        with job.step():
+            job.op("aten::mm", kernels=[("gemm", us(300))], host=us(20))
+    spoils = diagnose_job([job.timeline()]).coverage.spoils
+    assert any("virtual GPU" in text for text in spoils) == virtual

@@ -12,11 +12,10 @@ from whyidle.analysis.device.lost_kernels import captured_launches
 from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.steps.serving_steps import serving_steps
 from whyidle.analysis.steps.step_scope import StepScope
+from whyidle.model.cause import MOSTLY
 from whyidle.model.recording import Kind, Recording
 from whyidle.model.roles import Role
 
-MOSTLY: Final = 0.5
-"""share of the launches, or of the recorded time, that decides what a recording is of"""
 _TRAINING: Final = (
     (Role.BACKWARD_NODE, "a backward pass"),
     (Role.BACKWARD, "a backward pass"),

@@ -20,7 +20,7 @@ from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.steps.step_detection import StepWindows, find_steps
 from whyidle.errors import InputError
-from whyidle.model.cause import Cause, Proof
+from whyidle.model.cause import MOSTLY, Cause, Proof
 from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import BurstFacts, BurstInRun, BurstLog
 from whyidle.model.timeline import HostKind, Timeline
@@ -34,7 +34,6 @@ NO_KERNELS = (
     "no burst contains device activity, so causes that need kernels were not checked: the "
     "profiler recorded none, or its file is truncated"
 )
-MOSTLY = 0.5  # least share of the operators' time for a line to be named as their call site
 NAMED = 3  # operators named in a note, at most
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
+from whyidle.model.cause import MOSTLY
 from whyidle.model.process_facts import Neighbours
 from whyidle.model.timeline import Timeline
-
-MOSTLY: Final = 0.5
-"""least share of a process's training time during which a concurrent process trains too"""
 
 
 def note_concurrent(timelines: Sequence[Timeline]) -> list[Timeline]:

@@ -1,14 +1,29 @@
-"""Other programs that compete for the machine's cores."""
+"""Other programs that compete for the machine's cores, or share its GPU."""
 
 from __future__ import annotations
+
+import re
+from typing import Final
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.steps.undisturbed_steps import cores_of_others
 
+VIRTUAL: Final = re.compile(r"^(?:GRID|NVIDIA) \S+-\d+[ABCQ]$")
+"""names of NVIDIA's virtual GPUs: card, size in GB, and series, such as ``GRID T4-8Q``"""
+
 
 def notes_on(job: Job) -> list[str]:
-    """A note if other programs filled the machine's cores."""
+    """Notes if the GPU is a share of one, and if other programs filled the machine's cores."""
+    name = job.lead_rank.timeline.info.name or ""
+    shared = [
+        f"{name} is a virtual GPU: its card serves other machines in turn (time slices), so a part "
+        "of the waiting, and slow kernels, may be theirs"
+    ]
+    return [*(shared if VIRTUAL.match(name) else []), *_notes_on_cores(job)]
+
+
+def _notes_on_cores(job: Job) -> list[str]:
     telemetry = job.lead_rank.telemetry
     load = cores_of_others(telemetry) if telemetry is not None else None
     if load is None:

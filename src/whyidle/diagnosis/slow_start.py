@@ -5,9 +5,8 @@ from __future__ import annotations
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
 from whyidle.model.buckets import REASONS, bucket_of
+from whyidle.model.cause import MOSTLY
 from whyidle.model.number_text import format_duration, format_part
-
-MOSTLY = 0.5  # least share of the start-up for its main activity to be named
 
 
 def notes_on(job: Job) -> list[str]:

@@ -13,12 +13,12 @@ from whyidle.analysis.ranks.job import Job
 from whyidle.diagnosis import device_timestamps, low_evidence
 from whyidle.diagnosis.lost_kernels import explain_lost_kernels
 from whyidle.model.buckets import Bucket
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Finding, State, Verdict
 from whyidle.model.number_text import format_duration, format_part
 
 STARVED = 0.15  # least cost of a finding in a bucket of waiting for the device to be *starved*
 CLEAN = 0.20  # with more idle time than this and no finding, the verdict is inconclusive
-MOSTLY = 0.5  # least share of a bucket's stack samples at a line for the line to be named
 LATE = frozenset({"late-rank", "rank-workload-imbalance", "fail-slow-device"})
 """causes of waiting for another rank"""
 PREPARING = frozenset({"cpu-tensor-work", "gaps-between-graphs"})

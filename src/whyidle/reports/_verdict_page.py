@@ -108,9 +108,11 @@ def _describe_gain(diagnosis: Diagnosis, fix: ProposedFix) -> str:
     if steps.samples_per_s:
         after = words.format_digits(steps.samples_per_s * fix.predicted.speedup)
         return f", {after} samples/s"
-    if fix.changes_batch:
-        return ""
-    return f", {words.format_seconds(steps.mean_s / fix.predicted.speedup)} a step"
+    return (
+        ""
+        if fix.changes_batch
+        else f", {words.format_seconds(steps.mean_s / fix.predicted.speedup)} a step"
+    )
 
 
 def figures(diagnosis: Diagnosis) -> Figures:

@@ -9,9 +9,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.cpu_affinity import cores_for_loading, kept_waiting
 from whyidle.analysis.input.worker_capacity import waiting_workers
 from whyidle.analysis.steps.forecast import WORKERS
+from whyidle.model.cause import MOSTLY
 
-MOSTLY = 0.5
-"""share of its time on a CPU below which loading waits for something other than a core"""
 SHARED = 0.65
 """worth of a core at worst while all are busy: virtual machines count hardware threads, and a
 second one adds some 30 % to its core (Marr et al., "Hyper-Threading Technology Architecture and

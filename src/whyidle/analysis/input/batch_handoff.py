@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.analysis.arrays import Mask
-from whyidle.analysis.input.worker_batches import MOSTLY
 from whyidle.analysis.input.worker_stalls import WorkerStalls
 from whyidle.analysis.intervals import union_of
+from whyidle.model.cause import MOSTLY
 
 READY = 0.15
 """share of the step from which taking ready batches is blamed on the hand-off; from here on peers

@@ -22,6 +22,7 @@ from whyidle.analysis.integer_codes import is_among, used_codes
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.steps.step_replay import combine_changes
 from whyidle.model.cause import LEAST_SHARE
+from whyidle.model.diagnosis import Predicted
 from whyidle.model.roles import Role
 
 REACHED: Final = (0.25, 0.6, 1.0)
@@ -49,6 +50,12 @@ class LargerBatch:
     def relative_throughput(self, seconds: float) -> float:
         """Return samples per second relative to now for one of the step times."""
         return self.times * self.now_s / seconds
+
+    def predict_gain(self) -> Predicted:
+        """Return the gain in samples per second."""
+        speedup, low, high = map(self.relative_throughput, (self.step_s, self.worst_s, self.best_s))
+        method = f"P6 from one size: samples per second at {self.times:.3g} times the batch"
+        return Predicted(speedup=speedup, low=low, high=high, method=method)
 
 
 def predict_larger_batch(facts: Facts, times: float) -> LargerBatch | None:

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.input.decoding_libraries import MOSTLY
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import sampled_stacks
+from whyidle.model.cause import MOSTLY
 from whyidle.model.frames import INSTALLED
 from whyidle.model.roles import Role
 

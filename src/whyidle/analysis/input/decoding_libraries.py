@@ -11,6 +11,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.lines.sampled_lines import sampled_stacks
 from whyidle.analysis.lines.source_lines import frame_place, in_library
+from whyidle.model.cause import MOSTLY
 from whyidle.model.frames import INSTALLED
 from whyidle.model.roles import Role
 
@@ -27,7 +28,6 @@ _NAMES: dict[DataKind, str] = {
 }
 _KINDS = {kind: re.compile(rf"{INSTALLED}(?:{names})(?:/|\.py)") for kind, names in _NAMES.items()}
 _STORES = re.compile(r"(?:site|dist)-packages/(h5py|h5netcdf|netCDF4|tables|zarr|pyarrow)/")
-MOSTLY = 0.5
 
 
 def data_kind(stacks: Counter[str]) -> DataKind | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.batch_waits import find_batch_waits
-from whyidle.analysis.input.worker_batches import MOSTLY
+from whyidle.model.cause import MOSTLY
 from whyidle.model.roles import Role
 
 

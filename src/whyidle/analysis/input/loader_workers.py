@@ -10,10 +10,10 @@ import numpy as np
 
 from whyidle.analysis.host.cpu_affinity import granted_cores
 from whyidle.analysis.input import batch_handoff
-from whyidle.analysis.input.worker_batches import MOSTLY
-from whyidle.analysis.input.worker_stalls import LEAST_SHARE, WorkerStalls
+from whyidle.analysis.input.worker_stalls import WorkerStalls
 from whyidle.analysis.lines.source_lines import frame_place, in_library, own_frame
 from whyidle.analysis.memory.memory_pressure import waits_for_memory
+from whyidle.model.cause import LEAST_SHARE, MOSTLY
 from whyidle.model.diagnosis import Place
 from whyidle.model.process_facts import LoaderFacts
 

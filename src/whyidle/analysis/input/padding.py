@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.facts import Facts
+from whyidle.model.cause import MOSTLY
 from whyidle.model.roles import Role
 
 FEWEST = 12
@@ -28,8 +29,6 @@ MULTIPLE = 8
 Performance Guide"; ``pad_to_multiple_of`` of Hugging Face's collators)"""
 SAME = 0.9
 """share of the batches that must be padded with the same number for it to count as padding"""
-MOSTLY = 0.5
-"""least careful share of the work on padding that is done for it to count as paid for"""
 TOKENS = 4
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.lines.source_lines import frame_place
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.pipeline_facts import Node, Pipeline, Stage
 
@@ -22,8 +23,6 @@ DECODES = re.compile(r"Decode|Parse|Resize|RandomCrop|AdjustContrast")
 SERIAL_INTERLEAVE = "Interleave"
 GENERATOR = "flat_map_fn"
 """the function by which ``Dataset.from_generator`` runs a generator"""
-MOSTLY = 0.5
-"""least share of all work on a batch in one stage for it to be the slow one"""
 AT_WORK = 0.5
 """cores that a pipeline keeps busy while a step waits for it, below which it mostly waits itself:
 one thread that works is one core"""

@@ -15,10 +15,9 @@ from whyidle.analysis.host.cpu_affinity import cores_for_loading
 from whyidle.analysis.input.prefetch_model import AHEAD, epoch_starts
 from whyidle.analysis.input.repeated_reads import count_repeats, second_epoch_start, storage_share
 from whyidle.analysis.steps.step_scope import StepScope
+from whyidle.model.cause import MOSTLY
 from whyidle.model.process_facts import LoaderFacts
 
-MOSTLY = 0.5
-"""least share of a batch's cost for a part to be what the batch waits for"""
 READ = 0.1
 """bytes read per byte of a batch below which samples lie in memory; files may be compressed"""
 FEW_BATCHES = 4

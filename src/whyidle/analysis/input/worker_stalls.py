@@ -11,17 +11,16 @@ from whyidle.analysis.host.cpu_affinity import kept_waiting
 from whyidle.analysis.host.process_stops import ProcessStops, find_stops
 from whyidle.analysis.input.batch_waits import find_batch_waits
 from whyidle.analysis.input.prefetch_model import QueueWait, simulate_queue, wait_in_epochs
-from whyidle.analysis.input.worker_batches import MOSTLY, WorkerBatches
+from whyidle.analysis.input.worker_batches import WorkerBatches
 from whyidle.analysis.input.worker_capacity import waiting_workers
 from whyidle.analysis.input.worker_restarts import restart_windows
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.model.cause import LEAST_SHARE, MOSTLY
 from whyidle.model.roles import Role
 
 EXPLAINED = 0.1
 """least share of the waiting that the workers' own figures explain, on crowded machines, too"""
 
-LEAST_SHARE = 0.01
-"""share of the step below which the loader is not reported"""
 HARDLY = 1.05
 """steps within this factor of the shortest count as equal"""
 

@@ -6,12 +6,12 @@ import numpy as np
 from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.input.worker_batches import MOSTLY
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.steps.step_scope import StepScope
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind

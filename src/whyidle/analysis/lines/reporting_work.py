@@ -13,10 +13,9 @@ from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.lines.step_by_line import StepLine
 from whyidle.analysis.steps.step_growth import find_growth
 from whyidle.model.buckets import Bucket
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Place
 
-MOSTLY: Final = 0.5
-"""least part of such work in a logger's calls, or waiting, from which that is the cause"""
 MOST_PLACES: Final = 3
 
 

@@ -18,6 +18,7 @@ from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.sampling.share_error import wilson_interval
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
@@ -27,7 +28,6 @@ LONGEST_S: Final = 2 * 60e-6
 they wait for; if most are such, it was released as often"""
 LOOP_S: Final = 200e-6
 """ten times the usual time between two operators, as in ``python-overhead-in-step``"""
-MOSTLY: Final = 0.5
 
 
 class TinyOpLoop(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.host.telemetry_window import TelemetryWindow
 from whyidle.analysis.steps.step_scope import StepScope
+from whyidle.model.cause import MOSTLY
 
 OWN = 0.25
 """from this share of the machine's memory its pressure is likely the job's own"""
@@ -14,8 +15,6 @@ AMPLE = 0.1
 reclaim at some thousandths (``vm.watermark_scale_factor``)"""
 LEAST = 0.03
 """least share of the time waiting for memory that is reported"""
-MOSTLY = 0.5
-"""share from which waits, faults and reads count as the job's lack of memory"""
 
 MemoryWaits = tuple[float, float]
 """shares of the window in which all, and some, tasks waited"""

@@ -8,10 +8,9 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.partition.nesting import Nesting
+from whyidle.model.cause import MOSTLY
 from whyidle.model.timeline import HostKind
 
-MOSTLY = 0.5
-"""least share of the unexplained time for one call to be named"""
 MOMENTS = 400
 """evenly spaced moments of the unexplained time that are looked up"""
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.integer_codes import is_among
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
-MOSTLY = 0.5
-"""least part of the delay that one function, operator or group of kernels must explain"""
 KINDS = (HostKind.PYTHON, HostKind.OP, HostKind.ANNOTATION)
 
 

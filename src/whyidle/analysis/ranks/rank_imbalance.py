@@ -17,6 +17,7 @@ from whyidle.analysis.intervals import union_of
 from whyidle.analysis.ranks.backward_time import excess_outside_backward
 from whyidle.analysis.ranks.collective_arrivals import Meetings
 from whyidle.analysis.ranks.late_rank_cpu import RankPaces, find_paces
+from whyidle.model.cause import MOSTLY
 
 CONSTANT = 0.8
 """a rank late in this share of the steps is always late, as for TraceML's stragglers"""
@@ -24,8 +25,6 @@ SAME_WORK = 0.9
 """least share of the kernel time in launches of equal name, number and grid to compare ranks"""
 SLOWER = 1.05
 """half of the 10 % from which fail-slow studies call a device a straggler"""
-MOSTLY = 0.5
-"""least explained share of the waiting for a rank to name one reason"""
 
 
 class LateRank(Struct, frozen=True):

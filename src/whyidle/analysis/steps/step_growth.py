@@ -12,6 +12,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.step_by_line import StepLine
 from whyidle.analysis.steps.undisturbed_steps import growth_by_others
+from whyidle.model.cause import MOSTLY
 from whyidle.model.purposes import TRAINING
 
 PARTS: Final = 6
@@ -24,8 +25,6 @@ LEAST_STEPS: Final = 60
 """ten steps in each part, so that one slow step does not move its median"""
 LEAST_GROWTH: Final = 0.10
 """least growth over the run, as a share of the mean step"""
-MOSTLY: Final = 0.5
-"""least part of the growth that one line must have to be its cause"""
 FASTER: Final = 2.0
 """a line must grow this many times as fast as the rest of the step, as a share of itself: longer
 sequences, or a slower machine, make model, loss and backward pass grow alike"""

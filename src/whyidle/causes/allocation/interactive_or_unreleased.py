@@ -7,17 +7,13 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_share, prompt_waits
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import MOSTLY, NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.03
-"""share of the time below which nothing is reported"""
 LEAST_NS = 3_000_000_000
 """least waiting time that is reported of a process that never trained"""
-MOSTLY = 0.5
-"""share of its life that a process without steps waits, above which it is idle"""
 SURE = 0.8
 """low estimate: share of the waiting that is idle; a process whose work has no steps may wait by
 design"""
@@ -69,9 +65,9 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     prompts = prompt_waits(facts) & facts.time_of("blocked")
     prompted = facts.share_of(prompts)
     after, share = phases.after_s or 0.0, facts.bucket_share("after")
-    if prompted > max(share, LEAST_SHARE):
+    if prompted > max(share, NOTICEABLE):
         return _make_proof(facts, "The process waits at a prompt or debugger", prompts, prompted)
-    if not after or after < LEAST_SHARE * (phases.life_s or after):
+    if not after or after < NOTICEABLE * (phases.life_s or after):
         return None
     headline = (
         f"The process waits for {format_duration(after)} after its last step and holds its device"

@@ -10,14 +10,12 @@ from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.sampled_lines import sampled_stacks
 from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import Proof
+from whyidle.model.cause import NOTICEABLE, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 
 ROOM = 0.6
 """peak memory use (share) above which recomputation is justified"""
-LEAST_SHARE = 0.03
-"""share of the step below which recomputation is not reported"""
 SAVED = 0.7
 """low estimate: share of the recomputation that is saved if only part of the memory is free"""
 ERRORS = 2.0
@@ -28,7 +26,7 @@ def prove_recomputation(facts: Facts) -> Proof | None:
     """Prove recomputation from samples of the backward pass that run forward code again."""
     share, error = _recomputed_share(facts)
     used = _memory_used(facts)
-    if share < LEAST_SHARE or (used is not None and used > ROOM):
+    if share < NOTICEABLE or (used is not None and used > ROOM):
         return None
     low, high = max(share - ERRORS * error, 0.0), min(share + ERRORS * error, 1.0)
     gains = (SAVED * low, share, high)

@@ -11,15 +11,13 @@ from whyidle.analysis.intervals import EMPTY, union_of
 from whyidle.analysis.lines.source_statements import called_name, parse_source
 from whyidle.analysis.lines.step_by_line import StepLine
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import Proof
+from whyidle.model.cause import NOTICEABLE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.purposes import Purpose
 from whyidle.model.roles import Role
 
-LEAST_SHARE: Final = 0.03
-"""share of the step below which nothing is reported"""
 LOOP: Final = 8
 """fewest parts in one pass that are a loop's; a model takes a few parts of tensors outside of one
 (the last position, halves of a projection)"""
@@ -53,7 +51,7 @@ def prove_timed_indexing(facts: Facts) -> Proof | None:
         return None
     loops = _indexing_loops(facts)
     share = _divide(facts, loops)
-    if share.total * REMOVED[0] < LEAST_SHARE:
+    if share.total * REMOVED[0] < NOTICEABLE:
         return None
     by_table = share.tables + share.updates >= share.parts + share.lines
     where = _table_lines(facts) if by_table else _places_of(facts, loops)

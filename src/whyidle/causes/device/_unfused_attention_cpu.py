@@ -13,13 +13,11 @@ from whyidle.analysis.steps.burst_samples import lines_during
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device._attention_source import SWITCHES, attention_libraries, lines_calling
 from whyidle.causes.device._fused_softmaxes import framework_softmaxes
-from whyidle.model.cause import Proof
+from whyidle.model.cause import NOTICEABLE, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.03
-"""share of the step below which nothing is reported"""
 PRODUCTS = (0.0, 0.1, 0.4)
 BETWEEN = (0.5, 0.85, 1.0)
 """share saved of the products and of the operators between them: low, expected, high"""
@@ -40,7 +38,7 @@ def prove_unfused_attention(facts: Facts) -> Proof | None:
     step = facts.step_s * max(facts.step_count, 1)
     streamed, multiplied = (float(own[part].sum()) / step for part in (between, products))
     share = min(streamed + multiplied, facts.bucket_share("compute"))
-    if not len(softmax) or share < LEAST_SHARE:
+    if not len(softmax) or share < NOTICEABLE:
         return None
     gains = [
         min(b * streamed + p * multiplied, share) for b, p in zip(BETWEEN, PRODUCTS, strict=True)

@@ -78,7 +78,7 @@ def batch_too_small(facts: Facts) -> Proof | None:
     best = _largest_useful_batch(facts, twice, used)
     if best is None:
         return None
-    longer, predicted = best.step_s / best.now_s, _predict_gain(best)
+    longer, predicted = best.step_s / best.now_s, best.predict_gain()
     change = "no longer" if longer < 1.01 else f"{longer:.3g} times as long"
     return Proof(
         headline=f"The batch is too small to fill the device: with {best.times:.3g} times the "
@@ -101,22 +101,13 @@ def batch_too_small(facts: Facts) -> Proof | None:
     )
 
 
-def _predict_gain(batch: LargerBatch) -> Predicted:
-    return Predicted(
-        speedup=batch.relative_throughput(batch.step_s),
-        low=batch.relative_throughput(batch.worst_s),
-        high=batch.relative_throughput(batch.best_s),
-        method=f"P6 from one size: samples per second at {batch.times:.3g} times the batch",
-    )
-
-
 def _larger_microbatch(facts: Facts, best: LargerBatch) -> tuple[int, Predicted] | None:
     """How many passes of a step can be joined within the predicted range, and the gain; None
     without several equal passes."""
     count = backward_passes(facts) or 1
     times = max(n for n in range(1, int(best.times) + 1) if count % n == 0)
     joined = predict_larger_batch(facts, float(times)) if times > 1 else None
-    return None if joined is None else (times, _predict_gain(joined))
+    return None if joined is None else (times, joined.predict_gain())
 
 
 def _largest_useful_batch(

@@ -12,7 +12,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device import _kernel_savings as savings
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import DeviceFacts
 
@@ -26,7 +26,6 @@ bytes, and twice as many numbers per instruction. Three products of 2304 x 768 i
 one thread, 0.24 with two that share their memory (PyTorch 2.13)"""
 LONG_S = 20e-6
 """own time from which an operator's numbers, and not its call, decide how long it takes"""
-LEAST_SHARE = 0.03
 NAMES: Final = re.compile(
     r"\.double\(\)|\benable_x64\b|\bset_floatx\(.*float64|"
     r"(?:default_dtype|dtype|astype|\bto)\b.*\b(?:float64|double)\b"
@@ -99,7 +98,7 @@ def _prove_on_cpu(facts: Facts) -> Proof | None:
     part = _long_part(recorded) if "every_operator" in recorded.signals else None
     share = facts.bucket_share("compute") * (1.0 if part is None else part)
     gains = [(0.0 if part is None and not i else one) * share for i, one in enumerate(REMOVED)]
-    if gains[1] < LEAST_SHARE:
+    if gains[1] < NOTICEABLE:
         return None
     where = _asking_lines(facts)
     at = f" ({(where[0].file or '').rpartition('/')[2]}:{where[0].line})" if where else ""

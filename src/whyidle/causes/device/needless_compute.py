@@ -11,8 +11,8 @@ from whyidle.analysis.partition.idle_gaps import pick_rows
 from whyidle.analysis.partition.pauses import RECORDED, RECORDING
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device import _kernel_savings as savings
-from whyidle.causes.device._recomputation import LEAST_SHARE, ROOM, prove_recomputation
-from whyidle.model.cause import Proof, cause
+from whyidle.causes.device._recomputation import ROOM, prove_recomputation
+from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
@@ -109,7 +109,7 @@ def _prove_gradients_in_evaluation(facts: Facts) -> Proof | None:
     operators = np.flatnonzero(host.kind == HostKind.OP)
     spans, work = (union_of(host.start[part], host.end[part]) for part in (rows, operators))
     share = facts.share_of(spans & work)
-    if share < LEAST_SHARE:
+    if share < NOTICEABLE:
         return None
     low, expected, high = (part * share for part in RECORDING)
     place = facts.places.place_of_samples(int(rows[0]))

@@ -10,11 +10,9 @@ from whyidle.analysis.steps.step_replay import no_change
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.causes.device._kernel_savings import Factors
 from whyidle.causes.device._lower_precision import cast_launches, cast_time, lower_precision_factors
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.proof_facts import DeviceFacts
 
-MOSTLY = 0.5
-"""share of matrix time in 32 bits above which the model runs in 32 bits"""
 SOME = 0.2
 """share of matrix time in 16 bits above which mixed precision is already on"""
 FROM_FP32 = (1 / 1.5, 1 / 2.5, 1 / 4)

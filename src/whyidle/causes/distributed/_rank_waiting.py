@@ -8,9 +8,9 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.host.core_capacity import BUSY_CORE
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.ranks.late_rank_work import LateWork, find_late_work
-from whyidle.analysis.ranks.rank_imbalance import MOSTLY, LateRank, RankImbalance
+from whyidle.analysis.ranks.rank_imbalance import LateRank, RankImbalance
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import LEAST_SHARE, Proof
+from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.timeline import HostKind

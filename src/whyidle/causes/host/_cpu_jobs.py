@@ -29,7 +29,7 @@ from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.causes.host._fused_update import fused_update_s
-from whyidle.model.cause import Proof
+from whyidle.model.cause import NOTICEABLE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import OptimizerFacts
@@ -37,9 +37,6 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
-LEAST_SHARE = 0.03
-"""share of the step below which Python between calls is ordinary, partly the framework's own; the
-low end of the measured share has to exceed it: a healthy job showed 1.7 to 3.2 %"""
 UNLOCATED = 0.10
 """the same where no sample shows a line of this Python, or only lines before which it ran. Samples
 that waited for the interpreter's lock indicate Python, a few of them wrongly: two healthy jobs
@@ -69,7 +66,7 @@ def python_overhead(facts: Facts) -> Proof | None:
     part = 1.0 - freeing_share(facts, spans) - _hidden_without_reads(facts, spans)
     share = part * facts.share_of(spans)
     least, most = (part * bound for bound in share_bounds(facts, spans))
-    if min(share, least) < LEAST_SHARE:
+    if min(share, least) < NOTICEABLE:
         return None
     where, before, library = running_lines(facts, spans)
     most = min(1.0, most + unseen_python(facts, share))
@@ -121,7 +118,7 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     floors = tuple(sum(costs) for costs in zip(*updates, strict=True))
     tensors = round(sum(counts[span] * looping[span].tensors for span in looping))
     name = " and ".join(dict.fromkeys(optimizer.name for optimizer in looping.values()))
-    if (taken - floors[1]) / max(facts.step_s, 1e-9) < LEAST_SHARE:
+    if (taken - floors[1]) / max(facts.step_s, 1e-9) < NOTICEABLE:
         return None
     low, expected, high = (
         _predict_saving(facts, taken, floor, part) for floor, part in zip(floors, WARM, strict=True)

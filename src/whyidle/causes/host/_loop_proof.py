@@ -9,14 +9,12 @@ from whyidle.analysis.lines.operator_loops import OperatorLoop
 from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import Proof
+from whyidle.model.cause import NOTICEABLE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.03
-"""least certain share of these lines, as for Python between calls"""
 CAREFUL = 0.75
 """part of the loop's share of the backward pass that is saved at least: backward time per forward
 time was 1.55 to 2.24 in five loops of short operators (PyTorch 2.13, one core), so that dividing
@@ -29,7 +27,7 @@ MOST_PLACES = 3
 def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
     """Prove a loop. ``headline`` has the fields ``at`` and ``time``."""
     share, (least, most) = facts.share_of(loop.spans), share_bounds(facts, loop.spans)
-    if min(least, share) < LEAST_SHARE:
+    if min(least, share) < NOTICEABLE:
         return None
     host, rows = facts.timeline.host, facts.timeline.rows_of(Role.BACKWARD)
     passes = facts.share_of(union_of(host.start[rows], host.end[rows]))

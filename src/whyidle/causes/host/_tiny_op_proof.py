@@ -10,12 +10,10 @@ from whyidle.analysis.lines.tiny_op_loops import find_tiny_op_loop
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._loop_proof import LEFT
-from whyidle.model.cause import Proof
+from whyidle.model.cause import NOTICEABLE, Proof
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 
-LEAST_SHARE = 0.03
-"""least certain share of Python and dispatch, as for Python between calls (``_cpu_jobs``)"""
 REMOVED = 0.5
 """low estimate: half of the certain share is saved, as where a recurrence keeps its turns"""
 
@@ -31,7 +29,7 @@ def prove_tiny_op_loop(facts: Facts) -> Proof | None:
         return None
     share, (least, most) = facts.share_of(loop.spans), share_bounds(facts, loop.spans)
     certain = least * loop.taken[0]
-    if certain < LEAST_SHARE:
+    if certain < NOTICEABLE:
         return None
     listed = (
         ("time at these lines, share of step", share, "ratio"),

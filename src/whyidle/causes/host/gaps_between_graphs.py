@@ -11,13 +11,11 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.buckets import Bucket
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.timeline import HostKind
 
-MOSTLY = 0.5
-"""share of the kernel time in graphs from which the step is a replay of graphs"""
 BUCKETS: tuple[Bucket, ...] = ("host", "sync", "transfer")
 """buckets of the time between graphs: preparing inputs, reading results, copying both"""
 HIDDEN = (0.3, 0.8, 1.0)

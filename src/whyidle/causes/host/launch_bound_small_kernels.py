@@ -106,12 +106,7 @@ def _predict_larger_batch(facts: Facts) -> Predicted | None:
     if facts.cold_start:
         return None
     batch = predict_larger_batch(facts, LARGER) or bound_larger_batch(facts, LARGER)
-    return Predicted(
-        speedup=batch.relative_throughput(batch.step_s),
-        low=batch.relative_throughput(batch.worst_s),
-        high=batch.relative_throughput(batch.best_s),
-        method=f"P6 from one size: samples per second at {LARGER:.3g} times the batch",
-    )
+    return batch.predict_gain()
 
 
 def _launch_gains(facts: Facts, dispatch: Intervals, exposed: float) -> tuple[float, float, float]:

@@ -10,15 +10,11 @@ from whyidle.analysis.lines.reporting_work import ReportingWork, find_reporting_
 from whyidle.analysis.lines.step_by_line import find_passes
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.purposes import MEANINGS, TRAINING, Purpose
-
-LEAST_SHARE = 0.03
-"""least certain share of the step, as for Python between calls: a metric over one batch costs less,
-and people want to see it"""
 
 
 @cause(
@@ -69,7 +65,7 @@ def work_beside_training(facts: Facts) -> Proof | None:
         return None
     share = work.time / max(facts.scope.total, 1)
     least, most = share_bounds(facts, work.spans, find_passes(facts))
-    if min(share, least) < LEAST_SHARE:
+    if min(share, least) < NOTICEABLE:
         return None
     first, where = work.lines[0], work.places
     seconds = format_duration(share * facts.step_s)

@@ -47,6 +47,10 @@ from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 
 MOST_PLACES = 3
+NAMES = (
+    "Workers would not pay off, but loading in the training process",
+    "The DataLoader has no workers: loading",
+)
 LEFT = 0.1
 """share of the step that workers are expected to leave of the wait, from which samples must become
 cheaper as well"""
@@ -143,7 +147,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     per_step = work * facts.step_s
     loaders = [loader for loader in facts.timeline.loading.loaders if not loader.workers]
     return Proof(
-        headline=f"{_name_loader(expected)} {format_duration(per_step)} per "
+        headline=f"{NAMES[int(expected > 0.0)]} takes {format_duration(per_step)} per "
         f"step{describe_work(own) or _describe_conversion(conversion)}",
         low=max(0.0, min(low, blocked)),
         high=max(low, high, 1.0 - 1.0 / removed.high if table and removed else 0.0),
@@ -175,12 +179,6 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         ),
         removal=removed,
     )
-
-
-def _name_loader(gain: float) -> str:
-    if gain > 0.0:
-        return "The DataLoader has no workers: loading takes"
-    return "Workers would not pay off, but loading in the training process takes"
 
 
 def _describe_conversion(conversion: str) -> str:

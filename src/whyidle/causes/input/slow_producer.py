@@ -9,10 +9,7 @@ from whyidle.analysis.lines.sampled_lines import busiest_lines
 from whyidle.analysis.lines.source_lines import at_place
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import Proof, cause
-
-LEAST_SHARE = 0.03
-"""least share of the step that counts"""
+from whyidle.model.cause import NOTICEABLE, Proof, cause
 
 
 @cause(
@@ -59,7 +56,7 @@ def slow_producer(facts: Facts) -> Proof | None:
     """
     waits = facts.time_of("producer")
     share = facts.share_of(waits)
-    if share < LEAST_SHARE:
+    if share < NOTICEABLE:
         return None
     _, most = share_bounds(facts, waits)
     where = busiest_lines(facts, waits)

@@ -6,12 +6,9 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_share
 from whyidle.analysis.steps.forecast import from_gains, predict_removal
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration, format_part
-
-LEAST_SHARE = 0.03
-"""least share of the process's life so far that counts"""
 
 
 @cause(
@@ -62,7 +59,7 @@ def slow_startup(facts: Facts) -> Proof | None:
     """
     phases = facts.timeline.phases
     seconds, life = phases.startup_s, phases.life_s
-    if not seconds or not life or seconds < LEAST_SHARE * life:
+    if not seconds or not life or seconds < NOTICEABLE * life:
         return None
     spans = facts.partition.parts["startup"]
     share = facts.bucket_share("startup")

@@ -17,16 +17,9 @@ def fewer_workers(proof: Proof) -> Proposal | None:
     edits = excess_edits(proof)
     if [edit.knob for edit in edits] != ["loader.workers"]:
         return None
-    facts = proof.get_facts(InputFacts)
-    none = facts.workers == 0
-    why = "the training process makes a batch faster than it takes one from a worker"
-    return Proposal(
-        summary="{edits}: " + (why if none else "no more workers than keep the cores busy"),
-        edits=edits,
-        predicted=facts.by_workers,
-        risk="options of the loader that need workers must go, too; if samples become "
-        "dearer, set it again"
-        if none
-        else "with more cores, set it again",
-        automatic=True,
-    )
+    facts, why = proof.get_facts(InputFacts), "no more workers than keep the cores busy"
+    risk = "with more cores, set it again"
+    if facts.workers == 0:
+        why = "the training process makes a batch faster than it takes one from a worker"
+        risk = "loader options that need workers must go, too; set it again if samples become dear"
+    return Proposal(f"{{edits}}: {why}", edits, facts.by_workers, risk=risk, automatic=True)
