@@ -22,4 +22,5 @@ def fewer_workers(proof: Proof) -> Proposal | None:
     if facts.workers == 0:
         why = "the training process makes a batch faster than it takes one from a worker"
         risk = "loader options that need workers must go, too; set it again if samples become dear"
-    return Proposal(f"{{edits}}: {why}", edits, facts.by_workers, risk=risk, automatic=True)
+    summary = "{edits}: " + why
+    return Proposal(summary, edits=edits, predicted=facts.by_workers, risk=risk, automatic=True)
