@@ -22,6 +22,8 @@ _TRAINING: Final = (
     (Role.OPTIMIZER_CALL, "optimizer steps"),
     (Role.OPTIMIZER, "optimizer steps"),
 )
+STEP_KERNELS: Final = 10
+"""a step of the smallest model runs more kernels, and of several kinds"""
 _LEARNS: Final = re.compile(r"backward|_bwd|bprop|dgrad|wgrad|adam|adagrad|_sgd|lamb_", re.I)
 _SERVES: Final = re.compile(r"reshape_and_cache|PagedKV|paged|store_?kv_?cache|vllm::|sgl_|sglang")
 _DECODES: Final = re.compile(r"decode|paged_attention|splitkv|_mla|MultiCtasKv|pa_fwd", re.I)
@@ -49,6 +51,8 @@ def find_kind(scope: StepScope) -> Recording | None:
         return _recording("training", None, trains)
     if name := _names_of(scope, _SERVES):
         return _recording(_phase_of_kernels(scope), None, name)
+    if 0 < len(scope.kernels) < STEP_KERNELS and len(used_codes(scope.device.name)) == 1:
+        return _recording("microbenchmark", None, "one kernel, a few times")
     if len(scope.kernels):
         return _recording("inference", None, "neither a backward pass nor an optimizer")
     return None
