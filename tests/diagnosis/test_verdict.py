@@ -1,9 +1,12 @@
 """The verdict names what holds most, and its word agrees with what it says."""
 
+from dataclasses import replace
+
 import pytest
 
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Fleet
 
@@ -102,3 +105,18 @@ def test_nothing_found_says_among_how_many_checks():
     checks = len(catalog.load_causes()) - len(told.abstentions)
     assert told.verdict.state == "saturated"
     assert f"among the {checks} checks that this recording allows" in told.verdict.headline
+
+
+@pytest.mark.parametrize(("longest_ms", "told"), [(80, True), (20, False)])
+def test_where_the_gpu_was_not_recorded_an_operator_that_took_most_of_the_time_is_named(
+    longest_ms, told
+):
+    made = Builder()
+    for _ in range(4):
+        made.op("aten::normal_", host=ms(longest_ms))
+        made.op("aten::mul", host=ms(30))
+        made.op("aten::add", host=ms(30))
+    timeline = replace(made.timeline(), info=DeviceInfo(name="NVIDIA RTX 4060"))
+    headline = diagnose_job([timeline]).verdict.headline
+    assert "no GPU activity" in headline
+    assert ("aten::normal_ took 57% of the recording" in headline) is told

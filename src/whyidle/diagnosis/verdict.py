@@ -289,6 +289,16 @@ def _lower_first(text: str) -> str:
     return text[:1].lower() + text[1:] if word == word.capitalize() else text
 
 
+def _describe_host(facts: Facts) -> str:
+    """What is known where the device was not recorded: an operator that took most of the time, on
+    the CPU or waiting for a copy."""
+    for longest in facts.operators[:1]:
+        share = longest.total_s / max(facts.scope_s, 1e-9)
+        if share > MOSTLY:
+            return f". On the CPU, {longest.name} took {share:.0%} of the recording"
+    return ""
+
+
 def _no_answer(job: Job, direct: list[Finding]) -> str | None:
     kind = job.lead_rank.kind
     if kind is not None and kind.kind == "graph_capture":
@@ -297,7 +307,7 @@ def _no_answer(job: Job, direct: list[Finding]) -> str | None:
             "make no kernels. It happens once; record steps after it"
         )
     if reason := explain_lost_kernels(job):
-        return reason
+        return reason + _describe_host(job.lead_rank)
     if not any(len(facts.timeline.device) for facts in job.ranks):
         told = any(finding.bucket == "unknown" for finding in direct)  # what the time was for
         if told or device_timestamps.has_only_marks(job.lead_rank):
@@ -307,7 +317,10 @@ def _no_answer(job: Job, direct: list[Finding]) -> str | None:
             how = HOW_TO_RECORD.get(timeline.info.name or "") or HOW_TO_RECORD.get(
                 timeline.source.format, "record with ProfilerActivity.CUDA"
             )
-            return f"The recording contains no GPU activity, so GPU idle time is unknown; {how}"
+            known = _describe_host(job.lead_rank)
+            return (
+                f"The recording contains no GPU activity, so GPU idle time is unknown; {how}{known}"
+            )
         # a rank that waits for another explains the unknown time of that one
         share = min(facts.attribution["unknown"] for facts in job.ranks)
         if share > UNEXPLAINED:
