@@ -116,7 +116,7 @@ def test_where_the_gpu_was_not_recorded_an_operator_that_took_most_of_the_time_i
         made.op("aten::normal_", host=ms(longest_ms))
         made.op("aten::mul", host=ms(30))
         made.op("aten::add", host=ms(30))
-    timeline = replace(made.timeline(), info=DeviceInfo(name="NVIDIA RTX 4060"))
+    timeline = replace(made.timeline(), info=DeviceInfo(kind="cuda", name="NVIDIA RTX 4060"))
     headline = diagnose_job([timeline]).verdict.headline
     assert "no GPU activity" in headline
     assert ("aten::normal_ took 57% of the recording" in headline) is told
