@@ -136,7 +136,7 @@ def test_the_line_is_kept_in_the_accounting(
     words = ["fleet", "job", "7", *one_job, "--line", "--admin-comment"]
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(words) == 1
-    assert "There is no sacctmgr" in capsys.readouterr().err
+    assert "sacctmgr was not found" in capsys.readouterr().err
     program = tmp_path / "sacctmgr"
     program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/asked\n")
     program.chmod(0o755)

@@ -99,7 +99,7 @@ def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
 def _keep_line(page: JobEfficiency) -> None:
     sacctmgr = shutil.which("sacctmgr")
     if sacctmgr is None:
-        raise OutputError("There is no sacctmgr on this machine.", why="It keeps AdminComment.")
+        raise OutputError("sacctmgr was not found on this machine.", why="It keeps AdminComment.")
     # Slurm knows the elements of an array by the number before the attempt
     where = ["where", f"jobid={page.job.job.partition('~')[0]}"]
     command = [sacctmgr, "-i", "modify", "job", *where, "set", f"admincomment={page.line}"]

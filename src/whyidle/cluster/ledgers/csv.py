@@ -80,7 +80,7 @@ def parse_table(text: str, rows: LedgerRows, name: str) -> None:
         _add_nodes(records, rows)
     else:
         raise InputError(
-            f"{name} is no list of jobs.",
+            f"{name} is not a list of jobs.",
             why="No columns are known that name the job and its number of GPUs.",
             hint="Name them job, user, gpus, start, end and state, for instance.",
         )

@@ -88,7 +88,7 @@ def _ask(head: str, what: str) -> list[dict[str, Any]]:
         found = document if what == "jobs" else document["data"]["result"]["result"]
         return [row for row in found if isinstance(row, dict)]
     except (KeyError, TypeError) as error:
-        raise InputError(f"{head} is no dashboard of Ray.") from error
+        raise InputError(f"{head} is not a Ray dashboard.") from error
 
 
 def _add_work(

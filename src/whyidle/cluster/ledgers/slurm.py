@@ -76,7 +76,7 @@ def _run_sacct(window: Window, mark: str, job: str | None = None) -> str:
     sacct = shutil.which("sacct")
     if sacct is None:
         raise InputError(
-            "There is no sacct on this machine.",
+            "sacct was not found on this machine.",
             why="It reads Slurm's accounting.",
             hint="Run this on a login node, or save `sacct -aXPD` to a file: --ledger slurm:FILE",
         )

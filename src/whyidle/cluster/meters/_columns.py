@@ -78,7 +78,7 @@ def list_files(where: str, endings: Sequence[str]) -> list[Path]:
     if not found:
         raise InputError(f"There is no file {where or '(none was named)'}.")
     if unreadable := next((path for path in found if not path.is_file()), None):
-        raise InputError(f"Cannot read {unreadable}.", why="It is no file.")
+        raise InputError(f"Cannot read {unreadable}.", why="It is not a file.")
     return found
 
 

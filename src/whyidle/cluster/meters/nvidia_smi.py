@@ -54,5 +54,5 @@ def _find_header(file: Path) -> tuple[int, str]:
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"Cannot read {file}.", why=f"{error}.") from error
     raise InputError(
-        f"{file} is no log of nvidia-smi.", why="It has no header with utilization.gpu."
+        f"{file} is not a log of nvidia-smi.", why="It has no header with utilization.gpu."
     )

@@ -111,11 +111,12 @@ def _parse_where(where: str) -> tuple[str, int | None]:
     parts = urlsplit(where)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise InputError(
-            f"{where!r} is no address of Prometheus.", hint="--meter prometheus:http://HOST:9090"
+            f"{where!r} is not the address of a Prometheus server.",
+            hint="--meter prometheus:http://HOST:9090",
         )
     step = parse_qs(parts.query).get("step", [""])[0]
     if step and not (step.isdigit() and 1 <= int(step) <= 3600):
-        raise InputError(f"step={step} is no number of seconds.", why="It must be 1 to 3600.")
+        raise InputError(f"step={step} is not a number of seconds.", why="It must be 1 to 3600.")
     return urlunsplit((*parts[:3], "", "")).rstrip("/"), int(step) if step else None
 
 

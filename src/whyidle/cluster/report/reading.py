@@ -74,7 +74,7 @@ def read_fleet(
     if LABELS in ledgers:
         series.take_holdings_from_labels(connection, periods)
     if tables.run_query(connection, "SELECT count(*) FROM jobs") == [(0,)]:
-        raise InputError("There is no job in the window.", hint="Ask for more: --since 30d")
+        raise InputError("No job ran in this window.", hint="Ask for more: --since 30d")
     tables.name_causes(connection)
     window = totals.clip_holdings(connection, window, now)
     if overlaps := totals.count_overlaps(connection):

@@ -139,7 +139,7 @@ async def _send_static(request: Request) -> Response:
 
 def _answer_http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    text = "There is no such page." if status == 404 else "The request cannot be answered."
+    text = "Page not found." if status == 404 else "The request cannot be answered."
     return refuse(request.scope, status, text)
 
 

@@ -20,7 +20,7 @@ REF: Final = "#/components/schemas/{name}"
 ERRORS: Final = {
     "401": {"description": "No valid token."},
     "403": {"description": "The role may not do this, or the origin is another site."},
-    "404": {"description": "There is no such thing."},
+    "404": {"description": "Not found."},
 }
 
 

@@ -138,7 +138,7 @@ ADVICE = (
         "it is printed. Declines for other work. Only the author knows which metrics are sums.",
         summary=_count_along,
         consent="rounding",
-        risk="a metric that is no sum over batches needs a state of its own",
+        risk="a metric that is not a sum over batches needs a state of its own",
     ),
     advice(
         *("joined-norms", "work-beside-training"),

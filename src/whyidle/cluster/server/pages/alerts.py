@@ -83,5 +83,5 @@ def _read_hours(text: str) -> float:
     except ValueError:
         hours = -1.0
     if not 0 <= hours <= MOST_HOURS:
-        raise RefusedError(f"{text[:20]!r} is no number of hours from 0 to {MOST_HOURS:.0f}.")
+        raise RefusedError(f"{text[:20]!r} is not a number of hours from 0 to {MOST_HOURS:.0f}.")
     return hours
