@@ -269,12 +269,12 @@ def test_nothing_is_done_that_is_not_in_the_log(tmp_path):
     ("text", "why"),
     [
         ("", "asks for nothing"),
-        ("enforce = 3", "is not a policy file"),
-        ("[[rule]]\nstate = 'busy'", "is not a policy file"),
-        ("[[rule]]\nidel_s = 3", "is not a policy file"),
+        ("enforce = 3", "is not a policy"),
+        ("[[rule]]\nstate = 'busy'", "is not a policy"),
+        ("[[rule]]\nidel_s = 3", "is not a policy"),
         ("most = 0\n[[rule]]", "must be positive"),
         ("[[rule]]\naction = 'cancel'", "warns nobody"),
-        ("[[", "is not a policy file"),
+        ("[[", "is not a policy"),
     ],
 )
 def test_a_wrong_policy_is_refused(tmp_path: Path, text, why):

@@ -56,14 +56,14 @@ def read_policy(path: Path) -> ActionPolicy:
         raise InputError(f"Cannot read {path}.", why=f"{error}.") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise InputError(
-            f"{path} is not a policy file.", why=f"{error}.", hint="See docs/how-to/fleet.md."
+            f"{path} is not a policy.", why=f"{error}.", hint="See docs/how-to/fleet.md."
         ) from error
     cancels = [rule for rule in policy.rule if rule.action == "cancel"]
     if not policy.rule and not policy.resize:
         raise InputError(f"{path} asks for nothing.", hint="Add a [[rule]], or resize = true.")
     if policy.most < 1 or not 0.0 < policy.least_coverage <= 1.0:
         raise InputError(
-            f"{path} is not a policy file.", why="most and least_coverage must be positive."
+            f"{path} is not a policy.", why="most and least_coverage must be positive."
         )
     if any(rule.warnings > 0 for rule in cancels) and not policy.notify:
         raise InputError(
