@@ -158,6 +158,7 @@ class Role(str, Enum):
     COMPILED_REGION = "compiled_region"  # a call of compiled code; its label numbers the function
     STACK_RECORDING = "stack_recording"  # the framework notes where an operator was called
     TRACER_FRAME = "tracer_frame"  # a debugger, or a tool for coverage, at work
+    PROFILER_CODE = "profiler_code"  # the framework's own profiler starts, stops or sums up
     PYTHON_PROFILER_FRAME = "python_profiler_frame"  # a profiler of Python at work
     OWN_ATTENTION = "own_attention"  # the framework's module for attention, written out
     MODEL_LIBRARY_ATTENTION = "model_library_attention"

@@ -10,6 +10,7 @@ from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.fixes.host.debug_mode_off import SWITCHES
 from whyidle.model.proof_facts import HostFacts
+from whyidle.model.timeline import HostKind
 from whyidle.testing.builder import ms
 from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.recorded_job import RecordedJob
@@ -107,6 +108,30 @@ def test_a_profiler_must_be_on_in_every_look(on, found):
     assert (proof is not None) == found
     if proof:
         assert catalog.load_fixes()["debug-mode-off"].decide(proof)
+
+
+SUMMED = "/x/site-packages/torch/autograd/profiler_util.py(90): key_averages;" + LOOP
+
+
+def profiled(collecting=60) -> RecordedJob:
+    """A profiler sums up what it recorded in every step, which keeps the collector busy."""
+    job = RecordedJob(own={"torch_profiler": 5, "looks": 5})
+    for _ in range(40):
+        job.work(LOOP, ms(20))
+        job.python(SUMMED, ms(30))
+        with job.call("Python GC", HostKind.OVERHEAD):
+            job.python(SUMMED, ms(collecting))
+        job.step(LOOP, ms(2))
+    return job
+
+
+def test_what_a_profiler_makes_the_collector_do_is_a_part_of_it():
+    proof = judge(CAUSE, profiled())
+    assert proof.bucket == "interruption"
+    assert proof.predicted.speedup > 112 / 25
+    assert judge("python-gc-pauses", profiled()) is None
+    told = diagnose_job([profiled().timeline()])
+    assert told.verdict.headline.endswith("The PyTorch profiler records every step")
 
 
 def test_deterministic_algorithms_alone_are_worth_no_warning():

@@ -18,7 +18,8 @@ from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._modes import MODES, UNCOMPILED, Mode, active_share
-from whyidle.model.cause import LEAST_SHARE, Proof
+from whyidle.model.buckets import Bucket
+from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import HostFacts
 
@@ -42,8 +43,6 @@ def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
     if mode.frames is not None:
         sampled = facts.share_of(_mode_time(facts, mode))
         evidence.append(make_evidence("samples in its code, share of step", sampled, "ratio"))
-    compute = facts.bucket_share("compute") if facts.on_cpu else 0.0
-    fits = compute >= min(gains[1], facts.bucket_share("host"))
     return Proof(
         headline=mode.headline,
         low=gains[0],
@@ -52,24 +51,36 @@ def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
         evidence=tuple(evidence),
         confidence=0.8,
         where=_enabling_place(facts, mode),
-        bucket=mode.within or ("compute" if fits else "host"),
+        bucket=mode.within or _bucket_of(facts, mode, gains[1]),
         facts=HostFacts(mode=mode.id, was=facts.timeline.process.environment.get(mode.variable)),
     )
+
+
+def _bucket_of(facts: Facts, mode: Mode, gain: float) -> Bucket:
+    """Where most of a mode's cost lies: its own code, what it makes the collector do, or the work
+    that it slows down."""
+    spans = _mode_time(facts, mode) & facts.time_of("gc")
+    if facts.share_of(spans) > MOSTLY * gain:
+        return "interruption"
+    compute = facts.bucket_share("compute") if facts.on_cpu else 0.0
+    return "compute" if compute >= min(gain, facts.bucket_share("host")) else "host"
 
 
 def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, float]:
     """Share of the step (low, expected, high) that a mode takes which is on in a share of samples:
     of work and Python on a CPU, else of the time in which the device waits for the host."""
+    spans = _mode_time(facts, mode)
     work = facts.bucket_share(mode.within or "host")
+    beside = max(0.0, work - facts.share_of(spans))
     if facts.on_cpu and not mode.within:
         # JAX also compiles single operators where compilation is disabled
-        work = facts.share_of(facts.time_of("compute", "python", *_COMPILING.get(mode, ())))
-    spans = _mode_time(facts, mode)
+        time = facts.time_of("compute", "python", *_COMPILING.get(mode, ()))
+        work, beside = facts.share_of(time), facts.share_of(time - spans)
     least, most = share_bounds(facts, spans) if len(spans) else (0.0, 0.0)
     sampled = (least, facts.share_of(spans), most)
     # all sampled time is saved, and of the other work at most the class figure
     low, expected, high = (
-        max(min(share * times, share + cost * max(0.0, work - share)), cost * work * active)
+        max(min(share * times, share + cost * beside), cost * work * active)
         for share, times, cost in zip(sampled, mode.whole, mode.costs, strict=True)
     )
     return low, expected, high

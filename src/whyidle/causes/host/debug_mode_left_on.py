@@ -48,7 +48,8 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
 
     A watched process on the CPU reports whether anomaly mode, the PyTorch profiler, a Python tracer
     or profiler, or deterministic algorithms are on, and which line enabled them. The gain is a
-    class figure on the job's work, and at least the share of stack samples in the mode's own code.
+    class figure on the job's work, and at least the share of stack samples in the mode's own code
+    (PyTorch's profiler sums up what it recorded in Python).
     Anomaly mode made jobs 1.1 to 3 times slower in reports, and took 1.3 to 1.85 times its samples
     on five networks (PyTorch 2.13, CPU), since it also searches every gradient. A trial measures
     the gain exactly. A profiler that is on for some steps only does not count.

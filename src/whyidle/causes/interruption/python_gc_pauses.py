@@ -9,12 +9,13 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.partition.pauses import Pauses, find_pauses
 from whyidle.analysis.steps.after_effects import after_effect
 from whyidle.analysis.steps.forecast import predict_removal
+from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.causes.interruption._gc_generations import (
     THINNED_STEPS,
     full_collections,
     remaining_after_freeze,
 )
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
@@ -60,6 +61,8 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
+    Collections that mostly run in the code of a debugging mode or a profiler are a part of
+    ``debug-mode-left-on``, which makes the objects.
     ``torch.cuda.empty_cache`` next to the call is ``allocator-thrash``. A pause without a mark is
     not attributed to the collector.
 
@@ -76,6 +79,8 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     pauses = find_pauses(facts, Role.GC)
     if pauses is None or pauses.share < LEAST_SHARE:
         return None
+    if (pauses.spans & debugging_time(facts)).total > MOSTLY * pauses.spans.total:
+        return None  # a mode makes the objects: it is the cause
     explicit = _is_explicit(facts, pauses)
     left_over = facts.step_count / (max(pauses.steps_hit, 1) * THINNED_STEPS)
     gains = _collection_gains(
