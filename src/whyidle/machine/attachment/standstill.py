@@ -137,11 +137,10 @@ def _stayed(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> boo
         frame = own_frame(";".join(period.frames)) or period.frames[0]
         lines[frame] += period.end - period.begin
         functions[re.sub(r"\(\d+\)(?=: )", "", frame)] += period.end - period.begin
-    line, longest = lines.most_common(1)[0]
-    if max(functions.values()) < 0.99 * lines.total():
-        return False
-    few = clocks.wakeups(thread.pid) <= 1 + look.length_s * 2 / 5
-    return (few and longest >= 0.99 * lines.total()) or bool(polled_call(frame_place(line, None)))
+    if len(lines) == 1 and clocks.wakeups(thread.pid) <= 1 + look.length_s * 2 / 5:
+        return True
+    in_one = max(functions.values()) >= 0.99 * lines.total()
+    return in_one and bool(polled_call(frame_place(max(lines, key=lines.__getitem__), None)))
 
 
 def _stack_of(thread: SampledThread) -> str:

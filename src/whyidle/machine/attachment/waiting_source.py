@@ -4,11 +4,18 @@ around it, and what a loop that sleeps looks at."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
+from whyidle.analysis.lines.source_lines import frame_place, own_frame
 from whyidle.model.diagnosis import Place
+
+N = TypeVar("N", bound=ast.AST)
+_ELSEWHERE = re.compile(r"/(queue|multiprocessing/(queues|pool|connection)|concurrent/.*)\.py\(")
+_TELLS = frozenset(["print", "log", "info", "debug", "warning", "write", "append", "str", "format"])
 
 
 @lru_cache(maxsize=64)
@@ -52,11 +59,37 @@ def wanted_lock(place: Place | None) -> str:
 def polled_call(place: Place | None) -> str:
     """The call that ends a loop around a line, if the loop but calls it and sleeps; else ""."""
     loops = [node for node in _around(place) if isinstance(node, ast.While)]
-    calls = [node for node in ast.walk(loops[-1]) if isinstance(node, ast.Call)] if loops else []
+    calls = _nodes(loops[-1], ast.Call) if loops else []
     if not any(_name_of(call) == "sleep" for call in calls) or len(loops[-1].body) > 2:
         return ""
     asked = [call for call in calls if _name_of(call) not in ("sleep", "print")]
     return ast.unparse(asked[0]) if asked else ""
+
+
+def makes_input(frames: tuple[str, ...]) -> bool:
+    """Whether a call on a stack (innermost frame first) returns what other calls of its loop take:
+    ``x = load()`` and ``model(x)``, however long ``load`` sleeps. What is only printed is none;
+    what a queue or a pool gives is made elsewhere."""
+    if any(_ELSEWHERE.search(frame) for frame in frames):
+        return False
+    return any(_is_used_later(frame_place(frame, None)) for frame in frames if own_frame(frame))
+
+
+@lru_cache(maxsize=1024)
+def _is_used_later(place: Place | None) -> bool:
+    around = list(_around(place))
+    loops = [node for node in around if isinstance(node, ast.For | ast.While)]
+    made = around[-1] if loops else None
+    if not isinstance(made, ast.Assign) or not _nodes(made.value, ast.Call):
+        return False
+    names = {one.id for target in made.targets for one in _nodes(target, ast.Name)}
+    calls = [call for call in _nodes(loops[-1], ast.Call) if _name_of(call) not in _TELLS]
+    taken = {one.id for call in calls for arg in call.args for one in _nodes(arg, ast.Name)}
+    return bool(names & taken)
+
+
+def _nodes(inside: ast.AST, kind: type[N]) -> list[N]:
+    return [node for node in ast.walk(inside) if isinstance(node, kind)]
 
 
 def _name_of(call: ast.Call) -> str:
