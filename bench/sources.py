@@ -62,7 +62,7 @@ def show(name: str, call, reads: int, pause_s: float = 0) -> None:
 
 
 def parts(pid: int, reads: int) -> None:
-    machine = _machine.Machine(ROOT, pid)
+    machine = _machine.Machine(ROOT)
     files = machine._files
     show("machine: /proc/stat", lambda: _machine.parse_cores(files["stat"].read(), 0.01), reads)
     show("machine: /proc/loadavg", lambda: files["loadavg"].read().split(), reads)
@@ -73,20 +73,10 @@ def parts(pid: int, reads: int) -> None:
     )
     show(
         "machine: /proc/vmstat",
-        lambda: _machine.parse_numbers(files["vmstat"].read(), *_machine._PAGED),
+        lambda: _machine.parse_numbers(files["vmstat"].read(), b"pgmajfault "),
         reads,
     )
     show("machine: /dev/shm", lambda: _machine._shared_memory(machine._shm), reads)
-    show(
-        "machine: /proc/diskstats",
-        lambda: _machine.parse_disks(files["diskstats"].read(), machine._disks),
-        reads,
-    )
-    show(
-        "machine: /proc/PID/net/dev",
-        lambda: _machine.parse_network(machine._network.read(), machine._links),
-        reads,
-    )
     show("machine: all", lambda: machine.read({}), reads)
     levels = GroupHierarchy(ROOT, pid)
     pressure, group = _pressure.Pressure(ROOT, levels), _control_group.ControlGroup(levels, pid)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whyidle.machine.checks import cgroup_limits, gpu_checks, host_checks, software_checks
+from whyidle.machine.checks import gpu_checks, host_checks, software_checks
 from whyidle.machine.checks.doctor import examine_machine
 from whyidle.model.machine import Check
 
@@ -34,11 +34,12 @@ def test_cgroup_2_takes_the_tightest_of_group_and_ancestors(tmp_path: Path):
             "sys/fs/cgroup/a/b/cpu.max": "max 100000",
             "sys/fs/cgroup/a/cpu.max": "350000 100000",
             "sys/fs/cgroup/a/b/memory.max": "2147483648",
+            "sys/fs/cgroup/a/b/memory.current": "1",
             "sys/fs/cgroup/a/memory.max": "max",
         },
     )
-    assert cgroup_limits.core_quota(root) == 3.5
-    assert cgroup_limits.memory_bytes(root) == 2 << 30
+    assert host_checks.group_limits(root)["cores_quota"] == 3.5
+    assert host_checks.group_limits(root)["group_memory_limit_bytes"] == 2 << 30
 
 
 def test_cgroup_1(tmp_path: Path):
@@ -51,15 +52,15 @@ def test_cgroup_1(tmp_path: Path):
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
         },
     )
-    assert cgroup_limits.core_quota(root) == 2.0
-    assert cgroup_limits.memory_bytes(root) is None
+    assert host_checks.group_limits(root)["cores_quota"] == 2.0
+    assert host_checks.group_limits(root)["group_memory_limit_bytes"] is None
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "0::/\n"])
 def test_no_limit_is_none(tmp_path: Path, text: str):
     root = write(tmp_path, {"proc/self/cgroup": text, "sys/fs/cgroup/cpu.max": "max 100000"})
-    assert cgroup_limits.core_quota(root) is None
-    assert cgroup_limits.memory_bytes(root) is None
+    assert host_checks.group_limits(root)["cores_quota"] is None
+    assert host_checks.group_limits(root)["group_memory_limit_bytes"] is None
 
 
 def test_no_gpu(tmp_path: Path):

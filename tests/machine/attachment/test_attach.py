@@ -116,6 +116,34 @@ def test_a_sick_job_is_diagnosed(tmp_path: Path, workers: str, cause: str):
     assert "look from outside" in diagnosis.coverage.notes[0]
 
 
+LOAD = f"""
+import time
+{OWN_SGD}
+def load():
+    time.sleep(0.2)
+    return torch.randn(64, 1024)
+torch.set_num_threads(1)
+model = torch.nn.Linear(1024, 2048)
+optimizer = SGD(model.parameters(), lr=1e-3)
+while True:
+    x = load()
+    loss = model(x).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("step", flush=True)
+"""
+
+
+def test_a_call_that_sleeps_and_returns_what_the_step_uses_is_input(tmp_path: Path):
+    pytest.importorskip("torch")
+    with started(tmp_path / "job.py", LOAD) as job:
+        diagnosis = attach_to(find_target(job.pid), 7)
+    assert diagnosis.attribution.input > 0.6
+    assert diagnosis.findings[0].bucket == "input"
+    assert diagnosis.findings[0].where[0].function == "load"
+
+
 def test_a_process_that_does_not_train_is_named_as_such(tmp_path: Path):
     text = "print('up', flush=True)\nwhile True:\n    sum(range(10000))\n"
     with started(tmp_path / "other.py", text) as other:

@@ -112,8 +112,7 @@ def test_a_file_that_fails_takes_no_others_with_it(tmp_path):
     assert values["read_bytes@pid11"] is None
     assert values["threads@pid11"] == 9
     assert values["machine_memory_bytes"] is None
-    assert values["tasks_runnable"] == 7
-    assert values["tasks_blocked"] == 2
+    assert values["machine_cpu_user_s"] > 0
 
 
 def test_each_absence_has_a_reason(tmp_path):
@@ -121,7 +120,6 @@ def test_each_absence_has_a_reason(tmp_path):
     assert "psi=1" in missing["pressure_cpu_some_ratio"].how
     assert "no quota" in missing["cores_quota"].reason
     assert "no memory control group" in missing["group_memory_limit_bytes"].reason
-    assert "diskstats" in missing["disk_read_bytes"].reason
 
 
 def test_pressure(tmp_path):
@@ -144,7 +142,6 @@ def test_limits_of_a_control_group_of_version_2(tmp_path):
         "sys/fs/cgroup/jobs/memory.current": "536870912\n",
         "sys/fs/cgroup/jobs/memory.stat": "anon 1\nfile 4096\n"
         "workingset_refault_anon 9\nworkingset_refault_file 3\n",
-        "sys/fs/cgroup/jobs/memory.events": "max 3\noom 1\noom_kill 1\n",
         "sys/fs/cgroup/jobs/one/cpu.pressure": "some avg10=50.00 avg60=0 avg300=0 total=1000000\n",
     }
     put(tmp_path, "sys/fs/cgroup/jobs/one/memory.current", "1")
@@ -156,7 +153,6 @@ def test_limits_of_a_control_group_of_version_2(tmp_path):
     assert values["group_memory_bytes"] == 1 << 29
     assert values["group_memory_file_bytes"] == 4096
     assert values["group_read_again_bytes"] == 3 * os.sysconf("SC_PAGE_SIZE")
-    assert values["group_out_of_memory_kills"] == 1
     assert values["group_pressure_cpu_some_ratio"] == 0.5
     assert "cores_quota" not in missing
 
@@ -171,7 +167,6 @@ def test_limits_of_a_control_group_of_version_1(tmp_path):
         "sys/fs/cgroup/memory/b/memory.usage_in_bytes": "1048576",
         "sys/fs/cgroup/memory/b/memory.stat": "cache 1\ntotal_cache 77\n"
         "workingset_refault_file 1\ntotal_workingset_refault_file 5\n",
-        "sys/fs/cgroup/memory/b/memory.oom_control": "oom_kill_disable 0\noom_kill 2\n",
         "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
         "sys/fs/cgroup/memory/memory.usage_in_bytes": "5",
     }
@@ -181,7 +176,6 @@ def test_limits_of_a_control_group_of_version_1(tmp_path):
     assert values["group_memory_limit_bytes"] == 2097152
     assert values["group_memory_file_bytes"] == 77
     assert values["group_read_again_bytes"] == 5 * os.sysconf("SC_PAGE_SIZE")
-    assert values["group_out_of_memory_kills"] == 2
 
 
 def test_unlimited_in_version_1_is_no_limit(tmp_path):
@@ -199,28 +193,11 @@ def test_unlimited_in_version_1_is_no_limit(tmp_path):
     assert {"cores_quota", "group_memory_limit_bytes"} <= set(missing)
 
 
-def test_disks_without_partitions_and_links_without_loopback(tmp_path):
-    disk = " {} 0 {} 10 0 2000 5 20 0 4000 6 0 30 11 0 0 0 0 0 0 0\n"
-    files = {
-        "proc/diskstats": disk.format(8, "sda") + disk.format(8, "sda1") + disk.format(7, "loop0"),
-        "sys/block/sda/device/x": "",
-        "sys/block/sda/size": "100",
-        "sys/block/loop0/size": "100",
-        "proc/10/net/dev": "a\nb\n    lo: 1 0 0 0 0 0 0 0 1 0\n  eth0: 70 0 0 0 0 0 0 0 30 0\n",
-    }
-    values, _ = read(drawn(tmp_path, **files))
-    assert values["disk_read_bytes"] == 2000 * 512
-    assert values["disk_write_bytes"] == 4000 * 512
-    assert values["disk_busy_s"] == 0.03
-    assert values["network_received_bytes"] == 70
-    assert values["network_sent_bytes"] == 30
-
-
 def test_idle_time_that_goes_back_does_not(tmp_path):
     reader = host.open(Target(pid=10, root=drawn(tmp_path)))
-    first = reader.read()["machine_io_wait_s"]
-    put(tmp_path, "proc/stat", "cpu  100 1 50 1000 10 3 4 5 0 0\n")
-    assert reader.read()["machine_io_wait_s"] == first
+    first = reader.read()["machine_cpu_idle_s"]
+    put(tmp_path, "proc/stat", "cpu  100 1 50 990 20 3 4 5 0 0\n")
+    assert reader.read()["machine_cpu_idle_s"] == first
     reader.close()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
+import msgspec
 import pytest
 
 from whyidle import catalog
@@ -36,6 +36,11 @@ HEALTHY = JobView(
     pressure_memory=0.0,
     faults_per_s=1.0,
     swap_bytes=0,
+    workers=8,
+    workers_busy=2,
+    workers_idle=3,
+    waits_for="a message",
+    waits_share=0.3,
     since_step_s=0.4,
 )
 PAIRS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
@@ -64,6 +69,18 @@ PAIRS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
         {"swap_bytes": 3 * GIB, "faults_per_s": 400.0},
         {"swap_bytes": 3 * GIB, "faults_per_s": 2.0},
     ),
+    "saturated-workers": (
+        {"gpu_busy": 0.5, "workers": 4, "workers_busy": 3, "workers_idle": 0},
+        {"gpu_busy": 0.5, "workers": 4, "workers_busy": 4, "workers_idle": 0, "cores_used": 15.8},
+    ),
+    "idle-workers": (
+        {"workers": 32, "workers_busy": 1, "workers_idle": 28},
+        {"workers": 32, "workers_busy": 1, "workers_idle": 28, "gpu_busy": 0.1},
+    ),
+    "waiting-outside": (
+        {"gpu_busy": 0.1, "cores_used": 0.2, "waits_for": "a file lock", "waits_share": 0.9},
+        {"gpu_busy": 0.1, "cores_used": 2.5, "waits_for": "storage", "waits_share": 0.9},
+    ),
     "clock-throttling": (
         {"held_by_heat": 0.5},
         {"held_by_power": 0.9, "power_limit_ratio": 1.0},
@@ -74,7 +91,7 @@ SUSPICIONS = catalog.load_suspicions()
 
 
 def view(changes: dict[str, object]) -> JobView:
-    return dataclasses.replace(HEALTHY, **changes)  # type: ignore[arg-type]
+    return msgspec.structs.replace(HEALTHY, **changes)
 
 
 def test_each_has_a_pair():
@@ -123,7 +140,7 @@ def test_neighbours_that_use_the_cores():
     suspected = SUSPICIONS["cpu-starved"].judge(pushed)
     assert suspected is not None
     assert "waited for a core 70%" in suspected.text
-    working = dataclasses.replace(pushed, gpu_busy=0.97)
+    working = msgspec.structs.replace(pushed, gpu_busy=0.97)
     assert SUSPICIONS["cpu-starved"].judge(working) is None
 
 

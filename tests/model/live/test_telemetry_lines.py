@@ -110,4 +110,4 @@ def test_later_versions_may_add_lines():
 def test_keys():
     assert signal_key("power_w", "gpu0") == "power_w@gpu0"
     assert split_key("process_memory_bytes@gpu0.pid7") == ("process_memory_bytes", "gpu0.pid7")
-    assert split_key(signal_key("load_1min")) == ("load_1min", "")
+    assert split_key(signal_key("cores_quota")) == ("cores_quota", "")

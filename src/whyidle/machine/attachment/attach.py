@@ -20,6 +20,7 @@ from whyidle.machine.attachment import outside_recording
 from whyidle.machine.attachment.gpu_limits import limit_by_gpu, mean_busy
 from whyidle.machine.attachment.outside_recording import OutsideRecording, make_recordings
 from whyidle.machine.attachment.stack_look import RATE_HZ, StackLook, find_pyspy, look_at_stacks
+from whyidle.machine.attachment.standstill import find_standstill
 from whyidle.machine.attachment.target_process import TargetProcess, has_ended
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
 from whyidle.machine.attachment.window_wording import word_by_second
@@ -53,7 +54,8 @@ def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
             if target.has_only_parts and outside_recording.trains_elsewhere(target.pid, look):
                 look = look_at_stacks(target.pid, seconds)  # its children are ranks
         telemetry = read_telemetry(Path(folder))
-    recordings = make_recordings(target, look, clocks)
+    standstill = find_standstill(target, look, clocks, telemetry)
+    recordings = [] if standstill else make_recordings(target, look, clocks)
     run = RunInfo(
         id=f"attach-{target.pid}",
         command=target.command,
@@ -67,8 +69,13 @@ def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
         whyidle=__version__,
         sources=[f"process {one.thread.pid}" for one in recordings] or [f"process {target.pid}"],
     )
+    if standstill is not None:
+        notes = [*_notes_on_look(target, look), *standstill.notes]
+        diagnosis = _diagnose_no_training(standstill.reason, telemetry, run)
+        return msgspec.structs.replace(_with_notes(diagnosis, notes), findings=[])
     if not recordings:
-        return _diagnose_no_training(target, look, telemetry, run)
+        diagnosis = _diagnose_no_training(_say_no_training(target, look), telemetry, run)
+        return _with_notes(diagnosis, _notes_on_look(target, look))
     timelines = [replace(one.timeline, telemetry=telemetry) for one in recordings]
     diagnosis = diagnose_job(timelines, run=run)
     if not recordings[0].steps_seen:
@@ -131,9 +138,7 @@ def _with_notes(diagnosis: Diagnosis, notes: list[str]) -> Diagnosis:
     return msgspec.structs.replace(diagnosis, coverage=coverage)
 
 
-def _diagnose_no_training(
-    target: TargetProcess, look: StackLook, telemetry: Telemetry | None, run: RunInfo
-) -> Diagnosis:
+def _say_no_training(target: TargetProcess, look: StackLook) -> str:
     spent: Counter[str] = Counter()
     for thread in look.threads:
         if thread.pid == target.pid == thread.tid:
@@ -148,9 +153,10 @@ def _diagnose_no_training(
     reason = f"process {target.pid} {loaded} trained nothing during the look"
     for place, time in spent.most_common(1):
         reason += f"; its main thread was {time / spent.total():.0%} of the time in {place}"
-    timeline = replace(
-        blank_timeline(Path(f"process {target.pid}")),
-        stepless=Stepless(reason),
-        telemetry=telemetry,
-    )
-    return _with_notes(diagnose_job([timeline], run=run), _notes_on_look(target, look))
+    return reason
+
+
+def _diagnose_no_training(reason: str, telemetry: Telemetry | None, run: RunInfo) -> Diagnosis:
+    blank = blank_timeline(Path(run.sources[0]))
+    timeline = replace(blank, stepless=Stepless(reason), telemetry=telemetry)
+    return diagnose_job([timeline], run=run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import psutil
 from whyidle.errors import InputError
 from whyidle.model.redaction import redact_command
 
+_DIGITS = re.compile(r"\d+")
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
@@ -123,6 +125,22 @@ def _has_own_command(pid: int, command: list[str]) -> bool:
     except psutil.Error:
         return False
     return own != command and not any("multiprocessing" in word for word in own)
+
+
+def peers_of(pid: int) -> dict[int, int | None]:
+    """A process and those that its parent started likewise, with their ranks: the ranks of a job on
+    this machine, if there are several. None: no launcher said which."""
+    peers: dict[int, int | None] = {pid: _rank_of(pid)}
+    with suppress(psutil.Error):
+        own = psutil.Process(pid)
+        command = [word for word in own.cmdline() if not word.startswith("-")]
+        for one in own.parent().children() if own.parent() else ():
+            with suppress(psutil.Error):
+                words = [word for word in one.cmdline() if not word.startswith("-")]
+                rank = _rank_of(one.pid)
+                if _DIGITS.sub("", str(words)) == _DIGITS.sub("", str(command)):
+                    peers[one.pid] = rank
+    return dict(sorted(peers.items(), key=lambda item: (item[1] is None, item[1], item[0])))
 
 
 def _rank_of(pid: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ class ThreadClocks:
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
-        self._rows: dict[int, list[tuple[int, int]]] = {}
+        self._rows: dict[int, list[tuple[int, int, int]]] = {}
         self._owners: dict[int, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, daemon=True)
@@ -52,21 +53,22 @@ class ThreadClocks:
             return
         for folder in threads:
             try:
-                ran, waited = (folder / "schedstat").read_bytes().split()[:2]
+                ran, waited, turns = (folder / "schedstat").read_bytes().split()[:3]
             except (OSError, ValueError):
                 continue
             now = time.perf_counter_ns()
-            self.add_reading(pid, int(folder.name), now, int(ran) + int(waited))
+            self.add_reading(pid, int(folder.name), now, int(ran) + int(waited), int(turns))
 
-    def add_reading(self, pid: int, tid: int, moment: int, runnable: int) -> None:
-        """Add how long a thread of a process had been runnable at a moment, ns."""
+    def add_reading(self, pid: int, tid: int, moment: int, runnable: int, turns: int = 0) -> None:
+        """Add how long a thread of a process had been runnable at a moment, ns, and how often it
+        had been given a core."""
         self._owners[tid] = pid
-        self._rows.setdefault(tid, []).append((moment, runnable))
+        self._rows.setdefault(tid, []).append((moment, runnable, turns))
 
     def runnable_ns(self, tid: int, moments: I64) -> I64 | None:
         """How long a thread had been running or runnable at each moment (ns of
         ``perf_counter_ns``); None if it was not read twice."""
-        rows = np.array(self._rows.get(tid, ()), np.int64).reshape(-1, 2)
+        rows = np.array(self._rows.get(tid, ()), np.int64).reshape(-1, 3)
         if len(rows) < 2:
             return None
         return np.interp(moments, rows[:, 0], rows[:, 1]).astype(np.int64)
@@ -74,3 +76,14 @@ class ThreadClocks:
     def threads_of(self, pid: int) -> list[int]:
         """The threads of a process that were read."""
         return [tid for tid, owner in self._owners.items() if owner == pid]
+
+    def share_of(self, pids: Collection[int]) -> float:
+        """How much of one core the threads of some processes used or wanted."""
+        read = [rows for tid, rows in self._rows.items() if self._owners[tid] in pids]
+        grown = sum(rows[-1][1] - rows[0][1] for rows in read)
+        return grown / max((rows[-1][0] - rows[0][0] for rows in read), default=1) if grown else 0.0
+
+    def wakeups(self, tid: int) -> int:
+        """How often a thread was given a core."""
+        rows = self._rows.get(tid, [(0, 0, 0)])
+        return rows[-1][2] - rows[0][2]

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from whyidle.analysis.sampling.calls_from_stacks import FrameRoles, name_call
 from whyidle.machine.attachment.stack_look import RATE_HZ
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
+from whyidle.machine.attachment.waiting_source import makes_input
 from whyidle.model.roles import Role
 from whyidle.readers._events.pyspy_trace import SampledThread
 from whyidle.readers.probe import FRAMEWORKS
 
 PERIOD_NS: Final = 1_000_000_000 // RATE_HZ
 LEAST_SHARE: Final = 0.01
-"""share of a thread's time in a framework, or in calls of a loop, from which it may train"""
+"""share of a thread's time in a framework from which it may train, without calls of a loop"""
 AWAKE: Final = 0.4
 """a thread that was runnable for less than this share of a piece slept"""
 
@@ -66,7 +67,7 @@ def find_training(
             inside = share(thread, partial(roles.is_on, Role.FRAMEWORK_CODE))
             loop = share(thread, partial(_is_in_loop, roles))
             score = loop > 0.0, thread.tid == thread.pid, inside
-            if max(inside, loop) >= LEAST_SHARE and score > best:
+            if (loop or inside >= LEAST_SHARE) and score > best:
                 best, choice = score, (adapter, roles, thread)
     return choice
 
@@ -116,6 +117,8 @@ def cut_pieces(
     for index in np.flatnonzero(asleep).tolist():
         piece = pieces[index]
         if not roles.plays(Role.FRAMEWORK_CODE, piece.frames[0]):
+            if makes_input(piece.frames):
+                pieces[index] = replace(piece, role="producer_work")
             continue
         if not (helped[index] or waits[index]):
             pieces[index] = replace(piece, waits=True)

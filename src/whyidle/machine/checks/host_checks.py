@@ -9,37 +9,32 @@ from pathlib import Path
 
 import psutil
 
-from whyidle.machine.checks import cgroup_limits
-from whyidle.model.machine import Check, State
+from whyidle.machine.sources._control_group import ControlGroup
+from whyidle.machine.sources._group_hierarchy import GroupHierarchy
+from whyidle.model.live.telemetry import Reading
+from whyidle.model.machine import Check, State, Topic
 
 LEAST_SHM_BYTES = 1 << 30
 """with the default of containers, 64 MiB, loader workers fail with a bus error"""
 LEAST_FILES = 4096  # open files, since loader workers pass tensors as file descriptors
-NETWORKED = {
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "9p",
-    "lustre",
-    "gpfs",
-    "ceph",
-    "beegfs",
-    "afs",
-    "virtiofs",
-}
+NETWORKED = frozenset(
+    ["nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "gpfs", "ceph", "beegfs", "afs", "virtiofs"]
+)
 """file systems with slow small random reads"""
 
 
-def _check(name: str, state: State, found: str, means: str = "", close: str = "") -> Check:
-    return Check(topic="host", name=name, state=state, found=found, means=means, close=close)
+def _check(
+    name: str, state: State, found: str, means: str = "", close: str = "", *, topic: Topic = "host"
+) -> Check:
+    return Check(topic=topic, name=name, state=state, found=found, means=means, close=close)
 
 
 def check_host(root: Path, environ: Mapping[str, str]) -> list[Check]:
     """Check cores, memory, shared memory, open files, pressure information and the container."""
+    limits = group_limits(root)
     return [
-        _check_cores(root),
-        _check_memory(root),
+        _check_cores(limits["cores_quota"]),
+        _check_memory(limits["group_memory_limit_bytes"]),
         _shared_memory(root),
         *_check_open_files(),
         _check_pressure(root),
@@ -47,10 +42,17 @@ def check_host(root: Path, environ: Mapping[str, str]) -> list[Check]:
     ]
 
 
-def _check_cores(root: Path) -> Check:
+def group_limits(root: Path) -> Reading:
+    """What this process's control group allows, as ``whyidle run`` records it."""
+    group, values = ControlGroup(GroupHierarchy(root, 0), 0), Reading()
+    group.read(values)
+    group.close()
+    return values
+
+
+def _check_cores(quota: float | None) -> Check:
     whole = os.cpu_count() or 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else whole
-    quota = cgroup_limits.core_quota(root)
     usable = min(allowed, quota) if quota is not None else allowed
     limit = f", a quota of {quota:g}" if quota is not None else ""
     found = f"{usable:g} usable ({whole} in the machine, {allowed} by affinity{limit})"
@@ -65,9 +67,8 @@ def _check_cores(root: Path) -> Check:
     )
 
 
-def _check_memory(root: Path) -> Check:
+def _check_memory(limit: float | None) -> Check:
     memory = psutil.virtual_memory()
-    limit = cgroup_limits.memory_bytes(root)
     found = f"{_format_gib(memory.available)} of {_format_gib(memory.total)} available"
     if limit is not None and limit < memory.total:
         return _check(
@@ -175,24 +176,14 @@ def _check_disk(root: Path, folder: Path) -> Check:
     )
     slow = kind is not None and (kind in NETWORKED or kind.startswith("fuse"))
     if usage.free < 0.02 * usage.total:
-        return Check(
-            topic="storage",
-            name="working folder",
-            state="gap",
-            found=found,
-            means="traces and checkpoints may not fit",
-            close="free some space, or use another disk",
-        )
-    return Check(
-        topic="storage",
-        name="working folder",
-        state="note" if slow else "ok",
-        found=found,
-        means="small random reads are slow here; pack the dataset into few large files, or copy it "
-        "to a local disk"
-        if slow
-        else "",
+        means, close = "traces and checkpoints may not fit", "free some space, or use another disk"
+        return _check("working folder", "gap", found, means, close, topic="storage")
+    means = (
+        "small random reads are slow here; pack the dataset into few large files, or copy it to a "
+        "local disk"
     )
+    state: State = "note" if slow else "ok"
+    return _check("working folder", state, found, means if slow else "", topic="storage")
 
 
 def file_system(root: Path, folder: Path) -> str | None:
@@ -215,15 +206,10 @@ def file_system(root: Path, folder: Path) -> str | None:
 def _check_store(store: Path) -> Check:
     existing = next(path for path in (store, *store.absolute().parents) if path.exists())
     if existing.is_dir() and os.access(existing, os.W_OK):
-        return Check(topic="storage", name="run store", state="ok", found=f"{store} can be written")
-    return Check(
-        topic="storage",
-        name="run store",
-        state="gap",
-        found=f"{store} cannot be written",
-        means="diagnoses are shown, but not stored",
-        close="set WHYIDLE_HOME to a writable folder, or use --store DIR",
-    )
+        return _check("run store", "ok", f"{store} can be written", topic="storage")
+    means = "diagnoses are shown, but not stored"
+    close = "set WHYIDLE_HOME to a writable folder, or use --store DIR"
+    return _check("run store", "gap", f"{store} cannot be written", means, close, topic="storage")
 
 
 def _format_gib(size: float) -> str:

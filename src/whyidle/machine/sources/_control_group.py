@@ -32,7 +32,6 @@ METERS: Final = (
         ("group_memory_limit_bytes", "bytes", "gauge", "the tightest limit on it"),
         ("group_memory_file_bytes", "bytes", "gauge", "of it, page cache"),
         ("group_read_again_bytes", "bytes", "counter", "file data read again after its eviction"),
-        ("group_out_of_memory_kills", "1", "counter", "processes killed at that limit"),
     ),
 )
 _THROTTLE: Final = ("throttled_s", "throttled_periods", "quota_periods")
@@ -94,20 +93,15 @@ class ControlGroup:
         }
 
     def _memory_now(self) -> Reading:
-        used, stat, events = (
-            self._memory[name].read() if self._memory else None
-            for name in ("used", "stat", "events")
-        )
+        used, stat = (self._memory[n].read() if self._memory else None for n in ("used", "stat"))
         memory = parse_numbers(stat, b"total_cache ", b"file ", *_AGAIN)
         again = next((memory[name] for name in _AGAIN if name in memory), None)
-        counts = parse_numbers(events, b"oom_kill ")
         limit = parse_count(self._limit.read() or b"") if self._limit else None
         return {
             "group_memory_bytes": parse_count(used or b""),
             "group_memory_limit_bytes": finite_limit(limit),
             "group_memory_file_bytes": memory.get(b"total_cache ", memory.get(b"file ")),
             "group_read_again_bytes": None if again is None else again * self._page,
-            "group_out_of_memory_kills": counts.get(b"oom_kill "),
         }
 
     def close(self) -> None:

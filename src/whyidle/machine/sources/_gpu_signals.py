@@ -22,7 +22,6 @@ METERS: Final[tuple[Meter, ...]] = (
     *_gpu_meters(
         "utilization",
         ("busy_ratio", "ratio", "gauge", "time that any kernel ran, on however few units"),
-        ("memory_busy_ratio", "ratio", "gauge", "time that device memory was read or written"),
     ),
     *_gpu_meters(
         "memory",
@@ -32,7 +31,6 @@ METERS: Final[tuple[Meter, ...]] = (
     *_gpu_meters(
         "clocks",
         ("clock_sm_mhz", "MHz", "gauge", "clock of the multiprocessors"),
-        ("clock_memory_mhz", "MHz", "gauge", "clock of the memory"),
         ("clock_reasons", "bits", "gauge", "reasons for the current clocks (CLOCK_REASONS)"),
     ),
     *_gpu_meters(
@@ -65,12 +63,8 @@ METERS: Final[tuple[Meter, ...]] = (
     *_gpu_meters(
         "limits",
         ("clock_sm_max_mhz", "MHz", "gauge", "highest clock of the multiprocessors"),
-        ("clock_memory_max_mhz", "MHz", "gauge", "highest clock of the memory"),
         ("power_limit_w", "W", "gauge", "power limit in force"),
         ("power_limit_default_w", "W", "gauge", "default power limit of the card"),
-        ("temperature_slowdown_c", "C", "gauge", "temperature at which the hardware slows down"),
-        ("temperature_max_c", "C", "gauge", "temperature at which software slows the clocks"),
-        ("temperature_memory_c", "C", "gauge", "temperature of the memory"),
         ("pcie_generation", "1", "gauge", "PCIe generation in use; idle cards lower it"),
         ("pcie_generation_max", "1", "gauge", "PCIe generation that card and slot allow"),
         ("pcie_lanes", "1", "gauge", "PCIe lanes in use"),
@@ -78,9 +72,6 @@ METERS: Final[tuple[Meter, ...]] = (
     ),
     *_gpu_meters(
         "health",
-        ("memory_errors_corrected", "1", "counter", "memory errors corrected since the last reset"),
-        ("memory_errors_uncorrected", "1", "counter", "memory errors not corrected"),
-        ("rows_remapped", "1", "counter", "rows of memory replaced because of errors"),
         ("xid_events", "1", "counter", "critical errors (XID) since reading began"),
         ("xid_last", "1", "gauge", "number of the latest critical error"),
     ),
@@ -95,9 +86,6 @@ METERS: Final[tuple[Meter, ...]] = (
         ("sm_occupancy_ratio", "ratio", "gauge", "warps resident, of those that fit"),
         ("tensor_active_ratio", "ratio", "gauge", "time that tensor cores worked"),
         ("dram_active_ratio", "ratio", "gauge", "bandwidth of device memory in use"),
-        ("fp64_active_ratio", "ratio", "gauge", "time that FP64 units worked"),
-        ("fp32_active_ratio", "ratio", "gauge", "time that FP32 units worked"),
-        ("fp16_active_ratio", "ratio", "gauge", "time that FP16 units worked"),
         ("nvlink_sent_bytes_per_s", "bytes/s", "gauge", "traffic from the GPU over NVLink"),
         ("nvlink_received_bytes_per_s", "bytes/s", "gauge", "traffic to the GPU over NVLink"),
     ),

@@ -11,8 +11,8 @@ from whyidle.machine.sources._open_file import OpenFile, parse_count, read_text
 _UNLIMITED: Final = 1 << 60
 """version 1 writes a number near 2**63 for no limit"""
 _MEMORY_FILES: Final = {
-    2: ("memory.current", "memory.stat", "memory.events", "memory.max"),
-    1: ("memory.usage_in_bytes", "memory.stat", "memory.oom_control", "memory.limit_in_bytes"),
+    2: ("memory.current", "memory.stat", "memory.max"),
+    1: ("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes"),
 }
 
 
@@ -91,7 +91,7 @@ class GroupHierarchy:
                 if not (folder / _MEMORY_FILES[version][0]).exists():
                     continue
                 leaf = leaf or (_UNLIMITED, folder, version)
-                text = read_text(folder / _MEMORY_FILES[version][3])
+                text = read_text(folder / _MEMORY_FILES[version][2])
                 limit = finite_limit(parse_count(text.encode()))
                 if limit is not None and (best is None or limit < best[0]):
                     best = limit, folder, version
@@ -99,12 +99,9 @@ class GroupHierarchy:
         if chosen is None:
             return None, {}
         _, folder, version = chosen
-        names = _MEMORY_FILES[version]
-        files = {
-            what: OpenFile(folder / name)
-            for what, name in zip(("used", "stat", "events"), names[:3], strict=True)
-        }
-        return (OpenFile(folder / names[3]) if best else None), files
+        used, stat, limited = (folder / name for name in _MEMORY_FILES[version])
+        files = {"used": OpenFile(used), "stat": OpenFile(stat)}
+        return (OpenFile(limited) if best else None), files
 
 
 def quota_cores(files: tuple[OpenFile, ...] | None) -> float | None:

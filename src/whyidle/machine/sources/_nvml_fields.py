@@ -22,11 +22,7 @@ class Field(NamedTuple):
 
 
 def _query_utilization(nvml: Any, handle: Any) -> Reading:
-    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
-    return {
-        "busy_ratio": parse_percent(rates.gpu),
-        "memory_busy_ratio": parse_percent(rates.memory),
-    }
+    return {"busy_ratio": parse_percent(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)}
 
 
 def _query_memory(nvml: Any, handle: Any) -> Reading:
@@ -60,11 +56,6 @@ def _bus_counters(nvml: Any, handle: Any) -> Reading:
     }
 
 
-def _memory_heat(nvml: Any, handle: Any) -> Reading:
-    (value,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
-    return {"temperature_memory_c": _decode_field(nvml, value) or None}  # 0: no such sensor
-
-
 def _decode_field(nvml: Any, value: Any) -> Value:
     if value.nvmlReturn != 0:
         return None
@@ -79,11 +70,6 @@ def _decode_field(nvml: Any, value: Any) -> Value:
     if member is None:
         return None
     return parse_number(getattr(value.value, member), wide=member != "uiVal")
-
-
-def _query_remapped_rows(nvml: Any, handle: Any) -> Reading:
-    corrected, uncorrected, _, _ = nvml.nvmlDeviceGetRemappedRows(handle)
-    return {"rows_remapped": parse_number(corrected + uncorrected)}
 
 
 def _bus_window(nvml: Any, handle: Any) -> Reading:
@@ -107,11 +93,6 @@ def _simple_field(
     return Field((signal,), of, call)
 
 
-def _error_count(signal: str, kind: str) -> Field:
-    volatile = "NVML_VOLATILE_ECC"
-    return _simple_field(signal, "TotalEccErrors", kind, volatile, of="card", wide=True)
-
-
 def _violation_field(signal: str, policy: str) -> Field:
     def call(nvml: Any, handle: Any) -> Reading:
         status = nvml.nvmlDeviceGetViolationStatus(handle, getattr(nvml, policy))
@@ -121,10 +102,9 @@ def _violation_field(signal: str, policy: str) -> Field:
 
 
 FAST: Final = (
-    Field(("busy_ratio", "memory_busy_ratio"), "alone", _query_utilization),
+    Field(("busy_ratio",), "alone", _query_utilization),
     Field(("memory_used_bytes", "memory_total_bytes"), "slice", _query_memory),
     _simple_field("clock_sm_mhz", "ClockInfo", "NVML_CLOCK_SM", of="card"),
-    _simple_field("clock_memory_mhz", "ClockInfo", "NVML_CLOCK_MEM", of="card"),
     Field(("clock_reasons",), "card", _query_clock_reasons),
     _simple_field("power_w", "PowerUsage", scale=1e-3, of="alone"),
     _simple_field("energy_j", "TotalEnergyConsumption", scale=1e-3, of="alone", wide=True),
@@ -135,23 +115,14 @@ FAST: Final = (
 )
 """queried at every read"""
 
-_HEAT: Final = "NVML_TEMPERATURE_THRESHOLD_"
-
 SLOW: Final = (
     _simple_field("clock_sm_max_mhz", "MaxClockInfo", "NVML_CLOCK_SM", of="card"),
-    _simple_field("clock_memory_max_mhz", "MaxClockInfo", "NVML_CLOCK_MEM", of="card"),
     _simple_field("power_limit_w", "EnforcedPowerLimit", scale=1e-3, of="card"),
     _simple_field("power_limit_default_w", "PowerManagementDefaultLimit", scale=1e-3, of="card"),
-    _simple_field("temperature_slowdown_c", "TemperatureThreshold", f"{_HEAT}SLOWDOWN", of="card"),
-    _simple_field("temperature_max_c", "TemperatureThreshold", f"{_HEAT}GPU_MAX", of="card"),
-    Field(("temperature_memory_c",), "card", _memory_heat),
     _simple_field("pcie_generation", "CurrPcieLinkGeneration", of="card"),
     _simple_field("pcie_generation_max", "MaxPcieLinkGeneration", of="card"),
     _simple_field("pcie_lanes", "CurrPcieLinkWidth", of="card"),
     _simple_field("pcie_lanes_max", "MaxPcieLinkWidth", of="card"),
-    _error_count("memory_errors_corrected", "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
-    _error_count("memory_errors_uncorrected", "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
-    Field(("rows_remapped",), "card", _query_remapped_rows),
 )
 """queried at the first read and at every twentieth, as they hardly change"""
 BUS_WINDOW: Final = Field(

@@ -67,8 +67,8 @@ def parse_numbers(content: bytes | None, *names: bytes) -> dict[bytes, int]:
 
     Args:
         content: the file's.
-        names: each with the blank or colon that ends it; otherwise ``oom_kill`` would match
-            ``oom_kill_disable``.
+        names: each with the blank or colon that ends it; otherwise ``file`` would match
+            ``file_mapped``.
     """
     lines = b"\n" + (content or b"")
     numbers = {}

@@ -34,14 +34,12 @@ METERS: Final[tuple[Meter, ...]] = (
         "process statm",
         1.9,
         ("memory_resident_bytes", "bytes", "gauge", "memory in RAM, shared memory included"),
-        ("memory_shared_bytes", "bytes", "gauge", "of it, pages of files and shared memory"),
         subject="process",
     ),
     *make_meters(
         "process io",
         4.4,
         ("read_bytes", "bytes", "counter", "bytes fetched from storage, ended children's included"),
-        ("write_bytes", "bytes", "counter", "bytes caused to be stored, ended children's included"),
         (
             "read_calls_bytes",
             "bytes",
@@ -55,7 +53,6 @@ METERS: Final[tuple[Meter, ...]] = (
 COUNTERS: Final = tuple(meter.id for meter in METERS if meter.kind == "counter")
 _IO: Final = {
     "read_bytes": b"read_bytes:",
-    "write_bytes": b"write_bytes:",
     "read_calls_bytes": b"rchar:",
 }
 
@@ -77,9 +74,8 @@ class Process:
         stat = parse_stat(words, tick_s, delays=delays)
         self.waited = parse_waited(words, tick_s)
         statm = (self._files[1].read() or b"").split(None, 3)
-        resident, shared = statm[1:3] if len(statm) > 2 else (b"", b"")
+        resident = statm[1] if len(statm) > 1 else b""
         stat["memory_resident_bytes"] = int(resident) * page if resident.isdigit() else None
-        stat["memory_shared_bytes"] = int(shared) * page if shared.isdigit() else None
         stat.update(parse_io(self._files[2].read()))
         return stat
 

@@ -19,15 +19,10 @@ GIVEN: Final = frozenset(
         "job_processes",
         "machine_memory_bytes",
         "machine_memory_available_bytes",
-        "swap_used_bytes",
         "machine_cpu_user_s",
         "machine_cpu_system_s",
         "machine_cpu_idle_s",
         "cores_effective",
-        "disk_read_bytes",
-        "disk_write_bytes",
-        "network_received_bytes",
-        "network_sent_bytes",
     }
 )
 
@@ -97,14 +92,4 @@ def _read_machine() -> Reading:
         into["machine_cpu_user_s"] = cores.user
         into["machine_cpu_system_s"] = cores.system
         into["machine_cpu_idle_s"] = cores.idle
-    with contextlib.suppress(OSError, RuntimeError):
-        into["swap_used_bytes"] = psutil.swap_memory().used
-    with contextlib.suppress(OSError, RuntimeError):
-        if disks := psutil.disk_io_counters():
-            into["disk_read_bytes"] = disks.read_bytes
-            into["disk_write_bytes"] = disks.write_bytes
-    with contextlib.suppress(OSError):
-        if network := psutil.net_io_counters():
-            into["network_received_bytes"] = network.bytes_recv
-            into["network_sent_bytes"] = network.bytes_sent
     return into

@@ -1,4 +1,4 @@
-"""The job's processes, and the cores, memory, storage and network that it shares.
+"""The job's processes, and the cores and memory that it shares.
 
 On Linux from files of ``/proc`` and ``/sys/fs/cgroup`` that stay open; elsewhere the essentials
 through psutil. Costs are medians by ``bench/sources.py`` on a 2-core virtual machine (Linux 6.18,
@@ -30,7 +30,7 @@ class _LinuxHost:
     def __init__(self, target: Target) -> None:
         levels = GroupHierarchy(target.root, target.pid)
         self._job = _process_tree.ProcessTree(target.root, target.pid)
-        self._machine = _machine.Machine(target.root, target.pid)
+        self._machine = _machine.Machine(target.root)
         self._pressure = _pressure.Pressure(target.root, levels)
         self._group = _control_group.ControlGroup(levels, target.pid)
         self.facts: Mapping[str, str] = {}

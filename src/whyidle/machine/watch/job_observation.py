@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from whyidle import catalog
 from whyidle.errors import WhyidleError
+from whyidle.machine.kernel_waits import wait_of
 from whyidle.machine.watch.gpu_history import WINDOW_S, GpuHistory, mean_of
 from whyidle.model.live.suspicion import JobView
 from whyidle.model.live.telemetry import Reader, Reading, Target
@@ -31,6 +32,8 @@ class _Look:
     queued_s: float | None  # time that it waited for a core, the largest growth
     threads: dict[int, tuple[int, int]]
     swap_bytes: int | None
+    waits: dict[int, str | None]  # what the first thread of each process waits for
+    holders: frozenset[int]
 
 
 class JobObservation:
@@ -47,7 +50,11 @@ class JobObservation:
         """Read the process trees below ``roots``, and the threads of ``pids``."""
         now = time.monotonic()
         host = self._read_trees(roots)
-        threads, swap = self._read_threads(pids)
+        holders = frozenset(pids)
+        threads, swap = self._read_threads(holders)
+        # launchers above the holders wait for these, whatever happens
+        below = {int(name.partition("@pid")[2]) for name in host if "@pid" in name} - set(roots)
+        waits = {n: wait_of(self._root / f"proc/{n}/task/{n}") for n in below | holders}
         before = self._looks[-1] if self._looks else None
         known = before.threads if before is not None else {}
         both = [(known[pid], times) for pid, times in threads.items() if pid in known]
@@ -56,7 +63,7 @@ class JobObservation:
         )
         thread_s = None if ran is None else ran / 1e9
         queued_s = None if queued is None else queued / 1e9
-        self._looks.append(_Look(now, host, thread_s, queued_s, threads, swap))
+        self._looks.append(_Look(now, host, thread_s, queued_s, threads, swap, waits, holders))
         while self._looks[0].when_s < now - WINDOW_S:
             self._looks.popleft()
 
@@ -75,7 +82,8 @@ class JobObservation:
             for name in _SUMMED:
                 if (value := reading.get(name)) is not None:
                     total[name] = (total.get(name) or 0) + value
-            total = {**{k: v for k, v in reading.items() if "@" not in k}, **total}
+            kept = {k: v for k, v in reading.items() if "@" not in k or k.startswith("cpu_")}
+            total = {**kept, **total}
         return total
 
     def _read_threads(self, pids: Iterable[int]) -> tuple[dict[int, tuple[int, int]], int | None]:
@@ -132,7 +140,33 @@ class JobObservation:
             faults_per_s=self._rate("job_faults_major"),
             swap_bytes=last.swap_bytes if last else None,
             since_step_s=since_step_s,
+            **self._count_workers(window),
+            **self._find_wait(),
         )
+
+    def _count_workers(self, window: float) -> dict[str, Any]:
+        """Processes that hold no GPU and were there in all looks, by their use of a core."""
+        if not window:
+            return {}
+        first, last = self._looks[0], self._looks[-1]
+        used = [
+            sum((one.host.get(f"{name}@pid{pid}") or 0) * sign
+                for one, sign in ((last, 1), (first, -1))
+                for name in ("cpu_user_s", "cpu_system_s")) / window
+            for pid in first.waits.keys() & last.waits.keys() - last.holders
+        ]  # fmt: skip
+        busy, idle = sum(one >= 0.9 for one in used), sum(one < 0.02 for one in used)
+        return {"workers": len(used), "workers_busy": busy, "workers_idle": idle}
+
+    def _find_wait(self) -> dict[str, Any]:
+        """What the holders wait for most; where that is only their workers, what these wait for."""
+        held = [{look.waits.get(pid) for pid in look.holders} for look in self._looks]
+        below = [{look.waits[n] for n in look.waits.keys() - look.holders} for look in self._looks]
+        word, share = _commonest(held)
+        if word in ("a message", "a lock"):
+            other, often = _commonest([words - {"a message", "a lock"} for words in below])
+            word, share = (other, often) if often >= 0.5 else (word, share)
+        return {"waits_for": word, "waits_share": share}
 
     def _values(self, signal: str) -> list[float]:
         return [v for look in self._looks if (v := look.host.get(signal)) is not None]
@@ -154,6 +188,13 @@ class JobObservation:
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
+
+
+def _commonest(looks: Sequence[Set[str | None]]) -> tuple[str | None, float]:
+    """The word that most looks hold, and the share of these."""
+    counts = Counter(word for words in looks for word in words if word)
+    word, count = next(iter(counts.most_common(1)), (None, 0))
+    return word, count / max(len(looks), 1)
 
 
 def _share(window: float, grown: Sequence[float | None]) -> float | None:

@@ -43,6 +43,13 @@ class JobView(Struct, frozen=True, kw_only=True):
     pressure_memory: float | None = None
     faults_per_s: float | None = None  # page faults that waited for storage
     swap_bytes: int | None = None
+    workers: int | None = None  # processes below those that hold its GPUs, all over the window
+    workers_busy: int | None = None  # of them, those that use 0.9 of a core or more
+    workers_idle: int | None = None  # of them, those that use less than 0.02 of a core
+    waits_for: str | None = None
+    """what the first threads of its GPUs' processes wait for mostly, or else its workers: a word of
+    ``machine.kernel_waits``"""
+    waits_share: float | None = None  # of the looks, in which they wait for that
     since_step_s: float | None = None  # time since the last step of a watched job
 
 

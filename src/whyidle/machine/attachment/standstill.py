@@ -1,0 +1,274 @@
+"""A process that makes no progress: where each of its threads waits, for what, and who keeps it.
+
+A process stands still if its main thread showed one line in the whole look and hardly woke (or only
+to look again whether a file has come), while nothing that it started computed or read; or if it
+waited at one line of a collective. What a thread waits for is told by the functions on its stack,
+else by the kernel. The interpreter does not show who holds a lock: by the source, a thread inside
+of ``with LOCK`` does.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import psutil
+
+from whyidle.analysis.lines.source_lines import frame_place, own_frame
+from whyidle.machine.attachment.stack_look import StackLook, find_pyspy
+from whyidle.machine.attachment.target_process import TargetProcess, peers_of
+from whyidle.machine.attachment.thread_clocks import ThreadClocks
+from whyidle.machine.attachment.waiting_source import held_locks, polled_call, wanted_lock
+from whyidle.machine.kernel_waits import file_of, holders_of_file_lock, wait_of
+from whyidle.model.diagnosis import Place
+from whyidle.model.live.telemetry import Telemetry
+from whyidle.readers._events.pyspy_trace import SampledThread
+
+_BY_FUNCTION: Final = (
+    ("a collective", r"/torch/distributed/|/torch/nn/parallel/distributed|/horovod/|/mpi4py/"),
+    ("its loader's workers", r"/torch/utils/data/dataloader\.py\(\d+\): _(try_)?(get|next)_data"),
+    ("a child process", r"/subprocess\.py|/multiprocessing/popen_\w+\.py\(\d+\): (poll|wait)"),
+    ("a queue", r"/queue\.py|/multiprocessing/queues\.py"),
+    ("the end of a thread", r"/threading\.py\(\d+\): (join|_wait_for_tstate_lock)"),
+    ("a future", r"/concurrent/futures/"),
+    ("a file lock", r"/filelock/|/portalocker/|/fasteners/"),
+    ("a lock or an event", r"/threading\.py\(\d+\): (wait|wait_for|acquire|__enter__)"),
+    ("the network", r"/(socket|ssl|http/client|urllib3/\w+|grpc/\w+)\.py"),
+)
+"""what a stack waits for, the first that matches counts"""
+_LOCKS: Final = ("a lock", "a lock or an event", "a file lock")
+_BACKWARD: Final = "/torch/autograd/"
+_FILE_CALLS: Final = frozenset(
+    ["exists", "is_file", "isfile", "open", "stat", "access", "glob", "listdir", "lexists"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StillThread:
+    """A thread as a dump saw it, its frames innermost first. ``wait``: what it waits for; "":
+    nothing, it computes."""
+
+    pid: int
+    tid: int
+    name: str
+    frames: tuple[str, ...]
+    variables: tuple[dict[str, int], ...]
+    """address of each local variable of each frame"""
+    wait: str
+    file: str | None
+    folder: str
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is the first thread of its process."""
+        return self.tid == self.pid
+
+    @property
+    def place(self) -> Place | None:
+        """The user's innermost line; for a main thread without any the innermost."""
+        own = own_frame(";".join(self.frames))
+        return frame_place(own or (self.frames[0] if self.is_main else ""), None)
+
+    def tell(self) -> str:
+        """Where it is and what it waits for, as the end of a sentence."""
+        place, wait = self.place, f"for {self.wait}"
+        at = f" at {place}".replace(f"{self.folder}/", "") if place else ""
+        if not self.wait:
+            return f"computes{at}"
+        if self.wait == "a sleep":
+            if not (call := polled_call(place)):
+                return f"sleeps{at}"
+            asks_file = not _FILE_CALLS.isdisjoint(re.findall(r"\w+(?=\()", call))
+            wait = f"for {'a file' if asks_file else 'a change'}, polling {call}"
+        return f"waits{at} {wait}" + (f" ({self.file})" if self.file else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """Why nothing moves, in one sentence, and a line for each thread."""
+
+    reason: str
+    notes: list[str]
+
+
+def find_standstill(
+    target: TargetProcess, look: StackLook, clocks: ThreadClocks, telemetry: Telemetry | None
+) -> Standstill | None:
+    """Return what keeps a process from going on; None if it was seen to do anything."""
+    mains = {one.pid: one for one in look.threads if one.tid == one.pid and one.periods}
+    still = {pid: _stack_of(one) for pid, one in mains.items() if _stayed(one, look, clocks)}
+    peers = {pid: peers_of(pid) for pid in still}
+    ranks = next(
+        (peers[p] for p in still if _kind_of(still[p], len(peers[p])) == "a collective"), {}
+    )
+    main = target.pid if target.pid in mains else min(mains, default=0)
+    if not ranks and (main not in still or clocks.share_of(target.pids) > 0.1 or _reads(telemetry)):
+        return None
+    folder = target.folder or ""
+    pids = dict.fromkeys([*mains, *ranks])
+    threads = [one for pid in pids for one in _dump_threads(pid, len(ranks), folder)]
+    keepers = {
+        n for one in threads if one.wait == "a file lock" for n in holders_of_file_lock(one.pid)
+    }
+    threads += [one for n in keepers - pids.keys() for one in _dump_threads(n, 0, folder)]
+    if not any(one.pid == main for one in threads):
+        return None
+    told = _tell_ranks(threads, ranks) if ranks else _tell_chain(main, threads)
+    notes = [
+        f"{_name(one)} {one.tell()}{_tell_owner(one, threads)}" for one in threads if one.place
+    ]
+    hidden = len(threads) - len(notes)
+    if hidden:
+        notes.append(f"{hidden} threads are inside of libraries that started them")
+    return Standstill(f"nothing moved in the {look.length_s:.0f} s of the look: {told}", notes)
+
+
+def _stayed(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> bool:
+    """Whether a thread was at one line all the time, with a wake-up or two for each time-out of a
+    queue (5 s in PyTorch), or in a loop that polls."""
+    lines, functions = Counter[str](), Counter[str]()
+    for period in thread.periods:
+        frame = own_frame(";".join(period.frames)) or period.frames[0]
+        lines[frame] += period.end - period.begin
+        functions[re.sub(r"\(\d+\)(?=: )", "", frame)] += period.end - period.begin
+    if len(lines) == 1 and clocks.wakeups(thread.pid) <= 1 + look.length_s * 2 / 5:
+        return True
+    in_one = max(functions.values()) >= 0.99 * lines.total()
+    return in_one and bool(polled_call(frame_place(max(lines, key=lines.__getitem__), None)))
+
+
+def _stack_of(thread: SampledThread) -> str:
+    return ";".join(max(thread.periods, key=lambda one: one.end - one.begin).frames)
+
+
+def _kind_of(stack: str, peers: int) -> str:
+    """What the functions of a stack say that it waits for; "" if they do not."""
+    if peers > 1 and _BACKWARD in stack:
+        return "a collective"
+    return next((kind for kind, names in _BY_FUNCTION if re.search(names, stack)), "")
+
+
+def _reads(telemetry: Telemetry | None) -> bool:
+    """Whether the job read a MiB or more, as one that loads or downloads does."""
+    series = telemetry.series_of("job_read_calls_bytes") if telemetry is not None else {}
+    return any(one.value[-1] - one.value[0] > 1 << 20 for one in series.values() if len(one.value))
+
+
+def _dump_threads(pid: int, ranks: int, folder: str) -> Iterator[StillThread]:
+    words = [find_pyspy(), "dump", "--json", "--locals", "--nonblocking", "--full-filenames"]
+    done = subprocess.run([*words, "--pid", str(pid)], capture_output=True, check=False, timeout=60)
+    try:
+        rows: list[dict[str, Any]] = msgspec.json.decode(done.stdout)
+    except msgspec.DecodeError:
+        return
+    for row in sorted(rows, key=lambda row: row["os_thread_id"] or 0):
+        if not row["frames"]:
+            continue
+        frames = tuple(
+            f"{one['filename']}({one['line']}): {one['name'].rpartition('.')[2]}"
+            for one in row["frames"]
+        )
+        path = Path(f"/proc/{pid}/task/{row['os_thread_id']}")
+        wait = _kind_of(";".join(frames), ranks) or wait_of(path) or ""
+        if wait == "a lock" and not own_frame(frames[0]):
+            wait = "a lock or an event"
+        held = [{v["name"]: v["addr"] for v in one["locals"] or ()} for one in row["frames"]]
+        yield StillThread(
+            pid, row["os_thread_id"] or 0, row["thread_name"] or "", frames, tuple(held), wait,
+            file_of(path, wait), folder,
+        )  # fmt: skip
+
+
+def _name(thread: StillThread) -> str:
+    return f"process {thread.pid}" if thread.is_main else f"{thread.name} ({thread.tid})"
+
+
+def _tell_ranks(threads: Sequence[StillThread], ranks: dict[int, int | None]) -> str:
+    mains = {one.pid: one for one in threads if one.is_main and one.pid in ranks}
+    names = {
+        p: f"process {p}" if ranks[p] is None else f"rank {ranks[p]} (process {p})" for p in mains
+    }
+    absent = [pid for pid, one in mains.items() if one.wait != "a collective"]
+    places: dict[str, list[str]] = {}
+    for pid, one in mains.items():
+        if pid not in absent:
+            places.setdefault(one.tell(), []).append(names[pid])
+    waiting = [f"{', '.join(who)} {text}" for text, who in places.items()]
+    late = [f"{names[pid]} did not arrive: it {mains[pid].tell()}" for pid in absent]
+    if not late and len(places) > 1:
+        late = ["the ranks wait in different collectives"]
+    elsewhere = "" if late else "; all ranks seen here arrived, so look at the other machines"
+    return "; ".join([*late, *waiting]) + elsewhere
+
+
+def _tell_chain(main: int, threads: Sequence[StillThread]) -> str:
+    """The main thread's wait, then that of whoever it waits for, and so on."""
+    last = next(one for one in threads if one.pid == main)
+    last = next((one for one in threads if one.pid == main == one.tid), last)
+    text, seen = f"{_name(last)} {last.tell()}", [last]
+    while (keepers := _keepers_of(last, threads)) and keepers[0] not in seen:
+        name, told = _name(keepers[0]), keepers[0].tell()
+        text += f", held by {name}, which {told}" if last.wait in _LOCKS else f": {name} {told}"
+        last = keepers[0]
+        seen.append(last)
+    if keepers:
+        text += f", held by {_name(keepers[0])}: a deadlock"
+    return text if keepers else text + _tell_owner(last, threads)
+
+
+def _keepers_of(thread: StillThread, threads: Sequence[StillThread]) -> list[StillThread]:
+    """Who keeps a thread waiting: the holder of its lock; the workers, children or threads with a
+    line of the user's."""
+    others = [one for one in threads if one is not thread and own_frame(";".join(one.frames))]
+    if thread.wait in ("its loader's workers", "a child process"):
+        return [one for one in others if one.is_main and _parent_of(one.pid) == thread.pid]
+    if thread.wait in ("a queue", "the end of a thread", "a future"):
+        found = [one for one in others if one.pid == thread.pid]
+        return found if len(found) == 1 else []
+    if thread.wait == "a file lock":
+        pids = holders_of_file_lock(thread.pid)
+        return [one for one in threads if one.pid in pids and one.is_main and one is not thread]
+    return [one for one in threads if thread.wait in _LOCKS and _holds_lock_of(one, thread)]
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return None
+
+
+def _holds_lock_of(one: StillThread, waiting: StillThread) -> bool:
+    """Whether a thread is inside of ``with`` the lock that another wants: the same words in the
+    same file, of the same object where they begin with a local variable."""
+    inner = next((n for n, frame in enumerate(waiting.frames) if own_frame(frame)), None)
+    if inner is None or one.pid != waiting.pid:
+        return False
+    place = frame_place(waiting.frames[inner], None)
+    if not (lock := wanted_lock(place)):
+        return False
+    variable = re.split(r"\W", lock)[0]
+    return any(
+        other is not None
+        and place is not None
+        and other.file == place.file
+        and lock in held_locks(other)
+        and waiting.variables[inner].get(variable) == one.variables[n].get(variable)
+        for n, frame in enumerate(one.frames)
+        if (other := frame_place(frame, None))
+    )
+
+
+def _tell_owner(thread: StillThread, threads: Sequence[StillThread]) -> str:
+    if thread.wait not in _LOCKS:
+        return ""
+    names = [_name(one) for one in _keepers_of(thread, threads)]
+    if thread.wait == "a file lock":
+        names += [f"process {pid}" for pid in holders_of_file_lock(thread.pid)]
+    return f", held by {names[0]}" if names else "; who holds it is not known"

@@ -1,0 +1,69 @@
+"""What a sleeping thread waits for, by the function of the kernel in which it sleeps
+(``/proc/PID/task/TID/wchan``, proc_pid_wchan(5)), and by whom its file is locked.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_KINDS: Final = (
+    ("a lock", r"futex"),
+    ("a sleep", r"nanosleep"),
+    ("a file lock", r"locks_lock|posix_lock|fcntl_setlk|nlmclnt"),
+    ("a child process", r"do_wait|kernel_wait"),
+    ("a pipe", r"pipe_|_pipe|wait_for_partner"),
+    ("the network", r"tcp_|udp_|inet_|unix_|sk_|skb_|sock"),
+    ("a message", r"poll|select"),
+    ("storage", r"io_schedule|folio|page|nfs|rpc_|fuse|request_wait_answer|ceph|^ll_|cl_|blk_|bio"),
+)
+"""word, and functions of Linux 4 to 6. The futex is what locks, conditions and joins of threads are
+made of; pipes and sockets that are polled carry messages of other processes"""
+_WITH_FILE: Final = ("a pipe", "the network", "a file lock", "storage")
+"""waits in calls whose first argument is a descriptor"""
+
+
+def wait_of(folder: Path) -> str | None:
+    """What the thread of ``/proc/PID/task/TID`` waits for: one of the words above; None: it is
+    awake, has ended, or the kernel does not tell."""
+    try:
+        state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
+        where = (folder / "wchan").read_text(encoding="ascii")
+    except (OSError, IndexError, ValueError):
+        return None
+    if state not in (b"S", b"D"):
+        return None
+    known = next((word for word, names in _KINDS if re.search(names, where)), None)
+    return known or ("storage" if state == b"D" else None)
+
+
+def file_of(folder: Path, wait: str) -> str | None:
+    """The file of the call in which the thread waits, by its first argument
+    (proc_pid_syscall(5))."""
+    if wait not in _WITH_FILE:
+        return None
+    with suppress(OSError, ValueError, IndexError):
+        number = int((folder / "syscall").read_text(encoding="ascii").split()[1], 16)
+        name = str((folder / f"fd/{number}").readlink())
+        return name if name.startswith("/") else None
+    return None
+
+
+def holders_of_file_lock(pid: int, root: Path = Path("/")) -> list[int]:
+    """The processes that hold the file lock for which a process waits (proc_locks(5))."""
+    try:
+        text = (root / "proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return []
+    rows = [line.replace("-> ", "", 1).split() for line in text.splitlines()]
+    waiting = ["->" in line for line in text.splitlines()]
+    wanted = {
+        row[0] for row, waits in zip(rows, waiting, strict=True) if waits and int(row[4]) == pid
+    }
+    return [
+        int(row[4])
+        for row, waits in zip(rows, waiting, strict=True)
+        if not waits and row[0] in wanted
+    ]
