@@ -23,7 +23,7 @@ def built(look, passes=1):
     return model_account.describe_look(look, 0.2, passes)
 
 
-def swapped(pairs, kind="separable", **fields):
+def swapped(pairs, kind="channels_last", **fields):
     return structs.replace(
         LOOK, swaps=(SwapTimes(kind=kind, modules=("net.a",), pairs=pairs, **fields),)
     )

@@ -10,8 +10,8 @@ from whyidle.model.memory_look import MemoryLook as Look
 from whyidle.probe.frameworks.torch.batch_size import find_batch_size
 from whyidle.probe.frameworks.torch.looks.memory_look import MemoryLook
 from whyidle.probe.frameworks.torch.looks.model_look import ModelLook
+from whyidle.probe.frameworks.torch.looks.repeated_pass import check_modules, restore_job
 from whyidle.probe.frameworks.torch.looks.step_tape import NotReplayableError, StepTape
-from whyidle.probe.frameworks.torch.replay_state import check_modules, restore_job
 from whyidle.readers.probe.process_facts import read_document
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

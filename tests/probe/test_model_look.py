@@ -91,8 +91,7 @@ def test_layers_are_counted_and_timed(runs):
 def test_swaps_are_timed_in_pairs(runs):
     found = runs[1][3]
     kinds = {swap["kind"]: swap for swap in found["swaps"]}
-    assert {"channels_last", "bfloat16", "separable", "grouped"} <= set(kinds)
-    assert kinds["grouped"]["modules"] == ["second"]  # three channels have no eight groups
+    assert {"channels_last", "bfloat16"} <= set(kinds)
     assert all(len(swap["pairs"]) >= 4 for swap in kinds.values() if "failed" not in swap)
     assert found["cells"][0]["steps"] == 8
     assert len(found["cells"][0]["pairs"]) >= 4
@@ -108,11 +107,8 @@ def test_what_is_found_is_read_back(runs):
 def test_a_swap_is_undone_even_where_it_fails():
     net = Network()
     modules = list(net.modules())
-    names = {id(module): name for name, module in net.named_modules()}
     before = [(p, p.data_ptr(), p.stride()) for p in net.parameters()]
-    for swap in find_swaps(torch, modules, names, torch.device("cpu")):
+    for swap in find_swaps(torch, modules, torch.device("cpu")):
         with pytest.raises(ZeroDivisionError), swap.apply():
             1 / 0  # noqa: B018
-    assert isinstance(net.second, nn.Conv2d)
-    assert net.second.groups == 1
     assert [(p, p.data_ptr(), p.stride()) for p in net.parameters()] == before

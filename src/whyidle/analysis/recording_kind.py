@@ -51,7 +51,8 @@ def find_kind(scope: StepScope) -> Recording | None:
         return _recording("training", None, trains)
     if name := _names_of(scope, _SERVES):
         return _recording(_phase_of_kernels(scope), None, name)
-    if 0 < len(scope.kernels) < STEP_KERNELS and len(used_codes(scope.device.name)) == 1:
+    single = len(used_codes(scope.device.name)) == 1 and scope.steps.found_by is None
+    if single and len(scope.kernels) < STEP_KERNELS:
         return _recording("microbenchmark", None, "one kernel, a few times")
     if len(scope.kernels):
         return _recording("inference", None, "neither a backward pass nor an optimizer")

@@ -49,13 +49,6 @@ def test_the_largest_gain_with_the_same_results_is_the_finding():
     assert finding.severity != "info"
 
 
-def test_other_layers_alone_are_no_finding():
-    assert found(looked(("separable", False, FASTER))) is None
-    finding = found(looked(("separable", False, FASTER), ("channels_last", True, FASTER)))
-    assert [fix.consent for fix in finding.fixes] == ["rounding", "convergence"]
-    assert "channels_last" in finding.headline
-
-
 @pytest.mark.parametrize("pairs", [SAME, tuple((b, a) for a, b in FASTER), FASTER[:2]])
 def test_nothing_is_found_within_the_noise(pairs):
     assert found(looked(("channels_last", True, pairs))) is None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from whyidle.analysis.device.model_account import build_architecture
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.model.architecture import LayerSwap
 from whyidle.model.cause import Proof, cause
-from whyidle.model.diagnosis import Consent, Predicted
+from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import DeviceFacts
 
 
@@ -32,8 +31,7 @@ def slower_model_form(facts: Facts) -> Proof | None:
     ------------------
     Passes with and without the other form are timed in turn. The step is predicted from the lower
     quartiles, and the interval is that of the pairs, widened by the error of the method. Reported
-    is the largest gain whose interval lies above 1. Other layers, whose accuracy nobody knows, are
-    fixes of such a finding, and never a finding alone.
+    is the largest gain whose interval lies above 1.
 
     What looks alike
     ----------------
@@ -55,11 +53,11 @@ def slower_model_form(facts: Facts) -> Proof | None:
             low, high = swap.change
             middle = min(max(account.step_s / swap.step_s, low), high)
             gain = Predicted(speedup=middle, low=low, high=high, method="measured in this job")
-            forms.setdefault(_consent_of(swap), (swap.title, gain))
-    equal = [form for consent, form in forms.items() if consent != "convergence"]
-    if not equal or account is None:
+            consent = "numerics" if swap.kind == "bfloat16" else "rounding"
+            forms.setdefault(consent, (swap.title, gain))
+    if not forms or account is None:
         return None
-    title, best = max(equal, key=lambda form: form[1].speedup)
+    title, best = max(forms.values(), key=lambda form: form[1].speedup)
     return Proof(
         headline=f"Measured in this job: {title}, {best.speedup:.2f} times as fast",
         low=1.0 - 1.0 / best.low,
@@ -72,9 +70,3 @@ def slower_model_form(facts: Facts) -> Proof | None:
         confidence=0.9,
         facts=DeviceFacts(forms=forms),
     )
-
-
-def _consent_of(swap: LayerSwap) -> Consent:
-    if swap.kind == "bfloat16":
-        return "numerics"
-    return "rounding" if swap.keeps else "convergence"

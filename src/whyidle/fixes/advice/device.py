@@ -96,11 +96,6 @@ def _measured_form(fix: str, consent: Consent, risk: str) -> Fix:
 ADVICE = (
     _measured_form("measured-form", "rounding", "results differ by rounding"),
     _measured_form("measured-precision", "numerics", "small gradients and sums lose bits"),
-    _measured_form(
-        "measured-layers",
-        "convergence",
-        "another, untrained layer: whether the model learns as well is not known",
-    ),
     advice(
         *("move-to-device", "training-on-cpu"),
         title="Run the model on the GPU",

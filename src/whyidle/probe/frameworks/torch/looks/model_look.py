@@ -1,8 +1,8 @@
 """``--look model``: which modules take the time of a step, how far they are from what the device
-can do, and what a step would take with other layers in their place.
+can do, and what a step would take with switches of the whole model.
 
-One micro-batch is computed again at a step boundary. All that is measured
-goes to ``PID.look-model.json``; ``analysis.device.model_account`` reads it.
+One micro-batch is computed again at a step boundary. All that is measured goes
+to ``PID.look-model.json``; ``analysis.device.model_account`` reads it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,14 @@ from typing import Any
 from ....core.events import Events
 from ....core.listener import Listener
 from ....core.recorder import clock_ns
-from ..repeated_pass import RepeatedPass
-from ..replay_state import check_modules, restore_job
 from .layer_swaps import find_swaps
 from .memory_look import FIRST, device_of
+from .repeated_pass import RepeatedPass, check_modules, restore_job
 from .step_tape import NotReplayableError, StepTape, find_tensors
 
 TOO_SHORT = "the job ended before the fifth step of an optimizer of PyTorch (none of Keras is one)"
 ROUNDS, MOST_ROUNDS, ROUNDS_S = 7, 13, 2.0
 """timed passes with and without a swap, in turn, and as many more as so many seconds allow"""
-MOST_SWAPS = 12
-LEAST_SHARE = 0.03
-"""of the forward pass, below which other layers are not tried in place of some"""
 CELLS = ("LSTMCell", "GRUCell", "RNNCell")
 LEAST_CALLS = 8
 """calls of a cell in one pass that are a loop over time steps"""
@@ -117,10 +113,9 @@ class ModelPass(RepeatedPass):
         tape.keep_needed()
         self._list_modules(tape.modules())
         check_modules(self.modules)
-        self.held = tape.living_results()
         size = self._batch_size()
         self.found |= {"batch": size, "modules": self._describe_modules()}
-        leaves = self._leaves_at(0, size)
+        leaves = self._fresh_leaves()
         with restore_job(torch, self.modules):
             self.found["passes"] = [self._time_pass(leaves) for _ in range(3)][1:]
             self.pace = max(self.found["passes"]) / size
@@ -169,23 +164,15 @@ class ModelPass(RepeatedPass):
     # -- swaps --------------------------------------------------------------------------------
 
     def _time_swaps(self, leaves: dict[int, Any]) -> list[dict[str, Any]]:
-        shares = {self.found["modules"][row[0]][0]: row[2] for row in self.found["calls"]}
-        whole = sum(shares.values()) or 1.0
-        found = []
         narrow = self.tape.autocast is not None
-        for swap in find_swaps(self.torch, self.modules, self.names, self.device, narrow=narrow):
-            weight = sum(shares.get(name, 0.0) for name in swap.modules) / whole
-            if swap.modules and weight < LEAST_SHARE:
-                continue
-            found.append((1.0 if not swap.modules else weight, swap))
-        found.sort(key=lambda each: -each[0])
-        rows = [(swap, self._time_swap(swap, leaves)) for _, swap in found[:MOST_SWAPS]]
+        swaps = find_swaps(self.torch, self.modules, self.device, narrow=narrow)
+        rows = [(swap, self._time_swap(swap, leaves)) for swap in swaps]
         return [row for swap, row in rows if swap.is_used()]
 
     def _time_swap(self, swap: Any, leaves: dict[int, Any]) -> dict[str, Any]:
         """Passes with and without a swap, in turn, s."""
-        row = {"kind": swap.kind, "modules": swap.modules, "keeps": swap.keeps, "pairs": []}
-        known, begin = self.parameters, time.monotonic()
+        row = {"kind": swap.kind, "modules": [], "keeps": swap.keeps, "pairs": []}
+        begin = time.monotonic()
         try:
             for turn in range(MOST_ROUNDS):
                 if not self._has_time(6 * self.found["batch"]):
@@ -195,9 +182,7 @@ class ModelPass(RepeatedPass):
                 with swap.plain():
                     plain = self._time_again(leaves)
                 with swap.apply():
-                    self.parameters = self._current_parameters()
                     changed = self._time_again(leaves)
-                self.parameters = known
                 if not swap.is_used():
                     break
                 bare = plain if swap.plain is nullcontext else self._time_again(leaves)
@@ -205,8 +190,6 @@ class ModelPass(RepeatedPass):
                     row["pairs"].append([bare, max(bare + changed - plain, 0.0)])
         except (RuntimeError, ValueError, TypeError) as error:  # it does not fit this model
             row["failed"] = f"{type(error).__name__}: {error}"[:200]
-        finally:
-            self.parameters = known
         return row
 
     def _time_again(self, leaves: dict[int, Any]) -> float:
@@ -214,11 +197,6 @@ class ModelPass(RepeatedPass):
         them, as in a job."""
         self._pass(leaves)
         return self._time_pass(leaves)
-
-    def _current_parameters(self) -> list[Any]:
-        inside = (p for module in self.tape.modules() for p in module.parameters())
-        found = {id(p): p for p in (*inside, *self.parameters) if p.requires_grad}
-        return list(found.values())
 
     def _time_cells(self) -> list[dict[str, Any]]:
         """Cells that are called in a loop, against the layer that runs over all time steps: both

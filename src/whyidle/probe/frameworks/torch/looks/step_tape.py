@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -45,11 +45,8 @@ class Call(NamedTuple):
 class StepTape:
     """The tape of one step. ``start`` and ``stop`` run at step boundaries, on one thread."""
 
-    def __init__(
-        self, torch: Any, begun: Callable[[], None] = lambda: None, device: str = "cpu"
-    ) -> None:
-        self.torch, self.begun, self.device = torch, begun, device
-        """``begun`` is called before the first call of a model"""
+    def __init__(self, torch: Any, device: str = "cpu") -> None:
+        self.torch, self.device = torch, device
         self.calls: list[Call] = []
         self.leaves: dict[int, Any] = {}
         """number -> tensor that no recorded call has made"""
@@ -130,7 +127,6 @@ class StepTape:
     def _enter_module(self, module: Any, args: Any) -> None:
         if not self._depth and self.model is None and self.torch.is_grad_enabled():
             self.model = module
-            self.begun()
         self._depth += 1
 
     def _leave_module(self, module: Any, args: Any, kwargs: Any, result: Any) -> None:
@@ -207,24 +203,16 @@ class StepTape:
         """The type of the autocast block that kept calls were made in; None without one."""
         return next((call.autocast for call in self.calls if call.autocast is not None), None)
 
-    def living_results(self) -> dict[int, Any]:
-        """The results of kept calls that the job still refers to, by their number."""
-        made = {number for call in self.calls for number in call.results}
-        known = {number: ref() for ref, number in self._known.values() if number in made}
-        return {number: tensor for number, tensor in known.items() if tensor is not None}
-
     # -- computing it again -------------------------------------------------------------------
 
-    def compute(self, leaves: dict[int, Any], held: Collection[int] = ()) -> dict[int, Any]:
-        """Compute the loss from these tensors. Returns it, by its number, and with it the results
-        ``held``, to which the job refers throughout the backward pass; other results are dropped
-        after their last use, as in the job."""
+    def compute(self, leaves: dict[int, Any]) -> dict[int, Any]:
+        """Compute the loss from these tensors, and return it by its number; other results are
+        dropped after their last use, as in the job."""
         last = {
             slot.number: turn
             for turn, call in enumerate(self.calls)
             for slot in find_slots((call.args, call.kwargs))
         }
-        lasting = {self.loss, *held}
         values = dict(leaves)
         for turn, call in enumerate(self.calls):
             args, kwargs = _decode(call.args, values), _decode(call.kwargs, values)
@@ -235,7 +223,7 @@ class StepTape:
                 results = list(find_tensors(call.function(*args, **kwargs)))
             values.update(zip(call.results, results, strict=True))
             del args, kwargs, results
-            for number in [n for n in values if last.get(n, turn) <= turn and n not in lasting]:
+            for number in [n for n in values if last.get(n, turn) <= turn and n != self.loss]:
                 del values[number]
         return values
 

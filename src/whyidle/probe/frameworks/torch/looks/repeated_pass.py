@@ -1,20 +1,28 @@
-"""One micro-batch computed again at a step boundary, for ``--look model``."""
+"""One micro-batch computed again at a step boundary, for ``--look model``, and the job as it was
+afterwards: gradients, buffers, attributes of modules and random states."""
 
 from __future__ import annotations
 
+import random
 import resource
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from . import accelerator
-from .looks.memory_look import device_of
-from .looks.step_tape import NotReplayableError, StepTape
+from .. import accelerator
+from .memory_look import device_of
+from .step_tape import NotReplayableError, StepTape
 
 MOST_S = 60.0
 """time that no pass may be expected to outlast, s"""
 FRESH = 1 << 26
 """bytes of memory whose first use is timed; the C library always asks the system for so many"""
+MOVING = ("SyncBatchNorm",)
+"""modules that exchange with other ranks, which a pass of one rank alone would block"""
+SHARDED = ("FullyShardedDataParallel", "FSDPModule", "DataParallel")
+HELD = ("_buffers", "_non_persistent_buffers_set")
 
 
 class RepeatedPass:
@@ -33,7 +41,6 @@ class RepeatedPass:
         self.modules: list[Any] = []
         self.names: dict[int, str] = {}
         self.parameters: list[Any] = []
-        self.held: dict[int, Any] = {}
 
     def _has_time(self, samples: float) -> bool:
         """Whether there is time for passes of so many samples in all."""
@@ -73,22 +80,19 @@ class RepeatedPass:
             raise NotReplayableError("the model's input has no dimension of samples")
         return int(next(iter(leaves.values())).shape[0])
 
-    def _leaves_at(self, begin: int, size: int) -> dict[int, Any]:
-        """The tape's inputs with ``size`` samples from ``begin`` on, repeated if need be."""
-        torch, batch = self.torch, self._batch_leaves()
-        changed = {}
-        for number, tensor in batch.items():
-            whole = tensor.shape[0]
-            rows = torch.arange(begin, begin + size, device=tensor.device) % whole
-            part = tensor.detach() if (begin, size) == (0, whole) else tensor.detach()[rows]
-            changed[number] = part.requires_grad_(tensor.requires_grad)
-        return {**self.tape.leaves, **changed}
+    def _fresh_leaves(self) -> dict[int, Any]:
+        """The tape's inputs, with those of the batch as tensors of our own."""
+        batch = self._batch_leaves().items()
+        return {
+            **self.tape.leaves,
+            **{n: t.detach().requires_grad_(t.requires_grad) for n, t in batch},
+        }
 
     # -- passes -------------------------------------------------------------------------------
 
     def _pass(self, leaves: dict[int, Any]) -> list[Any]:
         """One forward and backward pass; returns the gradients."""
-        values = self.tape.compute(leaves, self.held)
+        values = self.tape.compute(leaves)
         loss = values[self.tape.loss or 0]
         gradients = self.torch.autograd.grad(
             loss.sum() if loss.dim() else loss, self.parameters, allow_unused=True
@@ -123,3 +127,82 @@ class RepeatedPass:
 def count_faults() -> int:
     """Page faults of this process that needed no disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def check_modules(modules: list[Any]) -> None:
+    """Check that the modules can be called once more by this rank alone.
+
+    Raises:
+        NotReplayableError: they cannot.
+    """
+    for module in modules:
+        kinds = {kind.__name__ for kind in type(module).__mro__}
+        if kinds.intersection((*MOVING, *SHARDED)):
+            raise NotReplayableError(f"{type(module).__name__} needs other ranks or devices")
+        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None):
+            raise NotReplayableError("the model is compiled, and would be compiled once more")
+
+
+@contextmanager
+def restore_job(torch: Any, modules: list[Any]) -> Iterator[None]:
+    """Restore gradients, buffers, attributes and random states of the job at the end."""
+    gradients = [(p, p.grad) for module in modules for p in module.parameters(recurse=False)]
+    buffers = [
+        (buffer, buffer.detach().clone())
+        for module in modules
+        for buffer in module.buffers(recurse=False)
+    ]
+    attributes = [(module, _attributes_of(module)) for module in modules]
+    states = _read_random_states(torch)
+    for parameter, _ in gradients:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for module, known in attributes:
+            _restore_attributes(module, known)
+        for buffer, before in buffers:
+            buffer.data.copy_(before)  # ``data``: its version stays
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        _restore_random_states(torch, states)
+
+
+def _attributes_of(module: Any) -> dict[str, Any]:
+    known = dict(vars(module))
+    for name in HELD:
+        known[name] = known[name].copy()
+    return known
+
+
+def _restore_attributes(module: Any, known: dict[str, Any]) -> None:
+    now = vars(module)
+    for name in [name for name in now if name not in known]:
+        del now[name]
+    for name, value in known.items():
+        if name in HELD:
+            now[name].clear()
+            now[name].update(value)
+        elif now.get(name) is not value:
+            now[name] = value
+
+
+def _read_random_states(torch: Any) -> tuple[Any, ...]:
+    numpy: Any = sys.modules.get("numpy")
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    return (
+        random.getstate(),
+        torch.get_rng_state(),
+        numpy.random.get_state() if numpy else None,
+        devices,
+    )
+
+
+def _restore_random_states(torch: Any, states: tuple[Any, ...]) -> None:
+    python, cpu, legacy, devices = states
+    random.setstate(python)
+    torch.set_rng_state(cpu)
+    if legacy is not None:
+        sys.modules["numpy"].random.set_state(legacy)
+    if devices is not None:
+        torch.cuda.set_rng_state_all(devices)
