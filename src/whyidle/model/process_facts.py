@@ -46,20 +46,6 @@ class OptimizerFacts(Struct, frozen=True):
     dtype: str | None = None  # of most of its tensors
 
 
-class IndexingPass(Struct, frozen=True):
-    """A backward pass whose gradients of lookups in tables, and of parts of tensors, were timed as
-    far as they are mostly zeros."""
-
-    pass_ns: int = 0
-    tables_ns: int = 0
-    table_elements: int = 0  # of the tables, each once
-    parts_ns: int = 0
-    parts: int = 0  # gradients of parts
-    among_ns: int = 0  # from the first of them to the last
-    filled: int = 0  # elements of all these gradients
-    read: int = 0  # elements that were read
-
-
 class AllocatorFacts(Struct, frozen=True):
     """Counts of the allocator of device memory."""
 
@@ -200,7 +186,6 @@ class ProcessFacts(Struct, frozen=True):
     allocator: AllocatorFacts | None = None
     saves: tuple[SaveFacts, ...] = ()
     skipped_steps: int = 0  # of the optimizer, by gradient scaling
-    indexing: tuple[IndexingPass, ...] = ()
     ddp: ExchangeFacts | None = None
     sampler: SamplerFacts = SamplerFacts()
     compiled: bool | None = None  # whether the whole training step is one compiled call

@@ -92,21 +92,6 @@ class SaveFacts(TypedDict):
     cpu_s: float
 
 
-class IndexingPass(TypedDict):
-    """A backward pass whose gradients of lookups in tables, and of parts of tensors, were timed as
-    far as they are mostly zeros."""
-
-    begin: int
-    pass_ns: int
-    tables_ns: int
-    table_elements: int  # of the tables, each once
-    parts_ns: int
-    parts: int  # gradients of parts
-    among_ns: int  # from the first of them to the last
-    filled: int  # elements of all these gradients
-    read: int  # elements that were read
-
-
 class ProcessFacts(TypedDict, total=False):
     """``PID.facts.json`` of a process that trains; ``PID.seen.json`` of one that does not has a
     part of it. A key that is missing or None was not measured. Times are ns."""
@@ -139,7 +124,6 @@ class ProcessFacts(TypedDict, total=False):
     allocator: AllocatorFacts
     saves: list[SaveFacts]
     skipped_steps: int
-    indexing: list[IndexingPass]
     own: dict[str, int]
     """modes of the thread that trains: how often each was on; ``looks``: number of checks"""
     asked: dict[str, str]  # debugging mode -> the stack that switched it on

@@ -9,7 +9,6 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.partition.idle_gaps import pick_rows
 from whyidle.causes.device import _kernel_savings as savings
-from whyidle.causes.device._timed_indexing import prove_timed_indexing
 from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
@@ -23,7 +22,6 @@ anyway, as where a table is also the output layer"""
     "Gradients of indexing are mostly zeros",
     bucket="compute",
     needs=("device_events", "host_ops", "launch_links"),
-    watched=("device_time", "own_settings", "steady_steps"),
 )
 def dense_indexing_gradients(facts: Facts) -> Proof | None:
     """What it means
@@ -40,15 +38,8 @@ def dense_indexing_gradients(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    On a watched job on the CPU, the graph of the loss tells how large these gradients are, and how
-    much was read. Those at least four times as large as what was read are timed in a few backward
-    passes. A table's share of the optimizer's time is that of its elements. Where parts are taken
-    in a loop whose turns could go together, the loop's lines and all of the backward pass between
-    its first and its last part count, too. A table that is also used otherwise, as an output layer,
-    does not count: its gradient is dense anyway.
-
-    In a profiler trace: kernels that fill zeros inside the backward nodes of lookups and of
-    indexing; the gain is replayed with 50, 95 and 100 % of them removed (P5).
+    Kernels fill zeros inside the backward nodes of lookups and of indexing. The gain is replayed
+    with 50, 95 and 100 % of them removed (P5). Jobs on the CPU are not judged.
 
     What looks alike
     ----------------
@@ -67,8 +58,6 @@ def dense_indexing_gradients(facts: Facts) -> Proof | None:
     ----------
     PyTorch, ``nn.Embedding`` (``sparse``) and ``optim.SparseAdam``; pytorch/pytorch#5309.
     """
-    if facts.on_cpu:
-        return prove_timed_indexing(facts)
     rows = _find_zeros(facts)
     if not len(rows):
         return None

@@ -23,7 +23,6 @@ from . import (
     debug_modes,
     evaluation,
     foreign_profilers,
-    indexing_gradients,
     out_of_memory,
     step_hooks,
     trial_hooks,
@@ -64,7 +63,6 @@ class Adapter(adapter.Adapter):
         modes = debug_modes.install_debug_modes(events)
         self._facts = FactsReader(events, modes.anomaly_requested)
         events.add_listener(self._facts)
-        events.add_listener(indexing_gradients.IndexingGradients(events))
         events.add_listener(DeviceHooks(events))
         rank_look.install_rank_look(events)
         forget = out_of_memory.install_death_notes(events)
