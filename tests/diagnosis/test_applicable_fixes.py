@@ -43,7 +43,7 @@ def test_every_knob_of_a_job_without_pytorch_is_offered_and_can_be_tried(subject
         family = importlib.import_module(f"whyidle.probe.knobs.{knob.id.partition('.')[0]}")
         assert callable(family.apply), knob.id
         tried.add(knob.id)
-    assert {"gc.freeze", "gc.collect_interval_steps", "iterator.ahead"} <= tried
+    assert {"gc.freeze", "gc.collect_interval_steps"} <= tried
     loaders = {"loader.workers", "loader.full_affinity", "loader.worker_threads", "dataset.cache"}
     assert (loaders <= tried) == ("loaders" in subjects)
     assert not any(knob.startswith(("torch.", "ddp.", "optimizer.")) for knob in tried)

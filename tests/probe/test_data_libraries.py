@@ -3,7 +3,6 @@ and the inheritance of the real ones; DALI has never been run with whyidle on a 
 
 import importlib
 import sys
-import time
 
 import pytest
 import standin
@@ -11,7 +10,6 @@ import standin
 from whyidle.probe.core import data_libraries
 from whyidle.probe.core.events import Events
 from whyidle.probe.core.recorder import Recorder
-from whyidle.probe.knobs import KnobSession, iterator
 
 GRAIN = """
 class DatasetIterator:
@@ -151,53 +149,3 @@ def test_a_fault_stops_the_hook_and_not_the_job(events, libraries, monkeypatch):
     assert len(list(dataset)) == 4
     assert data_libraries.HOOK in events.off
     assert len(list(dataset)) == 4
-
-
-@pytest.fixture
-def ahead(events, tmp_path):
-    """The knob that makes two batches ahead."""
-    session = KnobSession(str(tmp_path), {"edits": {iterator.AHEAD: 2}})
-    session.apply_knobs()
-    yield session
-    session.undo_changes()
-
-
-def test_batches_that_a_thread_makes_ahead_are_the_same(events, libraries, ahead):
-    dataset = libraries("grain._src.python.dataset.dataset")
-    made = []
-    source = dataset.MapIterator(made.append(number) or number for number in range(5))
-    assert next(source) == 0
-    while len(made) < 3:
-        time.sleep(0.001)
-    time.sleep(0.01)
-    assert made == [0, 1, 2]
-    assert list(source) == [1, 2, 3, 4]
-    assert list(source) == []
-    assert events.heard_kinds == ["MapIterator"] * 7
-    assert ahead.applied == {iterator.AHEAD: 2}  # whoever asks after the end begins anew
-
-
-def test_an_error_of_a_batch_is_raised_in_its_turn(events, libraries, ahead):
-    rows = (10 // number for number in (5, 2, 0, 1))
-    source = libraries("grain._src.python.dataset.dataset").MapIterator(rows)
-    assert [next(source), next(source)] == [2, 5]
-    with pytest.raises(ZeroDivisionError):
-        next(source)
-
-
-def test_nothing_is_made_ahead_where_the_position_may_be_saved(
-    events, libraries, ahead, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "orbax", sys)
-    source = libraries("grain._src.python.dataset.dataset").MapIterator(range(3))
-    assert list(source) == [0, 1, 2]
-    assert "orbax" in ahead.declined[iterator.AHEAD]
-
-
-def test_undoing_restores_the_classes(events, libraries):
-    dataset = libraries("datasets.arrow_dataset").Dataset
-    watched = dataset.__iter__
-    events.undo.pop(data_libraries.HOOK)()
-    assert dataset.__iter__ is not watched
-    assert len(list(dataset())) == 4
-    assert events.heard_kinds == []

@@ -13,9 +13,9 @@ AHEAD = 2
 
 @fix("slow-input-pipeline", consent="rounding")
 def batches_ahead(proof: Proof) -> Proposal | None:
-    """Let a thread ask the iterator of a data library, two batches ahead, in the same order. At
-    best the step takes as long as the longer of both. Declines where the job loads code that saves
-    how far an iterator is, and where its own loop asks no iterator of a known library."""
+    """Let a thread ask the iterator of a data library, two batches ahead, in the same order: by
+    the library's own prefetching (Grain's ``ReadOptions``, DALI's ``prefetch_queue_depth``) where
+    it has one, or by a queue. At best the step takes as long as the longer of both."""
     facts = proof.get_facts(InputFacts)
     if facts.beside is None:
         return None

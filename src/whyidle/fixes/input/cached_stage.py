@@ -10,8 +10,7 @@ from whyidle.model.proof_facts import InputFacts
 
 @fix("uncached-pipeline", consent="none")
 def cached_stage(proof: Proof) -> Proposal | None:
-    """Cache the elements behind the stage with most of the work. The first epoch fills the cache.
-    Declines where the line of the stage is unknown; advice is then to place ``cache()``."""
+    """Cache what the stage with most of the work makes. The first epoch fills the cache."""
     line = proof.get_facts(InputFacts).line
     risk = "the decoded dataset must fit into memory; an epoch that is left early fills no cache"
     if not line:

@@ -48,11 +48,6 @@ LIBRARIES = (
 )
 
 
-def take_batch(call: Callable[[Any], Any], iterator: Any) -> Any:
-    """Make a request; a fix replaces this function."""
-    return call(iterator)
-
-
 class BatchRequests:
     """The requests of one process."""
 
@@ -115,7 +110,7 @@ class BatchRequests:
             return call(*args)
         self.inside, begin = True, clock_ns()
         try:
-            return take_batch(call, *args)
+            return call(*args)
         finally:
             self.inside = False
             events.run_contained(HOOK, self._record, kind, begin)

@@ -18,7 +18,7 @@ from . import NO_FORM, KnobSession
 from ._source_line import find_source_line
 
 PLACE = "tensorflow.python.data.ops"
-CALLS, POOL, CACHE = "tfdata.map_calls", "tfdata.pool", "tfdata.cache"
+CALLS, POOL = "tfdata.map_calls", "tfdata.pool"
 SOURCES = "tfdata.interleave_calls"
 THREADED = {CALLS: "map", SOURCES: "interleave"}
 """knobs that call a function of the job in several threads -> the method that takes it"""
@@ -31,18 +31,13 @@ DEEPEST = 3
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change datasets that the job makes from now on."""
-    session.decline_knobs(
-        [knob for knob in edits if knob not in (*THREADED, *ENDS, CACHE)], NO_FORM
-    )
-
-    if not edits.keys() & {*THREADED, *ENDS, CACHE}:
+    session.decline_knobs([knob for knob in edits if knob not in (*THREADED, *ENDS)], NO_FORM)
+    if not edits.keys() & {*THREADED, *ENDS}:
         return
 
     def change_maps(module: Any) -> None:
         for knob in THREADED.keys() & edits.keys():
             _parallel_calls(session, module.DatasetV2, knob, edits[knob])
-        if CACHE in edits:
-            _cached_stage(session, module.DatasetV2, edits[CACHE])
 
     def change_iterators(module: Any) -> None:
         live: list[weakref.ref[Any]] = []
@@ -177,27 +172,6 @@ ENDS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     POOL: (_with_pool, "every pipeline of the job has a pool of its own"),
 }
 """knob -> what changes a dataset, and why that was not done"""
-
-
-def _cached_stage(session: KnobSession, kind: Any, line: str) -> None:
-    """Keep what the ``map`` at a line makes in memory."""
-
-    def make(original: Any) -> Any:
-        def map(self: Any, *args: Any, **named: Any) -> Any:  # noqa: A001
-            made = original(self, *args, **named)
-            session.line = _own_line(session, self)
-            if session.line is not None and session.line.endswith(line):
-                cached = session.run_contained([CACHE], made.cache)
-                if cached is not None:
-                    session.run_contained([CACHE], session.record_applied, CACHE)
-                    made = cached
-            session.line = None
-            return made
-
-        return map
-
-    session.replace_function(kind, "map", make)
-    session.wait_for([CACHE], f"no map is made at {line}")
 
 
 def _remember_iterators(session: KnobSession, kind: Any, live: list[weakref.ref[Any]]) -> None:
