@@ -7,15 +7,15 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from whyidle.analysis.arrays import Mask
+from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.lines.repeated_results import find_repeated_results
 from whyidle.analysis.lines.step_by_line import StepLine
-from whyidle.analysis.lines.tiny_op_loops import samples_python
 from whyidle.analysis.sampling.share_error import wilson_interval
 from whyidle.model.purposes import Purpose
-from whyidle.model.timeline import StackSampleWeights
+from whyidle.model.timeline import HostKind, StackSampleWeights
 
 LEAST_TAKEN: Final = 1 / 3
 """least part of the samples at these lines that find the interpreter at work. Larger operators
@@ -108,3 +108,15 @@ def _time_of(lines: list[StepLine]) -> Intervals:
 
 def _samples_at(samples: StackSampleWeights, spans: Intervals) -> Mask:
     return spans.contains_times(samples.time) & (samples.weight > 0) & samples.own
+
+
+def samples_python(facts: Facts, moments: I64) -> Mask:
+    """Return whether the stack sample at each moment counts as Python."""
+    host = facts.timeline.host
+    known = (host.detail >= 0) & is_among(host.kind, (HostKind.OP, HostKind.PYTHON))
+    rows = np.flatnonzero(known & is_among(host.thread, facts.host.drivers))
+    if not len(rows):
+        return np.zeros(len(moments), dtype=bool)
+    at = rows[np.maximum(np.searchsorted(host.start[rows], moments, side="right") - 1, 0)]
+    inside = (host.start[at] <= moments) & (host.end[at] > moments)
+    return inside & (host.kind[at] == HostKind.PYTHON)

@@ -12,7 +12,6 @@ from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.lines.source_lines import at_place
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._cpu_jobs import REMOVED, python_overhead
-from whyidle.causes.host._tiny_op_proof import prove_tiny_op_loop
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
@@ -63,15 +62,10 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     where the job releases it. Where no sample shows a line of the Python itself, whyidle reports
     the line before which it ran.
 
-    A user's line outside the model and its update calls short operators one after the other (for
-    example to fill a tensor one element at a time) if samples find the lock taken there for at
-    least 0.2 ms of a step, most of them after a wait of less than 0.06 ms. That time counts as
-    computing. The low gain is half of the time with the lock taken, the expected gain all time at
-    these lines but a twentieth, and the high gain all of it.
-
     What looks alike
     ----------------
-    Many short pauses are ``launch-bound-small-kernels``. Python of a single rank is ``late-rank``.
+    Many short pauses are ``launch-bound-small-kernels``. Loops that call operators on one element
+    at a time are ``short-operators-in-model``. Python of a single rank is ``late-rank``.
     The DataLoader, preprocessing, logging, checkpoints and the garbage collector have causes of
     their own. A pause while the GPU still has work queued costs nothing. A recording with missing
     events is not judged.
@@ -79,9 +73,8 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     What to do
     ----------
     Run code that only logs or measures every k-th step, or after launching the next step. Vectorise
-    code that training needs, move it to another process, or run it ahead of the step. Replace short
-    operators in a loop by one call on whole tensors. Call a library's Python less often, or once
-    for all.
+    code that training needs, move it to another process, or run it ahead of the step. Call a
+    library's Python less often, or once for all.
 
     References
     ----------
@@ -89,8 +82,7 @@ def python_overhead_in_step(facts: Facts) -> Proof | None:
     between steps); pytorch/pytorch#134191 (a forgotten debugger).
     """
     if facts.on_cpu:
-        proofs = python_overhead(facts), prove_tiny_op_loop(facts)
-        return max(filter(None, proofs), key=lambda proof: proof.predicted.speedup, default=None)
+        return python_overhead(facts)
     pauses = facts.kernel_launching.pauses
     exposed = facts.kernel_launching.exposed_share(pauses, "launch", "python")
     if exposed < LEAST_SHARE or facts.kernel_launching.is_sampled:

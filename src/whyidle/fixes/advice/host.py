@@ -79,12 +79,6 @@ def _thin_evaluation(proof: Proof) -> str | None:
 def _amortise_python(proof: Proof) -> Proposal:
     facts = proof.get_facts(HostFacts)
     place, library = proof.where[0] if proof.where else None, facts.library
-    if place is not None and (calls := facts.calls):
-        return Proposal(
-            f"replace the short calls at {place.file}:{place.line} ({int(calls)} or more per step) "
-            "by one call on whole tensors, not one element or sample at a time",
-            risk="sums may round differently, and random numbers come in another order",
-        )
     if place is not None and library == FRAMEWORK:
         return Proposal(
             f"make fewer, larger calls of {library} at {place.file}:{place.line}: each call runs "
