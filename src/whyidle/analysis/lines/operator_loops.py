@@ -75,7 +75,7 @@ def _find_lines(
     if not at.any():
         return None
     busy = samples_python(facts, samples.time[at]) | samples.unsure[at]
-    if wilson_interval(busy, samples.weight[at])[1] < LEAST_TAKEN:
+    if wilson_interval(busy, samples.weight[at])[2] < LEAST_TAKEN:  # surely larger operators
         return None
     inside = [line for line in lines if line.purpose in trained]
     model = [line for line in facts.lines if line.purpose in MODEL or line in inside]
