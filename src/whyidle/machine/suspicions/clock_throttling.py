@@ -16,23 +16,16 @@ HELD = 0.2
 def clock_throttling(view: JobView) -> Suspected | None:
     """The driver lowers the clocks of a working GPU because of heat, or below the card's rating.
 
-    What it means
-    -------------
     Cooling is insufficient, a power supply brakes the card, or an administrator has set a lower
     power limit than the card's own.
 
-    How it is detected
-    ------------------
-    Clocks were lowered for heat in at least 20 % of the time, the hardware slows the card down, or
-    power holds it back under a limit below 90 % of the card's default, on a GPU that works.
+    Detected: Clocks were lowered for heat in at least 20 % of the time, the hardware slows the card
+    down, or power holds it back under a limit below 90 % of the card's default, on a GPU that
+    works.
 
-    What looks alike
-    ----------------
-    A card at its own power limit is held back, too: that is how it is meant to work.
+    Looks alike: A card at its own power limit is held back, too: that is how it is meant to work.
 
-    References
-    ----------
-    nvml.h, nvmlClocksEventReason*; NVML nvmlDeviceGetViolationStatus
+    Sources: nvml.h, nvmlClocksEventReason*; NVML nvmlDeviceGetViolationStatus
     """
     if not view.gpu_busy:
         return None

@@ -19,24 +19,17 @@ a hundredth"""
 def cpu_starved(view: JobView) -> Suspected | None:
     """The job uses all cores that it may use, and more of its processes want one.
 
-    What it means
-    -------------
     The allocation has fewer cores than ranks and loader workers need: a container's quota, a
     cpuset, or a scheduler's default of one core per task. Or neighbours use the cores.
 
-    How it is detected
-    ------------------
-    The control group's quota ran out in at least 10 % of its periods; or the job uses 90 % of its
-    cores while half as many processes again want to run; or the first thread of a process waited
-    for a core 20 % of the time. A GPU, if it has one, is busy less than 90 %.
+    Detected: The control group's quota ran out in at least 10 % of its periods; or the job uses 90
+    % of its cores while half as many processes again want to run; or the first thread of a process
+    waited for a core 20 % of the time. A GPU, if it has one, is busy less than 90 %.
 
-    What looks alike
-    ----------------
-    Thread pools that spin use all cores, too: then fewer processes than cores want to run.
+    Looks alike: Thread pools that spin use all cores, too: then fewer processes than cores want to
+    run.
 
-    References
-    ----------
-    Linux, Documentation/admin-guide/cgroup-v2.rst (cpu.stat); PrincetonUniversity/jobstats
+    Sources: Linux, Documentation/admin-guide/cgroup-v2.rst (cpu.stat); PrincetonUniversity/jobstats
     """
     used, allowed = view.cores_used or 0.0, view.cores_allowed or 0.0
     throttled = view.throttled or 0.0

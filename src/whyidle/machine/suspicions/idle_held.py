@@ -19,24 +19,16 @@ YOUNG_S = 60.0
 def idle_held(view: JobView) -> Suspected | None:
     """A process holds device memory, runs no kernel, and its CPU sleeps.
 
-    What it means
-    -------------
     A notebook that was left open, a job that has finished without exiting, or a debugger prompt.
     The memory stays with the process until it ends, so nobody else can use the GPU.
 
-    How it is detected
-    ------------------
-    More than 500 MiB of device memory, no kernel in any look, and less than 5 % of a core in the
-    whole process tree. Jobs younger than a minute are not judged.
+    Detected: More than 500 MiB of device memory, no kernel in any look, and less than 5 % of a core
+    in the whole process tree. Jobs younger than a minute are not judged.
 
-    What looks alike
-    ----------------
-    A job that prepares its data uses a core; one that waits for storage is blocked. Both are other
-    suspicions.
+    Looks alike: A job that prepares its data uses a core; one that waits for storage is blocked.
+    Both are other suspicions.
 
-    References
-    ----------
-    microsoft/pai#4266; opendatahub-io/odh-manifests#265
+    Sources: microsoft/pai#4266; opendatahub-io/odh-manifests#265
     """
     young = view.age_s is not None and view.age_s < YOUNG_S
     held = view.gpu_memory_bytes or 0

@@ -18,24 +18,16 @@ WAITING_GPU = 0.5
 def main_process_loading(view: JobView) -> Suspected | None:
     """One thread uses a whole core while the GPU waits.
 
-    What it means
-    -------------
     The training process makes its batches itself, or its Python code between kernels takes longer
     than the kernels.
 
-    How it is detected
-    ------------------
-    The busiest thread uses at least 0.9 of a core, the whole job less than 1.7 cores, and the GPU
-    is busy less than half of the time, over at least five seconds.
+    Detected: The busiest thread uses at least 0.9 of a core, the whole job less than 1.7 cores, and
+    the GPU is busy less than half of the time, over at least five seconds.
 
-    What looks alike
-    ----------------
-    With loader workers that are too few, several processes are busy. A thread that spins in a
-    synchronisation call looks the same, with a GPU that is busy.
+    Looks alike: With loader workers that are too few, several processes are busy. A thread that
+    spins in a synchronisation call looks the same, with a GPU that is busy.
 
-    References
-    ----------
-    PyTorch performance tuning guide, "Enable asynchronous data loading and augmentation"
+    Sources: PyTorch performance tuning guide, "Enable asynchronous data loading and augmentation"
     """
     thread, cores, busy = view.busiest_thread or 0.0, view.cores_used or 0.0, view.gpu_busy or 0.0
     if thread < BUSY_THREAD or cores > thread + 0.8 or busy >= WAITING_GPU:

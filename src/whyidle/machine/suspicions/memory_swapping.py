@@ -18,22 +18,15 @@ FAULTS_PER_S = 50.0
 def memory_swapping(view: JobView) -> Suspected | None:
     """Memory of the job was moved to storage, and is read back.
 
-    What it means
-    -------------
-    The machine or the control group has too little memory: every access to a swapped page waits
-    for a disk.
+    The machine or the control group has too little memory: every access to a swapped page waits for
+    a disk.
 
-    How it is detected
-    ------------------
-    At least 256 MiB of the job lie in swap, and at least 50 page faults a second wait for storage.
+    Detected: At least 256 MiB of the job lie in swap, and at least 50 page faults a second wait for
+    storage.
 
-    What looks alike
-    ----------------
-    A memory-mapped data set faults as well, without swap.
+    Looks alike: A memory-mapped data set faults as well, without swap.
 
-    References
-    ----------
-    proc_pid_status(5), VmSwap; Linux, Documentation/accounting/psi.rst
+    Sources: proc_pid_status(5), VmSwap; Linux, Documentation/accounting/psi.rst
     """
     swapped, faults = view.swap_bytes or 0, view.faults_per_s or 0.0
     if swapped < SWAPPED_BYTES or faults < FAULTS_PER_S:

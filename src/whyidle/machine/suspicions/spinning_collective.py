@@ -21,23 +21,15 @@ TRAINING_S = 60.0
 def spinning_collective(view: JobView) -> Suspected | None:
     """The GPU is busy all the time, draws little power and moves nothing.
 
-    What it means
-    -------------
-    A collective waits for a rank that does not come: it runs as a kernel that polls, so
-    utilization is 100 %. The job makes no progress until its timeout.
+    A collective waits for a rank that does not come: it runs as a kernel that polls, so utilization
+    is 100 %. The job makes no progress until its timeout.
 
-    How it is detected
-    ------------------
-    Busy at least 95 % and power at most 40 % of its limit over at least 20 seconds, with hardly any
-    traffic where it is measured, and no step in the last minute where steps are known.
+    Detected: Busy at least 95 % and power at most 40 % of its limit over at least 20 seconds, with
+    hardly any traffic where it is measured, and no step in the last minute where steps are known.
 
-    What looks alike
-    ----------------
-    A stream of tiny kernels is busy at low power, too, and moves data or makes steps.
+    Looks alike: A stream of tiny kernels is busy at low power, too, and moves data or makes steps.
 
-    References
-    ----------
-    NVIDIA/nccl#968; nebius/soperator#796; marin-community/marin#7344
+    Sources: NVIDIA/nccl#968; nebius/soperator#796; marin-community/marin#7344
     """
     quiet = view.bus_bytes_per_s is None or view.bus_bytes_per_s < QUIET_BYTES_PER_S
     steps = view.since_step_s is not None and view.since_step_s < TRAINING_S

@@ -12,9 +12,6 @@ from msgspec import Struct
 
 from whyidle.model.documents.watch_document import GpuState
 
-SECTIONS = ("What it means", "How it is detected", "What looks alike", "References")
-"""headings of every suspicion's docstring, in this order"""
-
 
 class JobView(Struct, frozen=True, kw_only=True):
     """A job as seen from outside, over the last ``window_s``. None: not measured."""
@@ -75,7 +72,6 @@ class Suspicion(Struct, frozen=True):
     least_s: float  # shortest window that it judges
     cause: str | None
     test: Test
-    doc: str
 
     def judge(self, view: JobView) -> Suspected | None:
         """What is suspected; None also where something that it needs was not measured."""
@@ -102,6 +98,6 @@ def suspicion(
 
     def declare(test: Test) -> Suspicion:
         name = test.__module__.rpartition(".")[2].replace("_", "-")
-        return Suspicion(name, title, state, needs, least_s, cause, test, test.__doc__ or "")
+        return Suspicion(name, title, state, needs, least_s, cause, test)
 
     return declare
