@@ -1,8 +1,8 @@
 """A process that makes no progress: where each of its threads waits, for what, and who keeps it.
 
 A process stands still if its main thread showed one line in the whole look and hardly woke (or only
-to look again whether a file has come), while nothing that it started computed or read; or if it
-waited at one line of a collective. What a thread waits for is told by the functions on its stack,
+to look again whether a file has come), while its processes computed nothing and read nothing, or if
+it waited at one line of a collective. What a thread waits for is told by the functions on its stack,
 else by the kernel. The interpreter does not show who holds a lock: by the source, a thread inside
 of ``with LOCK`` does.
 """
@@ -21,6 +21,7 @@ import msgspec
 import psutil
 
 from whyidle.analysis.lines.source_lines import frame_place, own_frame
+from whyidle.machine.attachment.gpu_limits import mean_busy
 from whyidle.machine.attachment.stack_look import StackLook, find_pyspy
 from whyidle.machine.attachment.target_process import TargetProcess, peers_of
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
@@ -108,7 +109,8 @@ def find_standstill(
         (peers[p] for p in still if _kind_of(still[p], len(peers[p])) == "a collective"), {}
     )
     main = target.pid if target.pid in mains else min(mains, default=0)
-    if not ranks and (main not in still or clocks.share_of(target.pids) > 0.1 or _reads(telemetry)):
+    works = main not in still or clocks.share_of(target.pids) > 0.1 or _reads(telemetry)
+    if not ranks and (works or (mean_busy(telemetry, target.pids) or 0.0) > 0.1):
         return None
     folder = target.folder or ""
     pids = dict.fromkeys([*mains, *ranks])
@@ -162,11 +164,12 @@ def _reads(telemetry: Telemetry | None) -> bool:
 
 def _dump_threads(pid: int, ranks: int, folder: str) -> Iterator[StillThread]:
     words = [find_pyspy(), "dump", "--json", "--locals", "--nonblocking", "--full-filenames"]
-    done = subprocess.run([*words, "--pid", str(pid)], capture_output=True, check=False, timeout=60)
+    words += ["--pid", str(pid)]
     try:
+        done = subprocess.run(words, capture_output=True, timeout=60, check=True)
         rows: list[dict[str, Any]] = msgspec.json.decode(done.stdout)
-    except msgspec.DecodeError:
-        return
+    except (subprocess.SubprocessError, msgspec.DecodeError):
+        return  # it has ended, or runs no Python
     for row in sorted(rows, key=lambda row: row["os_thread_id"] or 0):
         if not row["frames"]:
             continue

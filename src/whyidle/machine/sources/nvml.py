@@ -170,6 +170,5 @@ def _list_slices(nvml: Any, handle: Any) -> tuple[MigSlice, ...]:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             uuid = _decode_text(nvml.nvmlDeviceGetUUID(part))
             gpu_instance = nvml.nvmlDeviceGetGpuInstanceId(part)
-            compute_instance = nvml.nvmlDeviceGetComputeInstanceId(part)
-            slices.append(MigSlice(index, uuid, gpu_instance, compute_instance))
+            slices.append(MigSlice(index, uuid, gpu_instance))
     return tuple(slices)

@@ -108,7 +108,7 @@ class ProcessTable:
         nested = _namespace_of(self._proc) not in (FIRST_NAMESPACE, "")
         if not nested or not (self._root / "dev/nvidiactl").exists():
             return True
-        return any(name.startswith("/dev/nvidia") for name in _open_files(self._proc / str(pid)))
+        return any(name.startswith("/dev/nvidia") for name in open_files(self._proc / str(pid)))
 
     def ancestors(self, pid: int) -> Iterable[SeenProcess]:
         """A process, its parent, and so on."""
@@ -141,7 +141,8 @@ def _namespace_of(proc: Path) -> str:
         return ""
 
 
-def _open_files(folder: Path) -> list[str]:
+def open_files(folder: Path) -> list[str]:
+    """The names of the files that the process of ``/proc/PID`` has open."""
     names = []
     with suppress(OSError):  # it has ended, or is another user's
         for link in (folder / "fd").iterdir():

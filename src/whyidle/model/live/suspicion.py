@@ -35,9 +35,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     blocked: float | None = None  # share of looks in which a process waited uninterruptibly
     io_wait: float | None = None  # time blocked on storage per second, the worst process
     throttled: float | None = None  # share of scheduling periods in which the quota ran out
-    pressure_cpu: float | None = None
     pressure_io: float | None = None
-    pressure_memory: float | None = None
     faults_per_s: float | None = None  # page faults that waited for storage
     swap_bytes: int | None = None
     workers: int | None = None  # processes below those that hold its GPUs, all over the window
