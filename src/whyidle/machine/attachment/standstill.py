@@ -1,10 +1,10 @@
 """A process that makes no progress: where each of its threads waits, for what, and who keeps it.
 
-A process stands still if its main thread showed one line in the whole look and hardly woke (or only
-to look again whether a file has come), while its processes computed nothing and read nothing, or if
-it waited at one line of a collective. What a thread waits for is told by the functions on its stack,
-else by the kernel. The interpreter does not show who holds a lock: by the source, a thread inside
-of ``with LOCK`` does.
+A process stands still if its main thread showed one line in the whole look and hardly woke, or only
+to look again whether a file has come, while its processes computed nothing and read nothing; or if
+it waited at one line of a collective. What a thread waits for is told by the functions on its
+stack, else by the kernel. The interpreter does not show who holds a lock: by the source, a thread
+inside of ``with LOCK`` does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from whyidle.machine.attachment.stack_look import StackLook, find_pyspy
 from whyidle.machine.attachment.target_process import TargetProcess, peers_of
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
 from whyidle.machine.attachment.waiting_source import held_locks, polled_call, wanted_lock
-from whyidle.machine.kernel_waits import file_of, holders_of_file_lock, wait_of
+from whyidle.machine.sources._kernel_waits import file_of, holders_of_file_lock, wait_of
 from whyidle.model.diagnosis import Place
 from whyidle.model.live.telemetry import Telemetry
 from whyidle.readers._events.pyspy_trace import SampledThread
@@ -103,7 +103,7 @@ def find_standstill(
 ) -> Standstill | None:
     """Return what keeps a process from going on; None if it was seen to do anything."""
     mains = {one.pid: one for one in look.threads if one.tid == one.pid and one.periods}
-    still = {pid: _stack_of(one) for pid, one in mains.items() if _stayed(one, look, clocks)}
+    still = {pid: _stack_of(one) for pid, one in mains.items() if _stays_put(one, look, clocks)}
     peers = {pid: peers_of(pid) for pid in still}
     ranks = next(
         (peers[p] for p in still if _kind_of(still[p], len(peers[p])) == "a collective"), {}
@@ -131,7 +131,7 @@ def find_standstill(
     return Standstill(f"nothing moved in the {look.length_s:.0f} s of the look: {told}", notes)
 
 
-def _stayed(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> bool:
+def _stays_put(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> bool:
     """Whether a thread was at one line all the time, with a wake-up or two for each time-out of a
     queue (5 s in PyTorch), or in a loop that polls."""
     lines, functions = Counter[str](), Counter[str]()

@@ -14,7 +14,7 @@ from typing import TypeVar
 import psutil
 
 from whyidle.errors import InputError
-from whyidle.machine.watch.process_table import open_files
+from whyidle.machine.sources._kernel_waits import open_files
 from whyidle.model.redaction import redact_command
 
 T = TypeVar("T")

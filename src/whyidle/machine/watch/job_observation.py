@@ -11,7 +11,7 @@ from typing import Any
 
 from whyidle import catalog
 from whyidle.errors import WhyidleError
-from whyidle.machine.kernel_waits import wait_of
+from whyidle.machine.sources._kernel_waits import wait_of
 from whyidle.machine.watch.gpu_history import WINDOW_S, GpuHistory, mean_of
 from whyidle.model.live.suspicion import JobView
 from whyidle.model.live.telemetry import Reader, Reading, Target

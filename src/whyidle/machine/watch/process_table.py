@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from whyidle.machine.sources._kernel_waits import open_files
 from whyidle.model.live.tenancy import ProcessIdentity
 
 SETTLED_S = 5.0
@@ -139,16 +140,6 @@ def _namespace_of(proc: Path) -> str:
         return str((proc / "self/ns/pid").readlink())
     except OSError:
         return ""
-
-
-def open_files(folder: Path) -> list[str]:
-    """The names of the files that the process of ``/proc/PID`` has open."""
-    names = []
-    with suppress(OSError):  # it has ended, or is another user's
-        for link in (folder / "fd").iterdir():
-            with suppress(OSError):  # it was closed meanwhile
-                names.append(str(link.readlink()))
-    return names
 
 
 def _read_environ(path: Path) -> dict[str, str] | None:

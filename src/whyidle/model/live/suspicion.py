@@ -43,7 +43,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     workers_idle: int | None = None  # of them, those that use less than 0.02 of a core
     waits_for: str | None = None
     """what the first threads of its GPUs' processes wait for mostly, or else its workers: a word of
-    ``machine.kernel_waits``"""
+    ``machine.sources._kernel_waits``"""
     waits_share: float | None = None  # of the looks, in which they wait for that
     since_step_s: float | None = None  # time since the last step of a watched job
 
