@@ -102,7 +102,6 @@ def _by_nvml(nvml: Any) -> list[Check]:
 
 def _check_device(nvml: Any, handle: Any) -> Check:
     name = nvml.nvmlDeviceGetName(handle)
-    name = name.decode() if isinstance(name, bytes) else name
     memory = nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30
     mig = ""
     with contextlib.suppress(nvml.NVMLError):  # older devices have no such mode
