@@ -123,7 +123,7 @@ class FakeNvml:
         return index
 
     def nvmlDeviceGetName(self, handle: int) -> bytes:  # noqa: N802
-        return b"NVIDIA H100"
+        return "NVIDIA H100"
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
         return SimpleNamespace(total=80 << 30)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import pytest
 
 from whyidle import catalog
-from whyidle.model.live.suspicion import SECTIONS, JobView, suspicion
+from whyidle.model.live.suspicion import JobView, suspicion
 
 GIB = 1 << 30
 HEALTHY = JobView(
@@ -31,9 +29,7 @@ HEALTHY = JobView(
     blocked=0.02,
     io_wait=0.01,
     throttled=0.0,
-    pressure_cpu=0.01,
     pressure_io=0.02,
-    pressure_memory=0.0,
     faults_per_s=1.0,
     swap_bytes=0,
     workers=8,
@@ -127,12 +123,9 @@ def test_only_one_fires_for_one_sickness(name: str):
     assert len(fired) <= 2, fired
 
 
-@pytest.mark.parametrize("name", sorted(SUSPICIONS))
-def test_its_page_is_complete(name: str):
-    one = SUSPICIONS[name]
-    headings = re.findall(r"^ *(\w[\w ]+)\n *-+$", one.doc, re.MULTILINE)
-    assert tuple(headings) == SECTIONS
-    assert one.cause is None or one.cause in catalog.load_causes()
+def test_each_names_causes_that_exist():
+    named = {one.cause for one in SUSPICIONS.values()} - {None}
+    assert named <= set(catalog.load_causes())
 
 
 def test_neighbours_that_use_the_cores():

@@ -1,10 +1,10 @@
 """A process that makes no progress: where each of its threads waits, for what, and who keeps it.
 
-A process stands still if its main thread showed one line in the whole look and hardly woke (or only
-to look again whether a file has come), while nothing that it started computed or read; or if it
-waited at one line of a collective. What a thread waits for is told by the functions on its stack,
-else by the kernel. The interpreter does not show who holds a lock: by the source, a thread inside
-of ``with LOCK`` does.
+A process stands still if its main thread showed one line in the whole look and hardly woke, or only
+to look again whether a file has come, while its processes computed nothing and read nothing; or if
+it waited at one line of a collective. What a thread waits for is told by the functions on its
+stack, else by the kernel. The interpreter does not show who holds a lock: by the source, a thread
+inside of ``with LOCK`` does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import msgspec
 import psutil
 
 from whyidle.analysis.lines.source_lines import frame_place, own_frame
+from whyidle.machine.attachment.gpu_limits import mean_busy
 from whyidle.machine.attachment.stack_look import StackLook, find_pyspy
 from whyidle.machine.attachment.target_process import TargetProcess, peers_of
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
 from whyidle.machine.attachment.waiting_source import held_locks, polled_call, wanted_lock
-from whyidle.machine.kernel_waits import file_of, holders_of_file_lock, wait_of
+from whyidle.machine.sources._kernel_waits import file_of, holders_of_file_lock, wait_of
 from whyidle.model.diagnosis import Place
 from whyidle.model.live.telemetry import Telemetry
 from whyidle.readers._events.pyspy_trace import SampledThread
@@ -102,13 +103,14 @@ def find_standstill(
 ) -> Standstill | None:
     """Return what keeps a process from going on; None if it was seen to do anything."""
     mains = {one.pid: one for one in look.threads if one.tid == one.pid and one.periods}
-    still = {pid: _stack_of(one) for pid, one in mains.items() if _stayed(one, look, clocks)}
+    still = {pid: _stack_of(one) for pid, one in mains.items() if _stays_put(one, look, clocks)}
     peers = {pid: peers_of(pid) for pid in still}
     ranks = next(
         (peers[p] for p in still if _kind_of(still[p], len(peers[p])) == "a collective"), {}
     )
     main = target.pid if target.pid in mains else min(mains, default=0)
-    if not ranks and (main not in still or clocks.share_of(target.pids) > 0.1 or _reads(telemetry)):
+    works = main not in still or clocks.share_of(target.pids) > 0.1 or _reads(telemetry)
+    if not ranks and (works or (mean_busy(telemetry, target.pids) or 0.0) > 0.1):
         return None
     folder = target.folder or ""
     pids = dict.fromkeys([*mains, *ranks])
@@ -129,7 +131,7 @@ def find_standstill(
     return Standstill(f"nothing moved in the {look.length_s:.0f} s of the look: {told}", notes)
 
 
-def _stayed(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> bool:
+def _stays_put(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> bool:
     """Whether a thread was at one line all the time, with a wake-up or two for each time-out of a
     queue (5 s in PyTorch), or in a loop that polls."""
     lines, functions = Counter[str](), Counter[str]()
@@ -162,11 +164,12 @@ def _reads(telemetry: Telemetry | None) -> bool:
 
 def _dump_threads(pid: int, ranks: int, folder: str) -> Iterator[StillThread]:
     words = [find_pyspy(), "dump", "--json", "--locals", "--nonblocking", "--full-filenames"]
-    done = subprocess.run([*words, "--pid", str(pid)], capture_output=True, check=False, timeout=60)
+    words += ["--pid", str(pid)]
     try:
+        done = subprocess.run(words, capture_output=True, timeout=60, check=True)
         rows: list[dict[str, Any]] = msgspec.json.decode(done.stdout)
-    except msgspec.DecodeError:
-        return
+    except (subprocess.SubprocessError, msgspec.DecodeError):
+        return  # it has ended, or runs no Python
     for row in sorted(rows, key=lambda row: row["os_thread_id"] or 0):
         if not row["frames"]:
             continue

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
 from whyidle.errors import InputError
+from whyidle.machine.sources._kernel_waits import open_files
 from whyidle.model.redaction import redact_command
 
+T = TypeVar("T")
 _DIGITS = re.compile(r"\d+")
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
@@ -81,22 +84,22 @@ def find_target(pid: int) -> TargetProcess:
     if not command:
         raise InputError(f"Process {pid} cannot be looked at.", why="It belongs to the kernel.")
     try:
-        environ = _read(pid, "environ").split("\0")
-        maps = _read(pid, "maps")
-    except PermissionError as error:
+        environ = process.environ()
+        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+    except (PermissionError, psutil.AccessDenied) as error:
         raise _refusal(pid) from error
-    except OSError as error:
+    except (OSError, psutil.Error) as error:
         raise InputError(f"Process {pid} ended before the look.") from error
-    run = next((item.partition("=")[2] for item in environ if item.startswith("WHYIDLE_RUN=")), "")
+    run = environ.get("WHYIDLE_RUN", "")
     return TargetProcess(
         pid=pid,
         command=redact_command(command),
-        folder=_folder(pid),
+        folder=_ask(process.cwd),
         children=tuple(parents),
         recording=Path(run) if run else None,
         libraries=frozenset(name for text, name in _LIBRARIES.items() if text in maps),
         holds_gpu=any(_holds_gpu(one) for one in (pid, *parents)),
-        cores=_cores(pid),
+        cores=_ask(lambda: float(len(process.cpu_affinity()))),
         parents=parents,
         has_only_parts=bool(parents) and not any(_has_own_command(p, command) for p in parents),
         ranks={one: rank for one in (pid, *parents) if (rank := _rank_of(one)) is not None},
@@ -144,38 +147,23 @@ def peers_of(pid: int) -> dict[int, int | None]:
 
 
 def _rank_of(pid: int) -> int | None:
-    try:
-        words = (item.partition("=") for item in _read(pid, "environ").split("\0"))
-    except OSError:
-        return None
-    text = next((value for name, _, value in words if name == "RANK"), "")
+    text = (_ask(lambda: psutil.Process(pid).environ()) or {}).get("RANK", "")
     return int(text) if text.isdecimal() else None
 
 
-def _read(pid: int, name: str) -> str:
-    return Path(f"/proc/{pid}/{name}").read_bytes().decode("utf-8", "replace")
-
-
-def _folder(pid: int) -> str | None:
+def _ask(question: Callable[[], T]) -> T | None:
+    """The answer of psutil; None without the right to know."""
     try:
-        return str(Path(f"/proc/{pid}/cwd").readlink())
-    except OSError:
-        return None
-
-
-def _cores(pid: int) -> float | None:
-    try:
-        return float(len(os.sched_getaffinity(pid)))
-    except OSError:
+        return question()
+    except (psutil.Error, OSError):
         return None
 
 
 def _holds_gpu(pid: int) -> bool:
-    try:
-        files = [str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir()]
-    except OSError:
-        return False
-    return any(name.startswith("/dev/nvidia") and name[11:12].isdigit() for name in files)
+    return any(
+        name.startswith("/dev/nvidia") and name[11:12].isdigit()
+        for name in open_files(Path(f"/proc/{pid}"))
+    )
 
 
 def _refusal(pid: int) -> InputError:

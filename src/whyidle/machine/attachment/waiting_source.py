@@ -26,7 +26,7 @@ def _nodes_of(file: str) -> tuple[ast.AST, ...]:
         return ()
 
 
-def _around(place: Place | None) -> Iterator[ast.stmt]:
+def _statements_around(place: Place | None) -> Iterator[ast.stmt]:
     """The statements around a line, from the outside."""
     for node in _nodes_of(place.file or "") if place is not None else ():
         line = place.line or 0 if place is not None else 0
@@ -38,7 +38,7 @@ def held_locks(place: Place | None) -> list[str]:
     """The context managers inside of which a line is."""
     return [
         ast.unparse(item.context_expr)
-        for node in _around(place)
+        for node in _statements_around(place)
         if isinstance(node, ast.With) and place and node.body[0].lineno <= (place.line or 0)
         for item in node.items
     ]
@@ -46,7 +46,7 @@ def held_locks(place: Place | None) -> list[str]:
 
 def wanted_lock(place: Place | None) -> str:
     """What a line enters or acquires; "" if neither."""
-    for node in reversed(list(_around(place))):
+    for node in reversed(list(_statements_around(place))):
         if isinstance(node, ast.With) and place and (place.line or 0) < node.body[0].lineno:
             return ast.unparse(node.items[-1].context_expr)
         for call in ast.walk(node):
@@ -58,7 +58,7 @@ def wanted_lock(place: Place | None) -> str:
 
 def polled_call(place: Place | None) -> str:
     """The call that ends a loop around a line, if the loop but calls it and sleeps; else ""."""
-    loops = [node for node in _around(place) if isinstance(node, ast.While)]
+    loops = [node for node in _statements_around(place) if isinstance(node, ast.While)]
     calls = _nodes(loops[-1], ast.Call) if loops else []
     if not any(_name_of(call) == "sleep" for call in calls) or len(loops[-1].body) > 2:
         return ""
@@ -77,7 +77,7 @@ def makes_input(frames: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_used_later(place: Place | None) -> bool:
-    around = list(_around(place))
+    around = list(_statements_around(place))
     loops = [node for node in around if isinstance(node, ast.For | ast.While)]
     made = around[-1] if loops else None
     if not isinstance(made, ast.Assign) or not _nodes(made.value, ast.Call):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from whyidle.model.machine import Check, State
 
-_SMI = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
-_SMI_TIMEOUT_S = 10.0
 _NONE_MEANS = "recordings from other machines can still be explained here"
 
 
@@ -39,7 +36,8 @@ def _check_nvidia(root: Path) -> list[Check]:
     library = _import_pynvml()
     if library is not None:
         return [*found, *_by_nvml(library)]
-    return [*found, _by_smi(smi)]
+    means, close = "the GPU cannot be identified", "pip install 'whyidle[nvidia]'"
+    return [*found, _check("GPU", "gap", "a driver, but not the NVML binding", means, close)]
 
 
 def _check_driver(text: str, smi: str | None) -> Check:
@@ -104,7 +102,6 @@ def _by_nvml(nvml: Any) -> list[Check]:
 
 def _check_device(nvml: Any, handle: Any) -> Check:
     name = nvml.nvmlDeviceGetName(handle)
-    name = name.decode() if isinstance(name, bytes) else name
     memory = nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30
     mig = ""
     with contextlib.suppress(nvml.NVMLError):  # older devices have no such mode
@@ -127,28 +124,6 @@ def _check_gpm(nvml: Any, handles: list[Any]) -> Check:
         means="" if able else "SM, tensor-core and memory activity are not recorded",
         close="" if able else close,
     )
-
-
-def _by_smi(smi: str | None) -> Check:
-    if smi is None:
-        return _check(
-            "GPU",
-            "gap",
-            "a driver, but neither nvidia-smi nor the NVML binding",
-            means="the GPU cannot be identified",
-            close="pip install 'whyidle[nvidia]'",
-        )
-    try:
-        done = subprocess.run(
-            [smi, *_SMI[1:]], capture_output=True, text=True, timeout=_SMI_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return _check("GPU", "gap", f"nvidia-smi fails: {error}")
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    if done.returncode or not lines:
-        said = (lines or [done.stderr.strip() or "nothing"])[0]
-        return _check("GPU", "gap", f"nvidia-smi reports: {said}")
-    return _check("GPU", "ok", "; ".join(lines))
 
 
 def _check_amd(root: Path) -> list[Check]:

@@ -15,12 +15,11 @@ _MIXED = "some of the GPUs are split (MIG), and a program sees at most one slice
 
 @dataclass(frozen=True, slots=True)
 class MigSlice:
-    """One MIG device of a card: its position there, its UUID, GPU and compute instance."""
+    """One MIG device of a card: its position there, its UUID, and its GPU instance."""
 
     index: int
     uuid: str
     gpu_instance: int
-    compute_instance: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +114,4 @@ def _by_name(listed: str, cards: Sequence[Card]) -> list[tuple[Card, MigSlice | 
 def _matching_devices(name: str, cards: Sequence[Card]) -> list[tuple[Card, MigSlice | None]]:
     if name.startswith("GPU-"):
         return [_whole_card(card) for card in cards if card.uuid.startswith(name)]
-    old = re.fullmatch(r"MIG-(GPU-[^/]+)/(\d+)/(\d+)", name)  # drivers before R470
-    if old:
-        instances = int(old[2]), int(old[3])
-        return [
-            (card, part)
-            for card in cards
-            for part in card.slices
-            if card.uuid == old[1] and (part.gpu_instance, part.compute_instance) == instances
-        ]
     return [(card, part) for card in cards for part in card.slices if part.uuid.startswith(name)]

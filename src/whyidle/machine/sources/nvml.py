@@ -31,7 +31,7 @@ class _NvmlReader:
     def __init__(self, nvml: Any, target: Target) -> None:
         self._nvml = nvml
         self._devices: list[Device] = []
-        self.facts: dict[str, str] = {"driver": _decode_text(nvml.nvmlSystemGetDriverVersion())}
+        self.facts: dict[str, str] = {"driver": nvml.nvmlSystemGetDriverVersion()}
         self._open = True
         handles: dict[int, Any] = {}
         cards = _list_cards(nvml, handles, self.facts)
@@ -53,9 +53,7 @@ class _NvmlReader:
         self.facts[f"name@{subject}"] = card.name
         self.facts[f"uuid@{subject}"] = part.uuid if part else card.uuid
         with contextlib.suppress(self._nvml.NVMLError, AttributeError):
-            self.facts[f"pci@{subject}"] = _decode_text(
-                self._nvml.nvmlDeviceGetPciInfo(handle).busId
-            )
+            self.facts[f"pci@{subject}"] = self._nvml.nvmlDeviceGetPciInfo(handle).busId
         slice_handle = (own, part.gpu_instance) if part is not None else None
         self._devices.append(Device(self._nvml, subject, handle, slice_handle))
 
@@ -144,16 +142,11 @@ def _list_cards(nvml: Any, handles: dict[int, Any], facts: dict[str, str]) -> li
                 continue
             split = _is_split(nvml, handle)
             slices = _list_slices(nvml, handle) if split else ()
-            uuid = _decode_text(nvml.nvmlDeviceGetUUID(handle))
-            name = _decode_text(nvml.nvmlDeviceGetName(handle))
+            uuid = nvml.nvmlDeviceGetUUID(handle)
+            name = nvml.nvmlDeviceGetName(handle)
             handles[index] = handle
             cards.append(Card(index, uuid, name, slices, split))
     return cards
-
-
-def _decode_text(text: str | bytes) -> str:
-    """Bindings before 11.515 return bytes."""
-    return text.decode() if isinstance(text, bytes) else text
 
 
 def _is_split(nvml: Any, handle: Any) -> bool:
@@ -168,8 +161,7 @@ def _list_slices(nvml: Any, handle: Any) -> tuple[MigSlice, ...]:
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         with contextlib.suppress(nvml.NVMLError):  # places without a slice are not found
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            uuid = _decode_text(nvml.nvmlDeviceGetUUID(part))
+            uuid = nvml.nvmlDeviceGetUUID(part)
             gpu_instance = nvml.nvmlDeviceGetGpuInstanceId(part)
-            compute_instance = nvml.nvmlDeviceGetComputeInstanceId(part)
-            slices.append(MigSlice(index, uuid, gpu_instance, compute_instance))
+            slices.append(MigSlice(index, uuid, gpu_instance))
     return tuple(slices)

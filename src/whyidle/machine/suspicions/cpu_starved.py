@@ -2,12 +2,6 @@
 
 from whyidle.model.live.suspicion import JobView, Suspected, suspicion
 
-THROTTLED = 0.1
-"""share of scheduling periods in which a quota that runs out delays a job visibly"""
-QUEUED = 0.2
-"""share of time that a thread waits for a core; one that has a core for itself waits for less than
-a hundredth"""
-
 
 @suspicion(
     "The job has too few CPU cores",
@@ -19,33 +13,28 @@ a hundredth"""
 def cpu_starved(view: JobView) -> Suspected | None:
     """The job uses all cores that it may use, and more of its processes want one.
 
-    What it means
-    -------------
     The allocation has fewer cores than ranks and loader workers need: a container's quota, a
     cpuset, or a scheduler's default of one core per task. Or neighbours use the cores.
 
-    How it is detected
-    ------------------
-    The control group's quota ran out in at least 10 % of its periods; or the job uses 90 % of its
-    cores while half as many processes again want to run; or the first thread of a process waited
-    for a core 20 % of the time. A GPU, if it has one, is busy less than 90 %.
+    Detected: The control group's quota ran out in at least 10 % of its periods; or the job uses 90
+    % of its cores while half as many processes again want to run; or the first thread of a process
+    waited for a core 20 % of the time. A GPU, if it has one, is busy less than 90 %. A quota that
+    runs out more rarely delays nobody visibly; a thread with a core for itself waits for less than
+    a hundredth.
 
-    What looks alike
-    ----------------
-    Thread pools that spin use all cores, too: then fewer processes than cores want to run.
+    Looks alike: Thread pools that spin use all cores, too: then fewer processes than cores want to
+    run.
 
-    References
-    ----------
-    Linux, Documentation/admin-guide/cgroup-v2.rst (cpu.stat); PrincetonUniversity/jobstats
+    Sources: Linux, Documentation/admin-guide/cgroup-v2.rst (cpu.stat); PrincetonUniversity/jobstats
     """
     used, allowed = view.cores_used or 0.0, view.cores_allowed or 0.0
     throttled = view.throttled or 0.0
     crowded = used >= 0.9 * allowed and (view.threads_ready or 0.0) >= 1.5 * allowed
     queued = view.queued or 0.0
-    short = throttled >= THROTTLED or crowded or queued >= QUEUED
+    short = throttled >= 0.1 or crowded or queued >= 0.2
     if (view.gpu_busy or 0.0) > 0.9 or not short:
         return None
-    if queued >= QUEUED:
+    if queued >= 0.2:
         return Suspected(
             text=f"likely starved of CPU: its first thread waited for a core {queued:.0%} of the "
             f"time, with {allowed:g} cores allowed",

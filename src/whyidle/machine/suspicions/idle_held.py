@@ -2,13 +2,6 @@
 
 from whyidle.model.live.suspicion import JobView, Suspected, suspicion
 
-HELD_BYTES = 500 << 20
-"""a CUDA context and its libraries alone take up to about this much on current cards"""
-ASLEEP_CORES = 0.05
-"""CPU use of a process that waits for a person or a message"""
-YOUNG_S = 60.0
-"""imports, data sets and the first batch take up to a minute in which a healthy job is idle"""
-
 
 @suspicion(
     "The job holds a GPU and does not use it",
@@ -19,28 +12,22 @@ YOUNG_S = 60.0
 def idle_held(view: JobView) -> Suspected | None:
     """A process holds device memory, runs no kernel, and its CPU sleeps.
 
-    What it means
-    -------------
     A notebook that was left open, a job that has finished without exiting, or a debugger prompt.
     The memory stays with the process until it ends, so nobody else can use the GPU.
 
-    How it is detected
-    ------------------
-    More than 500 MiB of device memory, no kernel in any look, and less than 5 % of a core in the
-    whole process tree. Jobs younger than a minute are not judged.
+    Detected: More than 500 MiB of device memory, no kernel in any look, and less than 5 % of a core
+    in the whole process tree. Jobs younger than a minute are not judged. A CUDA context and its
+    libraries alone take up to about 500 MiB; a process that waits for a person or a message uses
+    less than 5 % of a core; imports, data sets and the first batch take up to a minute.
 
-    What looks alike
-    ----------------
-    A job that prepares its data uses a core; one that waits for storage is blocked. Both are other
-    suspicions.
+    Looks alike: A job that prepares its data uses a core; one that waits for storage is blocked.
+    Both are other suspicions.
 
-    References
-    ----------
-    microsoft/pai#4266; opendatahub-io/odh-manifests#265
+    Sources: microsoft/pai#4266; opendatahub-io/odh-manifests#265
     """
-    young = view.age_s is not None and view.age_s < YOUNG_S
+    young = view.age_s is not None and view.age_s < 60.0
     held = view.gpu_memory_bytes or 0
-    if young or held < HELD_BYTES or view.gpu_busy_max or (view.cores_used or 0) > ASLEEP_CORES:
+    if young or held < 500 << 20 or view.gpu_busy_max or (view.cores_used or 0) > 0.05:
         return None
     if (view.blocked or 0.0) > 0.5:
         return None

@@ -2,11 +2,6 @@
 
 from whyidle.model.live.suspicion import JobView, Suspected, suspicion
 
-BUSY_THREAD = 0.9
-"""a thread that computes without pause; the scheduler takes some of a full core"""
-WAITING_GPU = 0.5
-"""below half, the GPU waits for most of the step; peers warn below 30 to 70 %"""
-
 
 @suspicion(
     "One thread of the job is the limit",
@@ -18,27 +13,20 @@ WAITING_GPU = 0.5
 def main_process_loading(view: JobView) -> Suspected | None:
     """One thread uses a whole core while the GPU waits.
 
-    What it means
-    -------------
     The training process makes its batches itself, or its Python code between kernels takes longer
     than the kernels.
 
-    How it is detected
-    ------------------
-    The busiest thread uses at least 0.9 of a core, the whole job less than 1.7 cores, and the GPU
-    is busy less than half of the time, over at least five seconds.
+    Detected: The busiest thread uses at least 0.9 of a core, the whole job less than 1.7 cores, and
+    the GPU is busy less than half of the time, over at least five seconds. The scheduler takes some
+    of a full core; below half, the GPU waits for most of the step (peers warn below 30 to 70 %).
 
-    What looks alike
-    ----------------
-    With loader workers that are too few, several processes are busy. A thread that spins in a
-    synchronisation call looks the same, with a GPU that is busy.
+    Looks alike: With loader workers that are too few, several processes are busy. A thread that
+    spins in a synchronisation call looks the same, with a GPU that is busy.
 
-    References
-    ----------
-    PyTorch performance tuning guide, "Enable asynchronous data loading and augmentation"
+    Sources: PyTorch performance tuning guide, "Enable asynchronous data loading and augmentation"
     """
     thread, cores, busy = view.busiest_thread or 0.0, view.cores_used or 0.0, view.gpu_busy or 0.0
-    if thread < BUSY_THREAD or cores > thread + 0.8 or busy >= WAITING_GPU:
+    if thread < 0.9 or cores > thread + 0.8 or busy >= 0.5:
         return None
     return Suspected(
         text=f"likely loading or Python in the main process: one thread at {thread:.0%} of a core, "

@@ -2,11 +2,6 @@
 
 from whyidle.model.live.suspicion import JobView, Suspected, suspicion
 
-SWAPPED_BYTES = 256 << 20
-"""less than this may be memory that the job never touches again"""
-FAULTS_PER_S = 50.0
-"""page faults that wait for storage; at 0.1 to 10 ms each, this is 0.5 to 50 % of a second"""
-
 
 @suspicion(
     "The job swaps",
@@ -18,25 +13,19 @@ FAULTS_PER_S = 50.0
 def memory_swapping(view: JobView) -> Suspected | None:
     """Memory of the job was moved to storage, and is read back.
 
-    What it means
-    -------------
-    The machine or the control group has too little memory: every access to a swapped page waits
-    for a disk.
+    The machine or the control group has too little memory: every access to a swapped page waits for
+    a disk.
 
-    How it is detected
-    ------------------
-    At least 256 MiB of the job lie in swap, and at least 50 page faults a second wait for storage.
+    Detected: At least 256 MiB of the job lie in swap, and at least 50 page faults a second wait for
+    storage. Less than 256 MiB may be memory that the job never touches again; 50 faults of 0.1 to
+    10 ms are 0.5 to 50 % of a second.
 
-    What looks alike
-    ----------------
-    A memory-mapped data set faults as well, without swap.
+    Looks alike: A memory-mapped data set faults as well, without swap.
 
-    References
-    ----------
-    proc_pid_status(5), VmSwap; Linux, Documentation/accounting/psi.rst
+    Sources: proc_pid_status(5), VmSwap; Linux, Documentation/accounting/psi.rst
     """
     swapped, faults = view.swap_bytes or 0, view.faults_per_s or 0.0
-    if swapped < SWAPPED_BYTES or faults < FAULTS_PER_S:
+    if swapped < 256 << 20 or faults < 50.0:
         return None
     return Suspected(
         text=f"likely swapping: {swapped / 2**30:.1f} GiB in swap, {faults:.0f} slow faults per s",

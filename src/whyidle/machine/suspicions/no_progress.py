@@ -2,9 +2,6 @@
 
 from whyidle.model.live.suspicion import JobView, Suspected, suspicion
 
-LONGEST_S = 600.0
-"""evaluations and checkpoints end within minutes; NCCL's watchdog waits ten"""
-
 
 @suspicion(
     "The job makes no step",
@@ -15,23 +12,16 @@ LONGEST_S = 600.0
 def no_progress(view: JobView) -> Suspected | None:
     """A job that has made steps makes none any more.
 
-    What it means
-    -------------
     It hangs, or does something that takes longer than its steps: an evaluation, a download.
 
-    How it is detected
-    ------------------
-    No step for ten minutes, in a job under ``whyidle run`` that has made steps.
+    Detected: No step for ten minutes, in a job under ``whyidle run`` that has made steps.
+    Evaluations and checkpoints end within minutes; NCCL's watchdog waits ten.
 
-    What looks alike
-    ----------------
-    A long evaluation or a final export, which the recording of the job may show.
+    Looks alike: A long evaluation or a final export, which the recording of the job may show.
 
-    References
-    ----------
-    PyTorch, ``TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC``; marin-community/marin#7344
+    Sources: PyTorch, ``TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC``; marin-community/marin#7344
     """
-    if (view.since_step_s or 0.0) < LONGEST_S:
+    if (view.since_step_s or 0.0) < 600.0:
         return None
     return Suspected(
         text=f"likely stalled: no step for {(view.since_step_s or 0) / 60:.0f} min",

@@ -13,24 +13,17 @@ from whyidle.model.live.suspicion import JobView, Suspected, suspicion
 def saturated_workers(view: JobView) -> Suspected | None:
     """Nearly all worker processes compute without a pause while the GPU waits.
 
-    What it means
-    -------------
     Workers that are never idle make batches more slowly than the GPU uses them. More of them would
     run, since the job may use more cores than it does.
 
-    How it is detected
-    ------------------
-    Of the processes below those that hold a GPU, three of four that do anything use at least 0.9 of
-    a core, a GPU is busy less than 90 %, and at least one core of the job's is free, over at least
-    five seconds.
+    Detected: Of the processes below those that hold a GPU, three of four that do anything use at
+    least 0.9 of a core, a GPU is busy less than 90 %, and at least one core of the job's is free,
+    over at least five seconds.
 
-    What looks alike
-    ----------------
-    Without a free core the job is short of cores. Workers that wait for storage use less of a core.
+    Looks alike: Without a free core the job is short of cores. Workers that wait for storage use
+    less of a core.
 
-    References
-    ----------
-    PyTorch performance tuning guide, "Enable asynchronous data loading and augmentation"
+    Sources: PyTorch performance tuning guide, "Enable asynchronous data loading and augmentation"
     """
     busy = view.workers_busy or 0
     working = (view.workers or 0) - (view.workers_idle or 0)

@@ -12,25 +12,18 @@ from whyidle.model.live.suspicion import JobView, Suspected, suspicion
 def waiting_outside(view: JobView) -> Suspected | None:
     """The job neither computes nor uses its GPU: it waits for something else.
 
-    What it means
-    -------------
-    Storage, a network, a lock, another process or a sleep sets the pace. More cores or workers
-    that compute do not help.
+    Storage, a network, a lock, another process or a sleep sets the pace. More cores or workers that
+    compute do not help.
 
-    How it is detected
-    ------------------
-    GPUs are busy less than 30 %, the job uses less than half a core, and in at least half of the
-    looks the kernel shows the same wait: of the first thread of a process that holds a GPU, or,
-    where that waits for messages of its workers, of these. Jobs younger than a minute are not
+    Detected: GPUs are busy less than 30 %, the job uses less than half a core, and in at least half
+    of the looks the kernel shows the same wait: of the first thread of a process that holds a GPU,
+    or, where that waits for messages of its workers, of these. Jobs younger than a minute are not
     judged.
 
-    What looks alike
-    ----------------
-    A server without requests waits for messages. A job that computes on one core is limited by it.
+    Looks alike: A server without requests waits for messages. A job that computes on one core is
+    limited by it.
 
-    References
-    ----------
-    Linux, proc_pid_wchan(5)
+    Sources: Linux, proc_pid_wchan(5)
     """
     young = view.age_s is not None and view.age_s < 60.0
     low = (view.gpu_busy or 0.0) < 0.3 and (view.cores_used or 0.0) < 0.5

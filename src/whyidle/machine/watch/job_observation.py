@@ -11,7 +11,7 @@ from typing import Any
 
 from whyidle import catalog
 from whyidle.errors import WhyidleError
-from whyidle.machine.kernel_waits import wait_of
+from whyidle.machine.sources._kernel_waits import wait_of
 from whyidle.machine.watch.gpu_history import WINDOW_S, GpuHistory, mean_of
 from whyidle.model.live.suspicion import JobView
 from whyidle.model.live.telemetry import Reader, Reading, Target
@@ -134,9 +134,7 @@ class JobObservation:
             blocked=mean_of(min(1.0, n) for n in self._values("job_blocked")),
             io_wait=self._rate("job_io_wait_s"),
             throttled=self._throttled_share(),
-            pressure_cpu=host.get("pressure_cpu_some_ratio"),
             pressure_io=host.get("pressure_io_some_ratio"),
-            pressure_memory=host.get("pressure_memory_some_ratio"),
             faults_per_s=self._rate("job_faults_major"),
             swap_bytes=last.swap_bytes if last else None,
             since_step_s=since_step_s,

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from whyidle.machine.sources._kernel_waits import open_files
 from whyidle.model.live.tenancy import ProcessIdentity
 
 SETTLED_S = 5.0
@@ -108,7 +109,7 @@ class ProcessTable:
         nested = _namespace_of(self._proc) not in (FIRST_NAMESPACE, "")
         if not nested or not (self._root / "dev/nvidiactl").exists():
             return True
-        return any(name.startswith("/dev/nvidia") for name in _open_files(self._proc / str(pid)))
+        return any(name.startswith("/dev/nvidia") for name in open_files(self._proc / str(pid)))
 
     def ancestors(self, pid: int) -> Iterable[SeenProcess]:
         """A process, its parent, and so on."""
@@ -139,15 +140,6 @@ def _namespace_of(proc: Path) -> str:
         return str((proc / "self/ns/pid").readlink())
     except OSError:
         return ""
-
-
-def _open_files(folder: Path) -> list[str]:
-    names = []
-    with suppress(OSError):  # it has ended, or is another user's
-        for link in (folder / "fd").iterdir():
-            with suppress(OSError):  # it was closed meanwhile
-                names.append(str(link.readlink()))
-    return names
 
 
 def _read_environ(path: Path) -> dict[str, str] | None:

@@ -12,9 +12,6 @@ from msgspec import Struct
 
 from whyidle.model.documents.watch_document import GpuState
 
-SECTIONS = ("What it means", "How it is detected", "What looks alike", "References")
-"""headings of every suspicion's docstring, in this order"""
-
 
 class JobView(Struct, frozen=True, kw_only=True):
     """A job as seen from outside, over the last ``window_s``. None: not measured."""
@@ -38,9 +35,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     blocked: float | None = None  # share of looks in which a process waited uninterruptibly
     io_wait: float | None = None  # time blocked on storage per second, the worst process
     throttled: float | None = None  # share of scheduling periods in which the quota ran out
-    pressure_cpu: float | None = None
     pressure_io: float | None = None
-    pressure_memory: float | None = None
     faults_per_s: float | None = None  # page faults that waited for storage
     swap_bytes: int | None = None
     workers: int | None = None  # processes below those that hold its GPUs, all over the window
@@ -48,7 +43,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     workers_idle: int | None = None  # of them, those that use less than 0.02 of a core
     waits_for: str | None = None
     """what the first threads of its GPUs' processes wait for mostly, or else its workers: a word of
-    ``machine.kernel_waits``"""
+    ``machine.sources._kernel_waits``"""
     waits_share: float | None = None  # of the looks, in which they wait for that
     since_step_s: float | None = None  # time since the last step of a watched job
 
@@ -75,7 +70,6 @@ class Suspicion(Struct, frozen=True):
     least_s: float  # shortest window that it judges
     cause: str | None
     test: Test
-    doc: str
 
     def judge(self, view: JobView) -> Suspected | None:
         """What is suspected; None also where something that it needs was not measured."""
@@ -102,6 +96,6 @@ def suspicion(
 
     def declare(test: Test) -> Suspicion:
         name = test.__module__.rpartition(".")[2].replace("_", "-")
-        return Suspicion(name, title, state, needs, least_s, cause, test, test.__doc__ or "")
+        return Suspicion(name, title, state, needs, least_s, cause, test)
 
     return declare

@@ -1,5 +1,6 @@
 """What a sleeping thread waits for, by the function of the kernel in which it sleeps
-(``/proc/PID/task/TID/wchan``, proc_pid_wchan(5)), and by whom its file is locked.
+(``/proc/PID/task/TID/wchan``, proc_pid_wchan(5)), by whom its file is locked,
+and which files a process has open.
 """
 
 from __future__ import annotations
@@ -67,3 +68,13 @@ def holders_of_file_lock(pid: int, root: Path = Path("/")) -> list[int]:
         for row, waits in zip(rows, waiting, strict=True)
         if not waits and row[0] in wanted
     ]
+
+
+def open_files(folder: Path) -> list[str]:
+    """The names of the files that the process of ``/proc/PID`` has open."""
+    names = []
+    with suppress(OSError):  # it has ended, or is another user's
+        for link in (folder / "fd").iterdir():
+            with suppress(OSError):  # it was closed meanwhile
+                names.append(str(link.readlink()))
+    return names
