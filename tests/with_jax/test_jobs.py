@@ -176,6 +176,17 @@ def test_an_unjitted_loop_has_steps_too(run_job):
     assert job.faults == ""
 
 
+def test_an_update_outside_the_compiled_gradient_is_no_step_of_its_own(run_job):
+    split = LOOP.replace(
+        "w, state, loss = train_step(w, state, x)",
+        "loss, grads = grad(w, x); updates, state = tx.update(grads, state); "
+        "w = optax.apply_updates(w, updates)",
+    )
+    job = run_job(TRAIN + "grad = jax.jit(jax.value_and_grad(loss_fn))" + split)
+    assert job.names(Role.OPTIMIZER) == ["jit(loss_fn)"] * 30
+    assert job.faults == ""
+
+
 def test_steps_without_compilation_do_not_run_beside_the_host(run_job):
     job = run_job(TRAIN + LOOP, JAX_DISABLE_JIT="1")
     assert job.names(Role.OPTIMIZER) == ["jit(train_step)"] * 30

@@ -78,6 +78,28 @@ def test_batches_of_a_dataset_and_reads_for_callbacks_are_recorded(run_job, work
     assert (dataset.workers, bool(dataset.batches)) == (workers, True)
 
 
+GENERATOR = """
+def forever():
+    while True:
+        time.sleep(0.002)
+        yield x[:8], x[:8, :1]
+
+model.fit(forever(), steps_per_epoch=20, epochs=2, shuffle=False, verbose=0)
+"""
+
+
+@pytest.mark.real_processes("it starts a process")
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_a_generator_given_to_fit_is_known_and_waited_for(run_job, backend):
+    job = run_keras(run_job, backend, JOB.partition("more = ")[0] + GENERATOR)
+    assert not job.faults
+    assert len(job.names(Role.OPTIMIZER)) == pytest.approx(40, abs=2)
+    assert len(job.names(Role.BATCH_REQUEST)) == pytest.approx(40, abs=4)
+    dataset = job.timeline.process.py_dataset
+    assert dataset.making.endswith(": forever")
+    assert not dataset.workers
+
+
 FAULTS = {
     "jax attaching": ("jax", "core.hook_registry:HookRegistry.patch_function"),
     "jax evaluation": ("jax", "core.span_hooks:mark_place"),

@@ -46,8 +46,8 @@ class Pipeline(Struct, frozen=True):
 
 
 class PyDataset(Struct, frozen=True):
-    """A dataset of Keras that makes whole batches by their numbers."""
+    """A dataset of Keras that makes whole batches by their numbers, or a generator given to it."""
 
     making: str | None = None  # where it makes a batch, ``file(line): function``
-    workers: int = 1  # threads or processes that make batches
+    workers: int = 1  # threads or processes that make batches; 0: a generator
     batches: int | None = None  # of an epoch

@@ -130,6 +130,7 @@ class HostFacts(ProofFacts):
     python_values: bool = False  # whether it is for Python values that change
     generators: bool = False  # whether it is for generators that Keras makes for each batch
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
+    beside: str = ""  # where operators are called beside a compiled step, as " in FUNCTION"
     renewed: str = ""  # what is made anew and compiled again: a ``function`` or an ``object``
     cached: Predicted | None = None  # what loading it from a folder gains
     optimizer: str = "Adam"

@@ -244,3 +244,23 @@ def average(net, x):
 def test_code_that_does_not_train_is_not_judged():
     judged = judge_sources({"a.py": "def evaluate():\n    print(net(x))\n", "b.py": "def ("})
     assert judged == {"a.py": NeededLines()}
+
+
+SELDOM = """for epoch in range(9):
+    for step, batch in enumerate(batches):
+        loss = criterion(net(batch))
+        loss.backward()
+        if (step + 1) % 2 == 0:
+            opt.step()
+            print(loss)
+        if step % {} == 0:
+            print(loss)
+    print(epoch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("every", "rare"), [("100", {9, 10}), ("10", {10}), ("args.every", {9, 10}), ("(4)", {10})]
+)
+def test_lines_under_a_remainder_or_once_per_epoch_are_rare(every, rare):
+    assert judge_sources({"a.py": SELDOM.format(every)})["a.py"].rare == rare

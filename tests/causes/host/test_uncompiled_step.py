@@ -71,3 +71,34 @@ def test_a_device_that_is_never_idle_loses_nothing_to_a_mode_of_the_host():
 
     assert watch(load_ms=0) is None
     assert watch(load_ms=10).predicted.speedup > 1
+
+
+INSIDE = "/env/site-packages/jax/_src/numpy/ufunc_api.py(182): __call__"
+UPDATE = "/job/train.py(19): update;" + LOOP
+
+
+@pytest.mark.parametrize(
+    ("inner", "found"),
+    [
+        (f"{INSIDE};/env/site-packages/optax/_src/base.py(339): update;", True),
+        (f"{INSIDE};/env/site-packages/keras/src/trainer.py(3): fit;", False),
+        ("/env/site-packages/jax/_src/numpy/array_constructors.py(4): asarray;", False),
+        ("", False),
+    ],
+)
+def test_operators_beside_a_compiled_step_are_told_with_their_line(inner, found):
+    job = RecordedJob(framework="jax", compiled=True, cores=4.0)
+    for _ in range(30):
+        work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
+        with job.call("optimizer\tjit(train_step)"), work:
+            job.work(LOOP, ms(1))
+        with job.call("device_idle\tdevice_idle"):
+            pass
+        job.python(inner + UPDATE, ms(9))
+    proof = judge("uncompiled-step", job.timeline())
+    assert (proof is not None) == found
+    if proof:
+        assert proof.where[0].line == 19
+        assert proof.predicted.low < 10.0 * 0.96 < proof.predicted.high * 1.05
+        (told,) = catalog.load_fixes()["compile-step"].decide(proof).summary.splitlines()
+        assert "one jax.jit around the gradient" in told

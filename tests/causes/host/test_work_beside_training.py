@@ -109,3 +109,9 @@ def test_a_wait_for_a_tracker_is_another_cause():
 PAIRS = {
     CAUSE: Pair(sick=lambda: train(30), healthy=lambda: train(30, "x = simulate(out)")),
 }
+
+
+@pytest.mark.parametrize(("every", "found"), [("100", False), ("10", True)])
+def test_what_is_rare_already_is_no_finding(every, found):
+    job = train(30, f"if number % {every} == 0: print(out.mean())")
+    assert (judge(CAUSE, job) is not None) == found

@@ -139,8 +139,9 @@ def test_a_pydataset_gets_threads_and_a_generator_does_not(workers):
     (edit,) = found.fixes[0].edits
     assert (edit.knob, edit.was, edit.value) == ("keras.workers", workers, 8)
     assert judge("single-batch-generator", fit_dataset(wait_ms=1)) is None
-    plain = diagnose_job([generator()]).findings[0]
-    assert [(fix.edits, fix.automatic) for fix in plain.fixes] == [([], False)]
+    for given in (generator(), fit_dataset(workers=0)):
+        plain = diagnose_job([given]).findings[0]
+        assert [(fix.edits, fix.automatic) for fix in plain.fixes] == [([], False)]
 
 
 def test_work_in_python_is_promised_nothing_for_sure():

@@ -45,6 +45,8 @@ RETURNS_LOSS: Final = frozenset(
 _HOOK: Final = re.compile(r"^on_[a-z]+_")
 """functions that a trainer calls between its own parts of a step (``on_before_optimizer_step``);
 nobody takes what they return"""
+RARE: Final = 50
+"""steps from which on work between them is rare: what reports are advised to be"""
 _LEAVES: Final = (ast.Continue, ast.Break, ast.Raise, ast.Assert)
 
 
@@ -58,6 +60,9 @@ class NeededLines(NamedTuple):
     unknown: frozenset[int] = frozenset()
     """lines with one statement that is needed only because the source does not show what its
     outermost call changes: a known library's name tells more"""
+    rare: frozenset[int] = frozenset()
+    """lines that run once in many steps: under a condition on a remainder (``step % 100 == 0``), or
+    outside the innermost loop that trains"""
 
 
 def judge_sources(sources: Mapping[str, str]) -> dict[str, NeededLines]:
@@ -68,7 +73,8 @@ def judge_sources(sources: Mapping[str, str]) -> dict[str, NeededLines]:
     for function in functions:
         function.effects.files = frozenset(PurePath(name).stem for name in sources)
     _Program(functions).judge()
-    return {name: _lines_of_file(found) for name, found in files.items()}
+    training = _find_training(functions)
+    return {name: _lines_of_file(found, training) for name, found in files.items()}
 
 
 class _Function:
@@ -315,8 +321,9 @@ def _takes_result(one: Statement, name: str, wanted: set[str]) -> bool:
     return not isinstance(value, ast.Call) or called_name(value) != name
 
 
-def _lines_of_file(functions: list[_Function]) -> NeededLines:
+def _lines_of_file(functions: list[_Function], training: set[str]) -> NeededLines:
     needed: set[int] = set()
+    rare = {line for function in functions for line in _rare_lines(function, training)}
     reporting: set[int] = set()
     unknown: Counter[int] = Counter()
     for function in functions:
@@ -326,7 +333,34 @@ def _lines_of_file(functions: list[_Function]) -> NeededLines:
             if function.judged:
                 (needed if one.needed else reporting).update(lines)
     single = frozenset(line for line, count in unknown.items() if count == 1)
-    return NeededLines(frozenset(needed), frozenset(reporting - needed), single)
+    return NeededLines(frozenset(needed), frozenset(reporting - needed), single, frozenset(rare))
+
+
+def _rare_lines(function: _Function, training: set[str]) -> Iterator[int]:
+    """Yield the lines of a function that run once in many of its training steps."""
+    loops: set[ast.stmt] = set()
+    trained: set[ast.stmt] = set()
+    for one in function.statements:
+        calls = [call for head in heads_of(one.node) for call in calls_in(head)]
+        if any(is_training_call(call) or called_name(call) in training for call in calls):
+            loops.update(
+                [head for head in one.around if isinstance(head, ast.For | ast.While)][-1:]
+            )
+            trained.update((one.node, *one.around))
+    for one in function.statements:
+        outside = bool(loops) and loops.isdisjoint((*one.around, one.node))
+        heads = (h for h in one.around if isinstance(h, ast.If) and h not in trained)
+        if one.node not in trained and (outside or any(map(_is_seldom, heads))):
+            yield from lines_of(one.node)
+
+
+def _is_seldom(head: ast.If) -> bool:
+    """Whether a condition is on a counter's remainder by a number that is large or not shown."""
+    for node in ast.walk(head.test):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            every = getattr(node.right, "value", RARE)
+            return not isinstance(every, int) or every >= RARE
+    return False
 
 
 def _find_training(functions: list[_Function]) -> set[str]:

@@ -34,10 +34,10 @@ class ReportingWork(Struct, frozen=True):
 
 
 def find_reporting_work(facts: Facts) -> ReportingWork | None:
-    """Return such work, without a line whose time grows; None if it mostly waits or is a writer's,
-    which is a cause of its own."""
+    """Return such work, without what is rare already and a line whose time grows; None if it mostly
+    waits or is a writer's, which is a cause of its own."""
     growth = find_growth(facts)
-    lines = [line for line in facts.lines if line.only_reports]
+    lines = [line for line in facts.lines if line.only_reports and not line.rare]
     lines = [line for line in lines if growth is None or line is not growth.line]
     spans = EMPTY
     for line in lines:

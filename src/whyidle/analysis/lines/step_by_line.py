@@ -58,6 +58,8 @@ class StepLine:
     purpose: Purpose
     caller: Place | None = None
     """of a line that only reports: the line of the training loop that leads to it"""
+    rare: bool = False
+    """whether it runs once in many steps, by the source"""
     by_trainer: bool = False
     """whether a trainer reports by itself, at a line that training needs"""
     loop: Place | None = None
@@ -216,7 +218,8 @@ class _StackReader:
                 caller = own[0] if self._is_unclear(own[0]) else None
             elif purpose is Purpose.LOGGING:
                 caller, by_trainer = own[0], True
-        line = StepLine(own[0], purpose, caller, by_trainer=by_trainer)
+        rare = any(place.line in self._judge(place).rare for place in own)
+        line = StepLine(own[0], purpose, caller, rare=rare, by_trainer=by_trainer)
         for place in own if caller is None and self._loops else ():
             loops = self._loops.get(place.file or "", LoopLines())
             if place.line in loops.environment:
@@ -230,10 +233,13 @@ class _StackReader:
         return line
 
     def _only_reports(self, place: Place) -> bool:
-        return place.line in self._judged.get(place.file or "", NeededLines()).reporting
+        return place.line in self._judge(place).reporting
 
     def _is_unclear(self, place: Place) -> bool:
-        return place.line in self._judged.get(place.file or "", NeededLines()).unknown
+        return place.line in self._judge(place).unknown
+
+    def _judge(self, place: Place) -> NeededLines:
+        return self._judged.get(place.file or "", NeededLines())
 
 
 def _share_out(lines: Lines, purpose: Purpose, unseen: Intervals, samples: _Samples) -> None:

@@ -86,6 +86,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     Calls of ``_MultiProcessingDataLoaderIter.__next__`` that wait mean too few or too slow workers.
+    Keras on PyTorch makes loaders of its own: its datasets are ``single-batch-generator``.
     A dataset in memory has such calls too, but they cost nothing and are not reported.
     Preprocessing outside the loader, or too much of it for eight workers, is
     ``heavy-cpu-transform``. A loader that mostly waits for host memory is ``host-memory-pressure``:
@@ -105,6 +106,9 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     """
     calls = find_batch_waits(facts, Role.BATCH_INLINE)
     blocked = float(calls.exposed.sum()) / facts.scope_s
+    asked = [each.asked or "" for each in facts.timeline.loading.loaders]
+    if any("/keras/src/" in line for line in asked):
+        return None  # the loader is Keras' own
     if blocked < LEAST_SHARE or waits_for_memory(facts, blocked):
         return None
     work = min(1.0, float(calls.durations_s.sum()) / facts.scope_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.host.core_capacity import mostly_waits
 from whyidle.analysis.input.data_libraries import STARVED, typical_waiting_share, waiting_share
 from whyidle.analysis.input.tfdata_pipelines import find_generator, pipeline_waits
 from whyidle.analysis.lines.source_lines import frame_place
@@ -29,7 +30,7 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     ``tf.data.Dataset.from_generator``, a generator given to ``fit``, or a ``PyDataset`` of Keras
-    on TensorFlow or JAX: one thread, or the dataset's workers, run the job's Python for each batch.
+    on any backend: one thread, or the dataset's workers, run the job's Python for each batch.
 
     Why it costs
     ------------
@@ -37,15 +38,15 @@ def single_batch_generator(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    The pipeline of the training begins with a generator, or Keras on JAX is fitted on a PyDataset,
-    and steps wait for at least a tenth of their time; so a batch takes each of the threads as long
-    as that many steps. Where the code mostly waits, by the CPU time of the process, more threads
-    wait at a time; where it works in Python, the interpreter lock lets one thread work, and at
-    least nothing is gained: with several workers already, that is not a finding, and only what most
-    requests wait counts, as more workers begin no epoch sooner. Keras empties the queue of a
-    PyDataset with several workers at the end of an epoch, which takes a tenth of a second however
-    many there are: that is input, but none of these waits, and a cost of workers where one thread
-    made the batches.
+    The pipeline of the training begins with a generator, or Keras on JAX or PyTorch is fitted on
+    one or on a PyDataset, and steps wait for at least a tenth of their time; so a batch takes each
+    of the threads as long as that many steps. Where the code mostly waits, by the CPU time of the
+    process, more threads wait at a time; where it works in Python, the interpreter lock lets one
+    thread work, and at least nothing is gained: with several workers already, that is not a
+    finding, and only what most requests wait counts, as more workers begin no epoch sooner. Keras
+    empties the queue of a PyDataset with several workers at the end of an epoch, which takes a
+    tenth of a second however many there are: that is input, but none of these waits, and a cost of
+    workers where one thread made the batches.
 
     What looks alike
     ----------------
@@ -65,6 +66,7 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     if blocked < STARVED or (stage is None and (dataset is None or process.pipelines)):
         return None
     waits, now = pipeline_waits(facts), max(1, dataset.workers if dataset else 1)
+    waits = mostly_waits(facts) if waits is None else waits
     if now > 1:
         blocked = min(blocked, typical_waiting_share(facts, now))
         if not waits or blocked < STARVED:
@@ -93,5 +95,7 @@ def single_batch_generator(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=tuple(places),
-        facts=InputFacts(workers=workers if dataset else None, was=now, waits=bool(waits)),
+        facts=InputFacts(
+            workers=workers if dataset and dataset.workers else None, was=now, waits=waits
+        ),
     )

@@ -5,14 +5,22 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import Proposal, fix
+from whyidle.model.proof_facts import HostFacts
 
 
 @fix("uncompiled-step", consent="rounding")
-def compile_step(_: Proof) -> Proposal:
+def compile_step(proof: Proof) -> Proposal:
     """Trace forward pass, gradients and update together. At run time it declines where the function
     that takes the gradients is not a global function of the script, takes them in a loop, cannot be
     traced, changes modules of ``flax.nnx``, or prints, appends to lists, sets variables or draws
     random numbers of NumPy by its own code. What functions that it calls do so is not seen."""
+    if beside := proof.get_facts(HostFacts).beside:
+        return Proposal(
+            f"call these operators{beside} inside the compiled function: one jax.jit around the "
+            "gradient, the optimizer's update and optax.apply_updates",
+            risk="Python in the step runs once per trace only",
+            automatic=False,
+        )
     return Proposal(
         "put the whole step into one traced function, and make variables and the optimizer outside "
         "of it",

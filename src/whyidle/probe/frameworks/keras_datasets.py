@@ -1,4 +1,4 @@
-"""The PyDataset of Keras that a job is trained on, and when each of its batches is there.
+"""The PyDataset or generator that Keras is fitted on, and when each of its batches is there.
 
 Its generator runs on the thread that trains (JAX), or on one of tf.data's, which has no model of a
 dataset with several workers: the time at which a batch leaves the dataset tells how long its step
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from .. import wire
@@ -17,7 +18,12 @@ from ..core.events import Events
 from ..core.recorder import clock_ns
 from .keras_hooks import after_import
 
-ADAPTER = ("keras.src.trainers.data_adapters.py_dataset_adapter", "PyDatasetAdapter")
+PLACE = "keras.src.trainers.data_adapters"
+ADAPTERS = (
+    (f"{PLACE}.py_dataset_adapter", "PyDatasetAdapter", "_get_iterator"),
+    (f"{PLACE}.generator_data_adapter", "GeneratorDataAdapter", "get_jax_iterator"),
+)
+"""module, class, and the method that gives an epoch's batches"""
 HOOK, LABEL = "PyDataset", "keras.utils.PyDataset"
 MOST_BATCHES = 10_000
 """batches of an epoch whose times are kept until they are asked for, about once a second"""
@@ -39,24 +45,29 @@ class Delivery:
 
 
 class PyDatasets:
-    """The datasets of one process. ``waited`` records requests on the thread that trains."""
+    """The datasets of one process, on one backend of Keras. On JAX, requests on the thread that
+    trains are recorded here; on PyTorch they are a DataLoader's."""
 
-    def __init__(self, events: Events, *, waited: bool) -> None:
-        self.events, self.waited = events, waited
+    def __init__(self, events: Events, backend: str) -> None:
+        self.events, self.waited = events, backend == "jax"
         self.deliveries: deque[Delivery] = deque(maxlen=4)
         self.trained_on: dict[str, Any] | None = None
-        events.live_facts["py_dataset"] = lambda: self.trained_on
-        after_import(events, *ADAPTER, self._watch)
+        given = (
+            ADAPTERS[:1] if backend == "tensorflow" else ADAPTERS
+        )  # tf.data shows its generators
+        for module, name, method in given:
+            after_import(events, module, name, partial(self._watch, name, method), backend)
 
     def find_delivery(self, first_call: tuple[int, int]) -> Delivery | None:
         """Return the batches of the epoch that began in this call, if a dataset gives them."""
         begin, end = first_call
         return next((one for one in self.deliveries if begin <= one.begun <= end), None)
 
-    def _watch(self, loaded: Any) -> None:
-        patch, adapter = self.events.patch_function, loaded.PyDatasetAdapter
-        patch(HOOK, adapter, "__init__", self._watch_constructor)
-        patch(f"{HOOK} batches", adapter, "_get_iterator", self._watch_batches)
+    def _watch(self, name: str, method: str, loaded: Any) -> None:
+        patch, adapter = self.events.patch_function, getattr(loaded, name)
+        self.events.live_facts["py_dataset"] = lambda: self.trained_on
+        patch(name, adapter, "__init__", self._watch_constructor)
+        patch(f"{name} batches", adapter, method, self._watch_batches)
 
     def _watch_constructor(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init(adapter: Any, x: Any, *args: Any, **kwds: Any) -> None:
@@ -68,11 +79,12 @@ class PyDatasets:
     def note_dataset(self, dataset: Any) -> None:
         """Note the dataset that batches are about to be taken from, unless training has begun."""
         if self.trained_on is None or not self.events.steps:
-            code = getattr(type(dataset).__getitem__, "__code__", None)
+            making = getattr(type(dataset), "__getitem__", None)
+            code = getattr(dataset, "gi_code", None) or getattr(making, "__code__", None)
             batches = getattr(dataset, "num_batches", None)
             self.trained_on = {
                 "making": code and f"{code.co_filename}({code.co_firstlineno}): {code.co_name}",
-                "workers": int(dataset.workers),
+                "workers": max(1, int(dataset.workers)) if hasattr(dataset, "workers") else 0,
                 "batches": batches if batches is None else int(batches),
             }
 

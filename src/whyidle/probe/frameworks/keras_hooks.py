@@ -1,9 +1,11 @@
 """The hooks of Keras that are alike on every backend (evaluation, checkpoints, callbacks), and the
-steps of its optimizers on PyTorch, which are none of PyTorch's own."""
+steps of its optimizers on PyTorch, which are none of PyTorch's own. A process may have imported
+several of the frameworks: only the adapter of Keras' backend installs them."""
 
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -16,10 +18,12 @@ from ..core.recorder import ANNOTATION, clock_ns
 from ..core.span_hooks import record_calls
 from ..core.wrapped_functions import Wrap, set_attribute
 
-TRAINERS = (
-    ("keras.src.backend.torch.trainer", "TorchTrainer"),
-    ("keras.src.backend.jax.trainer", "JAXTrainer"),
-)
+TRAINERS = {
+    "torch": ("keras.src.backend.torch.trainer", "TorchTrainer"),
+    "jax": ("keras.src.backend.jax.trainer", "JAXTrainer"),
+}
+"""backend: module, class"""
+CONFIG = "keras.src.backend.config"
 OPTIMIZER = ("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply")
 """module, class, method"""
 SAVERS = (
@@ -47,17 +51,20 @@ SAVES = {
 """class: its public name, and its methods that write files"""
 
 
-def install_backend_hooks(events: Events) -> None:
+def install_backend_hooks(events: Events, backend: str) -> None:
     """Install the hooks of Keras on PyTorch or JAX, once the job has imported it."""
-    install_model_hooks(events)
-    for module, name in TRAINERS:
-        after_import(events, module, name, partial(record_evaluations, events, module, name))
+    install_model_hooks(events, backend)
+    module, name = TRAINERS[backend]
+    record = partial(record_evaluations, events, module, name)
+    after_import(events, module, name, record, backend)
 
 
 def install_optimizer_hook(events: Events) -> None:
-    """Record the steps of Keras' optimizers."""
+    """Record the steps of Keras' optimizers on PyTorch."""
     module, name, method = OPTIMIZER
-    after_import(events, module, name, lambda loaded: _wrap_apply(events, loaded, name, method))
+    after_import(
+        events, module, name, lambda loaded: _wrap_apply(events, loaded, name, method), "torch"
+    )
 
 
 def _wrap_apply(events: Events, loaded: Any, name: str, method: str) -> None:
@@ -81,12 +88,12 @@ def _wrap_apply(events: Events, loaded: Any, name: str, method: str) -> None:
     events.undo[where] = set_attribute(kind, method, apply)
 
 
-def install_model_hooks(events: Events) -> None:
+def install_model_hooks(events: Events, backend: str) -> None:
     """Record checkpoints of models, and callbacks that take long."""
     for module, name in SAVERS:
-        after_import(events, module, name, partial(_attach_saver, events, module, name))
+        after_import(events, module, name, partial(_attach_saver, events, module, name), backend)
     for module in CALLBACKS:
-        after_import(events, module, "CallbackList", partial(_time_callbacks, events))
+        after_import(events, module, "CallbackList", partial(_time_callbacks, events), backend)
 
 
 def record_evaluations(events: Events, module: str, name: str, loaded: Any) -> None:
@@ -132,11 +139,16 @@ def _record_long(events: Events, where: str) -> Wrap:
     return wrap
 
 
-def after_import(events: Events, module: str, name: str, work: Callable[[Any], None]) -> None:
-    """Call ``work`` with a module of Keras, now or once the job has imported it."""
-    where = f"waiting for {module}.{name}"
+def after_import(
+    events: Events, module: str, name: str, work: Callable[[Any], None], backend: str
+) -> None:
+    """Call ``work`` with a module of Keras, now or once the job has imported it, if Keras computes
+    with this backend; Keras 2 and ``tf_keras`` know none but TensorFlow."""
+    where = f"waiting for {module}.{name} on {backend}"
 
     def attach(loaded: Any) -> None:
-        events.run_contained(where, work, loaded)
+        config = sys.modules.get(CONFIG) if module.startswith("keras.") else None
+        if (config.backend() if config else "tensorflow") == backend:
+            events.run_contained(where, work, loaded)
 
     events.undo[where] = call_after_import(module, name, attach)

@@ -42,8 +42,8 @@ class Adapter(adapter.Adapter):
         events.run_contained("reads", reads.install_read_hooks, events, jax, calls)
         events.run_contained("compilation", compilation.install_compile_hooks, events, jax, calls)
         events.run_contained("saves", saves.install_save_hooks, events)
-        events.run_contained("keras", install_backend_hooks, events)
-        events.run_contained("keras", lambda: PyDatasets(events, waited=True))
+        events.run_contained("keras", install_backend_hooks, events, "jax")
+        events.run_contained("keras", PyDatasets, events, "jax")
         self._facts = FactsReader(events, calls)
         events.add_listener(self._facts)
 

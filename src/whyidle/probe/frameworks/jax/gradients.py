@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ... import wire
 from ...core.events import Events
 from ...core.import_hooks import call_after_import
-from ...core.recorder import clock_ns
+from ...core.recorder import ANNOTATION, clock_ns
 from ...core.wrapped_functions import set_attribute
 from .compiled_calls import CompiledCalls
 
-HOOK, UPDATES = "gradients", "updates"
+HOOK, UPDATES, LABEL = "gradients", "updates", "optax.apply_updates"
 
 
 class UncompiledStep:
@@ -87,6 +88,10 @@ class GradientMarks:
 
     def _end_step(self, begin: int) -> None:
         events = self.events
+        if self.calls.ended:  # a compiled call took the gradients, and is the step
+            self.calls.ask_device()
+            events.add_span(wire.NO_ROLE, LABEL, ANNOTATION, begin)
+            return
         events.other_stepped(self.step, begin, clock_ns())
         events.steps += 1
         if events.steps >= events.due:

@@ -35,5 +35,5 @@ def install_read_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
         watch = functools.partial(reads.watch, label=LOGS[1])
         events.patch_function(LOGS[1], loaded, LOGS[1], watch)
 
-    after_import(events, *LOGS, watch_logs)
+    after_import(events, *LOGS, watch_logs, "jax")
     events.undo[HOOK] = lambda: [undo() for undo in undoes]

@@ -62,7 +62,7 @@ class InputWaits(Listener):
 
     def __init__(self, events: Events, pipelines: Pipelines) -> None:
         self.events, self.pipelines = events, pipelines
-        self.datasets = PyDatasets(events, waited=False)
+        self.datasets = PyDatasets(events, "tensorflow")
         self.readings: list[Reading] = []
         self.resolving = threading.Lock()
         self.kinds: dict[type, bool] = {}

@@ -16,6 +16,7 @@ from .input_waits import InputWaits
 from .step_hooks import wrap_optimizer
 from .training_function import TrainingFunctions
 
+BACKEND = "tensorflow"
 OPTIMIZERS = (
     ("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply"),
     ("keras.src.optimizers.optimizer", "Optimizer", "apply_gradients"),
@@ -32,12 +33,13 @@ TRAINERS = (
 def install_keras_hooks(events: Events, found: TrainingFunctions, waits: InputWaits) -> None:
     """Install the hooks of each module of Keras, now or once it is imported."""
     for module, name, method in OPTIMIZERS:
-        after_import(events, module, name, partial(_attach_optimizer, events, found, name, method))
+        attach = partial(_attach_optimizer, events, found, name, method)
+        after_import(events, module, name, attach, BACKEND)
     remember = _remember_model(events, found, waits)
     for module, name in TRAINERS:
         attach = partial(_attach_trainer, events, remember, module, name)
-        after_import(events, module, name, attach)
-    install_model_hooks(events)
+        after_import(events, module, name, attach, BACKEND)
+    install_model_hooks(events, BACKEND)
 
 
 def _attach_optimizer(

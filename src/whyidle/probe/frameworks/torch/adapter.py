@@ -13,6 +13,7 @@ from ...core.frameworks import BACKWARD
 from ...core.listener import Listener
 from ...core.trial_state import TrialState
 from ...wire import ProcessFacts
+from ..keras_datasets import PyDatasets
 from ..keras_hooks import install_backend_hooks, install_optimizer_hook
 from . import (
     accelerator,
@@ -68,7 +69,8 @@ class Adapter(adapter.Adapter):
         forget = out_of_memory.install_death_notes(events)
         if events.late:
             events.undo["death notes"] = forget
-        install_backend_hooks(events)
+        install_backend_hooks(events, "torch")
+        PyDatasets(events, "torch")
         install_optimizer_hook(events)
         if memory_look.is_requested():
             events.add_listener(memory_look.MemoryLook(events))
