@@ -51,9 +51,6 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         options=listed.build_options(),
         largest_batch=largest,
         largest_recomputed=_largest_recomputed(plan, listed, largest),
-        best_batch=None,
-        noise=None,
-        advice=[],
         unknown=_list_unknown(look, phases),
     )
 

@@ -10,13 +10,11 @@ from whyidle.model.documents.memory import (
     MemoryDeath,
     MemoryOption,
     ModuleRow,
-    NoiseRow,
 )
 from whyidle.reports._number_format import (
     NONE,
     format_bytes,
     format_digits,
-    format_factor,
     format_percent,
     format_seconds,
 )
@@ -78,6 +76,7 @@ def death_section(diagnosis: Diagnosis) -> Section | None:
         return None
     rows: list[list[Line]] = [[format_bytes(part.bytes), part.owner] for part in death.parts]
     facts = [
+        ("activations", ", ".join(f"{p.owner} {format_bytes(p.bytes)}" for p in death.modules)),
         ("largest", ", ".join(death.largest)),
         ("grew", death.growth),
         ("would have fitted", death.change),
@@ -100,7 +99,9 @@ def describe_death(death: MemoryDeath) -> str:
     elif death.module:
         text += f", in the forward pass of {death.module}"
     if death.capacity:
-        text += f"; the device has {format_bytes(death.capacity)}"
+        counted = sum(part.bytes for part in death.parts) / death.capacity
+        text += f"; the limit is {format_bytes(death.capacity)}"
+        text += f", {format_percent(counted)} of it held as below" if counted else ""
     if death.fragmentation:
         text += f", of which {format_bytes(death.fragmentation)} are reserved and unallocated"
     return text
@@ -140,8 +141,8 @@ def option_cells(option: MemoryOption) -> list[Line]:
 
 
 def list_advice(account: MemoryAccount) -> list[str]:
-    """Sentences on the batch: the largest that fits, and the one worth using."""
-    texts, more, best = [], account.largest_recomputed, account.best_batch
+    """Sentences on the largest batch that fits, and on what to recompute."""
+    texts, more = [], account.largest_recomputed
     if account.largest_batch:
         text = f"the largest batch that fits is about {account.largest_batch:,}"
         if more is not None:
@@ -155,45 +156,7 @@ def list_advice(account: MemoryAccount) -> list[str]:
             "to recompute: torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) where "
             f"the model calls {', '.join(now.modules)}"
         )
-    if best is not None and account.batch:
-        texts.append(_describe_best(account, best))
-    if account.noise is not None:
-        texts.append(_describe_noise(account.noise))
-    return [*texts, *account.advice]
-
-
-def _describe_best(account: MemoryAccount, best: MemoryOption) -> str:
-    if best.batch == account.batch:
-        return f"batch {best.batch} is within 3 % of the best samples per second that is predicted"
-    text = (
-        f"batch {best.batch}: the smallest within 3 % of the best samples per second, predicted "
-        f"{format_digits(best.samples_per_s or 0.0)} a second"
-    )
-    if best.time_to_loss is not None and best.time_to_loss_low is not None:
-        text += (
-            f"; time to the same loss {format_factor(best.time_to_loss)} of now "
-            f"({format_factor(best.time_to_loss_low)} to "
-            f"{format_factor(best.time_to_loss_high or best.time_to_loss)})"
-        )
-    if best.batch > (account.batch or 0):
-        text += (
-            "; first join accumulated micro-batches, which changes nothing; a larger batch per "
-            "update may learn differently and needs a learning rate scaled linearly for SGD with "
-            "warm-up, by the square root for Adam"
-        )
-    return text
-
-
-def _describe_noise(noise: NoiseRow) -> str:
-    low, high = f"{noise.low:,.0f}", f"{noise.high:,.0f}" if noise.high is not None else None
-    if noise.samples is None:
-        text = f"at least {low} samples"
-    else:
-        text = f"{noise.samples:,.0f} samples ({low} to {high or 'any number'})"
-    return (
-        f"gradient noise scale: {text}, from one batch of an early step; beyond it, more samples "
-        "per step teach little, and it grows in training"
-    )
+    return texts
 
 
 def list_notes(account: MemoryAccount) -> list[str]:
