@@ -147,8 +147,8 @@ def _find_batch(notes: DeathNotes) -> str:
         return f"{name} of {then[0]:,} rows, as in the steps before"
     fits = fits // 8 * 8 if fits >= 8 else fits
     return (
-        f"{name} of about {fits:,} rows instead of {now[0]:,}, by the peak of the steps before; fewer "
-        f"than {never:,} in any case"
+        f"{name} of about {fits:,} rows instead of {now[0]:,}, by the peak of the steps before; "
+        f"fewer than {never:,} in any case"
     )
 
 
