@@ -27,6 +27,7 @@ from whyidle.reports._sections import (
     Paragraph,
     Part,
     Section,
+    Span,
     Table,
 )
 
@@ -38,13 +39,18 @@ OPTIONS: Final = (Column("peak", True), Column("step", True), Column("samples/s"
 
 
 def memory_section(diagnosis: Diagnosis, most: int | None = None) -> Section | None:
-    """Who holds memory, and what other settings would need; None without a look at memory."""
+    """Who holds memory, and what other settings would need; None without a look at memory. On one
+    screen (``most``), the answers without their tables."""
     account = diagnosis.memory
     if account is None or (account.death is not None and account.peak is None):
         return None
-    parts: list[Part] = [Paragraph(describe_peak(account), tone="strong"), _owners(account)]
+    parts: list[Part] = [Paragraph(describe_peak(account), tone="strong")]
+    if most is not None:
+        facts = [(label, Span(text)) for label, text in _list_answers(account) if text]
+        return Section("Memory", [*parts, Facts(facts)], "memory")
+    parts.append(_owners(account))
     if account.modules:
-        rows = [_module_cells(row) for row in account.modules[:most]]
+        rows = [_module_cells(row) for row in account.modules]
         summary = f"Activations of {len(account.modules)} modules"
         parts.append(Folded(summary, [Table(MODULES, rows)]))
     if account.options:
@@ -53,6 +59,29 @@ def memory_section(diagnosis: Diagnosis, most: int | None = None) -> Section | N
     unknown = [f"not known: {text}" for text in account.unknown]
     texts = [*list_advice(account), *list_notes(account), *unknown]
     return Section("Memory", [*parts, Items(texts)], "memory")
+
+
+def _list_answers(account: MemoryAccount) -> list[tuple[str, str]]:
+    """Labels and answers of one screen, the batch first."""
+    batches, more = [], account.largest_recomputed
+    if account.largest_batch is not None:
+        largest = account.largest_batch
+        batches.append(f"up to about {largest:,} fit" if largest else "not even a small one fits")
+    if more is not None:
+        what = "one module" if len(more.modules) == 1 else f"{len(more.modules)} modules"
+        batches.append(f"{more.batch:,} with {what} recomputed")
+    if account.batch:
+        batches.insert(0, f"{account.batch:,} now")
+    held = [f"{part.owner} {format_bytes(part.bytes)}" for part in account.parts[:NAMED]]
+    modules = [f"{row.name} {format_bytes(row.activations)}" for row in account.modules[:NAMED]]
+    listed = [o for o in account.options if o.change in ("precision", "sharding")]
+    answers = [("batch", ", ".join(batches)), ("held by", ", ".join(held))]
+    answers.append(("activations", ", ".join(modules)))
+    answers += [("or", f"{o.summary}: {format_bytes(o.peak)}{_FITS[o.fits]}") for o in listed]
+    return [*answers, *(("not known", text) for text in account.unknown[:2])]
+
+
+_FITS: Final = {True: ", fits", False: ", does not fit", None: ""}
 
 
 def _owners(account: MemoryAccount) -> Table:
@@ -114,7 +143,12 @@ def describe_peak(account: MemoryAccount) -> str:
     text = (
         f"{format_bytes(account.peak)} at the peak of a step, in the {_PHASES[account.peak_phase]}"
     )
-    if account.limit:
+    if account.limit and account.usable:
+        fits = account.peak <= account.usable
+        close = account.peak <= account.limit
+        verdict = "fits" if fits else "fits barely" if close else "does not fit"
+        text = f"{verdict} in {format_bytes(account.limit)}: {text}"
+    elif account.limit:
         text += f", of {format_bytes(account.limit)} that fit"
     return text
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-Change = Literal["batch", "precision", "recomputation", "accumulation", "optimizer"]
+Change = Literal["batch", "precision", "recomputation", "accumulation", "optimizer", "sharding"]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,4 +85,5 @@ class MemoryAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     largest_batch: int | None  # that fits
     largest_recomputed: MemoryOption | None  # that fits with modules recomputed
     unknown: list[str]
+    usable: int | None = None  # of a device that was asked about, whose memory is the limit
     death: MemoryDeath | None = None  # the error of memory that ended the job
