@@ -10,6 +10,8 @@ import pytest
 from own_sgd import OWN_SGD
 
 from whyidle.__main__ import main
+from whyidle.model.documents.rank_scaling import Needed, RankScaling, ScalePoint
+from whyidle.reports._rank_scaling import describe_needs
 
 JOB = f"""
 {OWN_SGD}
@@ -29,18 +31,18 @@ def test_a_job_of_one_rank_is_predicted_where_its_link_is_known(capsys):
     words = ["scale", "--to", "1,2,4", "--per-node", "2", "--within", "1GB/s,20us"]
     assert main([*words, "--json", "-", "--", sys.executable, "job.py"]) == 0
     told = json.loads(capsys.readouterr().out)
-    one, two, four = told["points"]
+    one, two, *four = told["points"]
     assert one["efficiency"] == 1.0
     assert one["step_s"] == pytest.approx(one["measured_s"], rel=0.2)
     assert two["interval"]["low"] <= two["step_s"] <= two["interval"]["high"]
     assert two["efficiency"] < 1.0
-    assert four["step_s"] is None
-    assert "--between" in four["why"]
+    assert [point["scenario"] for point in four] == ["200 Gbit/s", "25 Gbit/s"]
+    assert four[0]["step_s"] < four[1]["step_s"]
     assert sum(told["buckets"]) == 3 * (64 * 64 + 64) * 4
     assert main([*words, "--html", "scale.html", "--run", "last"]) == 0
     shown = capsys.readouterr().out
     assert "limited by" in shown
-    assert "4 ranks: the network between nodes is not known" in " ".join(shown.split())
+    assert "--per-node 2 --within 1GB/s,20us --run" in " ".join(shown.split())
     assert "<svg" in Path("scale.html").read_text()
 
 
@@ -64,7 +66,30 @@ def test_wrong_usage_is_refused(words, why, capsys):
 
 def test_a_job_that_does_not_train_is_refused(capsys):
     assert main(["scale", "--to", "2", "--", sys.executable, "-c", "print(1)"]) == 1
-    assert "too few measured steps" in capsys.readouterr().err
+    assert "trains nothing with PyTorch" in capsys.readouterr().err
+
+
+def test_a_script_that_is_missing_is_named(capsys):
+    assert main(["scale", "--to", "2", "--", sys.executable, "nothing.py"]) == 1
+    assert "The script nothing.py does not exist" in capsys.readouterr().err
+
+
+def test_the_documented_command_answers_for_the_usual_links(capsys):
+    pytest.importorskip("torch")
+    Path("train.py").write_text(JOB.replace("range(40)", "range(90)"))
+    words = ["scale", "--to", "4,16,1000", "--json", "-", "--", sys.executable, "train.py"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    points = json.loads(shown.out)["points"]
+    assert {point["scenario"] for point in points} == {
+        "NVLink", "PCIe 4", "200 Gbit/s", "25 Gbit/s"
+    }  # fmt: skip
+    four, sixteen, thousand = (points[at] for at in (0, 4, 8))
+    widths = [(p["interval"]["high"] - p["step_s"]) / p["step_s"] for p in (four, sixteen)]
+    assert widths[0] < widths[1]
+    assert thousand["bound"]
+    assert thousand["interval"] is None
 
 
 RANKS = """
@@ -96,3 +121,17 @@ def test_the_link_between_two_ranks_is_measured(capsys):
     assert told["points"][0]["measured_s"] is not None
     assert {row["name"] for row in told["what_if"]} > {"no exchange", "no rank ever late"}
     assert "between" in told["points"][1]["why"]
+
+
+def test_what_helps_against_few_cores_is_told():
+    needed = Needed(target=0.9, bytes_per_s=None, batch_times=None, cores=48)
+    point = ScalePoint(
+        ranks=8, nodes=1, step_s=0.2, interval=None, efficiency=0.5, exchange=0.0, late=0.0,
+        bottleneck="host cores", needed=needed,
+    )  # fmt: skip
+    scaling = RankScaling(
+        run="r", command=[], measured_ranks=1, per_node=8, steps=64, own_s=0.1, own_spread_s=0.0,
+        correlation=None, residual_s=None, buckets=[], within=None, between=None, core_s=1.0,
+        cores=4, points=[point], what_if=[], notes=[],
+    )  # fmt: skip
+    assert "48 cores on each host" in describe_needs(scaling)[0]

@@ -81,3 +81,14 @@ def test_a_step_whose_batch_is_not_known_has_a_peak_and_no_options():
     assert plan.peak_at(0) == 30 * MB + 16 * MB
     assert plan.peak_at(16) is None
     assert OptionList(plan).build_options() == []
+
+
+def test_a_device_that_is_planned_for_is_the_limit():
+    listed, found = options(target=50 * MB, floating=10 * MB, module_parameters=(0, 6 * MB, 4 * MB))
+    assert found.plan.limit == 50 * MB
+    assert not listed["batch of 8 (now)"].fits  # 46 MB of 45
+    half = next(option for option in listed.values() if option.change == "precision")
+    assert half.peak == 23 * MB
+    # the optimizer's 20 MB halved; stage 3 gathers two modules
+    assert listed["ZeRO-1 over 2 ranks"].peak == 36 * MB
+    assert listed["ZeRO-3 or FSDP over 2 ranks"].peak == (30 // 2 + 12 + 16) * MB

@@ -1,12 +1,16 @@
 """What is noted of a job that dies for lack of memory: a real failure of the CPU's allocator."""
 
 import json
+import re
+import subprocess
 import sys
 
 import pytest
 import standin
 
+from whyidle.__main__ import main
 from whyidle.probe.frameworks.torch import out_of_memory
+from whyidle.probe.frameworks.torch.saved_activations import count_activations
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -15,6 +19,25 @@ CUDA = (
     "which 1.50 GiB is free. Of the allocated memory 70.00 GiB is allocated by PyTorch, and "
     "3.00 GiB is reserved by PyTorch but unallocated."
 )
+
+
+LIMITED = """
+import resource, sys, torch
+from torch import nn
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(3000, 3000), nn.ReLU(), nn.Linear(3000, 10), nn.ReLU())
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(4):
+    size = 64 if step < 3 else int(sys.argv[1])
+    images = torch.ones(size, 3000)
+    optimizer.zero_grad()
+    model(images).sum().backward()
+    optimizer.step()
+    if not step:
+        with open("/proc/self/status") as file:
+            held = int(file.read().partition("VmSize:")[2].split()[0]) << 10
+        resource.setrlimit(resource.RLIMIT_AS, (held + (200 << 20),) * 2)
+"""
 
 
 class Net(torch.nn.Module):
@@ -49,6 +72,38 @@ def test_owners_line_and_module_of_a_real_failure(tmp_path, monkeypatch):
     assert ["batch", [1000, 8], 32000] in notes["largest"]
     assert ["kept, 3 tensors of", [500, 8], 48000] in notes["largest"]
     assert len(kept) == 3
+
+
+@pytest.mark.real_processes("the address space of a process is limited")
+def test_a_larger_step_is_told_with_its_owners_and_what_fits(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (job := tmp_path / "job.py").write_text(LIMITED)
+    assert main(["run", "--json", "-", "--", sys.executable, str(job), "9000"]) == 1
+    death = json.loads(capsys.readouterr().out)["memory"]["death"]
+    assert "images from [64, 3000] to [9000, 3000]" in death["growth"]
+    owners = {part["owner"]: part["bytes"] for part in death["parts"]}
+    assert owners["parameters"] == 4 * (3000 * 3000 + 3000 + 10 * 3000 + 10)
+    assert sum(owners.values()) == death["allocated"] <= death["capacity"]
+    assert not any("[]" in text for text in death["largest"])
+    fits = re.fullmatch(r"images of about ([\d,]+) rows instead of 9,000.*", death["change"])
+    assert fits
+    batch = fits[1].replace(",", "")
+    assert 64 < int(batch) < 9_000
+    assert subprocess.run([sys.executable, job, batch], check=False).returncode == 0
+
+
+def test_saved_tensors_belong_to_modules_and_checkpoints_are_left_alone():
+    first, last = torch.nn.Linear(8, 16), torch.nn.Linear(16, 4)
+    net = torch.nn.Sequential(first, torch.nn.GELU(), last)
+    out = net(torch.ones(100, 8))
+    kept = count_activations(torch, [net, first, last], [out], "cpu", set())
+    assert kept["0 (Linear)"] == 100 * 8 * 4 + 100 * 16 * 4  # its input, and that of GELU
+    assert "2 (Linear)" in kept
+    calls = []
+    first.register_forward_hook(lambda *_: calls.append(1))
+    again = torch.utils.checkpoint.checkpoint(net, torch.ones(9, 8), use_reentrant=False)
+    assert count_activations(torch, [net], [again], "cpu", set()) == {}
+    assert calls == [1]
 
 
 @pytest.mark.parametrize("error", [ValueError("out of memory"), None, RuntimeError("shapes")])

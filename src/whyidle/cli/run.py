@@ -51,6 +51,8 @@ UNAPPLIED = "; the plan is not applied"
 LOOKS = ("profile", "memory", "model", "ranks")
 ALL = "all"
 """what ``--look`` means where no word follows"""
+STEPS_FOR = 4
+"""steps after which a job that was only asked whether it fits is ended: the third is recorded"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +95,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "whyidle scale), or without a word all of these; results stay the same; repeatable",
     )
     OMITTED[look] = (LOOKS, ALL)
+    group.add_argument(
+        "--for",
+        metavar="MEMORY",
+        dest="memory_for",
+        type=_parse_memory,
+        help="with --look memory: say whether the job would fit a device such as 24GB, h100, "
+        "a100-40gb or rtx4090, also when it runs on a CPU now, at which batch and over how many "
+        f"ranks; ends the job after {STEPS_FOR} steps unless --stop-after says otherwise",
+    )
     add_option(group, "--plan", "; the report lists which ones took effect", type=Path)
     group.add_argument(
         "--no-live", action="store_true", help="no live view at the bottom of the terminal"
@@ -119,6 +130,15 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
+def _parse_memory(text: str) -> int:
+    from whyidle.analysis.device.device_peaks import MEMORY, memory_of
+
+    if (size := memory_of(text)) is None:
+        names = ", ".join(sorted(MEMORY))
+        raise argparse.ArgumentTypeError(f"must be like 24GB, or one of {names}; not {text!r}")
+    return size
+
+
 def _parse_look(text: str) -> str:
     if text not in (*LOOKS, ALL):
         raise argparse.ArgumentTypeError(f"must be {', '.join(LOOKS[:-1])} or {LOOKS[-1]}")
@@ -129,9 +149,11 @@ def _read_limits(args: argparse.Namespace) -> WatchLimits:
     from whyidle.record.launcher import WatchLimits as Limits  # it costs --help milliseconds
 
     looks = {look for look in LOOKS if {look, ALL} & set(args.look)}
+    looks |= {"memory"} if args.memory_for else set()
+    stop_after = args.stop_after or (STEPS_FOR if args.memory_for else None)
     profile: Literal["auto", "off", "look"] = "look" if "profile" in looks else args.profile
     others = tuple(sorted(looks - {"profile"}))
-    return Limits(args.steps, args.stop_after, profile, others)
+    return Limits(args.steps, stop_after, profile, others, args.memory_for)
 
 
 def _parse_seconds(text: str) -> float:

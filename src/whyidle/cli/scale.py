@@ -1,14 +1,15 @@
 """Predict how a training command scales to other numbers of ranks.
 
-    whyidle scale --to 2,4,8 python train.py            from one rank; state the link
+    whyidle scale --to 8,64 python train.py             from one rank, for the usual links
+    whyidle scale --to 8 --within 300GB/s,5us python train.py
     whyidle scale --to 4,8 torchrun --nproc-per-node 2 train.py
     whyidle scale --to 16,64 --per-node 8 --between 25GB/s,20us --run last
 
 The command runs for 80 steps, with a hook on each parameter that notes when its gradient is ready,
 and is then interrupted as with Ctrl-C. With several ranks on one host the link between them is
-measured. The report predicts the step time with its interval, the efficiency, the first bottleneck,
-and what nearly linear scaling would need. The batch of each rank stays the same. Where evidence is
-missing, nothing is predicted.
+measured; a link that is neither measured nor given is assumed as NVLink or PCIe, and between nodes
+as 200 or 25 Gbit/s. The report predicts the step time with its interval, the efficiency, the first
+bottleneck, and what nearly linear scaling would need. The batch of each rank stays the same.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--per-node",
         metavar="N",
         type=_parse_count,
-        help="ranks on each node (default: as many as the command has here)",
+        help="ranks on each node (default: as many as this machine has GPUs; all on one without)",
     )
-    form = "as bandwidth and latency, such as 25GB/s,20us or 200Gbit/s"
+    form = "as bandwidth and latency of a message, such as 25GB/s,20us or 200Gbit/s"
     parser.add_argument(
         "--within",
         metavar="LINK",
@@ -82,6 +83,10 @@ def _parse_ranks(text: str) -> list[int]:
     if max(ranks) > MOST_RANKS:
         raise argparse.ArgumentTypeError(f"at most {MOST_RANKS} ranks, not {max(ranks)}")
     return sorted(ranks)
+
+
+def _list_ranks(ranks: list[int]) -> str:
+    return ",".join(str(number) for number in ranks)
 
 
 def _parse_count(text: str) -> int:
@@ -138,6 +143,12 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> Entry:
     """
     from whyidle.planning.rank_scaling import LOOK
 
+    script = next((word for word in command if word.endswith(".py")), None)
+    if script is not None and not Path(script).exists():
+        raise InputError(
+            f"The script {script} does not exist.",
+            hint=f"whyidle scale --to {_list_ranks(args.to)} python train.py",
+        )
     store = store_of(args)
     known = {entry.id for entry in store.list_runs()}
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -167,9 +178,13 @@ def _write_outputs(args: argparse.Namespace, scaling: RankScaling) -> None:
     ):
         return
     option = store_option(Path(args.store) if args.store else None)
-    to = ",".join(str(point.ranks) for point in scaling.points)
+    asked = f"--to {_list_ranks(args.to)}"
+    asked += f" --per-node {args.per_node}" if args.per_node else ""
+    for name, link in (("within", args.within), ("between", args.between)):
+        if link is not None:
+            asked += f" --{name} {link.bytes_per_s / 1e9:g}GB/s,{link.latency_s * 1e6:g}us"
     steps = [
-        (f"whyidle scale --to {to} --run {scaling.run}{option} --html scale.html", "as a page"),
+        (f"whyidle scale {asked} --run {scaling.run}{option} --html scale.html", "as a page"),
         (f"whyidle report {scaling.run}{option}", "where the time goes now"),
     ]
     _output.print_parts(parts, steps)

@@ -39,6 +39,7 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         device=look.device,
         batch=look.batch,
         limit=plan.limit,
+        usable=None if look.target is None else plan.usable,
         peak=round(phases[phase]) if phases and phase else None,
         peak_phase=phase,
         parts=_list_parts(plan, phase),
@@ -51,9 +52,6 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         options=listed.build_options(),
         largest_batch=largest,
         largest_recomputed=_largest_recomputed(plan, listed, largest),
-        best_batch=None,
-        noise=None,
-        advice=[],
         unknown=_list_unknown(look, phases),
     )
 
@@ -122,20 +120,11 @@ def _split_peak(own: AllocationOrder, phase: Phase) -> dict[str, int | None]:
     if not mask.any():
         return {}
     at = int(np.flatnonzero(mask)[np.argmax(levels[mask])])
-    live: dict[int, int] = {}
-    lasting: dict[int, int] = {}
-    pairs = zip(own.address.tolist(), own.size.tolist(), strict=True)
-    for turn, (address, size) in enumerate(pairs):
-        for table in (live, lasting) if turn <= at else (lasting,):
-            if size > 0:
-                table[address] = turn
-            else:
-                table.pop(address, None)
+    live, lasting = own.lasting_rows(at + 1), own.lasting_rows()
     saved = {address for address, _, _ in own.recorded.saved}
-    sizes = own.size.tolist()
-    gradients = sum(sizes[turn] for turn in live.values() if turn in set(lasting.values()))
-    kept = {a: turn for a, turn in live.items() if turn not in set(lasting.values())}
-    activations = sum(sizes[turn] for address, turn in kept.items() if address in saved)
+    gradients = sum(int(own.size[turn]) for turn in live & lasting)
+    kept = [turn for turn in live - lasting if int(own.address[turn]) in saved]
+    activations = sum(int(own.size[turn]) for turn in kept)
     rest = int(levels[at]) - gradients - activations
     return {"activations": activations, "gradients": gradients, "workspace": max(rest, 0)}
 

@@ -14,6 +14,9 @@ FACTORS: Final = (0.5, 1, 2, 4)
 """batches that are listed, in multiples of the job's"""
 MOST_COST: Final = 0.1
 """share of a pass that the first choice of recomputed modules may take"""
+IN_HALF: Final = "all in bfloat16, which may learn otherwise; autocast lies between"
+RANKS: Final = tuple(1 << power for power in range(1, 11))
+"""ranks that are tried for sharding"""
 FEW_BITS: Final = 0.26
 """share of the optimizer's state that is left in 8 bits, with one scale per 256 values (Dettmers et
 al., 8-bit Optimizers via Block-wise Quantization, 2022)"""
@@ -34,6 +37,8 @@ class OptionList:
         found: list[MemoryOption | None] = [self.at_batch(size) for size in sizes]
         found += [self._few_bits(batch), self._no_temporaries(batch)]
         found += [self.with_recomputed(batch, chosen) for chosen in self.recomputable]
+        if self.plan.look.target is not None:
+            found += [self._in_half(batch), *self._over_ranks(batch)]
         return [one for one in found if one is not None and (one.peak or one.step_s)]
 
     def at_batch(self, batch: int) -> MemoryOption:
@@ -87,6 +92,30 @@ class OptionList:
             far=plan.is_far(batch),
             modules=list(modules),
         )
+
+    def _in_half(self, batch: int) -> MemoryOption | None:
+        """All in bfloat16, where all is in 32 bits now: half of everything."""
+        peak, look = self.plan.peak_at(batch), self.plan.look
+        if peak is None or not look.parameters or look.floating != look.parameters:
+            return None
+        return self._option("precision", IN_HALF, batch, peak / 2)
+
+    def _over_ranks(self, batch: int) -> list[MemoryOption]:
+        """For each stage of sharding that makes the batch fit, the fewest ranks; where none does,
+        the last one; nothing where it fits on one rank."""
+        plan, usable = self.plan, self.plan.usable or 0
+        if (plan.peak_at(batch) or 0.0) <= usable:
+            return []
+        found: list[MemoryOption] = []
+        for stage, name in enumerate(("ZeRO-1", "ZeRO-2", "ZeRO-3 or FSDP"), 1):
+            for ranks in RANKS:
+                peak = plan.peak_over(ranks, stage)
+                last = stage == 3 and not found and ranks == RANKS[-1]
+                if peak is not None and (peak <= usable or last):
+                    text = f"{name} over {ranks:,} ranks"
+                    found.append(self._option("sharding", text, batch, peak))
+                    break
+        return found
 
     def _few_bits(self, batch: int) -> MemoryOption | None:
         peak, state = self.plan.peak_at(batch), self.plan.look.optimizer or 0

@@ -50,6 +50,7 @@ class MemoryLook(Struct, frozen=True):
     allocated: int | None = None  # by the device's allocator, at the end of a step
     reserved: int | None = None
     free_bytes: int | None = None  # that the process may still take
+    target: int | None = None  # memory of the device that is planned for
     shared_bytes: int | None = None  # size of /dev/shm
     shared_free_bytes: int | None = None
     modules: tuple[tuple[str, str], ...] = ()  # name and class
@@ -58,6 +59,8 @@ class MemoryLook(Struct, frozen=True):
     times: tuple[tuple[int, float], ...] = ()  # batch size, seconds of the recorded passes
     process_bytes: int | None = None  # the most that the process has had of the host
     module_times: tuple[float, ...] = ()  # s, of the forward pass in each module
+    module_parameters: tuple[int, ...] = ()  # of each module's own
+    floating: int | None = None  # of the parameters, those in 32 bits
 
     def passes(self) -> tuple[RecordedPass, ...]:
         """The recorded steps, the smallest batch first; one that was recorded alone, twice: at its
@@ -84,10 +87,14 @@ class DeathNotes(Struct, frozen=True):
     evaluating: bool | None = None  # whether that module was in evaluation mode
     steps: int | None = None  # that were done
     levels: tuple[tuple[int, int], ...] = ()  # steps that were done, and bytes held after them
+    peak: int | None = None  # of these steps
+    grown: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    """name of a variable, the largest shape that it had after these steps, and its shape now"""
     device: str = ""
     parameters: int | None = None
     gradients: int | None = None
     optimizer: int | None = None
     others: int | None = None
+    activations: tuple[tuple[str, int], ...] = ()  # module that keeps them, bytes
     largest: tuple[tuple[str, tuple[int, ...], int], ...] = ()
     """name of the variable, shape, bytes"""

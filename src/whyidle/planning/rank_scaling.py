@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,14 +33,19 @@ LATE: Final = 1.05
 GIVEN_SPREAD: Final = 0.34
 """error of a link's nominal bandwidth: measured collectives were 34 % slower than theory (Zhu et
 al., "Daydream", USENIX ATC 2020)"""
-NO_NETWORK: Final = "the network between nodes is not known: state it with --between"
-NO_LINK: Final = "the link between the GPUs of a node is not known: state it with --within"
+WITHIN: Final = (("NVLink", 300e9, 5e-6), ("PCIe 4", 24e9, 10e-6))
+BETWEEN: Final = (("200 Gbit/s", 25e9, 15e-6), ("25 Gbit/s", 3.1e9, 40e-6))
+"""scenarios of unknown links: bytes/s in a direction, and s of a message (NVIDIA, A100 data sheet;
+PCI-SIG, 4.0; the latency of NCCL's and of TCP's transports)"""
+NEAR, FAR = 8, 64
+"""multiples of the measured ranks beyond which intervals widen with each doubling, and beyond which
+a prediction is only a bound"""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to predict: numbers of ranks, ranks on each node (None: as measured), and links that
-    the user states."""
+    """What to predict: numbers of ranks, ranks on each node (None: as many as this machine has
+    cards, or all on one), and links that the user states."""
 
     ranks: Sequence[int]
     per_node: int | None = None
@@ -86,13 +92,15 @@ def predict_scaling(recording: Path, run: str, asked: Question) -> RankScaling:
     steps = model.own_steps(seen.rows, buckets)
     world = len(seen.rows)
     core_s, cores = _core_use(facts[0], world)
+    gpus = len(facts[0].telemetry.gpus) if facts[0].telemetry else 0
+    cards = max(gpus, world) if gpus or world > 1 else None
     job = _Job(
         steps=steps,
         sizes=sizes,
         world=world,
         within=asked.within or seen.link,
         between=asked.between,
-        per_node=asked.per_node or world,
+        per_node=asked.per_node or cards,
         core_s=core_s,
         cores=cores,
         measured_s=float(np.mean([rank[:, 0].mean() for rank in seen.rows])),
@@ -101,7 +109,7 @@ def predict_scaling(recording: Path, run: str, asked: Question) -> RankScaling:
         run=run,
         command=list(_command_of(recording)),
         measured_ranks=world,
-        per_node=job.per_node,
+        per_node=job.per_node or max(asked.ranks),
         steps=steps.stride,
         own_s=float(steps.own.mean()),
         own_spread_s=float(steps.own.std()),
@@ -112,7 +120,7 @@ def predict_scaling(recording: Path, run: str, asked: Question) -> RankScaling:
         between=asked.between,
         core_s=job.core_s,
         cores=job.cores,
-        points=[job.predict(ranks) for ranks in asked.ranks],
+        points=[job.predict(ranks, link) for ranks in asked.ranks for link in job.links_of(ranks)],
         what_if=job.what_if(),
         notes=[*seen.notes, *job.notes()],
     )
@@ -123,6 +131,12 @@ def _read_looks(recording: Path, facts: Sequence[Facts]) -> Measured:
         _read_look(recording / f"{Path(f.timeline.source.path).stem}.ranks.json") for f in facts
     ]
     known = [look for look in looks if look is not None and len(look.steps) >= LEAST_STEPS]
+    if not any(looks):
+        raise InputError(
+            "The command trains nothing with PyTorch.",
+            why="No optimizer of PyTorch made a step while it ran; nothing else can be measured.",
+            hint="Give the command that trains: whyidle scale --to 2,4 python train.py",
+        )
     if not known or len(known) < len(looks):
         least = min((len(look.steps) if look else 0 for look in looks), default=0)
         raise InputError(
@@ -204,7 +218,7 @@ class _Job:
     world: int
     within: Link | None
     between: Link | None
-    per_node: int
+    per_node: int | None
     core_s: float | None
     cores: float | None
     measured_s: float
@@ -217,62 +231,69 @@ class _Job:
         seen = model.simulate_step(self.steps, self.sizes, self.within, self.world)
         return self.measured_s - seen.step
 
-    def link_of(self, ranks: int) -> tuple[Link | None, str | None]:
-        """The link that limits an exchange of ``ranks`` ranks, or why it is not known."""
+    def links_of(self, ranks: int) -> list[Link | None]:
+        """The link that limits an exchange of ``ranks`` ranks, or scenarios where it is unknown."""
         if ranks < 2:
-            return None, None
-        if ranks <= self.per_node:
-            return self.within, None if self.within else NO_LINK
-        return self.between, None if self.between else NO_NETWORK
+            return [None]
+        inside = self.per_node is None or ranks <= self.per_node
+        if (link := self.within if inside else self.between) is not None:
+            return [link]
+        usual = [*(WITHIN if inside else ()), *(BETWEEN if not self.per_node or not inside else ())]
+        return [
+            Link(latency_s=latency, bytes_per_s=speed, spread=GIVEN_SPREAD, source="assumed",
+                 name=name)
+            for name, speed, latency in usual
+        ]  # fmt: skip
 
-    def predict(self, ranks: int) -> ScalePoint:
+    def predict(self, ranks: int, link: Link | None) -> ScalePoint:
         """Predict the job on ``ranks`` ranks."""
-        measured_s = self.measured_s if ranks == self.world else None
-        nodes = -(-ranks // self.per_node)
-        link, why = self.link_of(ranks)
-        if why is not None:
-            return ScalePoint(
-                ranks=ranks, nodes=nodes, why=why, measured_s=measured_s, step_s=None,
-                interval=None, efficiency=None, exchange=None, late=None, bottleneck=None,
-                needed=None,
-            )  # fmt: skip
+        nodes = -(-ranks // (self.per_node or ranks))
         fast_link, slow_link = link.bounds() if link is not None else (None, None)
         together = replace(self.steps, correlation=1.0) if self.world == 1 else self.steps
         seen = model.simulate_step(self.steps, self.sizes, link, ranks)
         fast = model.simulate_step(together, self.sizes, fast_link, ranks)
-        slow = model.simulate_step(self.steps, self.sizes, slow_link, ranks)
+        slow = model.simulate_step(self.steps, self.sizes, slow_link, ranks, ring=True)
         rest = (self.residual_s or 0.0) if ranks > 1 else 0.0
-        floor = self._cores_floor(min(ranks, self.per_node))
+        floor = self._cores_floor(min(ranks, self.per_node or self.world))
         step = max(seen.step + rest, floor)
         error = 2.0 * seen.error + abs(rest)
-        low = max(min(fast.step + rest, step) - error, seen.own)
-        high = max(slow.step + rest, step) + error
+        beyond = 1.0 + max(float(np.log2(ranks / (NEAR * self.world))), 0.0)
+        low = max(step - beyond * (step - min(fast.step + rest, step) + error), seen.own)
+        high = step + beyond * (max(slow.step + rest, step) - step + error)
         parts: dict[Bottleneck, float] = {
             "exchange": max(seen.step + rest - seen.slowest, 0.0),
             "late ranks": seen.slowest - seen.own,
             "host cores": floor - seen.step - rest,
         }
         worst = max(parts, key=lambda name: parts[name])
+        limit = worst if parts[worst] > (1 - TARGET) * step / 2 else "computation"
+        bound = ranks > FAR * self.world
         efficiency = seen.own / step
         return ScalePoint(
             ranks=ranks,
             nodes=nodes,
             step_s=step,
-            interval=Interval(low=low, high=high),
+            interval=None if bound else Interval(low=low, high=high),
             efficiency=efficiency,
-            exchange=parts["exchange"] / step,
-            late=parts["late ranks"] / step,
-            bottleneck=worst if parts[worst] > (1 - TARGET) * step / 2 else "computation",
-            needed=self._find_needed(ranks, link) if link and efficiency < TARGET else None,
-            measured_s=measured_s,
+            exchange=min(parts["exchange"] / step, 1.0),
+            late=min(parts["late ranks"] / step, 1.0),
+            bottleneck=limit,
+            needed=self._find_needed(ranks, link, limit) if efficiency < TARGET else None,
+            measured_s=self.measured_s if ranks == self.world else None,
+            scenario=link.name if link else "",
+            bound=bound,
         )
 
     def _cores_floor(self, ranks: int) -> float:
         """The shortest step in which a host's cores do the work of ``ranks`` ranks, s."""
         return (self.core_s or 0.0) * ranks / self.cores if self.cores else 0.0
 
-    def _find_needed(self, ranks: int, link: Link) -> Needed:
+    def _find_needed(self, ranks: int, link: Link | None, limit: Bottleneck) -> Needed:
         longest = float(self.steps.own.mean()) / TARGET
+        if limit == "host cores" or link is None:
+            work = (self.core_s or 0.0) * min(ranks, self.per_node or self.world)
+            cores = math.ceil(work / longest)
+            return Needed(target=TARGET, bytes_per_s=None, batch_times=None, cores=cores)
         return Needed(
             target=TARGET,
             bytes_per_s=model.needed_bandwidth(self.steps, self.sizes, link, ranks, longest),

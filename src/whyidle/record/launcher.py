@@ -51,10 +51,16 @@ class WatchLimits:
     """profiler bursts: if they are worth their cost, never, or immediately"""
     looks: tuple[str, ...] = ()
     """looks that cost some steps (``LOOKS``)"""
+    memory_for: int | None = None
+    """memory of the device that the look at memory plans for, bytes"""
 
     def limit_variables(self) -> dict[str, str]:
         """The limits as environment variables of the probe."""
-        limits = {"WHYIDLE_STEPS": self.steps, "WHYIDLE_STOP_AFTER": self.stop_after}
+        limits = {
+            "WHYIDLE_STEPS": self.steps,
+            "WHYIDLE_STOP_AFTER": self.stop_after,
+            "WHYIDLE_MEMORY_FOR": self.memory_for,
+        }
         variables = {name: str(number) for name, number in limits.items() if number is not None}
         variables |= {"WHYIDLE_PROFILE": self.profile} if self.profile != "auto" else {}
         if "memory" in self.looks:  # PyTorch would print that it began to record in the middle

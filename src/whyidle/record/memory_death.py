@@ -9,9 +9,11 @@ from typing import Final
 
 import msgspec
 
+from whyidle.analysis.memory.memory_plan import USABLE
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.memory import MemoryAccount, MemoryDeath, MemoryOption, Part
 from whyidle.model.memory_look import DeathNotes
+from whyidle.model.number_text import format_bytes
 from whyidle.readers.probe.loader_records import read_document
 from whyidle.readers.probe.process_facts import read_document as read_as
 
@@ -26,6 +28,9 @@ KEEP_LESS = (
 
 HOST_ERRORS: Final = ("MemoryError", "_ArrayMemoryError")
 """of Python and of NumPy"""
+BESIDE: Final = "the process beside tensors: libraries, workspace, free pieces of its heap"
+LARGEST: Final = 5
+"""modules and variables that are named"""
 WARM_STEPS: Final = 10
 """steps after which optimizer states and caches have settled"""
 LEAST_GROWTH: Final = 64 << 20
@@ -50,7 +55,7 @@ def _empty_account(notes: DeathNotes) -> MemoryAccount:
         device=notes.device, batch=None, limit=notes.capacity, peak=None, peak_phase=None,
         parts=[], modules=[], curve=[], reserved=None, fragmentation=None, loader_bytes=None,
         shared_bytes=None, options=[], largest_batch=None, largest_recomputed=None,
-        best_batch=None, noise=None, advice=[], unknown=[],
+        unknown=[],
     )  # fmt: skip
 
 
@@ -62,10 +67,18 @@ def _describe_death(notes: DeathNotes, looked: MemoryAccount | None) -> MemoryDe
         "other tensors of the script": notes.others,
     }
     parts = [Part(owner=owner, bytes=size) for owner, size in known.items() if size]
+    modules = [Part(owner=name, bytes=size) for name, size in notes.activations]
+    kept = sum(module.bytes for module in modules)
     rest = None
     if notes.allocated is not None:
         rest = max(notes.allocated - sum(part.bytes for part in parts), 0)
-        parts.append(Part(owner="activations and workspace", bytes=rest))
+    on_host = notes.device == "cpu"
+    if kept:
+        parts.append(Part(owner="activations", bytes=kept))
+        rest = rest and max(rest - kept, 0)
+    if rest:
+        what = "workspace" if kept else "activations and workspace"
+        parts.append(Part(owner=BESIDE if on_host else what, bytes=rest))
     return MemoryDeath(
         error=notes.error,
         requested=notes.requested,
@@ -78,18 +91,20 @@ def _describe_death(notes: DeathNotes, looked: MemoryAccount | None) -> MemoryDe
         module=notes.module,
         backward=bool(notes.backward),
         parts=sorted(parts, key=lambda part: -part.bytes),
-        largest=[
-            f"{name} {list(shape)} ({size / 1e6:,.3g} MB)" for name, shape, size in notes.largest
-        ],
+        largest=[f"{n} {list(shape)} ({format_bytes(size)})" for n, shape, size in notes.largest],
+        modules=modules[:LARGEST],
         growth=_describe_growth(notes),
-        change=_find_change(notes, looked, rest),
+        change=_find_change(notes, looked, kept + (0 if on_host else rest or 0)),
     )
 
 
 def _describe_growth(notes: DeathNotes) -> str:
-    """What grew until the error: what outlives a step, or else this step's own."""
+    """What grew until the error: this step's tensors, what outlives a step, or else its own."""
     if notes.steps == 0:
         return "nothing to compare with: no step was completed"
+    if notes.grown and not _is_growing(notes):
+        rows = [f"{name} from {list(then)} to {list(now)}" for name, then, now in notes.grown]
+        return f"tensors of step {(notes.steps or 0) + 1}: {', '.join(rows[:LARGEST])}"
     warm = [row for row in notes.levels if row[0] >= WARM_STEPS]
     if len(warm) < 2:
         return ""
@@ -115,7 +130,29 @@ def _is_growing(notes: DeathNotes) -> bool:
     return rising and levels[-1] - levels[0] > max(LEAST_GROWTH, 0.02 * levels[0])
 
 
-def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int | None) -> str:
+def _find_batch(notes: DeathNotes) -> str:
+    """The samples that would have fitted in the step whose batch grew: as many as the peak of the
+    steps before allows if all of it grew with them, and fewer than those of which one step got as
+    far; empty where another dimension grew."""
+    name, then, now = notes.grown[0]
+    if not notes.levels or not notes.peak or not notes.capacity or then[1:] != now[1:]:
+        return ""
+    base = min(level for _, level in notes.levels)
+    base -= 0 if notes.gradients else notes.parameters or 0  # given back as the step begins
+    asked = (notes.allocated or 0) + (notes.requested or 0) - base
+    room = notes.capacity - base
+    fits = int(USABLE * room * then[0] / max(notes.peak - base, 1))
+    never = int(room * now[0] / max(asked, 1))
+    if fits <= then[0] or never <= fits:
+        return f"{name} of {then[0]:,} rows, as in the steps before"
+    fits = fits // 8 * 8 if fits >= 8 else fits
+    return (
+        f"{name} of about {fits:,} rows instead of {now[0]:,}, by the peak of the steps before; "
+        f"fewer than {never:,} in any case"
+    )
+
+
+def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int) -> str:
     """The cheapest change that would have fitted."""
     if _is_growing(notes):
         return KEEP_LESS
@@ -123,7 +160,9 @@ def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int | No
         return EXPANDABLE
     if looked is not None and (option := _cheapest_option(looked, notes.capacity)) is not None:
         return f"{option.summary}, by this run's look at memory"
-    if rest and notes.requested and rest >= 2 * notes.requested:
+    if notes.grown and (batch := _find_batch(notes)):
+        return batch
+    if notes.requested and rest >= 2 * notes.requested:
         return (
             "half the micro-batch, with gradients accumulated over two of them, frees about half "
             "of the activations; what exactly fits: whyidle run --look memory with a smaller batch"

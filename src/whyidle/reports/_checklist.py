@@ -86,15 +86,6 @@ def _memory(d: Diagnosis) -> Measure | None:
     return Measure("yes" if peak >= FREE * limit else "partly", text)
 
 
-def _measure_batch(d: Diagnosis) -> Measure | None:
-    best = d.memory.best_batch if d.memory else None
-    if best is None or d.memory is None or not d.memory.batch:
-        return None
-    if best.batch <= d.memory.batch:
-        return Measure("yes", f"{d.memory.batch} is within 5 % of the best predicted rate")
-    return Measure("no", f"{best.batch} is predicted to be faster per sample than {d.memory.batch}")
-
-
 def _share(buckets: tuple[str, ...], words: str) -> Callable[[Diagnosis], Measure | None]:
     def measure(d: Diagnosis) -> Measure | None:
         if d.attribution.unknown >= 1.0:
@@ -147,7 +138,7 @@ LINES: Final = (
          "oversized-or-fragmented-h2d", "large-d2h-copy"), _share(("transfer",), "copies")),
     Question("is memory used?", ("memory-capacity-bound", "allocator-thrash", "memory-leak-growth",
          "host-memory-pressure"), _memory),
-    Question("is the batch large enough?", ("batch-too-small",), _measure_batch),
+    Question("is the batch large enough?", ("batch-too-small",)),
     Question("is the precision reduced?",
          ("no-mixed-precision", "tf32-disabled", "double-precision")),
     Question("is communication hidden?", ("exposed-gradient-comm", "allreduce-every-microstep",

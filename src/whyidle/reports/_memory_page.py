@@ -10,13 +10,11 @@ from whyidle.model.documents.memory import (
     MemoryDeath,
     MemoryOption,
     ModuleRow,
-    NoiseRow,
 )
 from whyidle.reports._number_format import (
     NONE,
     format_bytes,
     format_digits,
-    format_factor,
     format_percent,
     format_seconds,
 )
@@ -29,6 +27,7 @@ from whyidle.reports._sections import (
     Paragraph,
     Part,
     Section,
+    Span,
     Table,
 )
 
@@ -40,13 +39,18 @@ OPTIONS: Final = (Column("peak", True), Column("step", True), Column("samples/s"
 
 
 def memory_section(diagnosis: Diagnosis, most: int | None = None) -> Section | None:
-    """Who holds memory, and what other settings would need; None without a look at memory."""
+    """Who holds memory, and what other settings would need; None without a look at memory. On one
+    screen (``most``), the answers without their tables."""
     account = diagnosis.memory
     if account is None or (account.death is not None and account.peak is None):
         return None
-    parts: list[Part] = [Paragraph(describe_peak(account), tone="strong"), _owners(account)]
+    parts: list[Part] = [Paragraph(describe_peak(account), tone="strong")]
+    if most is not None:
+        facts = [(label, Span(text)) for label, text in _list_answers(account) if text]
+        return Section("Memory", [*parts, Facts(facts)], "memory")
+    parts.append(_owners(account))
     if account.modules:
-        rows = [_module_cells(row) for row in account.modules[:most]]
+        rows = [_module_cells(row) for row in account.modules]
         summary = f"Activations of {len(account.modules)} modules"
         parts.append(Folded(summary, [Table(MODULES, rows)]))
     if account.options:
@@ -55,6 +59,29 @@ def memory_section(diagnosis: Diagnosis, most: int | None = None) -> Section | N
     unknown = [f"not known: {text}" for text in account.unknown]
     texts = [*list_advice(account), *list_notes(account), *unknown]
     return Section("Memory", [*parts, Items(texts)], "memory")
+
+
+def _list_answers(account: MemoryAccount) -> list[tuple[str, str]]:
+    """Labels and answers of one screen, the batch first."""
+    batches, more = [], account.largest_recomputed
+    if account.largest_batch is not None:
+        largest = account.largest_batch
+        batches.append(f"up to about {largest:,} fit" if largest else "not even a small one fits")
+    if more is not None:
+        what = "one module" if len(more.modules) == 1 else f"{len(more.modules)} modules"
+        batches.append(f"{more.batch:,} with {what} recomputed")
+    if account.batch:
+        batches.insert(0, f"{account.batch:,} now")
+    held = [f"{part.owner} {format_bytes(part.bytes)}" for part in account.parts[:NAMED]]
+    modules = [f"{row.name} {format_bytes(row.activations)}" for row in account.modules[:NAMED]]
+    listed = [o for o in account.options if o.change in ("precision", "sharding")]
+    answers = [("batch", ", ".join(batches)), ("held by", ", ".join(held))]
+    answers.append(("activations", ", ".join(modules)))
+    answers += [("or", f"{o.summary}: {format_bytes(o.peak)}{_FITS[o.fits]}") for o in listed]
+    return [*answers, *(("not known", text) for text in account.unknown[:2])]
+
+
+_FITS: Final = {True: ", fits", False: ", does not fit", None: ""}
 
 
 def _owners(account: MemoryAccount) -> Table:
@@ -78,6 +105,7 @@ def death_section(diagnosis: Diagnosis) -> Section | None:
         return None
     rows: list[list[Line]] = [[format_bytes(part.bytes), part.owner] for part in death.parts]
     facts = [
+        ("activations", ", ".join(f"{p.owner} {format_bytes(p.bytes)}" for p in death.modules)),
         ("largest", ", ".join(death.largest)),
         ("grew", death.growth),
         ("would have fitted", death.change),
@@ -100,7 +128,9 @@ def describe_death(death: MemoryDeath) -> str:
     elif death.module:
         text += f", in the forward pass of {death.module}"
     if death.capacity:
-        text += f"; the device has {format_bytes(death.capacity)}"
+        counted = sum(part.bytes for part in death.parts) / death.capacity
+        text += f"; the limit is {format_bytes(death.capacity)}"
+        text += f", {format_percent(counted)} of it held as below" if counted else ""
     if death.fragmentation:
         text += f", of which {format_bytes(death.fragmentation)} are reserved and unallocated"
     return text
@@ -113,7 +143,12 @@ def describe_peak(account: MemoryAccount) -> str:
     text = (
         f"{format_bytes(account.peak)} at the peak of a step, in the {_PHASES[account.peak_phase]}"
     )
-    if account.limit:
+    if account.limit and account.usable:
+        fits = account.peak <= account.usable
+        close = account.peak <= account.limit
+        verdict = "fits" if fits else "fits barely" if close else "does not fit"
+        text = f"{verdict} in {format_bytes(account.limit)}: {text}"
+    elif account.limit:
         text += f", of {format_bytes(account.limit)} that fit"
     return text
 
@@ -140,8 +175,8 @@ def option_cells(option: MemoryOption) -> list[Line]:
 
 
 def list_advice(account: MemoryAccount) -> list[str]:
-    """Sentences on the batch: the largest that fits, and the one worth using."""
-    texts, more, best = [], account.largest_recomputed, account.best_batch
+    """Sentences on the largest batch that fits, and on what to recompute."""
+    texts, more = [], account.largest_recomputed
     if account.largest_batch:
         text = f"the largest batch that fits is about {account.largest_batch:,}"
         if more is not None:
@@ -155,45 +190,7 @@ def list_advice(account: MemoryAccount) -> list[str]:
             "to recompute: torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) where "
             f"the model calls {', '.join(now.modules)}"
         )
-    if best is not None and account.batch:
-        texts.append(_describe_best(account, best))
-    if account.noise is not None:
-        texts.append(_describe_noise(account.noise))
-    return [*texts, *account.advice]
-
-
-def _describe_best(account: MemoryAccount, best: MemoryOption) -> str:
-    if best.batch == account.batch:
-        return f"batch {best.batch} is within 3 % of the best samples per second that is predicted"
-    text = (
-        f"batch {best.batch}: the smallest within 3 % of the best samples per second, predicted "
-        f"{format_digits(best.samples_per_s or 0.0)} a second"
-    )
-    if best.time_to_loss is not None and best.time_to_loss_low is not None:
-        text += (
-            f"; time to the same loss {format_factor(best.time_to_loss)} of now "
-            f"({format_factor(best.time_to_loss_low)} to "
-            f"{format_factor(best.time_to_loss_high or best.time_to_loss)})"
-        )
-    if best.batch > (account.batch or 0):
-        text += (
-            "; first join accumulated micro-batches, which changes nothing; a larger batch per "
-            "update may learn differently and needs a learning rate scaled linearly for SGD with "
-            "warm-up, by the square root for Adam"
-        )
-    return text
-
-
-def _describe_noise(noise: NoiseRow) -> str:
-    low, high = f"{noise.low:,.0f}", f"{noise.high:,.0f}" if noise.high is not None else None
-    if noise.samples is None:
-        text = f"at least {low} samples"
-    else:
-        text = f"{noise.samples:,.0f} samples ({low} to {high or 'any number'})"
-    return (
-        f"gradient noise scale: {text}, from one batch of an early step; beyond it, more samples "
-        "per step teach little, and it grows in training"
-    )
+    return texts
 
 
 def list_notes(account: MemoryAccount) -> list[str]:

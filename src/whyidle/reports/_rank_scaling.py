@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -25,6 +26,7 @@ from whyidle.reports._sections import (
 
 COLUMNS: Final = (
     Column("ranks", True),
+    Column("link"),
     Column("step", True),
     Column("interval", rank=1),
     Column("efficiency", True),
@@ -40,42 +42,55 @@ _BOTTOM: Final = 44
 
 
 def summarize_scaling(scaling: RankScaling) -> str:
-    """The largest predicted number of ranks in one sentence."""
-    known = [point for point in scaling.points if point.step_s is not None]
-    if not known:
-        return f"No number of ranks can be predicted: {scaling.points[0].why}."
-    last = known[-1]
-    speed = words.format_factor((last.efficiency or 0.0) * last.ranks)
+    """The largest number of ranks in one sentence, with the fastest and the slowest link."""
+    last = [point for point in scaling.points if point.ranks == scaling.points[-1].ranks]
+    told = [last[0]] if len(last) == 1 else [last[0], last[-1]]
+    steps = " to ".join(dict.fromkeys(words.format_seconds(point.step_s) for point in told))
+    speeds = " to ".join(dict.fromkeys(f"{words.format_factor(_speed(p))}×" for p in told))
+    limits = " or ".join(dict.fromkeys(str(point.bottleneck) for point in told))
+    with_link = f" ({' to '.join(point.scenario for point in told)})" if last[0].scenario else ""
+    takes, most = ("takes at least", "at most ") if last[0].bound else ("takes", "")
     return (
-        f"On {last.ranks} ranks each step takes {words.format_seconds(last.step_s)}: "
-        f"{speed}× the speed of one rank, limited by {last.bottleneck}."
+        f"On {last[0].ranks:,} ranks each step {takes} {steps}{with_link}: {most}{speeds} the "
+        f"speed of one rank, limited by {limits}."
     )
 
 
 def describe_needs(scaling: RankScaling) -> list[str]:
     """What would bring each number of ranks near linear scaling."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[int, list[str]]] = {}
     for point in scaling.points:
-        if point.needed is None:
+        needed = point.needed
+        if needed is None:
             continue
         ways = []
-        if point.needed.bytes_per_s is not None:
-            ways.append(f"a link of {words.format_bytes(point.needed.bytes_per_s)}/s")
-        if point.needed.batch_times is not None:
-            ways.append(f"{point.needed.batch_times:g} times the batch of each rank")
+        if needed.cores is not None:
+            ways.append(f"{needed.cores:,} cores on each host")
+            ways.append("less work of the host for a sample: prepare data once (whyidle prepare)")
+        if needed.bytes_per_s is not None:
+            ways.append(f"a link of {words.format_bytes(needed.bytes_per_s)}/s")
+        if needed.batch_times is not None:
+            ways.append(f"{needed.batch_times:g} times the batch of each rank")
         what = " or ".join(ways) or (
             "neither a faster link nor a larger batch is enough: ranks wait for the slowest one"
         )
-        found.setdefault(f" ranks at {point.needed.target:.0%}: {what}", []).append(
-            str(point.ranks)
-        )
-    return [", ".join(ranks) + text for text, ranks in found.items()]
+        found.setdefault(what, {}).setdefault(point.ranks, []).append(point.scenario)
+    all_links = Counter(point.ranks for point in scaling.points)
+    target = next((point.needed.target for point in scaling.points if point.needed), 0.0)
+    told = []
+    for text, ranks in found.items():
+        names = [
+            f"{number:,}" + ("" if len(links) == all_links[number] else f" ({', '.join(links)})")
+            for number, links in ranks.items()
+        ]
+        told.append(f"{', '.join(names)} ranks at {target:.0%}: {text}")
+    return told
 
 
 def describe_link(name: str, link: Link | None) -> str:
     """A link in one line."""
     if link is None:
-        return f"{name}: unknown"
+        return f"{name}: unknown, usual links are assumed"
     latency = words.format_seconds(link.latency_s)
     speed = words.format_bytes(link.bytes_per_s)
     return f"{name}: {speed}/s and {latency}, {link.source}, within {link.spread:.0%}"
@@ -87,11 +102,13 @@ def point_cells(point: ScalePoint) -> list[str]:
     if point.interval is not None:
         bounds = (point.interval.low, point.interval.high)
         interval = " to ".join(words.format_seconds(bound) for bound in bounds)
+    least, most = ("≥ ", "≤ ") if point.bound else ("", "")
     return [
-        str(point.ranks),
-        words.format_seconds(point.step_s),
+        f"{point.ranks:,}",
+        point.scenario,
+        least + words.format_seconds(point.step_s),
         interval,
-        words.format_percent(point.efficiency),
+        most + words.format_percent(point.efficiency),
         words.format_percent(point.exchange),
         words.format_percent(point.late),
         point.bottleneck or "not known",
@@ -124,7 +141,7 @@ def scaling_parts(scaling: RankScaling) -> list[Part]:
     for name, link in (("within a node", scaling.within), ("between nodes", scaling.between)):
         facts.append(("link", describe_link(name, link)))
     facts.append(("command", shlex.join(scaling.command)))
-    facts += [("note", note) for note in [*scaling.notes, *_reasons(scaling)]]
+    facts += [("note", note) for note in scaling.notes]
     cells: list[list[Line]] = [list(point_cells(point)) for point in scaling.points]
     return [
         Headline(summarize_scaling(scaling)),
@@ -132,14 +149,6 @@ def scaling_parts(scaling: RankScaling) -> list[Part]:
         Section("Predictions", [Table(COLUMNS, cells)]),
         Section("", [Facts([(label, Span(text, "dim")) for label, text in facts])]),
     ]
-
-
-def _reasons(scaling: RankScaling) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for point in scaling.points:
-        if point.why is not None:
-            reasons.setdefault(point.why, []).append(str(point.ranks))
-    return [f"{', '.join(ranks)} ranks: {why}" for why, ranks in reasons.items()]
 
 
 def draw_scaling(scaling: RankScaling) -> Markup:
@@ -161,7 +170,9 @@ def draw_scaling(scaling: RankScaling) -> Markup:
     ]
     for point in known:
         parts += _draw_point(point, scaling.own_s, place_x(point.ranks), place_y)
-    for before, after in itertools.pairwise(known):
+    names = sorted({point.scenario for point in known if point.scenario}) or [""]
+    lines = [[point for point in known if point.scenario in ("", name)] for name in names]
+    for before, after in (pair for line in lines for pair in itertools.pairwise(line)):
         parts.append(
             _line(
                 place_x(before.ranks),

@@ -31,7 +31,7 @@ def test_an_exchange_waits_for_its_bucket_and_for_the_one_before():
     sizes, steps = np.array([MB, MB]), steady(0.95, [0.5, 0.9])
     assert rank_scaling.simulate_step(steps, sizes, link(10 * MB), 2).step == pytest.approx(1.0)
     assert rank_scaling.simulate_step(steps, sizes, link(2 * MB), 2).step == pytest.approx(1.5)
-    late = link(10 * MB, latency_s=0.4)
+    late = link(10 * MB, latency_s=0.2)  # a message there and one back
     assert rank_scaling.simulate_step(steps, sizes, late, 2).step == pytest.approx(1.5)
 
 
@@ -40,6 +40,15 @@ def test_more_ranks_move_more_bytes():
     two, four = (rank_scaling.simulate_step(steps, sizes, link(MB), n).step for n in (2, 4))
     assert two == pytest.approx(0.5 + 1.0)
     assert four == pytest.approx(0.5 + 1.5)
+
+
+def test_latency_grows_as_the_algorithm_says():
+    count = rank_scaling.count_messages
+    assert [count(n) for n in (1, 2, 4, 8, 1024)] == [0, 2, 4, 6, 20]
+    assert [count(n, ring=True) for n in (2, 8, 1024)] == [2, 14, 2046]
+    sizes, steps = np.array([0.0]), steady(0.5, [0.5])
+    far = rank_scaling.simulate_step(steps, sizes, link(MB, 1e-4), 100_000, ring=True)
+    assert far.step == pytest.approx(0.5 + 2e-4 * 99_999)
 
 
 def test_the_slowest_of_n_is_the_expected_largest_of_n_draws():
@@ -78,7 +87,7 @@ def test_buckets_are_closed_by_the_tensor_that_fills_them():
 
 
 def test_a_link_is_fitted_to_its_exchanges():
-    rows = [(size, 1e-4 + size * 1.5 / 2e9) for size in (1000, 100_000, MB, 16 * MB)]
+    rows = [(size, 4 * 1e-4 + size * 1.5 / 2e9) for size in (1000, 100_000, MB, 16 * MB)]
     fitted = rank_scaling.fit_link(rows, 4)
     assert fitted is not None
     assert fitted.latency_s == pytest.approx(1e-4, rel=0.01)

@@ -96,6 +96,31 @@ _TABLE: Final[tuple[tuple[Any, ...], ...]] = (
 )
 
 
+MEMORY: Final = dict[str, int]([
+    ("t4", 16), ("v100-16gb", 16), ("v100-32gb", 32), ("v100", 16), ("p100", 16), ("a10", 24),
+    ("a10g", 24), ("a30", 24), ("a40", 48), ("l4", 24), ("l40", 48), ("l40s", 48),
+    ("a100-40gb", 40), ("a100-80gb", 80), ("a100", 40), ("h100", 80), ("h100-nvl", 94),
+    ("h200", 141), ("gh200", 96), ("b200", 180), ("gb200", 186), ("rtx2080ti", 11),
+    ("rtx3080", 10), ("rtx3080ti", 12), ("rtx3090", 24), ("rtx4080", 16), ("rtx4090", 24),
+    ("rtx5080", 16), ("rtx5090", 32), ("rtxa5000", 24), ("rtxa6000", 48), ("rtx6000ada", 48),
+    ("mi100", 32), ("mi210", 64), ("mi250", 64), ("mi250x", 64), ("mi300a", 128),
+    ("mi300x", 192), ("mi325x", 256), ("mi350x", 288), ("mi355x", 288),
+])  # fmt: skip
+"""name -> GB, the smaller where a name stands for several; sources as above"""
+
+
+def memory_of(text: str) -> int | None:
+    """Bytes of a size such as ``24GB`` or of a device's name such as ``RTX 4090``; None if it is
+    neither. GB are decimal: what vendors sell as 24 GB holds 24 GiB, and the difference is about
+    what the context of the device's library takes."""
+    size = re.fullmatch(r"([\d.]+) ?([MG])i?B?", text.strip(), re.I)
+    if size and size[1].replace(".", "", 1).isdigit():
+        return round(float(size[1]) * (_GIGA if size[2] in "Gg" else 1e6)) or None
+    name = re.sub(r"^(nvidia|amd|geforce|instinct)|[ _]", "", text.lower().strip())
+    known = MEMORY.get(name.replace("rtx-", "rtx"))
+    return None if known is None else round(known * _GIGA)
+
+
 def peak_of(info: DeviceInfo) -> DevicePeaks | None:
     """Return the peaks of a recorded device; None if neither recorded nor known by name."""
     if info.peaks is not None:

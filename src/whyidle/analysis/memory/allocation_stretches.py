@@ -72,6 +72,16 @@ class AllocationOrder:
         ends = [end for _, end, kind, _ in self.recorded.marks if kind == FORWARD and end <= back]
         return max(ends, default=0)
 
+    def lasting_rows(self, until: int | None = None) -> set[int]:
+        """The rows whose memory was not given back, up to a row or in the whole pass."""
+        live: dict[int, int] = {}
+        for turn, (_, address, size) in enumerate(self.recorded.rows[:until]):
+            if size > 0:
+                live[address] = turn
+            else:
+                live.pop(address, None)
+        return set(live.values())
+
     def subtree(self, number: int) -> set[int]:
         """A module and those inside it."""
         name = self.modules[number][0]

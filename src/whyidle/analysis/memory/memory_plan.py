@@ -65,10 +65,11 @@ class MemoryPlan:
 
     @property
     def limit(self) -> int | None:
-        """Bytes that the process may hold: what it holds now, and what is free."""
+        """Bytes that the process may hold: of the device that is planned for, or what it holds now
+        and what is free."""
         look = self.look
-        if look.free_bytes is None:
-            return None
+        if look.target is not None or look.free_bytes is None:
+            return look.target
         held = look.allocated
         if held is None:
             held = self.persistent + sum(
@@ -84,7 +85,7 @@ class MemoryPlan:
     @property
     def usable(self) -> int | None:
         """The part of the limit that a plan may fill."""
-        free = self.look.free_bytes
+        free = self.look.target or self.look.free_bytes
         return (
             None
             if self.limit is None or free is None
@@ -131,6 +132,28 @@ class MemoryPlan:
         """The peak of the step at a batch, with modules recomputed, or in another precision."""
         phases = self.phases(batch, chosen)
         return None if phases is None else max(phases.values())
+
+    def peak_over(self, ranks: int, stage: int) -> float | None:
+        """The peak at the job's own batch with the state of the training divided among ranks: the
+        optimizer's (stage 1 of ZeRO), gradients (2), parameters (3, FSDP), which then gather those
+        of two modules at a time. Activations are not divided (Rajbhandari et al., 2020)."""
+        look, order = self.look, self.job_order
+        if order is None or not look.parameters:
+            return None
+        shares = [1.0 / ranks if stage >= least else 1.0 for least in (1, 2, 3)]
+        optimizer, gradients, parameters = shares
+        held = look.parameters * parameters + (look.optimizer or 0) * optimizer
+        held += (look.buffers or 0) + (look.others or 0) + (look.batch_bytes or 0)
+        held += (look.gradients or 0) * gradients if look.kept_gradients else 0
+        held += 2 * max(look.module_parameters, default=0) if stage == 3 else 0
+        sizes = order.size.astype(np.float64)
+        backward = order.time >= order.forward_end
+        lasting = np.isin(np.arange(len(sizes)), list(order.lasting_rows()))
+        sizes[backward & lasting] *= gradients
+        levels = np.concatenate([[0.0], np.cumsum(sizes)])
+        forward = float(levels[1:][~backward].max(initial=0.0)) + (look.results or 0)
+        update = float(levels[-1]) + self.update_bytes * optimizer
+        return held + max(forward, float(levels.max()), update)
 
     # -- time ---------------------------------------------------------------------------------
 

@@ -108,12 +108,12 @@ def fit_link(rows: Sequence[tuple[int, float]], ranks: int) -> Link | None:
     times = np.array([time for _, time in rows], np.float64)
     if len(set(sizes)) < 2 or not (times > 0).all():
         return None
-    volume = sizes * _volume(ranks)
-    terms = np.stack([np.ones(len(times)), volume], axis=1) / times[:, None]
+    volume, messages = sizes * _volume(ranks), count_messages(ranks)
+    terms = np.stack([np.full(len(times), messages), volume], axis=1) / times[:, None]
     latency, per_byte = np.linalg.lstsq(terms, np.ones(len(times)), rcond=None)[0]
     latency = max(float(latency), 0.0)
     per_byte = float(per_byte) if per_byte > 0 else float(times[-1] / volume[-1])
-    misses = (latency + volume * per_byte) / times - 1.0
+    misses = (messages * latency + volume * per_byte) / times - 1.0
     spread = max(float(np.sqrt(np.mean(misses**2))), LEAST_SPREAD)
     return Link(latency_s=latency, bytes_per_s=1 / per_byte, spread=spread, source="measured")
 
@@ -122,7 +122,15 @@ def _volume(ranks: int) -> float:
     return 2.0 * (ranks - 1) / ranks
 
 
-def simulate_step(steps: OwnSteps, sizes: F64, link: Link | None, ranks: int) -> SimulatedStep:
+def count_messages(ranks: int, *, ring: bool = False) -> int:
+    """Messages one after the other in an all-reduce: up and down a tree, as NCCL chooses where
+    latency counts, or around a ring (Thakur et al., 2005)."""
+    return 2 * (ranks - 1 if ring else (ranks - 1).bit_length())
+
+
+def simulate_step(
+    steps: OwnSteps, sizes: F64, link: Link | None, ranks: int, *, ring: bool = False
+) -> SimulatedStep:
     """Return the mean step of ``ranks`` ranks. ``sizes`` are the bytes of the buckets; without a
     ``link`` exchanges take no time."""
     rng = np.random.default_rng(SEED)
@@ -134,7 +142,9 @@ def simulate_step(steps: OwnSteps, sizes: F64, link: Link | None, ranks: int) ->
         ready, drawn = steps.ready[rows].max(axis=1), steps.own[rows]
         own.append(drawn.mean(axis=1))
         slowest.append(drawn.max(axis=1))
-        ends.append(np.maximum(slowest[-1], exchange_end(ready, _lengths(sizes, link, ranks))))
+        ends.append(
+            np.maximum(slowest[-1], exchange_end(ready, _lengths(sizes, link, ranks, ring)))
+        )
     step = np.concatenate(ends)
     return SimulatedStep(
         float(step.mean()),
@@ -155,10 +165,13 @@ def _draw_rows(steps: OwnSteps, ranks: int, draws: int, rng: np.random.Generator
     return np.where(shares, common, alone) + rank * count
 
 
-def _lengths(sizes: F64, link: Link | None, ranks: int) -> F64:
+def _lengths(sizes: F64, link: Link | None, ranks: int, ring: bool) -> F64:
     if link is None or ranks < 2:
         return np.zeros(0)
-    return link.latency_s + sizes * _volume(ranks) / link.bytes_per_s
+    return (
+        count_messages(ranks, ring=ring) * link.latency_s
+        + sizes * _volume(ranks) / link.bytes_per_s
+    )
 
 
 def exchange_end(ready: F64, lengths: F64) -> F64:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-Change = Literal["batch", "precision", "recomputation", "accumulation", "optimizer"]
+Change = Literal["batch", "precision", "recomputation", "accumulation", "optimizer", "sharding"]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,24 +41,13 @@ class MemoryOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     fits: bool | None
     far: bool = False
     modules: list[str] = []
-    time_to_loss: float | None = None  # relative to now, 1.0: as long
-    time_to_loss_low: float | None = None
-    time_to_loss_high: float | None = None
-
-
-class NoiseRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The gradient noise scale in samples, with its interval; None: beyond all bounds."""
-
-    samples: float | None
-    low: float
-    high: float | None
 
 
 class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error of memory that ended the job: what was asked for, what held the rest, the last line
-    of the user's program and the module whose forward pass it was, the largest tensors in variables
-    on the way there, what grew since the first steps, and the cheapest change that would have
-    fitted."""
+    of the user's program and the module whose forward pass it was, the modules that keep most
+    activations, the largest tensors in variables on the way there, what grew since the first steps,
+    and the cheapest change that would have fitted."""
 
     error: str
     requested: int | None
@@ -72,6 +61,7 @@ class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     backward: bool
     parts: list[Part]
     largest: list[str]
+    modules: list[Part] = []
     growth: str = ""
     change: str
 
@@ -94,8 +84,6 @@ class MemoryAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     options: list[MemoryOption]
     largest_batch: int | None  # that fits
     largest_recomputed: MemoryOption | None  # that fits with modules recomputed
-    best_batch: MemoryOption | None  # smallest within 5 % of the best rate
-    noise: NoiseRow | None
-    advice: list[str]
     unknown: list[str]
+    usable: int | None = None  # of a device that was asked about, whose memory is the limit
     death: MemoryDeath | None = None  # the error of memory that ended the job

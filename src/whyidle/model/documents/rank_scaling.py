@@ -19,13 +19,15 @@ Bottleneck = Literal["computation", "exchange", "late ranks", "host cores"]
 
 
 class Link(Document, frozen=True, kw_only=True):
-    """A link between ranks: an exchange takes ``latency_s + bytes * 2(n-1)/n / bytes_per_s``.
-    ``spread`` is the relative error of its time. ``source`` is how it is known."""
+    """A link between ranks: an exchange takes ``messages * latency_s + bytes * 2(n-1)/n /
+    bytes_per_s``, with as many messages one after the other as its algorithm sends. ``spread`` is
+    the relative error of its time. ``source`` is how it is known, ``name`` that of a scenario."""
 
     latency_s: float
     bytes_per_s: float
     spread: float
-    source: Literal["measured", "given"]
+    source: Literal["measured", "given", "assumed"]
+    name: str = ""
 
     def with_speed(self, bytes_per_s: float) -> Link:
         """The same link with another bandwidth."""
@@ -47,12 +49,15 @@ class Needed(Document, frozen=True, kw_only=True):
     target: float
     bytes_per_s: float | None
     batch_times: float | None
+    cores: int | None = None  # of a host, where too few limit the step
 
 
 class ScalePoint(Document, frozen=True, kw_only=True):
     """The job on ``ranks`` ranks. ``efficiency`` is the speed of each rank relative to one rank
     alone. ``exchange`` and ``late`` are the shares of the step in which gradients are exchanged
-    and nothing else is done, and in which ranks wait for the slowest one."""
+    and nothing else is done, and in which ranks wait for the slowest one. ``scenario`` is the link
+    that is assumed where none is known. ``bound``: so far beyond what was measured that the step
+    takes at least as long, and the efficiency is at most as high."""
 
     ranks: int
     nodes: int
@@ -65,6 +70,8 @@ class ScalePoint(Document, frozen=True, kw_only=True):
     needed: Needed | None
     measured_s: float | None = None
     why: str | None = None
+    scenario: str = ""
+    bound: bool = False
 
 
 class RankScaling(Document, frozen=True, kw_only=True):

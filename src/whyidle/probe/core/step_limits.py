@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import Any
 
 from . import fault_containment
@@ -54,6 +55,15 @@ class StepLimits(Listener):
                 recorder.folder, "ending the job", recorder.flush_records
             )
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
+            hook = sys.excepthook
+
+            def say_interrupted(kind: Any, error: Any, trace: Any) -> None:
+                if issubclass(kind, KeyboardInterrupt):  # asked for: its traceback tells nothing
+                    sys.stderr.write(f"whyidle: ended after step {self.stop_after}, as asked\n")
+                else:
+                    hook(kind, error, trace)
+
+            sys.excepthook = say_interrupted
             # sent to this thread: a signal to the process may reach another, and act later
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
 

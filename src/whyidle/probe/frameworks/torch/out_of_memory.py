@@ -1,8 +1,8 @@
 """What held memory when the job died for lack of it.
 
 Nothing is intercepted: the exception has left the script and was printed before this runs, at the
-end of the interpreter, while the traceback still holds the frames with their tensors. Goes to
-``PID.oom.json``.
+end of the interpreter, while the traceback still holds the frames with their tensors. The tensors
+of the same variables were measured after a few steps. Goes to ``PID.oom.json``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import math
 import os
 import re
+import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -25,6 +27,7 @@ from ...core.loaded_modules import is_installed
 from ...core.own_files import FOLDER
 from . import accelerator
 from .looks.step_tape import DEEPEST, find_tensors
+from .saved_activations import count_activations
 
 UNITS = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 SIZE = r"([\d.]+) (bytes|B|KiB|MiB|GiB|TiB)"
@@ -35,12 +38,19 @@ UNUSED = re.compile(rf"{SIZE} is reserved (?:by PyTorch )?but unallocated")
 SIGNS = ("out of memory", "can't allocate memory")
 """of the accelerators' allocators, and of the CPU's, which raises a plain ``RuntimeError``; Python
 and NumPy raise a ``MemoryError``"""
-LARGEST = 5
+LARGEST, LEAST_SHARE = 5, 1e-3
+"""variables that are named, and the share of all tensors below which one is not"""
+MOST_PARTS = 16
+"""tensors of a batch that are compared between steps"""
+
+
+Place = tuple[str, str, str]
+"""file, function and name of a variable"""
 
 
 class MemoryLevels(Listener):
     """What is held at the ends of a few steps: by the allocator of the device, or, on the CPU, by
-    the process."""
+    the process; and the shapes of tensors in variables."""
 
     listener = "memory levels"
 
@@ -48,6 +58,10 @@ class MemoryLevels(Listener):
         self.events = events
         self.rows: list[tuple[int, int]] = []
         """steps that were done, and bytes"""
+        self.peak = 0
+        """the most that these steps held, bytes"""
+        self.shapes: dict[Place, list[int]] = {}
+        """the largest of each variable"""
 
     def on_look(self) -> None:
         """A step has ended."""
@@ -55,10 +69,50 @@ class MemoryLevels(Listener):
         module = accelerator.device_module(sys.modules["torch"], kind) if kind != "cpu" else None
         if module is not None and hasattr(module, "memory_allocated"):
             self.rows.append((self.events.steps, int(module.memory_allocated())))
+            self.peak = int(module.max_memory_allocated())
         elif kind == "cpu":
-            with open("/proc/self/statm", encoding="ascii") as file:
-                pages = int(file.read().split()[1])
-            self.rows.append((self.events.steps, pages * os.sysconf("SC_PAGE_SIZE")))
+            held, self.peak = read_process()
+            self.rows.append((self.events.steps, held))
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            for place, tensor in _variables_of(frame):
+                shape = list(tensor.shape)
+                self.shapes[place] = max(shape, self.shapes.get(place, []), key=_count_elements)
+            frame = frame.f_back
+
+
+def _count_elements(shape: list[int]) -> int:
+    return math.prod(shape) if shape else 0
+
+
+def _variables_of(frame: FrameType) -> Iterator[tuple[Place, Any]]:
+    """The variables of a frame that hold a tensor, or a batch of some."""
+    if frame.f_code.co_filename.startswith(FOLDER):
+        return
+    for name, value in list(frame.f_locals.items()):
+        place = frame.f_code.co_filename, frame.f_code.co_name, name
+        parts = list(value.items()) if isinstance(value, dict) else [("", value)]
+        if isinstance(value, (list, tuple)):
+            parts = list(enumerate(value[:MOST_PARTS]))
+        for key, part in parts[:MOST_PARTS]:
+            if hasattr(part, "untyped_storage"):
+                yield (*place[:2], f"{name}[{key!r}]" if key != "" else name), part
+
+
+def read_process() -> tuple[int, int]:
+    """What the process holds and the most that it held, bytes: of its address space where that has
+    a limit (``RLIMIT_AS``), else of the host's memory."""
+    keys = ("VmRSS", "VmHWM") if address_limit() is None else ("VmSize", "VmPeak")
+    with open("/proc/self/status", encoding="ascii") as file:
+        rows = dict(line.split(":", 1) for line in file)
+    held, peak = (int(rows[key].split()[0]) << 10 for key in keys)
+    return held, peak
+
+
+def address_limit() -> int | None:
+    """The limit of the process's address space, bytes."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def install_death_notes(events: Events) -> Callable[[], None]:
@@ -67,7 +121,11 @@ def install_death_notes(events: Events) -> Callable[[], None]:
     events.add_listener(levels)
 
     def write_notes() -> None:
-        _write_notes(folder, {"steps": events.steps, "levels": levels.rows})
+        _write_notes(
+            folder,
+            {"steps": events.steps, "levels": levels.rows, "peak": levels.peak or None},
+            levels.shapes,
+        )
 
     def describe() -> None:
         fault_containment.run_contained(folder, "out of memory", write_notes)
@@ -97,7 +155,9 @@ def read_message(text: str) -> dict[str, int]:
     }
 
 
-def _write_notes(folder: str, known: dict[str, Any]) -> None:
+def _write_notes(
+    folder: str, known: dict[str, Any], shapes: dict[Place, list[int]] | None = None
+) -> None:
     error = getattr(sys, "last_value", None)
     torch: Any = sys.modules.get("torch")
     if torch is None or not is_out_of_memory(error):
@@ -105,6 +165,17 @@ def _write_notes(folder: str, known: dict[str, Any]) -> None:
     notes = {"error": type(error).__name__, **known, **read_message(str(error))}
     frames = _frames_of(error)
     notes |= _describe_place(torch, frames) | _count_owners(torch, frames)
+    limit = address_limit()
+    if notes["device"] == "cpu" and limit is not None:
+        notes |= {"capacity": limit, "allocated": read_process()[0]}
+    now = {
+        place: list(tensor.shape) for frame, _ in frames for place, tensor in _variables_of(frame)
+    }
+    notes["grown"] = [
+        [place[2], shape, now[place]]
+        for place, shape in (shapes or {}).items()
+        if _count_elements(now.get(place, [])) > _count_elements(shape)
+    ]
     path = os.path.join(folder, f"{os.getpid()}.oom.json")
     with open(path + "~", "w", encoding="utf-8") as file:
         json.dump(notes, file)
@@ -140,7 +211,7 @@ def _describe_place(torch: Any, frames: list[tuple[FrameType, int]]) -> dict[str
 
 
 def _count_owners(torch: Any, frames: list[tuple[FrameType, int]]) -> dict[str, Any]:
-    kinds = (torch.Tensor, torch.optim.Optimizer)
+    kinds = (torch.Tensor, torch.optim.Optimizer, torch.nn.Module)
     alive = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
     optimizers = [one for one in alive if isinstance(one, torch.optim.Optimizer)]
     updated = [p for o in optimizers for group in o.param_groups for p in group["params"]]
@@ -158,8 +229,11 @@ def _count_owners(torch: Any, frames: list[tuple[FrameType, int]]) -> dict[str, 
         ),
     }  # fmt: skip
     own = set(seen)
+    counted["largest"] = _list_largest(torch, frames, own, device)
+    models = [one for one in alive if isinstance(one, torch.nn.Module)]
+    counted["activations"] = list(count_activations(torch, models, tensors, device, seen).items())
     counted["others"] = _count_bytes(tensors, device, seen)
-    return {**counted, "largest": _list_largest(torch, frames, own, device)}
+    return counted
 
 
 def _count_bytes(tensors: list[Any], device: str, seen: set[int]) -> int:
@@ -188,4 +262,6 @@ def _list_largest(
                     what = f"{name}, {len(tensors)} tensors of" if many else name
                     key = id(value) if many else tensors[0].untyped_storage().data_ptr()
                     found.setdefault(key, [what, list(tensors[0].shape), size])
-    return sorted(found.values(), key=lambda row: -row[2])[:LARGEST]
+    least = LEAST_SHARE * sum(row[2] for row in found.values())
+    rows = [row for row in found.values() if row[2] >= least]
+    return sorted(rows, key=lambda row: -row[2])[:LARGEST]

@@ -238,6 +238,8 @@ class RecordedStep:
     def _read_device(self) -> dict[str, int]:
         module = accelerator.device_module(self.torch, self.device.type)
         found: dict[str, int] = {}
+        if target := os.environ.get("WHYIDLE_MEMORY_FOR"):
+            found["target"] = int(target)
         if self.device.type != "cpu" and hasattr(module, "memory_allocated"):
             found["allocated"] = int(module.memory_allocated())
             found["reserved"] = int(module.memory_reserved())
@@ -312,6 +314,10 @@ class RecordedStep:
                 [n, type(m).__name__] for n, m in zip(self.names, self.modules, strict=True)
             ],
             "module_times": [self.watch.seconds.get(n, 0.0) for n in range(len(self.modules))],
+            "module_parameters": [
+                sum(p.numel() * p.element_size() for p in m.parameters(False)) for m in self.modules
+            ],
+            "floating": sum(4 * p.numel() for p in self.groups if p.dtype == self.torch.float32),
             "times": [[self.size or 0, seconds] for seconds in self.seconds],
             "optimizer_rows": update.get("rows", []),
             "recorded": {
