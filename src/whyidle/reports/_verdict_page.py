@@ -76,7 +76,7 @@ def _first_fix(diagnosis: Diagnosis, *, brief: bool) -> Paragraph | None:
     gain = f"{format_prediction(fix)}{_describe_gain(diagnosis, fix)}"
     if brief:
         same = fix.consent in SAME_RESULTS and not fix.changes_batch
-        label = "same results:" if same else "first fix:"
+        label = "learning unchanged:" if same else "first fix:"
         return Paragraph(gain, label, rows=2) if gain else None
     content: list[Span | str] = [Span(fix.summary, "good"), f"; {gain}" if gain else ""]
     return Paragraph(content, f"{label_first_fix(fix)}:")
