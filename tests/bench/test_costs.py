@@ -20,10 +20,6 @@ FIGURE = {
 }
 
 
-def entry(date, cores, **figures):
-    return {"date": date, "cores": cores, "figures": figures}
-
-
 @pytest.mark.parametrize(
     ("change", "worse"),
     [
@@ -38,22 +34,6 @@ def entry(date, cores, **figures):
 def test_what_is_a_fifth_worse_is_told(change, worse):
     told = costs.compare("explain", FIGURE | change, FIGURE | {"date": "2026-11-01"})
     assert [text.split(": ")[1].split(" is ")[0] for text in told] == worse
-
-
-def test_a_first_figure_is_compared_with_nothing(capsys):
-    assert costs.compare("explain", FIGURE, None) == []
-    assert "not recorded before" in capsys.readouterr().out
-
-
-def test_the_figure_recorded_last_is_of_as_many_cores():
-    recorded = [
-        entry("2026-11-01", 2, help=FIGURE),
-        entry("2026-11-02", 2, help=FIGURE | {"ratio": 3.0}, other=FIGURE),
-        entry("2026-11-03", 8, help=FIGURE | {"ratio": 1.0}),
-    ]
-    last = costs.last_figure(recorded, "help", 2)
-    assert (last["date"], last["ratio"]) == ("2026-11-02", 3.0)
-    assert costs.last_figure(recorded, "help", 4) is None
 
 
 def test_a_command_is_measured_beside_its_floor():

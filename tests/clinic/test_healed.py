@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 
-from clinic.card import cases
-from clinic.healed import page, rows, score
-from clinic.healing import HARM, SETTLED_S, Healed, Tried, arm_s
+from clinic.healed import rows, score
+from clinic.healing import HARM, Healed, Tried
 
 
 def one(name, gain, oracle, safe=1.0, tried=()):
@@ -83,23 +82,3 @@ def test_cures_that_are_advice_are_told_apart_and_not_hidden():
     assert "healed over oracle, median of 2 | 0.50 |" in told
     assert "without advice, median of 1 | 0.95 | 0.60 |" in told
     assert [row.split(" | ")[0] for row in rows(found)[2:]] == ["| c0302 (advice)", "| c0012"]
-
-
-def test_the_page_says_how_it_was_made_and_what_was_no_gpu():
-    emulated = msgspec.structs.replace(one("c1023", 2.0, 2.0), mode="emulated")
-    told = page([one("c0012", 1.9, 2.0), emulated], "python -m clinic heal", "2026-01-02 on a box")
-    assert "Made on 2026-01-02 on a box by `python -m clinic heal`." in told
-    assert "1 of them ran on the emulated device, which is no GPU" in told
-    assert "| c0012 | 2.00 | 1.90 |" in told
-    assert "emulated" not in page([one("c0012", 1.9, 2.0)], "", "")
-
-
-def test_arms_are_long_enough_for_a_first_epoch_unless_the_whole_job_is_timed():
-    every = cases()
-    steps = [case for case in every if case.measure == "steps"]
-    whole = [case for case in every if case.measure == "whole"]
-    assert steps
-    assert whole
-    assert all(arm_s(case) == max(case.budget.arm_s, SETTLED_S) for case in steps)
-    assert all(arm_s(case) == case.budget.arm_s for case in whole)
-    assert any(case.budget.arm_s < SETTLED_S for case in whole)

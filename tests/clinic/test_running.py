@@ -6,12 +6,10 @@ import msgspec
 import pytest
 from sheets import sheet
 
-import clinic.launch
 from clinic import app, examine, floor
 from clinic.card import cases
 from clinic.launch import scratch
 from clinic.outcome import Gain, Named, Outcome, Results, oracle_key
-from clinic.progress import Progress, budget
 from clinic.runs import alone
 from clinic.times import JobError, Times
 from clinic.typed import command, environment
@@ -123,17 +121,6 @@ def clinic_on(case, monkeypatch, tmp_path):
     return words
 
 
-def test_what_another_machine_found_of_the_same_options_is_found(case, tmp_path, monkeypatch):
-    results = Results(tmp_path / "kept")
-    monkeypatch.setattr("clinic.outcome.machine", lambda: "one with a GPU")
-    results.save(case, outcome(case, mode="gpu"), b"")
-    monkeypatch.setattr("clinic.outcome.machine", lambda: "this one")
-    assert results.load(case, "gpu", False) is None
-    assert results.elsewhere(case, "gpu").mode == "gpu"
-    other = msgspec.structs.replace(case, options={**case.options, "seed": 71})
-    assert results.elsewhere(other, "gpu") is None
-
-
 def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):
     results = Results(tmp_path / "kept")
     results.save(case, outcome(case), b"")
@@ -151,87 +138,6 @@ def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "page.svg").read_text().startswith("<svg")
 
 
-def test_a_watched_job_is_known_without_its_timings_and_not_with_them(case, tmp_path):
-    results = Results(tmp_path / "kept")
-    results.save(case, outcome(case), b"")
-    assert results.load(case, "cpu", False).gains == {}
-    assert results.load(case, "cpu", True) is None
-    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
-    assert results.load(case, "cpu", True).gains["cured"].ratio == 2.0
-    assert results.load(case, "cpu", False).gains == {}  # a table without timings stays one
-    healthy = msgspec.structs.replace(case, id="c0080", kind="healthy", inject=())
-    results.save(healthy, outcome(healthy), b"")
-    assert results.load(healthy, "cpu", True) is not None  # nothing of it is to be timed
-
-
-def test_a_page_says_which_cures_were_not_timed(case, tmp_path, monkeypatch, capsys):
-    results = Results(tmp_path / "kept")
-    results.save(case, outcome(case), b"")
-    clinic = clinic_on(case, monkeypatch, tmp_path)
-    assert clinic("report") == 0
-    said = capsys.readouterr().out
-    assert "| c0070 | job |" in said
-    assert "**The cures of 1 cases were not timed" in said
-    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
-    assert clinic("report") == 0
-    said = capsys.readouterr().out
-    assert "| 2.00 (2.00-2.00) |" in said
-    assert "not timed:" not in said
-
-
-def test_only_what_is_missing_is_run(case, tmp_path, monkeypatch):
-    results = Results(tmp_path / "kept")
-    results.save(case, outcome(case, state="starved"), b"")
-    monkeypatch.setattr(examine, "_seen", lambda *_: pytest.fail("it was watched"))
-    came = examine.examine(case, "cpu", results, oracle=True)
-    assert (came.state, came.error) == ("starved", "")
-    assert came.gains["cured"].ratio == pytest.approx(3.0)
-    again = examine.examine(case, "cpu", Results(tmp_path / "kept"), oracle=True)
-    assert again.gains == came.gains
-
-
-def test_a_timing_that_fails_leaves_what_was_watched(case, tmp_path, monkeypatch):
-    results = Results(tmp_path / "kept")
-    results.save(case, outcome(case, state="starved"), b"")
-    monkeypatch.setenv("FALLS", "1")
-    assert "fell over" in examine.examine(case, "cpu", results, oracle=True).error
-    assert results.load(case, "cpu", False).state == "starved"
-
-
-def test_no_outcome_is_thrown_away_by_another(case, tmp_path, monkeypatch):
-    results = Results(tmp_path / "kept")
-    results.save(case, outcome(case), b"")
-    (other,) = cases(5, folder=tmp_path / "cards")
-    results.save(other, outcome(other), b"")
-    with monkeypatch.context() as changed:
-        changed.setattr("clinic.outcome.product", lambda: "another")
-        assert results.load(case, "cpu", False) is None
-        results.save(case, outcome(case, error="fell over"), b"")
-    assert results.load(case, "cpu", False) is not None
-    assert results.load(other, "cpu", False) is not None
-
-
-def test_an_outcome_of_another_version_is_told_only_when_asked(case, tmp_path, monkeypatch, capsys):
-    results = Results(tmp_path / "kept")
-    results.save(case, outcome(case), b"")
-    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
-    monkeypatch.setattr("clinic.outcome.product", lambda: "another")
-    assert results.load(case, "cpu", False) is None
-    assert results.latest(case, "cpu").gains["cured"].ratio == 2.0
-    results.save(case, outcome(case, state="starved"), b"")
-    newer = outcome(case, state="inefficient")
-    results.save(case, msgspec.structs.replace(newer, made="2026-01-03"), b"")
-    assert results.latest(case, "cpu").state == "inefficient"
-    monkeypatch.setattr("clinic.outcome.product", lambda: "a third")
-    clinic = clinic_on(case, monkeypatch, tmp_path)
-    assert clinic("report") == 0
-    assert "**1 more cases of this mode were not run.**" in capsys.readouterr().out
-    assert clinic("report", "--any-version") == 0
-    assert "| c0070 | job |" in capsys.readouterr().out
-    (tmp_path / "job.py").write_text(JOB + "# changed")
-    assert results.latest(case, "cpu") is None
-
-
 def test_a_run_says_how_far_it_is_and_fails_with_its_cases(case, tmp_path, monkeypatch, capsys):
     second = msgspec.structs.replace(case, id="c0080")
     clinic = clinic_on(case, monkeypatch, tmp_path)
@@ -245,29 +151,6 @@ def test_a_run_says_how_far_it_is_and_fails_with_its_cases(case, tmp_path, monke
     monkeypatch.setattr(EXAMINE, lambda one, *_, **__: outcome(one, error="fell over"))
     assert clinic("run", "--no-oracle") == FAILED
     assert "c0070 failed: fell over" in capsys.readouterr().out
-
-
-def test_the_time_left_follows_the_time_taken(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(clinic.launch, "wall", lambda: now[0])
-    told = Progress({"a": 10.0, "b": 20.0, "c": 70.0})
-    assert told.left == 100.0
-    now[0] = 60.0  # twice as long as thought
-    assert told.line("b", "b is done").endswith("b is done  240 s left".replace("240 s", "4 min"))
-    assert told.left == pytest.approx(240.0)
-    told.line("c", "")
-    assert told.line("a", "a is done") == "[3/3] a is done"
-
-
-def test_what_is_known_costs_nothing_more(case, tmp_path):
-    results = Results(tmp_path / "kept")
-    whole = budget(case, "cpu", results, True)
-    results.save(case, outcome(case), b"")
-    timings = budget(case, "cpu", results, True)
-    assert 0.0 < timings < whole
-    assert budget(case, "cpu", None, True) == whole
-    results.save_gains(case, "cpu", {"cured": Gain([(1.0, 2.0)])})
-    assert budget(case, "cpu", results, True) == 0.0
 
 
 def test_ctrl_c_ends_it_and_starts_nothing_more(case, tmp_path, monkeypatch, capsys):
@@ -308,13 +191,6 @@ def test_what_is_typed(case):
     assert command({"@cores": 1}, "cpu", 3.0, "steps")[:2] == ["taskset", "-c"]
 
 
-def test_one_timed_job_at_a_time(tmp_path):
-    with clinic.launch.turn(tmp_path / "lock"):
-        assert (tmp_path / "lock").exists()
-    with clinic.launch.turn(None):
-        pass
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -336,32 +212,6 @@ def test_what_cannot_be_done_is_said_in_one_line(words, said, capsys, monkeypatc
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["run", "--mode", "quantum"], "invalid choice: 'quantum'"),
-        (["run", "--jobs", "0"], "'0' is not a number of jobs"),
-        (["run", "--jobs", "many"], "'many' is not a number of jobs"),
-        (["run", "--reseed", "x"], "invalid int value"),
-        ([], "required"),
-    ],
-)
-def test_wrong_words_are_told_with_the_usage(words, said, capsys):
-    with pytest.raises(SystemExit) as end:
-        app.main(words)
-    assert end.value.code == app.USAGE
-    assert said in capsys.readouterr().err
-
-
-def test_a_card_that_makes_no_sense_is_told_by_name(monkeypatch, capsys):
-    def broken(*_):
-        raise ValueError("042.toml: nothing is planted")
-
-    monkeypatch.setattr(CHOSEN, broken)
-    assert app.main(["list"]) == app.USAGE
-    assert "042.toml: nothing is planted" in capsys.readouterr().err
-
-
 def test_all_is_every_mode_without_a_gpu(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("WHYIDLE_TRACES", str(tmp_path))
     assert app.main(["list", "--mode", "all"]) == 0
@@ -371,22 +221,6 @@ def test_all_is_every_mode_without_a_gpu(capsys, monkeypatch, tmp_path):
     told = capsys.readouterr()
     assert "recordings are left out" in told.err
     assert len(told.out.splitlines()) == len([c for c in cases() if not c.recording])
-
-
-def test_one_case_alone_or_a_whole_sheet(capsys):
-    assert app.main(["list", "--cases", "c0012"]) == 0
-    assert [line[:5] for line in capsys.readouterr().out.splitlines()] == ["c0012"]
-    assert app.main(["list", "--cases", "c001"]) == 0
-    assert [line[:5] for line in capsys.readouterr().out.splitlines()] == [
-        "c0011", "c0012", "c0013",
-    ]  # fmt: skip
-
-
-def test_the_list_names_every_case(capsys):
-    assert app.main(["list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(
-        [c for c in cases() if "cpu" in c.modes]
-    )
 
 
 def _outcomes(case):

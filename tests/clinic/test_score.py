@@ -8,7 +8,7 @@ from clinic.card import Budget, Case, Fault
 from clinic.judge import binding, forecasts, harmed, judge, kind_of
 from clinic.outcome import Delay, Evidence, Gain, Named, Outcome
 from clinic.page.picture import matrix
-from clinic.page.report import judged, page
+from clinic.page.report import page
 from clinic.rivals import (
     data_wait,
     every_safe_fix,
@@ -17,7 +17,7 @@ from clinic.rivals import (
     nothing,
     product,
 )
-from clinic.score import Seconds, forecasting, marks, quantile, score
+from clinic.score import forecasting, marks, quantile, score
 from whyidle.model.buckets import BUCKETS
 
 FAMILIES = {
@@ -301,22 +301,6 @@ def test_harm_is_a_cure_that_was_promised_to_help_and_did_not():
     assert other.advised == 0  # what it would bring was not measured
 
 
-def test_the_price_of_the_suite_is_told_when_all_of_it_is_known():
-    job = case("sync-checkpoint")
-    gains = {"cured": Gain([(100.0, 150.0)], 3000.0)}
-    whole = msgspec.structs.replace(outcome(gain=0, seconds=600.0), gains=gains)
-    well = (case(kind="healthy"), outcome(gain=0, seconds=300.0))
-    assert score([(job, whole), well]).seconds == Seconds(watching=900.0, timing=3000.0, untold=0)
-    told = page([(job, whole), well], "some command")
-    assert "What stands here took 65 minutes" in told
-    assert "at most 120: met." in told
-    part = page([(job, whole), well], "some command", missing=3)
-    assert "at most 120: not told yet, 3 cases did not run." in part
-    old = outcome(seconds=600.0)  # timed before seconds were kept
-    assert score([(job, whole), (job, old)]).seconds.untold == 1
-    assert "What stands here took" not in page([(job, whole), (job, old)], "some command")
-
-
 LOADER = {"workers": 0, "pinned": False, "persistent": False, "batch_size": 4}
 
 
@@ -371,33 +355,6 @@ def test_the_page_and_the_picture_hold_the_numbers():
     assert drawn.count('fill="#c0392b"') == 1
 
 
-def test_recordings_and_versions_that_stand_beside_are_said_to():
-    right, wrong = outcome(finding("sync-checkpoint")), outcome(finding("python-gc-pauses"))
-    recorded = msgspec.structs.replace(wrong, mode="recorded", product="older")
-    pairs = [(case("sync-checkpoint"), right), (case("sync-checkpoint", number=2), recorded)]
-    text = page(pairs, "some command")
-    assert "| what | here | cpu | recorded | target | |" in text
-    assert "| first finding is the planted cause | 100 % | 100 % | 0 % | ≥ 90 % | met |" in text
-    assert "Outcomes of 2 versions of whyidle stand side by side" in text
-    assert len(judged(pairs)) == 1
-    assert "versions" not in page(pairs[:1], "some command").split("## How")[0]
-    assert len(judged(pairs[1:])) == 1  # alone they are what there is
-
-
-def test_each_case_tells_how_far_off_its_attribution_was():
-    truth = {"compute": 0.5, "communication": 0.0, "transfer": 0.0}
-    text = page(
-        [
-            (case("sync-checkpoint"), outcome(truth=truth, seen=evidence(loader=0.46))),
-            (case("sync-checkpoint", number=2), outcome()),
-        ],
-        "some command",
-    )
-    assert "| attribution off by |" in text
-    assert "| 4.0 % |" in text.split("## Case by case")[1]
-    assert "own account, worst | 4.0 % | ≤ 5 % | met |" in text
-
-
 def test_emulated_jobs_stand_by_themselves_and_are_said_to_be_no_gpu():
     right, wrong = outcome(finding("sync-checkpoint")), outcome(finding("python-gc-pauses"))
     emulated = msgspec.structs.replace(wrong, mode="emulated")
@@ -419,31 +376,3 @@ def test_emulated_jobs_stand_by_themselves_and_are_said_to_be_no_gpu():
     alone = page(pairs[:1], "some command").split("## How")[0]
     assert "ran on the emulated device" not in alone
     assert "## Validity" not in alone
-
-
-def test_emulated_shares_are_held_against_a_gpu_or_said_not_to_be():
-    emulated = outcome(gain=0, seen=evidence(loader=0.4), mode="emulated")
-    pairs = [(case("dataloader-no-workers", number=n), emulated) for n in (1, 2)]
-    text = page(pairs, "some command")
-    assert "**No GPU was at hand: none of these 2 emulated jobs ran on a real one.**" in text
-    gpu = outcome(gain=0, seen=evidence(loader=0.3), mode="gpu")
-    text = page(pairs, "some command", real={"c0002": gpu})
-    assert "1 of 2 emulated jobs ran on no real GPU." in text
-    assert "| c0002 | 40 % / 30 % | 60 % / 70 % | 10.0 % |" in text
-
-
-def test_each_framework_has_a_row():
-    jobs = [
-        ({"@python": "jax", "$KERAS_BACKEND": "jax"}, "sync-checkpoint"),
-        ({"@python": "jax"}, "sync-checkpoint"),
-        ({}, "dataloader-no-workers"),
-    ]
-    pairs = [
-        (msgspec.structs.replace(case("sync-checkpoint"), options=options), outcome(finding(said)))
-        for options, said in jobs
-    ]
-    text = page(pairs, "some command").partition("## By framework")[2].partition("##")[0]
-    assert "| Keras on JAX | 1 | 100 % |" in text
-    assert "| JAX | 1 | 100 % |" in text
-    assert "| PyTorch | 1 | 0 % |" in text
-    assert "By framework\n" not in page(pairs[:1], "some command").split("## How")[0]

@@ -12,11 +12,9 @@ import clinic.runs
 from clinic import app, examine
 from clinic.card import cases
 from clinic.launch import StoppedError
-from clinic.outcome import Gain, Outcome, Results
-from clinic.page.report import page
-from clinic.sittings import Sittings, sittings
+from clinic.outcome import Outcome, Results
 from clinic.times import JobError, Times
-from clinic.turns import turns, worth
+from clinic.turns import turns
 
 pytestmark = pytest.mark.real_processes("jobs wait for each other in processes of their own")
 
@@ -66,17 +64,6 @@ def test_the_order_is_drawn_and_always_the_same(case):
     assert names == [one.id for turn in turns(jobs[::-1], 1) for one, _ in turn]
 
 
-def test_a_case_beside_others_costs_a_part_of_the_time(case):
-    assert worth(case, 3) == 1.0
-    assert worth(msgspec.structs.replace(case, beside=True), 4) == 0.25
-
-
-def test_what_runs_on_the_cpu_runs_beside_nothing(tmp_path):
-    (tmp_path / "007.toml").write_text(sheet("job", HABIT, before="beside = true"))
-    with pytest.raises(ValueError, match="only where the device is emulated"):
-        cases(folder=tmp_path)
-
-
 @pytest.mark.parametrize(("beside", "most"), [(True, 3), (False, 1)])
 def test_so_many_run_at_a_time(case, tmp_path, monkeypatch, beside, most):
     now, seen = [], []
@@ -96,24 +83,6 @@ def test_so_many_run_at_a_time(case, tmp_path, monkeypatch, beside, most):
     assert app.main([*words, "--results", str(tmp_path / "kept"), "--lock", str(lock)]) == 0
     assert max(seen) == most
     assert len(seen) == 6
-
-
-def test_who_waits_for_the_lock_gets_it_between_two_turns(tmp_path):
-    took, lock = [], tmp_path / "lock"
-
-    def waits():
-        with clinic.launch.turn(lock):
-            took.append("other")
-
-    other = threading.Thread(target=waits)
-    for number in range(3):
-        with clinic.launch.turn(lock):
-            took.append(number)
-            if not number:
-                other.start()
-                time.sleep(0.2)  # it waits by now
-    other.join()
-    assert took == [0, "other", 1, 2]
 
 
 def test_who_stops_it_finds_the_page_of_what_is_done(case, tmp_path, monkeypatch, capsys):
@@ -208,71 +177,3 @@ def test_there_are_as_many_pairs_as_it_takes(case, monkeypatch, rates, pairs):
     gains = examine.paired(case, "cpu")
     assert len(gains["cured"].pairs) == pairs
     assert not waiting
-
-
-def test_of_several_cures_only_the_unclear_are_timed_again(case, monkeypatch):
-    two = msgspec.structs.replace(case, inject=case.inject * 2)
-    begun, rates = [], iter([1.0, 3.0, 2.9, 1.15, 1.1, 1.0])
-
-    def told(*_):
-        begun.append(rate := next(rates))
-        return Times(begin=0.0, marks=[i / rate for i in range(10)], samples=1)
-
-    monkeypatch.setattr(clinic.runs, "alone", told)
-    gains = examine.paired(two, "cpu")
-    assert {name: len(gain.pairs) for name, gain in gains.items()} == {
-        "cured": 1, "cured 0": 1, "cured 1": 2,
-    }  # fmt: skip
-    assert gains["cured 1"].ratio == pytest.approx((1.15 + 1.1) / 2)
-    assert len(begun) == 6
-
-
-def test_a_part_that_seems_to_do_harm_is_timed_again(case, monkeypatch):
-    two = msgspec.structs.replace(case, inject=case.inject * 2)
-    there, back = [1.0, 1.5, 1.2], [1.2, 1.5, 1.0]
-    rates = iter([*there, 0.9, 0.8, *back, *there, 1.2, 1.2, *back])
-
-    def told(*_):
-        rate = next(rates)
-        return Times(begin=0.0, marks=[i / rate for i in range(10)], samples=1)
-
-    monkeypatch.setattr(clinic.runs, "alone", told)
-    gains = examine.paired(two, "cpu")
-    assert len(gains["cured 1"].pairs) == 4
-    assert gains["cured 1"].ratio == pytest.approx(1.05)
-
-
-def test_runs_side_by_side_count_once_and_pauses_not():
-    spans = [(0.0, 10.0), (5.0, 20.0), (6.0, 12.0), (30.0, 40.0), (5000.0, 5060.0)]
-    every = [Outcome(id="c", mode="cpu", made="", options={}, span=span) for span in spans]
-    assert sittings(every) == Sittings(active_s=90.0, count=2, at_once=3)
-    timed = {"cured": Gain([(1.0, 2.0)], 9.0, (10.0, 25.0))}
-    assert sittings([msgspec.structs.replace(every[0], gains=timed)]) == Sittings(25.0, 1, 1)
-    old = {"cured": Gain([(1.0, 2.0)], 9.0)}
-    assert sittings([*every, msgspec.structs.replace(every[0], gains=old)]) is None
-    assert sittings([]) is None
-
-
-def test_the_page_tells_how_long_it_took(case):
-    def told(*spans):
-        return page([(case, outcome(case, span=span)) for span in spans], "some command")
-
-    whole = told((0.0, 3000.0), (2000.0, 6000.0))
-    assert "ran in 100 minutes** by the clock, in\none sitting;" in whole
-    assert "at most 120 on two cores: met.\nUp to 2 emulated cases ran side by side" in whole
-    long = told((0.0, 6000.0), (10000.0, 14000.0))
-    assert "ran in 167 minutes** by the clock, in\n2 sittings;" in long
-    assert "**missed**.\nEvery case ran alone." in long
-    assert "by the clock, in" not in told((0.0, 3000.0), None)
-
-
-def test_what_was_watched_and_timed_tells_when(case, tmp_path, monkeypatch):
-    results = Results(tmp_path / "kept")
-    marks = iter([[float(i) for i in range(10)], [i / 4 for i in range(10)]])
-    monkeypatch.setattr(
-        clinic.runs, "alone", lambda *_: Times(begin=0.0, marks=next(marks), samples=1)
-    )
-    since = time.time()
-    begin, end = examine.measured(case, "cpu", results)["cured"].span
-    assert since <= begin <= end <= time.time()
-    assert results.gains(case, "cpu")["cured"].span == (begin, end)

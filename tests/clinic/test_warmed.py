@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -75,15 +74,6 @@ def test_a_job_is_what_it_would_be_if_it_were_started(begin, tmp_path, start):
     assert warm == cold
 
 
-def test_the_next_job_knows_nothing_of_the_last(begin, tmp_path):
-    with begin("import os\nleft = 1\nos.environ['LEFT'] = 'x'") as first:
-        assert first.wait() == 0
-    with begin("import os\nassert 'left' not in globals() and 'LEFT' not in os.environ") as second:
-        assert second.wait() == 0, (tmp_path / "said.txt").read_text()
-    assert second is first
-    assert second.pid != os.getpid()
-
-
 @pytest.mark.parametrize(
     ("text", "status"), [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os.abort()", -6)]
 )
@@ -94,29 +84,6 @@ def test_a_job_that_fails_has_its_status_and_says_why(begin, tmp_path, text, sta
     with begin("pass") as again:
         assert again.wait() == 0
     assert again is one
-
-
-def test_what_is_done_at_the_end_is_done(begin, tmp_path):
-    text = "import atexit, pathlib\natexit.register(pathlib.Path('left.txt').touch)"
-    with begin(text) as one:
-        assert one.wait() == 0
-    assert (tmp_path / "left.txt").exists()
-
-
-def test_a_job_that_is_killed_costs_no_interpreter(begin):
-    with begin("import time\ntime.sleep(60)") as one:
-        assert one.poll() is None
-        os.killpg(one.pid, signal.SIGKILL)
-        assert one.wait() == -signal.SIGKILL
-    with begin("pass") as again:
-        assert again.wait() == 0
-    assert again is one
-
-
-def test_jobs_side_by_side_have_an_interpreter_each(begin):
-    with begin("pass") as one, begin("pass") as other:
-        assert one is not other
-        assert one.wait() == other.wait() == 0
 
 
 def died(begin):

@@ -11,7 +11,7 @@ from emulator.device.counters import Counters
 from emulator.device.device import Device
 from emulator.device.record import MOST, WANTED, Record
 from emulator.device.stream import COMPUTE, COPY_IN, Cost
-from whyidle.model.live.telemetry import Absent, Target
+from whyidle.model.live.telemetry import Target
 
 MS = 1_000_000
 
@@ -63,15 +63,6 @@ def test_a_long_run_takes_no_more_memory_and_is_counted_all_the_same(monkeypatch
     assert made()[0].record.whole
 
 
-def test_streams_at_work_together_count_once():
-    device, counters = made()
-    start = device.begun + MS
-    for stream in (device.default, device.stream()):
-        stream.tail = start
-        device.launch(Cost(COMPUTE, 4 * MS), 0, stream)
-    assert counters.look(start + 10 * MS)["busy_ns"] == 4 * MS
-
-
 def test_a_throttled_clock_is_seen_and_makes_kernels_longer():
     device, counters = made(clocks=((0.0, 1.0, 0), (0.05, 0.5, 0x40)))
     device.default.tail = device.begun + 60 * MS
@@ -107,8 +98,3 @@ def test_the_source_reads_what_a_process_publishes(tmp_path, monkeypatch):
     assert second["power_w@gpu0"] > device.config.power_idle_w
     assert reader.facts["name@gpu0"] == "emulated accelerator"
     assert second["energy_j@gpu0"] > first["energy_j@gpu0"]
-
-
-def test_without_the_variable_there_is_none():
-    told = source.probe(Target(environ={}))
-    assert told == Absent("no emulated accelerator")

@@ -3,7 +3,6 @@ machine changes; of the host only orders are asked."""
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pytest
@@ -11,9 +10,7 @@ import torch
 
 from emulator import device as emulated
 from emulator.device.device import Device
-from emulator.device.record import Busy
 from emulator.device.stream import Cost
-from whyidle.probe.frameworks.torch import accelerator
 
 pytestmark = pytest.mark.real_processes("the emulated device works by the clock")
 
@@ -44,13 +41,6 @@ def test_events_tell_the_time_of_the_device(device: Device):
     torch.emulated.synchronize()
     assert first.elapsed_time(last) >= 10
     assert device.default.tail <= time.perf_counter_ns()
-
-
-def test_a_busy_device_costs_no_processor(device: Device):
-    emulated.spend(300)
-    before = time.thread_time()
-    torch.emulated.synchronize()
-    assert time.thread_time() - before < 0.1
 
 
 @pytest.mark.parametrize(
@@ -113,14 +103,6 @@ def test_work_takes_a_time_linear_in_the_batch(device: Device):
     assert took[8] - took[4] == pytest.approx(2e6, abs=1)
 
 
-def test_neighbours_are_joined_and_nothing_is_lost(device: Device):
-    since = device.default.tail
-    for _ in range(10):
-        emulated.spend(0.3)
-    assert busy_ns(device, since) == 10 * 300_000
-    assert all(isinstance(each, Busy) for each in device.record.busy[0])
-
-
 def test_no_tensor_of_the_host_slips_in():
     with pytest.raises(RuntimeError, match="same device"):
         torch.ones(3, device="emulated") + torch.ones(3)
@@ -136,18 +118,6 @@ def test_streams_overlap_and_wait_for_each_other(device: Device):
     torch.emulated.current_stream().wait_stream(side)
     emulated.spend(1)
     assert device.default.tail >= side.queue.tail + 1_000_000
-
-
-def test_each_thread_has_its_current_stream():
-    with torch.emulated.stream(torch.emulated.Stream()) as chosen:
-        seen: list[bool] = []
-        other = threading.Thread(
-            target=lambda: seen.append(torch.emulated.current_stream() == chosen)
-        )
-        other.start()
-        other.join()
-        assert torch.emulated.current_stream() == chosen
-        assert seen == [False]
 
 
 def test_two_devices_train_side_by_side():
@@ -182,9 +152,3 @@ def test_convolutions_are_searched_once_for_each_shape(device: Device, monkeypat
     torch.nn.functional.conv2d(x, weight)
     torch.emulated.synchronize()
     assert busy_ns(device, before) == pytest.approx(took[2] / 3, rel=0.01)
-
-
-def test_a_process_whose_optimizer_is_unknown_trains_on_the_device_that_it_used(device: Device):
-    """As a job that accumulates gradients, before its first step."""
-    torch.ones(2, device="emulated")
-    assert accelerator.device_type(torch, None) == "emulated"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import random
 
 import pytest
 import torch
@@ -31,19 +30,6 @@ def test_what_is_given_back_is_used_again():
     assert memory.reserved == 2 * MIB
     assert memory.segments == 1
     del second
-
-
-def test_neighbours_are_joined_again():
-    device = made(memory_bytes=2 * MIB)
-    blocks = [device.memory.allocate(512) for _ in range(4096)]
-    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
-        device.memory.allocate(512)
-    random.Random(0).shuffle(blocks)
-    del blocks[:]
-    kept = [device.memory.allocate(MIB), device.memory.allocate(MIB)]
-    assert device.memory.allocated == 2 * MIB
-    assert device.memory.retries == device.memory.ooms == 1
-    del kept
 
 
 def test_a_retry_drains_the_device_and_gives_empty_segments_back():

@@ -106,13 +106,6 @@ def test_tied_weights_stay_tied():
     assert model[1].weight is model[0].weight
 
 
-def test_factories_and_values():
-    assert torch.arange(4, device="emulated").tolist() == [0, 1, 2, 3]
-    assert torch.tensor([1.5, 2], device="emulated").tolist() == [1.5, 2]
-    assert torch.zeros(2, device="emulated").dtype is torch.float32
-    assert "emulated:0" in repr(torch.eye(2, device="emulated"))
-
-
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_recurrent_layers_agree(kind: type[nn.Module]):
     """Their cells are fused on every device but the CPU: rounding may differ."""

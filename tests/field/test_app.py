@@ -4,22 +4,10 @@ import sys
 
 import pytest
 
-from field.app import FAILED, USAGE, main
+from field.app import FAILED, main
 from field.measure import THREAD_CLOCK
-from field.processes import JobError, find_missing_imports, run_job
-from field.truth import Job, read_truth
+from field.processes import JobError, run_job
 from field.watch import Outcome, Outcomes, Said, explain_again
-
-
-def test_a_job_that_does_not_exist_is_wrong_usage(capsys):
-    assert main(["list", "--job", "nowhere"]) == USAGE
-    assert "no job nowhere" in capsys.readouterr().err
-
-
-def test_the_list_names_the_jobs_of_a_half(capsys):
-    assert main(["list", "--half", "known"]) == 0
-    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == [name for name, job in read_truth().items() if job.half == "known"]
 
 
 def test_a_report_of_kept_outcomes_is_printed(tmp_path, capsys):
@@ -47,18 +35,6 @@ def test_without_a_recording_nothing_is_explained_again(tmp_path, capsys):
     words = ["run", "--explain", "--job", "norms_every_step", "--results", str(tmp_path)]
     assert main(words) == FAILED
     assert "FAILED: no recording is kept" in capsys.readouterr().out
-
-
-def test_an_interpreter_that_is_not_there_is_wrong_usage(capsys):
-    assert main(["run", "--half", "known", "--python", "/nowhere/python"]) == USAGE
-    assert "/nowhere/python does not run" in capsys.readouterr().err
-
-
-def test_missing_imports_are_named(tmp_path):
-    (tmp_path / "job.py").write_text("import json\nfrom no_such_module.part import x\n", "utf-8")
-    job = Job(half="open", source="s", kind="k", command="python job.py")
-    missing = find_missing_imports({"a": job}, sys.executable, tmp_path)
-    assert missing == {"a": ["no_such_module"]}
 
 
 def test_a_script_is_run_and_its_numbers_read(tmp_path):

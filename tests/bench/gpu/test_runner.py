@@ -8,10 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
-from bench.gpu import page, requirements, stage
-from bench.gpu.__main__ import choose_target, main, parse_options
+from bench.gpu import page, stage
 from bench.gpu.stage import Item, SkippedError, Stage, StageResult, run_stage
 from bench.gpu.target import ROOT, Target
 
@@ -131,62 +128,3 @@ def test_the_page_of_a_rehearsal_says_so_of_every_stage(tmp_path):
     assert "**Rehearsal.**" in text
     assert len(headings) == len(stage.NAMES)
     assert all(heading.endswith("(emulated)") for heading in headings)
-
-
-def test_the_page_names_what_failed_and_what_was_skipped(tmp_path):
-    result = StageResult("doctor", EMULATED.name, True)
-    result.items = {
-        "nvml": {"status": "skipped", "seconds": 0.1, "reason": "nvidia-ml-py is missing"},
-        "pytorch": {"status": "failed", "seconds": 0.2, "reason": "JobError: status 1"},
-    }
-    result.store(tmp_path)
-    page.write_page(tmp_path, EMULATED)
-    text = (tmp_path / page.NAME).read_text(encoding="utf-8")
-    assert "nvml: skipped, nvidia-ml-py is missing" in text
-    assert "pytorch: **failed**, JobError: status 1" in text
-    assert "0 of 2 items done" in text
-
-
-def test_the_page_of_results_from_elsewhere_is_of_their_device(tmp_path, capsys):
-    assert main(["--page", "--out", str(tmp_path)]) == 2
-    assert "no results" in capsys.readouterr().err
-    StageResult("telemetry", "NVIDIA H100", False).store(tmp_path)
-    assert main(["--page", "--out", str(tmp_path)]) == 0
-    text = (tmp_path / page.NAME).read_text(encoding="utf-8")
-    assert text.startswith("# whyidle on NVIDIA H100\n")
-    assert "emulated" not in text.partition("## ")[0]
-
-
-def test_wrong_options_are_named(tmp_path, capsys):
-    pytest.importorskip("torch")
-    file = tmp_path / "file"
-    file.touch()
-    assert main(["--emulated", "--out", str(file)]) == 2
-    assert "is no folder" in capsys.readouterr().err
-    assert main(["--emulated", "--only", "ftp32", "--out", str(tmp_path / "out")]) == 2
-    assert "no item is called ftp32; there are pytorch, " in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_results_go_where_out_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("OUT", str(tmp_path))
-    target = choose_target(parse_options(["--emulated", "--short"]))
-    assert (target.out, target.short, target.emulated) == (tmp_path, True, True)
-
-
-def test_every_core_dependency_is_asked_for():
-    assert {"msgspec", "numpy", "rich"} <= set(requirements.core_dependencies())
-
-
-def test_what_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr(requirements, "core_dependencies", lambda: ["numpy", "no-such-package"])
-    missing = requirements.describe_missing("cuda")
-    assert "lacks no-such-package" in missing
-    assert "pip install no-such-package" in missing
-
-
-def test_an_old_pytorch_is_named(monkeypatch):
-    pytest.importorskip("torch")
-    monkeypatch.setattr(requirements.metadata, "version", lambda name: "2.3.1+cu121")
-    assert "needs PyTorch 2.4 or later" in requirements.describe_missing("cuda")
-    assert "needs PyTorch 2.9 or later" in requirements.describe_missing("emulated")
