@@ -20,7 +20,7 @@ from whyidle.model.loader_tables import BATCH, ROW, TAKE
 from whyidle.readers import probe
 from whyidle.readers.probe.loader_records import read_records
 from whyidle.readers.probe.samples import SAMPLE
-from whyidle.record.recent_window import copy_recent
+from whyidle.record.live_state import copy_recent
 from whyidle.record.recording_diagnosis import diagnose_recording
 
 EVERY_S = 1.0

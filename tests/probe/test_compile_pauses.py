@@ -1,6 +1,6 @@
 """When code was compiled."""
 
-from whyidle.probe.trial.compile_pauses import FEW, CompilePauses
+from whyidle.probe.trial.trial_recorder import FEW, CompilePauses
 
 
 def test_what_is_compiled_on_the_way_is_part_of_it():

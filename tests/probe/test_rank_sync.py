@@ -2,8 +2,7 @@
 
 import os
 
-from whyidle.probe.trial.rank_sync import LAST, RankSync
-from whyidle.probe.trial.step_counter import COUNT, SharedStepCounter
+from whyidle.probe.trial.rank_sync import COUNT, LAST, RankSync, SharedStepCounter
 
 
 def test_whoever_announces_the_last_step_names_one_that_no_other_has_passed(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from whyidle.probe.frameworks.torch import accelerator, trial_hooks, trial_state  # noqa: E402
 from whyidle.probe.trial import trial_recorder as trial  # noqa: E402
-from whyidle.probe.trial.compile_pauses import FEW  # noqa: E402
+from whyidle.probe.trial.trial_recorder import FEW  # noqa: E402
 
 
 class Stepper:

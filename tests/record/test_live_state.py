@@ -9,8 +9,7 @@ from whyidle.errors import InputError
 from whyidle.probe.core.recorder import ANNOTATION, OP, Recorder
 from whyidle.readers import probe
 from whyidle.record import live_state
-from whyidle.record.live_state import LiveWatch
-from whyidle.record.recent_window import MOST_RECORDS, copy_recent
+from whyidle.record.live_state import MOST_RECORDS, LiveWatch, copy_recent
 from whyidle.record.recording_diagnosis import note_end
 
 MS = 1_000_000
@@ -71,7 +70,7 @@ def test_where_the_command_was_started_is_known_while_it_runs(recording):
 
 def test_what_changed_is_said_once_it_has(recording, monkeypatch):
     recorder, folder = recording
-    monkeypatch.setattr("whyidle.record.recent_window.WINDOW_NS", 2_000 * MS)
+    monkeypatch.setattr("whyidle.record.live_state.WINDOW_NS", 2_000 * MS)
     watch = LiveWatch(folder, every_s=0.0, share=1e9)
     end = grow(recorder, 100, 10, 1_000 * MS)
     watch.current_moment({})

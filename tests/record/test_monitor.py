@@ -14,11 +14,15 @@ from whyidle.model.live.telemetry_lines import read_telemetry
 from whyidle.record.monitor import (
     DOUBLING_BYTES,
     JITTER,
+    LIMIT,
+    MOST,
+    WINDOW_NS,
     AppendOnlyFile,
+    ClockReading,
     Monitor,
+    ReadBudget,
     _OpenedSource,
 )
-from whyidle.record.read_budget import LIMIT, MOST, WINDOW_NS, ClockReading, ReadBudget
 
 pytestmark = pytest.mark.real_processes(
     "the monitor reads beside a process, and its own cost is measured"
@@ -177,7 +181,7 @@ def burn(seconds):
 
 def test_reads_that_are_dear_come_less_often_and_the_file_says_so(tmp_path, monkeypatch):
     """On a busy machine a thread gets little of a core: what is allowed here is less yet."""
-    monkeypatch.setattr("whyidle.record.read_budget.WINDOW_NS", 50_000_000)
+    monkeypatch.setattr("whyidle.record.monitor.WINDOW_NS", 50_000_000)
     monkeypatch.setattr(
         "whyidle.record.monitor.ReadBudget", lambda *_: ReadBudget(limit=LIMIT / 100)
     )
@@ -265,7 +269,7 @@ def test_waiting_for_a_core_is_no_waiting_in_a_driver():
 
 
 def test_each_source_has_its_own_pace(tmp_path, monkeypatch):
-    monkeypatch.setattr("whyidle.record.read_budget.WINDOW_NS", 50_000_000)
+    monkeypatch.setattr("whyidle.record.monitor.WINDOW_NS", 50_000_000)
     gpu = Meter(id="y", unit="1", kind="gauge", meaning="y", group="y", cost_us=1, subject="gpu")
     slow = source(lambda n: time.sleep(0.02) or {"y": n}, period_s=0.01)
     slow.SIGNALS = (gpu,)

@@ -13,21 +13,55 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.errors import WhyidleError
 from whyidle.model.buckets import BUCKETS
+from whyidle.model.device_timestamps import MARK
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.live.live_moment import Moment
 from whyidle.model.live.telemetry import Reading
+from whyidle.model.loader_tables import BATCH, ROW, TAKE
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 from whyidle.readers import probe
-from whyidle.record.recent_window import WINDOW_NS, copy_recent
+from whyidle.readers.probe.samples import SAMPLE
 from whyidle.record.recording_diagnosis import ENDED, TELEMETRY, diagnose_recording
+
+WINDOW_NS: Final = 30_000_000_000
+MOST_RECORDS: Final = 4096  # a few hundred steps; a minute and more of stack samples
+_LAYOUTS: Final = {"samples": SAMPLE, "batches": BATCH, "takes": TAKE, "rows": ROW, "device": MARK}
+_MAGIC: Final = len(probe.MAGIC)
+
+
+def copy_recent(recording: Path, into: Path) -> None:
+    """Copy the last half minute, at most ``MOST_RECORDS`` records per file."""
+    for path in recording.iterdir():
+        stem, _, suffix = path.name.partition(".")
+        if not stem.isdigit() or path.name.endswith("~") or suffix.startswith("burst-"):
+            continue
+        if suffix == "spans":
+            spans = last_records(path, probe.SPAN, _MAGIC)
+            spans = spans[spans["end"] >= spans["end"].max(initial=0) - WINDOW_NS]
+            (into / path.name).write_bytes(probe.MAGIC + spans.tobytes())
+        elif suffix in _LAYOUTS:
+            (into / path.name).write_bytes(last_records(path, _LAYOUTS[suffix]).tobytes())
+        else:
+            (into / path.name).symlink_to(path.absolute())
+
+
+def last_records(path: Path, layout: np.dtype[Any], head: int = 0) -> NDArray[Any]:
+    """Read the last complete records of a file."""
+    with path.open("rb") as file:
+        whole = max(0, file.seek(0, 2) - head) // layout.itemsize
+        first = max(0, whole - MOST_RECORDS)
+        file.seek(head + first * layout.itemsize)
+        data = file.read((whole - first) * layout.itemsize)
+    return np.frombuffer(data[: len(data) // layout.itemsize * layout.itemsize], dtype=layout)
+
 
 MOST_BYTES: Final = 4 << 20
 """read at once: minutes of telemetry"""

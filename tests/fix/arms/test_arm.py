@@ -13,7 +13,7 @@ from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.fix.arms.arm import ArmRequest, arm_environment, run_arm
-from whyidle.fix.statistics.peak_memory import peak_memory
+from whyidle.fix.loop.fix_document import peak_memory
 from whyidle.model.diagnosis import Edit
 
 torch = pytest.importorskip("torch")

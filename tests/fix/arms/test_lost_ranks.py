@@ -8,7 +8,7 @@ import pytest
 from own_sgd import OWN_SGD
 from unguarded import Open
 
-from whyidle.fix.arms import arm_watchdog
+from whyidle.fix.arms import arm
 from whyidle.fix.arms.arm import ArmRequest, run_arm
 from whyidle.fix.arms.lost_ranks import by_rank
 from whyidle.fix.arms.process_report import ProcessReport
@@ -116,7 +116,7 @@ def test_a_rank_that_fails_ends_the_arm_where_a_launcher_looks(train):
 
 
 def test_a_rank_that_dies_ends_the_arm_where_nobody_looks(train, monkeypatch, unused_port):
-    monkeypatch.setattr(arm_watchdog, "LOST_S", 1.0)
+    monkeypatch.setattr(arm, "LOST_S", 1.0)
     launcher = train.with_name("both.py")
     launcher.write_text(BOTH)
     begun = time.monotonic()

@@ -6,9 +6,8 @@ from pathlib import Path
 from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop.candidates import Candidate
-from whyidle.fix.loop.fix_document import _trial_entry
+from whyidle.fix.loop.fix_document import PeakMemory, _trial_entry, peak_memory
 from whyidle.fix.loop.trial_result import TrialResult
-from whyidle.fix.statistics.peak_memory import PeakMemory, peak_memory
 
 
 def arm(*ranks):

@@ -18,7 +18,7 @@ from whyidle.fix.statistics.speedup import (
     step_s,
     warmup_mark,
 )
-from whyidle.probe.trial import compile_pauses, trial_recorder
+from whyidle.probe.trial import trial_recorder
 
 
 def told(step_s, count, first_s=1.0, ahead=0):
@@ -156,7 +156,7 @@ def test_only_what_comes_after_the_first_steps_is_said_to_be_compiled_later():
 
 
 def test_the_witness_judges_alike_how_often_code_is_compiled():
-    assert (compile_pauses.FEW, trial_recorder.WARM_STEPS, trial_recorder.WARM) == (
+    assert (trial_recorder.FEW, trial_recorder.WARM_STEPS, trial_recorder.WARM) == (
         FEW,
         WARM_STEPS,
         WARM,

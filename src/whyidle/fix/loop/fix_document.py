@@ -4,23 +4,93 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import compress
 from statistics import fmean
+from typing import NamedTuple
 
 import msgspec
 
+from whyidle.fix.arms.arm import ArmResult
+from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop import optimize
 from whyidle.fix.loop.candidates import SAFE, PassedOver, choose_candidates
 from whyidle.fix.loop.trial_result import TrialResult
-from whyidle.fix.loop.watched_baseline import explain_disagreement
 from whyidle.fix.statistics.background_load import common_load
-from whyidle.fix.statistics.peak_memory import peak_memory
 from whyidle.fix.statistics.speedup import SpeedupEstimate
 from whyidle.model.diagnosis import Diagnosis, Finding, FixedJob, Predicted, Trial
 from whyidle.model.knobs import Setting
+from whyidle.model.number_text import format_duration
 from whyidle.model.plan import FixPlan, PlannedFix, Speedup
 from whyidle.version import __version__
+
+ALIKE = 0.25
+"""difference of step times that is never questioned: turbo clocks, the recording of operators and
+the first reads from the page cache make as much on an ordinary machine"""
+PARTS = 4
+"""consecutive parts of the watched steps whose means show its spread; single steps of a job that
+loads ahead vary many times over, its mean does not"""
+
+
+def explain_disagreement(watched: Diagnosis, base_s: Sequence[float]) -> str:
+    """Explain in a sentence without its full stop that the untreated arms, of ``base_s`` seconds
+    per step each, do not repeat the ``watched`` run; empty if they do, or if either is unknown."""
+    watched_s = watched.steps.mean_s
+    if not watched_s or not base_s:
+        return ""
+    trial_s = fmean(base_s)
+    ratio = max(watched_s / trial_s, trial_s / watched_s)
+    if ratio <= 1 + max(ALIKE, _spread(watched)):
+        return ""
+    return (
+        f"the unchanged job took {format_duration(trial_s)} a step in the trials and "
+        f"{format_duration(watched_s)} when it was watched; why is not known, so what it gains is "
+        "not either"
+    )
+
+
+def _spread(watched: Diagnosis) -> float:
+    """Relative difference between the slowest and the fastest part of the watched steps."""
+    steps_s = list(compress(watched.detail.step_times_s, watched.detail.steady))
+    size = len(steps_s) // PARTS
+    if not size:
+        return 0.0
+    means = [fmean(steps_s[part * size : (part + 1) * size]) for part in range(PARTS)]
+    return max(means) / min(means) - 1
+
+
+class PeakMemory(NamedTuple):
+    """Peak memory, bytes; None if a process did not report it."""
+
+    host: int | None
+    """resident memory of all training processes, without loader workers, which share pages"""
+    device: int | None  # tensors on the fullest device
+
+
+def peak_memory(arms: Sequence[ArmResult]) -> PeakMemory:
+    """The highest peak of these arms."""
+    reports_by_arm = [_process_reports(arm) for arm in arms]
+    hosts = _reports_by_arm([one.memory_bytes for one in reports] for reports in reports_by_arm)
+    devices = _reports_by_arm([one.device_peak for one in reports] for reports in reports_by_arm)
+    return PeakMemory(
+        max(map(sum, hosts)) if hosts else None, max(map(max, devices)) if devices else None
+    )
+
+
+def _process_reports(arm: ArmResult) -> Sequence[ProcessReport]:
+    return [*arm.ranks.values()] or ([] if arm.report is None else [arm.report])
+
+
+def _reports_by_arm(arms: Iterable[Sequence[int | None]]) -> list[list[int]]:
+    arms_list = list(arms)
+    known = [[one for one in values if one is not None] for values in arms_list]
+    whole = all(
+        values and len(values) == len(numbers)
+        for values, numbers in zip(arms_list, known, strict=True)
+    )
+    return known if whole else []
+
 
 MOST = 140  # characters of a fix's summary
 

@@ -21,7 +21,7 @@ WARM, WARM_STEPS = 0.2, 3  # warm-up of an arm: share of its time, and least num
 LEAST = 3  # steps after the first wait for the device that a step time needs
 FEW = 2
 """compilations in the steady part that count as one-off, such as for the first evaluation; more of
-them are part of the job (``probe/trial/compile_pauses.py``)"""
+them are part of the job (``probe/trial/trial_recorder.py``)"""
 ALIKE = 1.5
 """arms are compared over the same steps if their step counts differ by less than this factor"""
 

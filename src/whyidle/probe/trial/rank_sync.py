@@ -2,20 +2,53 @@
 
 A rank that ends alone leaves the others waiting in a collective for ever. So the first rank that
 has run long enough writes a step that is still ahead of all of them, and each ends after it. As a
-host may be many steps ahead of its device, each rank publishes its count (``step_counter``). A rank
-that trains holds a lock on a file of its own, which the system releases when the rank dies.
+host may be many steps ahead of its device, each rank publishes its count (``SharedStepCounter``). A
+rank that trains holds a lock on a file of its own, which the system releases when the rank dies.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .step_counter import SharedStepCounter
+COUNT = struct.Struct("q")
+
+
+class SharedStepCounter:
+    """The step counts of the ranks."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.own: mmap.mmap | None = None
+
+    def start_sharing(self) -> None:
+        """Create this rank's counter, if files can be mapped."""
+        path = self.folder / f"{os.getpid()}.reached"
+        with suppress(OSError, ValueError):
+            path.write_bytes(COUNT.pack(0))
+            with path.open("r+b") as file:
+                self.own = mmap.mmap(file.fileno(), COUNT.size)
+
+    def publish_count(self, count: int) -> None:
+        """Publish this rank's number of steps."""
+        if self.own is not None:
+            COUNT.pack_into(self.own, 0, count)
+
+    def highest_count(self) -> int:
+        """Return the highest count of any rank; 0 if none is published."""
+        most = 0
+        for path in self.folder.glob("*.reached"):
+            with suppress(OSError, struct.error):
+                (count,) = COUNT.unpack(path.read_bytes())
+                most = max(most, count)
+        return most
+
 
 LAST = "last.step"
 """the file that names the step after which all end"""
