@@ -106,8 +106,8 @@ class FakeNvml:
     class NVMLError(Exception):
         pass
 
-    def __init__(self, *, broken: bool = False, gpm: bool = True) -> None:
-        self.broken, self.gpm, self.shut = broken, gpm, False
+    def __init__(self, *, broken: bool = False) -> None:
+        self.broken, self.shut = broken, False
 
     def nvmlInit(self) -> None:  # noqa: N802
         if self.broken:
@@ -122,7 +122,7 @@ class FakeNvml:
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
         return index
 
-    def nvmlDeviceGetName(self, handle: int) -> bytes:  # noqa: N802
+    def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802
         return "NVIDIA H100"
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
@@ -131,17 +131,12 @@ class FakeNvml:
     def nvmlDeviceGetMigMode(self, handle: int) -> Any:  # noqa: N802
         raise self.NVMLError("Not Supported")
 
-    def nvmlGpmQueryDeviceSupport(self, handle: int) -> Any:  # noqa: N802
-        return SimpleNamespace(isSupportedDevice=int(self.gpm))
 
-
-def test_nvml_tells_devices_and_gpm():
+def test_nvml_tells_devices():
     nvml = FakeNvml()
     checks = gpu_checks._by_nvml(nvml)
     assert named(checks, "GPU").found == "NVIDIA H100, 80 GiB"
-    assert named(checks, "GPM").state == "ok"
     assert nvml.shut
-    assert named(gpu_checks._by_nvml(FakeNvml(gpm=False)), "GPM").state == "gap"
 
 
 def test_nvml_that_does_not_start_is_a_gap_with_its_reason():

@@ -4,11 +4,11 @@ whatever it says of a step holds for a second."""
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from whyidle.model.diagnosis import Diagnosis, Evidence, Finding
+from whyidle.model.diagnosis import Diagnosis, Finding
 
 _WORDS: Final = (
     (re.compile(r"\bper step\b"), "per second"),
@@ -20,18 +20,9 @@ _WORDS: Final = (
 
 def word_by_second(diagnosis: Diagnosis) -> Diagnosis:
     """Return the diagnosis without steps, and with times per second."""
-    steps = msgspec.structs.replace(
-        diagnosis.steps,
-        count=0,
-        warmup=0,
-        mean_s=None,
-        p50_s=None,
-        p95_s=None,
-        p99_s=None,
-        samples_per_s=None,
-        detected_by=None,
-        confidence=None,
-    )
+    unknown = ("mean_s", "p50_s", "p95_s", "p99_s", "samples_per_s", "detected_by", "confidence")
+    none: dict[str, Any] = dict.fromkeys(unknown)
+    steps = msgspec.structs.replace(diagnosis.steps, count=0, warmup=0, **none)
     verdict = diagnosis.verdict
     return msgspec.structs.replace(
         diagnosis,
@@ -43,15 +34,11 @@ def word_by_second(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _word_finding(finding: Finding) -> Finding:
-    return msgspec.structs.replace(
-        finding,
-        headline=_word(finding.headline),
-        evidence=[_word_evidence(one) for one in finding.evidence],
-    )
-
-
-def _word_evidence(evidence: Evidence) -> Evidence:
-    return msgspec.structs.replace(evidence, quantity=_word(evidence.quantity))
+    evidence = [
+        msgspec.structs.replace(one, quantity=_word(one.quantity)) for one in finding.evidence
+    ]
+    headline = _word(finding.headline)
+    return msgspec.structs.replace(finding, headline=headline, evidence=evidence)
 
 
 def _word(text: str) -> str:

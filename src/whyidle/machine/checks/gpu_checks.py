@@ -93,7 +93,7 @@ def _by_nvml(nvml: Any) -> list[Check]:
     try:
         count = nvml.nvmlDeviceGetCount()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-        return [*(_check_device(nvml, handle) for handle in handles), _check_gpm(nvml, handles)]
+        return [_check_device(nvml, handle) for handle in handles]
     except nvml.NVMLError as error:
         return [_check("GPU", "gap", f"NVML fails: {error}", close="nvidia-smi")]
     finally:
@@ -107,23 +107,6 @@ def _check_device(nvml: Any, handle: Any) -> Check:
     with contextlib.suppress(nvml.NVMLError):  # older devices have no such mode
         mig = ", MIG on" if nvml.nvmlDeviceGetMigMode(handle)[0] else ""
     return _check("GPU", "ok", f"{name}, {memory:.0f} GiB{mig}")
-
-
-def _check_gpm(nvml: Any, handles: list[Any]) -> Check:
-    close = "needs a GPU of the Hopper generation or later, outside MIG; DCGM helps on older ones"
-    try:
-        able = bool(handles) and all(
-            nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice for handle in handles
-        )
-    except (nvml.NVMLError, AttributeError):
-        able = False
-    return _check(
-        "GPM",
-        "ok" if able else "gap",
-        "supported" if able else "not supported by device or driver",
-        means="" if able else "SM, tensor-core and memory activity are not recorded",
-        close="" if able else close,
-    )
 
 
 def _check_amd(root: Path) -> list[Check]:

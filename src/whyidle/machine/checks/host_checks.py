@@ -30,14 +30,13 @@ def _check(
 
 
 def check_host(root: Path, environ: Mapping[str, str]) -> list[Check]:
-    """Check cores, memory, shared memory, open files, pressure information and the container."""
+    """Check cores, memory, shared memory, open files and the container."""
     limits = group_limits(root)
     return [
         _check_cores(limits["cores_quota"]),
         _check_memory(limits["group_memory_limit_bytes"]),
         _shared_memory(root),
         *_check_open_files(),
-        _check_pressure(root),
         _container(root, environ),
     ]
 
@@ -119,20 +118,6 @@ def _check_open_files() -> list[Check]:
             close=f"ulimit -n {hard if 0 < hard < 65536 else 65536}",
         )
     ]
-
-
-def _check_pressure(root: Path) -> Check:
-    try:
-        (root / "proc/pressure/cpu").read_text(encoding="utf-8")
-    except OSError:
-        return _check(
-            "pressure (PSI)",
-            "gap",
-            "not available in this kernel",
-            means="waits for cores, memory and storage cannot be distinguished",
-            close="boot Linux 4.20 or later with psi=1",
-        )
-    return _check("pressure (PSI)", "ok", "readable")
 
 
 def _container(root: Path, environ: Mapping[str, str]) -> Check:

@@ -18,7 +18,6 @@ METERS: Final[tuple[Meter, ...]] = (
         5.6,
         ("cpu_user_s", "s", "counter", "CPU time in the program's own code"),
         ("cpu_system_s", "s", "counter", "CPU time in the kernel for it"),
-        ("threads", "1", "gauge", "threads"),
         ("faults_major", "1", "counter", "page faults that waited for storage"),
         ("io_wait_s", "s", "counter", "time blocked on storage"),
         (
@@ -90,7 +89,6 @@ def parse_stat(words: list[bytes], tick_s: float, *, delays: bool) -> Reading:
     return {
         "cpu_user_s": int(words[11]) * tick_s,
         "cpu_system_s": int(words[12]) * tick_s,
-        "threads": int(words[17]),
         "faults_major": int(words[9]),
         "io_wait_s": int(words[39]) * tick_s if delays else None,
         "state": STATES.get(words[0]),

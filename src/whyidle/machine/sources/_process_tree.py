@@ -25,7 +25,7 @@ MOST: Final = 256
 """processes that are read; more are only counted. Each keeps three files open, at most half of the
 descriptors that this process may have"""
 SCAN_SHARE: Final = 0.01
-_HELD: Final = ("threads", "memory_resident_bytes")
+_HELD: Final = ("memory_resident_bytes",)
 _NO_DELAYS: Final = Absent(
     "not collected by this kernel", "sysctl -w kernel.task_delayacct=1 (as administrator)"
 )

@@ -11,7 +11,7 @@ import psutil
 
 from whyidle.model.live.telemetry import Absent, Reading
 
-_SUMMED: Final = ("cpu_user_s", "cpu_system_s", "threads", "memory_resident_bytes")
+_SUMMED: Final = ("cpu_user_s", "cpu_system_s", "memory_resident_bytes")
 GIVEN: Final = frozenset(
     {
         *_SUMMED,
@@ -76,7 +76,6 @@ def _read_process(process: psutil.Process) -> Reading:
             return {
                 "cpu_user_s": times.user,
                 "cpu_system_s": times.system,
-                "threads": process.num_threads(),
                 "memory_resident_bytes": process.memory_info().rss,
             }
     except psutil.Error:
