@@ -78,6 +78,7 @@ VARIANTS = [
         "all_used": flag,
         "traced": flag,
         "renewed": "function" if flag else "",
+        "predicts": flag,
         "switched": flag,
         "waits": flag,
         "line": "train.py:19" if flag else "",

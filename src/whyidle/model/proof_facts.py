@@ -131,6 +131,7 @@ class HostFacts(ProofFacts):
     generators: bool = False  # whether it is for generators that Keras makes for each batch
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     beside: str = ""  # where operators are called beside a compiled step, as " in FUNCTION"
+    predicts: bool = False  # whether it is ``predict`` of Keras that is called
     renewed: str = ""  # what is made anew and compiled again: a ``function`` or an ``object``
     cached: Predicted | None = None  # what loading it from a folder gains
     optimizer: str = "Adam"

@@ -23,7 +23,7 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 REMOVED: Final = (0.5, 0.95)
-"""share of this Python that compiling it saves (careful, expected); at best all of the step's Python
+"""share of this Python that compiling it saves (careful, expected); at best all Python of the step
 goes. A step of which an eager optax update of 24 arrays took 87 % became 9.1 times as fast (JAX
 0.10, two cores)"""
 MOST_PLACES: Final = 3
