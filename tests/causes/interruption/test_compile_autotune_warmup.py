@@ -8,6 +8,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.lines.source_loops import find_repeated_calls
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo
 from whyidle.readers import kineto
@@ -105,6 +106,36 @@ def test_a_loop_that_is_traced_turn_by_turn_is_to_be_rolled():
         summary = rolled.decide(replace(proof, facts=known)).summary
         assert "train.py:3" in summary
         assert way in summary
+
+
+ROLLED = """import jax
+def cell(h, x):
+    return jnp.tanh(h + x)
+def loss(xs):
+    for x in xs:
+        print(x)
+    for t in {}:
+        h = {}
+    return h
+@jax.jit
+def train(xs):
+    return jax.grad(loss)(xs)
+def other(xs):
+    for t in range(9): train(xs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("turns", "body", "found"),
+    [
+        ("range(T)", "cell(h, xs[t])", (7, "loss")),
+        ("xs", "cell(h, t)", None),
+        ("range(T)", "h + t", None),
+    ],
+)
+def test_the_source_shows_a_loop_that_a_compiled_function_repeats(turns, body, found):
+    assert find_repeated_calls(ROLLED.format(turns, body), 10) == found
+    assert find_repeated_calls("def (", 10) is None
 
 
 def test_steady_steps_have_no_start():

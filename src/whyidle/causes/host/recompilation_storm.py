@@ -106,7 +106,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         confidence=0.9 if compilation.compiler_facts(facts) else 0.85,
         where=where,
         facts=HostFacts(
-            renewed=compilation.renewed(facts),
+            renewed=compilation.renewed_kind(facts),
             dynamic=dynamic,
             cached=cached,
             traced=facts.timeline.framework == "tensorflow",

@@ -9,7 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.lines.source_lines import in_library
-from whyidle.analysis.lines.source_loops import count_loops
+from whyidle.analysis.lines.source_loops import count_loops, find_repeated_calls
 from whyidle.analysis.partition import compilation
 from whyidle.analysis.partition.idle_gaps import context_calls
 from whyidle.analysis.steps.forecast import predict_removal
@@ -57,7 +57,8 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     shares are of these, and the start is a remark with its own numbers; in a watched run that spent
     most of its time so far in it (at least 5 s), a warning that says what each run pays, since how
     long the job is meant to run is not known. A line of the job that stack samples show in a loop
-    while its function is traced is one that the compiler unrolls. Where fewer follow, the
+    while its function is traced is one that the compiler unrolls; so is a loop over ``range`` with
+    calls in the source of the compiled function, or of those that it calls. Where fewer follow, the
     recording is of the start, and the prediction is for the recorded window: the fix gains once per
     start, and only a cache on disk saves it in the next one (P10), except for the expected fifth
     that loading takes. A watched run that ends this soon need not compile at all: its steps are
@@ -147,12 +148,17 @@ def _share_of_run(facts: Facts, seconds: float) -> float:
 
 
 def _find_unrolled(facts: Facts, setup: Intervals) -> Place | None:
-    """The job's own line, in a loop of a function, that ran most while the compiler traced it."""
+    """The job's own line, in a loop of a function, that ran most while the compiler traced it; else
+    by the source of the compiled function, as tracing is short beside compiling."""
     for place, _ in lines_with_share(facts, setup & facts.partition.parts["compile"]):
         if place.line and (place.function or "").isidentifier() and not in_library(place):
             source = facts.timeline.sources.get(place.file or "", "")
             if source and count_loops(source)[place.line]:
                 return place
+    for place in compilation.compiled_functions(facts, again=False):
+        source = facts.timeline.sources.get(place.file or "", "")
+        if (loop := find_repeated_calls(source, place.line or 0)) is not None:
+            return Place(file=place.file, line=loop[0], function=loop[1], rank=facts.rank)
     return None
 
 

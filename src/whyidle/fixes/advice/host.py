@@ -59,7 +59,7 @@ def _thread_gain(proof: Proof) -> Predicted | None:
 
 def _skip_compiling(proof: Proof) -> str | None:
     eager = _eager_gain(proof)
-    if eager is None or eager.speedup < LEAST:
+    if eager is None or eager.speedup < LEAST or proof.get_facts(InterruptionFacts).unrolled:
         return None
     return "do not compile the model in runs as short as this one, such as tests and trials"
 
@@ -214,7 +214,8 @@ ADVICE = (
         *("compile-long-runs", "compile-autotune-warmup"),
         title="Compile only what runs for long",
         doc="Do not compile the model where the run ends before compilation pays off. Declines "
-        "where the rest of the run would take as long as compiling does. Only the user knows how "
+        "where the rest of the run would take as long as compiling does, or where a loop that is "
+        "compiled turn by turn is the reason. Only the user knows how "
         "long the next run will be.",
         summary=_skip_compiling,
         predicted=_eager_gain,
