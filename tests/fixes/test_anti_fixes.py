@@ -58,7 +58,6 @@ USUAL = {
     "passes": 8,
     "decodes": True,
     "microbatch": (4, PREDICTED),
-    "unrolled": "train.py:19",
     "forms": dict.fromkeys(("rounding", "numerics", "convergence"), ("bfloat16", PREDICTED)),
 }
 VARIANTS = [
@@ -79,6 +78,7 @@ VARIANTS = [
         "traced": flag,
         "renewed": "function" if flag else "",
         "predicts": flag,
+        "unrolled": "train.py:19" if flag else "",
         "switched": flag,
         "waits": flag,
         "line": "train.py:19" if flag else "",

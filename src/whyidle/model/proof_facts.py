@@ -212,6 +212,7 @@ class InterruptionFacts(ProofFacts):
     histograms: bool = False
     compiler: bool = False
     unrolled: str = ""  # where a loop is that a compiler unrolls
+    rolled: Predicted | None = None  # what compiling its body once gains
     framework: str = ""
     cached: Predicted | None = None  # what compiled code on a disk gains
     eager: Predicted | None = None  # what not compiling gains

@@ -10,6 +10,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.lines.source_loops import find_repeated_calls
 from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.model.process_facts import LifePhases
 from whyidle.model.timeline import DeviceInfo
 from whyidle.readers import kineto
 from whyidle.testing import contracts
@@ -88,7 +89,7 @@ def test_compiling_that_recurs_is_no_start():
 def test_a_start_that_took_most_of_a_run_is_told_for_each_run(life, compiling, told):
     """Its steps are as fast without it; nobody knows how long the job is meant to run."""
     timeline = job([ms(1000 * compiling), *[0] * 40]).timeline()
-    timeline = replace(timeline, phases=replace(timeline.phases, life_s=float(life)))
+    timeline = replace(timeline, phases=LifePhases(life_s=float(life)))
     diagnosis = diagnose_job([timeline])
     found = next(one for one in diagnosis.findings if one.cause == "compile-autotune-warmup")
     assert (found.severity == "warning") == told

@@ -23,7 +23,8 @@ ONE_OFF = 0.8
 """with this share of all compiling in the first step it is warm-up; otherwise it recurs"""
 LOADED = (0.4, 0.2, 0.0)
 """share of compiling that a start with a cache on disk still takes (careful, expected, hopeful): it
-traces the model again and loads the compiled code. A small transformer took 19.3 s without and 3.7
+traces the model again and loads the compiled code. One that compiles a loop's body once is expected
+to take as much. A small transformer took 19.3 s without and 3.7
 s with a cache (PyTorch 2.13, inductor for CPUs)"""
 LEAST_S = 5.0
 """one-off set-up below which a run is too short for its start to matter"""
@@ -127,6 +128,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         once=once,
         facts=InterruptionFacts(
             unrolled=name,
+            rolled=_predict_cached(compiling, compiling) if unrolled else None,
             framework=facts.timeline.framework or "",
             compiler=len(facts.rows_of(Role.COMPILER)) > 0,
             cached=_predict_cached(share, known),

@@ -263,6 +263,7 @@ ADVICE = (
         doc="Compilers unroll Python loops: code and compile time grow with the number of turns. "
         "Proposed where stack samples show the job's own loop while it is traced.",
         summary=_rolled_loop,
+        predicted=lambda proof: proof.get_facts(InterruptionFacts).rolled,
         consent="rounding",
         risk="shapes and types must stay the same from turn to turn",
     ),
