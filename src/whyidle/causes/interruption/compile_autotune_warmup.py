@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
@@ -26,6 +28,7 @@ LOADED = (0.4, 0.2, 0.0)
 traces the model again and loads the compiled code. One that compiles a loop's body once is expected
 to take as much. A small transformer took 19.3 s without and 3.7
 s with a cache (PyTorch 2.13, inductor for CPUs)"""
+_INDUCTOR = re.compile(r"torch/_inductor/compile_fx\.py\(\d+\): (?!<)")
 LEAST_S = 5.0
 """one-off set-up below which a run is too short for its start to matter"""
 EAGER = (3.0, 1.4, 1.0)
@@ -130,7 +133,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
             unrolled=name,
             rolled=_predict_cached(compiling, compiling) if unrolled else None,
             framework=facts.timeline.framework or "",
-            compiler=len(facts.rows_of(Role.COMPILER)) > 0,
+            compiler=len(facts.rows_of(Role.COMPILER)) > 0 and _generates_code(facts),
             cached=_predict_cached(share, known),
             eager=_predict_eager(recorded, compiling) if compiler else None,
         ),
@@ -141,6 +144,14 @@ def _describe_start(seconds: float, once: float, unrolled: str) -> str:
     loop = f"; the loop at {unrolled} is compiled turn by turn" if unrolled else ""
     took = f"{format_duration(seconds)}, {once:.0%} of this one"
     return f"Each run sets up and compiles for {took}{loop}"
+
+
+def _generates_code(facts: Facts) -> bool:
+    """Whether there is code to keep: a watched backend of PyTorch such as ``aot_eager`` runs the
+    operators themselves."""
+    stacks = [detail.stack for detail in facts.timeline.details]
+    watched = facts.timeline.framework == "pytorch" and facts.timeline.looks is not None
+    return not watched or any(map(_INDUCTOR.search, stacks))
 
 
 def _share_of_run(facts: Facts, seconds: float) -> float:
