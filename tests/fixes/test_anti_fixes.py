@@ -52,7 +52,6 @@ USUAL = {
     "same_again": True,
     "cached": PREDICTED,
     "leading": PREDICTED,
-    "eager": PREDICTED,
     "chained": True,
     "tracker": True,
     "passes": 8,

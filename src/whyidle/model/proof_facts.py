@@ -215,7 +215,6 @@ class InterruptionFacts(ProofFacts):
     rolled: Predicted | None = None  # what compiling its body once gains
     framework: str = ""
     cached: Predicted | None = None  # what compiled code on a disk gains
-    eager: Predicted | None = None  # what not compiling gains
     without_graph: Predicted | None = None  # what evaluating without gradients gains
     batches: bool = True  # whether evaluations take batches from a loader
 

@@ -17,7 +17,6 @@ from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers, judge
-from whyidle.testing.watched_run import add_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COMPILER = "torch/_inductor/compile_fx.py(900): compile_fx"
@@ -55,24 +54,6 @@ def test_a_cache_on_disk_saves_most_of_compiling_and_no_other_set_up():
     assert 1 / told.speedup == pytest.approx(1 - 0.8 * spent, abs=0.01)
     assert 1 / told.low == pytest.approx(1 - 0.6 * spent, abs=0.01)
     assert 1 / told.high == pytest.approx(1 - spent, abs=0.01)
-
-
-@pytest.mark.parametrize(("steps", "advised"), [(6, True), (400, False)])
-def test_a_run_that_is_over_soon_need_not_compile(steps, advised):
-    """Its steps take longer then; a run of many has made up for the start."""
-    sick = job([ms(400), *[0] * (steps - 1)]).timeline()
-    watched = add_facts(sick, {"compile": {"functions": 1}})
-    proof = contracts.run_cause(catalog.load_causes()["compile-autotune-warmup"], [watched])
-    plan = proof and catalog.load_fixes()["compile-long-runs"].decide(proof)
-    assert bool(plan) is advised
-    if plan:
-        told = 1 / plan.predicted.speedup
-        assert told == pytest.approx((1 - proof.high) * 1.4, abs=0.01)
-
-
-def test_nobody_knows_how_long_a_run_of_which_only_a_recording_is_left_was():
-    proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
-    assert catalog.load_fixes()["compile-long-runs"].decide(proof) is None
 
 
 def test_a_single_recorded_step_that_compiles():

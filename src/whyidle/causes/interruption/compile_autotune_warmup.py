@@ -31,9 +31,6 @@ s with a cache (PyTorch 2.13, inductor for CPUs)"""
 _INDUCTOR = re.compile(r"torch/_inductor/compile_fx\.py\(\d+\): (?!<)")
 LEAST_S = 5.0
 """one-off set-up below which a run is too short for its start to matter"""
-EAGER = (3.0, 1.4, 1.0)
-"""factor by which uncompiled steps are slower (careful, expected, hopeful): 1.41 on average of 180
-models (Ansel et al., "PyTorch 2", ASPLOS 2024)"""
 
 
 @cause(
@@ -65,8 +62,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     calls in the source of the compiled function, or of those that it calls. Where fewer follow, the
     recording is of the start, and the prediction is for the recorded window: the fix gains once per
     start, and only a cache on disk saves it in the next one (P10), except for the expected fifth
-    that loading takes. A watched run that ends this soon need not compile at all: its steps are
-    then expected to take 1.4 times as long.
+    that loading takes.
 
     What looks alike
     ----------------
@@ -135,7 +131,6 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
             framework=facts.timeline.framework or "",
             compiler=len(facts.rows_of(Role.COMPILER)) > 0 and _generates_code(facts),
             cached=_predict_cached(share, known),
-            eager=_predict_eager(recorded, compiling) if compiler else None,
         ),
     )
 
@@ -181,12 +176,6 @@ def _predict_cached(share: float, compiling: float) -> Predicted:
     return predict_removal(
         careful, max(hopeful, share), "P10: a start with the cache on disk", expected
     )
-
-
-def _predict_eager(share: float, compiling: float) -> Predicted:
-    """Without compiling: the rest of the window takes longer."""
-    careful, expected, hopeful = (compiling - (slower - 1.0) * (1.0 - share) for slower in EAGER)
-    return predict_removal(careful, hopeful, "P10: this window without compiling", expected)
 
 
 def _share_of_recording(facts: Facts, spans: Intervals) -> float:
