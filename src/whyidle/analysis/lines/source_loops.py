@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
+from whyidle.analysis.lines.source_statements import parse_source
+
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LITERALS = (ast.Tuple, ast.List, ast.Set, ast.Constant)
@@ -57,14 +59,6 @@ def find_repeated_calls(source: str, line: int) -> tuple[int, str] | None:
 def _repeats(loop: ast.For) -> bool:
     counted = isinstance(loop.iter, ast.Call) and getattr(loop.iter.func, "id", "") == "range"
     return counted and any(isinstance(p, ast.Call) for one in loop.body for p in ast.walk(one))
-
-
-def parse_source(source: str) -> ast.Module | None:
-    """Return the syntax tree of a file; None where it is no valid Python."""
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
 
 
 def _visit(node: ast.AST, depth: int, depths: Counter[int]) -> None:

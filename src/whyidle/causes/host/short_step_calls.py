@@ -10,7 +10,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import training_pipeline
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.lines.sampled_lines import lines_with_share, sampled_where
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._loop_proof import LEFT
 from whyidle.causes.host._modes import EAGER, active_share
@@ -107,22 +107,15 @@ def short_step_calls(facts: Facts) -> Proof | None:
 
 def _calls_of_predict(facts: Facts) -> Proof | None:
     """Calls of ``predict`` in most steps, without the traced function inside them."""
-    timeline, host, scope = facts.timeline, facts.timeline.host, facts.steps_in_scope
-    rows = np.flatnonzero(host.detail >= 0)
-    inside = {
-        int(one): any(
-            timeline.vocabulary.plays(Role.PREDICT_FRAME, frame)
-            for frame in timeline.details[one].stack.split(";")
-        )
-        for one in np.unique(host.detail[rows])
-    }
-    rows = rows[[inside[int(one)] for one in host.detail[rows]]]
+    host, scope, plays = facts.timeline.host, facts.steps_in_scope, facts.timeline.vocabulary.plays
+    predicting = sampled_where(
+        facts, lambda stack: any(plays(Role.PREDICT_FRAME, frame) for frame in stack.split(";"))
+    )
     own = np.flatnonzero((host.kind == HostKind.OP) & (host.detail < 0))
-    predicting = union_of(host.start[rows], host.end[rows])
     spans = predicting - union_of(host.start[own], host.end[own])
     steps = spans.length_inside(facts.steps.start[scope], facts.steps.end[scope])
     share = facts.share_of(spans)
-    if not len(rows) or np.count_nonzero(steps) < MOSTLY * len(steps):
+    if np.count_nonzero(steps) < MOSTLY * max(len(steps), 1):
         return None
     gains = (share / 2, (1.0 - LEFT) * share, share)
     evidence = (
