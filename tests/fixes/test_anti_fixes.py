@@ -52,13 +52,11 @@ USUAL = {
     "same_again": True,
     "cached": PREDICTED,
     "leading": PREDICTED,
-    "eager": PREDICTED,
     "chained": True,
     "tracker": True,
     "passes": 8,
     "decodes": True,
     "microbatch": (4, PREDICTED),
-    "unrolled": "train.py:19",
     "forms": dict.fromkeys(("rounding", "numerics", "convergence"), ("bfloat16", PREDICTED)),
 }
 VARIANTS = [
@@ -78,6 +76,8 @@ VARIANTS = [
         "all_used": flag,
         "traced": flag,
         "renewed": "function" if flag else "",
+        "predicts": flag,
+        "unrolled": "train.py:19" if flag else "",
         "switched": flag,
         "waits": flag,
         "line": "train.py:19" if flag else "",

@@ -204,5 +204,5 @@ def test_python_of_the_user_s_own_is_not_told_to_decode():
 
 @pytest.mark.parametrize("media", [True, None])
 def test_what_decodes_is_not_told_to_work_on_whole_arrays(media):
-    assert "decode" in plan("cheaper-transforms", media=media).summary
+    assert ("decode" in plan("cheaper-transforms", media=media).summary) == bool(media)
     assert plan("whole-arrays", media=media) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.model.frames import INSTALLED
 from whyidle.model.roles import Role, Rule
 from whyidle.model.timeline import HostKind
 
@@ -21,5 +22,9 @@ RULES: Final = (
         _RUNTIME,
     ),
     Rule(Role.COMPILE, r"^(XlaCompile|HloPassPipeline|.*backend_compile|PJRT_Client_Compile)"),
+    Rule(
+        Role.PREDICT_FRAME,
+        rf"{INSTALLED}(keras|tf_keras)/src/.*/?(trainer|training)\.py\(\d+\): predict$",
+    ),
     Rule(Role.CHECKPOINT, r"^(SaveV2|MergeV2Checkpoints)|orbax/checkpoint/.*: save"),
 )

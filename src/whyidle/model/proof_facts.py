@@ -131,6 +131,7 @@ class HostFacts(ProofFacts):
     generators: bool = False  # whether it is for generators that Keras makes for each batch
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     beside: str = ""  # where operators are called beside a compiled step, as " in FUNCTION"
+    predicts: bool = False  # whether it is ``predict`` of Keras that is called
     renewed: str = ""  # what is made anew and compiled again: a ``function`` or an ``object``
     cached: Predicted | None = None  # what loading it from a folder gains
     optimizer: str = "Adam"
@@ -211,9 +212,9 @@ class InterruptionFacts(ProofFacts):
     histograms: bool = False
     compiler: bool = False
     unrolled: str = ""  # where a loop is that a compiler unrolls
+    rolled: Predicted | None = None  # what compiling its body once gains
     framework: str = ""
     cached: Predicted | None = None  # what compiled code on a disk gains
-    eager: Predicted | None = None  # what not compiling gains
     without_graph: Predicted | None = None  # what evaluating without gradients gains
     batches: bool = True  # whether evaluations take batches from a loader
 

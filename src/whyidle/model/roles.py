@@ -157,6 +157,7 @@ class Role(str, Enum):
     RESUMED_FRAME = "resumed_frame"  # the rest of a function behind a graph break
     COMPILED_REGION = "compiled_region"  # a call of compiled code; its label numbers the function
     STACK_RECORDING = "stack_recording"  # the framework notes where an operator was called
+    PREDICT_FRAME = "predict_frame"  # a trainer predicts a data set, however small it is
     TRACER_FRAME = "tracer_frame"  # a debugger, or a tool for coverage, at work
     PROFILER_CODE = "profiler_code"  # the framework's own profiler starts, stops or sums up
     PYTHON_PROFILER_FRAME = "python_profiler_frame"  # a profiler of Python at work

@@ -93,3 +93,27 @@ def test_the_gain_is_the_call_less_its_operators():
 )
 def test_other_loops_are_not_judged(other):
     assert judge(loop(**other)) is None
+
+
+PREDICT = "/env/site-packages/keras/src/backend/tensorflow/trainer.py(584): predict;" + LOOP
+SET_UP = "/env/site-packages/tensorflow/python/ops/gen_dataset_ops.py(3478): make_iterator;"
+
+
+@pytest.mark.parametrize(("every", "model_ms", "found"), [(1, 1, True), (9, 1, False), (1, 60, 0)])
+def test_predict_in_the_loop_is_priced_without_its_model(every, model_ms, found):
+    job = RecordedJob(framework="tensorflow")
+    for number in range(40):
+        if number % every == 0:
+            job.work(SET_UP + PREDICT, ms(9 * every if every > 1 else 5))
+            with job.call("one_step_on_data", HostKind.OP):
+                job.work(PREDICT, ms(model_ms))
+        work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
+        with job.call("optimizer\tModel.train_on_batch"), work:
+            job.work(LOOP, ms(4))
+    proof = judge(job.timeline())
+    assert bool(proof) == bool(found)
+    if proof:
+        assert proof.where[0].line == 30
+        assert covers(proof, 10 / 5)
+        assert catalog.load_fixes()["called-model"].decide(proof)
+        assert not catalog.load_fixes()["scanned-steps"].decide(proof)

@@ -9,14 +9,15 @@ from msgspec import structs
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.lines.source_loops import find_repeated_calls
 from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.model.process_facts import LifePhases
 from whyidle.model.timeline import DeviceInfo
 from whyidle.readers import kineto
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
 from whyidle.testing.cured_twins import covers, judge
-from whyidle.testing.watched_run import add_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COMPILER = "torch/_inductor/compile_fx.py(900): compile_fx"
@@ -56,24 +57,6 @@ def test_a_cache_on_disk_saves_most_of_compiling_and_no_other_set_up():
     assert 1 / told.high == pytest.approx(1 - spent, abs=0.01)
 
 
-@pytest.mark.parametrize(("steps", "advised"), [(6, True), (400, False)])
-def test_a_run_that_is_over_soon_need_not_compile(steps, advised):
-    """Its steps take longer then; a run of many has made up for the start."""
-    sick = job([ms(400), *[0] * (steps - 1)]).timeline()
-    watched = add_facts(sick, {"compile": {"functions": 1}})
-    proof = contracts.run_cause(catalog.load_causes()["compile-autotune-warmup"], [watched])
-    plan = proof and catalog.load_fixes()["compile-long-runs"].decide(proof)
-    assert bool(plan) is advised
-    if plan:
-        told = 1 / plan.predicted.speedup
-        assert told == pytest.approx((1 - proof.high) * 1.4, abs=0.01)
-
-
-def test_nobody_knows_how_long_a_run_of_which_only_a_recording_is_left_was():
-    proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
-    assert catalog.load_fixes()["compile-long-runs"].decide(proof) is None
-
-
 def test_a_single_recorded_step_that_compiles():
     assert judge("compile-autotune-warmup", job([ms(400)])) is not None
 
@@ -88,7 +71,11 @@ def test_compiling_that_recurs_is_no_start():
 def test_a_start_that_took_most_of_a_run_is_told_for_each_run(life, compiling, told):
     """Its steps are as fast without it; nobody knows how long the job is meant to run."""
     timeline = job([ms(1000 * compiling), *[0] * 40]).timeline()
+<<<<<<< HEAD
     timeline = replace(timeline, phases=structs.replace(timeline.phases, life_s=float(life)))
+=======
+    timeline = replace(timeline, phases=LifePhases(life_s=float(life)))
+>>>>>>> h7
     diagnosis = diagnose_job([timeline])
     found = next(one for one in diagnosis.findings if one.cause == "compile-autotune-warmup")
     assert (found.severity == "warning") == told
@@ -106,6 +93,36 @@ def test_a_loop_that_is_traced_turn_by_turn_is_to_be_rolled():
         summary = rolled.decide(replace(proof, facts=known)).summary
         assert "train.py:3" in summary
         assert way in summary
+
+
+ROLLED = """import jax
+def cell(h, x):
+    return jnp.tanh(h + x)
+def loss(xs):
+    for x in xs:
+        print(x)
+    for t in {}:
+        h = {}
+    return h
+@jax.jit
+def train(xs):
+    return jax.grad(loss)(xs)
+def other(xs):
+    for t in range(9): train(xs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("turns", "body", "found"),
+    [
+        ("range(T)", "cell(h, xs[t])", (7, "loss")),
+        ("xs", "cell(h, t)", None),
+        ("range(T)", "h + t", None),
+    ],
+)
+def test_the_source_shows_a_loop_that_a_compiled_function_repeats(turns, body, found):
+    assert find_repeated_calls(ROLLED.format(turns, body), 10) == found
+    assert find_repeated_calls("def (", 10) is None
 
 
 def test_steady_steps_have_no_start():

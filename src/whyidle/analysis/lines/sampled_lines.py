@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import Intervals, union_of
@@ -117,7 +118,8 @@ def sampled_stacks(
 
 def prompt_waits(facts: Facts) -> Intervals:
     """Return when a thread waited in a debugger, a prompt or a notebook."""
-    return _blocked_where(facts, lambda stack: bool(_PROMPT.search(stack)))
+    blocked = facts.timeline.rows_of(Role.BLOCKED)
+    return sampled_where(facts, lambda stack: bool(_PROMPT.search(stack)), blocked)
 
 
 def framework_waits(facts: Facts) -> Intervals:
@@ -128,13 +130,17 @@ def framework_waits(facts: Facts) -> Intervals:
         own = (name for name in packages if name not in sys.stdlib_module_names)
         return next(own, "") in DISPATCHERS
 
-    return _blocked_where(facts, is_dispatching)
+    return sampled_where(facts, is_dispatching, facts.timeline.rows_of(Role.BLOCKED))
 
 
-def _blocked_where(facts: Facts, matches: Callable[[str], bool]) -> Intervals:
+def sampled_where(
+    facts: Facts, matches: Callable[[str], bool], rows: I64 | None = None
+) -> Intervals:
+    """Return when samples, or only these ``rows`` of them, show a stack that matches."""
     host, details = facts.timeline.host, facts.timeline.details
-    rows = facts.timeline.rows_of(Role.BLOCKED)
-    rows = rows[np.array([matches(details[host.detail[row]].stack) for row in rows], dtype=bool)]
+    rows = np.flatnonzero(host.detail >= 0) if rows is None else rows
+    shown = {int(one): matches(details[one].stack) for one in np.unique(host.detail[rows])}
+    rows = rows[np.array([shown[int(one)] for one in host.detail[rows]], dtype=bool)]
     return union_of(host.start[rows], host.end[rows])
 
 

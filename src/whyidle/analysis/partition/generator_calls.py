@@ -10,7 +10,7 @@ import numpy as np
 from whyidle.analysis.arrays import I64
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.source_lines import frame_place
-from whyidle.analysis.lines.source_loops import parse_source
+from whyidle.analysis.lines.source_statements import parse_source
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind, Timeline
 

@@ -9,16 +9,18 @@ import numpy as np
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import training_pipeline
-from whyidle.analysis.intervals import union_of
-from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.lines.sampled_lines import lines_with_share, sampled_where
 from whyidle.analysis.steps.forecast import from_gains
+from whyidle.causes.host._loop_proof import LEFT
 from whyidle.causes.host._modes import EAGER, active_share
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import Switches
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
+from whyidle.model.timeline import HostKind
 
 FIT = "Model.fit"
 CALL_S = (0.25e-3, 0.6e-3, 1.2e-3)
@@ -57,6 +59,10 @@ def short_step_calls(facts: Facts) -> Proof | None:
     and TensorFlow hands the function to its threads and waits for them. JAX checks every argument,
     makes an array of every output, and hands the program over to its threads.
 
+    ``model.predict`` makes a data set, its iterator and callbacks in each call, tens of
+    milliseconds: in an agent's loop it is called for one state, and the model takes a fraction of
+    one.
+
     How it is detected
     ------------------
     The model that is fitted runs one step per call (``steps_per_execution=1``), no callback looks
@@ -70,6 +76,9 @@ def short_step_calls(facts: Facts) -> Proof | None:
     judged. A network of 3 x 64 with Adam took 104 to 158 us a step, and 44 to 46 with 16 steps in a
     call; 165 to 177 and 67 to 73 where the loss is read in every step (JAX 0.10, two cores).
 
+    Calls of ``predict`` that samples show in most steps count without the traced function inside
+    them: half of that is the low gain, all but a twentieth the expected one.
+
     What looks alike
     ----------------
     ``run_eagerly=True`` is ``debug-mode-left-on``. Callbacks that take long after every batch are
@@ -80,8 +89,9 @@ def short_step_calls(facts: Facts) -> Proof | None:
     What to do
     ----------
     ``model.compile(..., steps_per_execution=20)``. The numbers stay the same; the progress bar and
-    callbacks for batches see every twentieth. In JAX: ``jax.lax.scan`` over twenty batches inside
-    one compiled function.
+    callbacks for batches see every twentieth. Instead of ``predict``, call the model in a
+    ``tf.function``, on as many states as there are. In JAX: ``jax.lax.scan`` over twenty batches
+    inside one compiled function.
 
     References
     ----------
@@ -90,7 +100,38 @@ def short_step_calls(facts: Facts) -> Proof | None:
     """
     if any(active_share(facts, mode) for mode in EAGER):
         return None
+    if proof := _calls_of_predict(facts):
+        return proof
     return _calls_of_fit(facts) if _is_fitted(facts) else _calls_of_loop(facts)
+
+
+def _calls_of_predict(facts: Facts) -> Proof | None:
+    """Calls of ``predict`` in most steps, without the traced function inside them."""
+    host, scope, plays = facts.timeline.host, facts.steps_in_scope, facts.timeline.vocabulary.plays
+    predicting = sampled_where(
+        facts, lambda stack: any(plays(Role.PREDICT_FRAME, frame) for frame in stack.split(";"))
+    )
+    own = np.flatnonzero((host.kind == HostKind.OP) & (host.detail < 0))
+    spans = predicting - union_of(host.start[own], host.end[own])
+    steps = spans.length_inside(facts.steps.start[scope], facts.steps.end[scope])
+    share = facts.share_of(spans)
+    if np.count_nonzero(steps) < MOSTLY * max(len(steps), 1):
+        return None
+    gains = (share / 2, (1.0 - LEFT) * share, share)
+    evidence = (
+        make_evidence("calls of predict, share of step", facts.share_of(predicting), "ratio"),
+        make_evidence("without the model inside them", share, "ratio", source="samples"),
+    )
+    return _make_proof(
+        facts,
+        gains,
+        f"Calls of predict take {format_duration(share * facts.step_s)} of each step to set up "
+        "data sets, not to run the model",
+        method="the step without the set-up of predict",
+        evidence=evidence,
+        told=HostFacts(predicts=True),
+        spans=spans,
+    )
 
 
 def _calls_of_fit(facts: Facts) -> Proof | None:
@@ -151,6 +192,7 @@ def _make_proof(
     method: str,
     evidence: tuple[Evidence, ...],
     told: HostFacts,
+    spans: Intervals | None = None,
 ) -> Proof | None:
     low, expected, high = gains
     if expected < LEAST:
@@ -162,7 +204,7 @@ def _make_proof(
         predicted=from_gains((low, expected, high), method),
         evidence=evidence,
         confidence=0.8,
-        where=tuple(place for place, _ in lines_with_share(facts, facts.scope))[:1],
+        where=tuple(place for place, _ in lines_with_share(facts, spans or facts.scope))[:1],
         facts=told,
         bucket="compute" if facts.bucket_share("compute") > facts.bucket_share("host") else "host",
     )

@@ -103,7 +103,8 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
     start_s = float(np.median(took)) / 1e9 if took else 0.0
     low = predict_interruptions(share, 0.5) if count > 1 else 0.0
     return Proof(
-        headline=f"Starting {workers.count} loader workers holds up every epoch for "
+        headline=f"Starting {workers.count} loader worker{'s' * (workers.count > 1)} holds up "
+        "every epoch for "
         f"{format_duration(share * facts.scope_s / count)}",
         low=low,
         high=share,

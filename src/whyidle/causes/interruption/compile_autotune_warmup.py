@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
@@ -9,7 +11,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.lines.source_lines import in_library
-from whyidle.analysis.lines.source_loops import count_loops
+from whyidle.analysis.lines.source_loops import count_loops, find_repeated_calls
 from whyidle.analysis.partition import compilation
 from whyidle.analysis.partition.idle_gaps import context_calls
 from whyidle.analysis.steps.forecast import predict_removal
@@ -23,13 +25,12 @@ ONE_OFF = 0.8
 """with this share of all compiling in the first step it is warm-up; otherwise it recurs"""
 LOADED = (0.4, 0.2, 0.0)
 """share of compiling that a start with a cache on disk still takes (careful, expected, hopeful): it
-traces the model again and loads the compiled code. A small transformer took 19.3 s without and 3.7
+traces the model again and loads the compiled code. One that compiles a loop's body once is expected
+to take as much. A small transformer took 19.3 s without and 3.7
 s with a cache (PyTorch 2.13, inductor for CPUs)"""
+_INDUCTOR = re.compile(r"torch/_inductor/compile_fx\.py\(\d+\): (?!<)")
 LEAST_S = 5.0
 """one-off set-up below which a run is too short for its start to matter"""
-EAGER = (3.0, 1.4, 1.0)
-"""factor by which uncompiled steps are slower (careful, expected, hopeful): 1.41 on average of 180
-models (Ansel et al., "PyTorch 2", ASPLOS 2024)"""
 
 
 @cause(
@@ -57,11 +58,11 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     shares are of these, and the start is a remark with its own numbers; in a watched run that spent
     most of its time so far in it (at least 5 s), a warning that says what each run pays, since how
     long the job is meant to run is not known. A line of the job that stack samples show in a loop
-    while its function is traced is one that the compiler unrolls. Where fewer follow, the
+    while its function is traced is one that the compiler unrolls; so is a loop over ``range`` with
+    calls in the source of the compiled function, or of those that it calls. Where fewer follow, the
     recording is of the start, and the prediction is for the recorded window: the fix gains once per
     start, and only a cache on disk saves it in the next one (P10), except for the expected fifth
-    that loading takes. A watched run that ends this soon need not compile at all: its steps are
-    then expected to take 1.4 times as long.
+    that loading takes.
 
     What looks alike
     ----------------
@@ -126,10 +127,10 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         once=once,
         facts=InterruptionFacts(
             unrolled=name,
+            rolled=_predict_cached(compiling, compiling) if unrolled else None,
             framework=facts.timeline.framework or "",
-            compiler=len(facts.rows_of(Role.COMPILER)) > 0,
+            compiler=len(facts.rows_of(Role.COMPILER)) > 0 and _generates_code(facts),
             cached=_predict_cached(share, known),
-            eager=_predict_eager(recorded, compiling) if compiler else None,
         ),
     )
 
@@ -140,6 +141,14 @@ def _describe_start(seconds: float, once: float, unrolled: str) -> str:
     return f"Each run sets up and compiles for {took}{loop}"
 
 
+def _generates_code(facts: Facts) -> bool:
+    """Whether there is code to keep: a watched backend of PyTorch such as ``aot_eager`` runs the
+    operators themselves."""
+    stacks = [detail.stack for detail in facts.timeline.details]
+    watched = facts.timeline.framework == "pytorch" and facts.timeline.looks is not None
+    return not watched or any(map(_INDUCTOR.search, stacks))
+
+
 def _share_of_run(facts: Facts, seconds: float) -> float:
     """Share of a watched run so far; 0 for recordings, which may begin anywhere, and short ones."""
     life = facts.timeline.phases.life_s
@@ -147,12 +156,17 @@ def _share_of_run(facts: Facts, seconds: float) -> float:
 
 
 def _find_unrolled(facts: Facts, setup: Intervals) -> Place | None:
-    """The job's own line, in a loop of a function, that ran most while the compiler traced it."""
+    """The job's own line, in a loop of a function, that ran most while the compiler traced it; else
+    by the source of the compiled function, as tracing is short beside compiling."""
     for place, _ in lines_with_share(facts, setup & facts.partition.parts["compile"]):
         if place.line and (place.function or "").isidentifier() and not in_library(place):
             source = facts.timeline.sources.get(place.file or "", "")
             if source and count_loops(source)[place.line]:
                 return place
+    for place in compilation.compiled_functions(facts, again=False):
+        source = facts.timeline.sources.get(place.file or "", "")
+        if (loop := find_repeated_calls(source, place.line or 0)) is not None:
+            return Place(file=place.file, line=loop[0], function=loop[1], rank=facts.rank)
     return None
 
 
@@ -162,12 +176,6 @@ def _predict_cached(share: float, compiling: float) -> Predicted:
     return predict_removal(
         careful, max(hopeful, share), "P10: a start with the cache on disk", expected
     )
-
-
-def _predict_eager(share: float, compiling: float) -> Predicted:
-    """Without compiling: the rest of the window takes longer."""
-    careful, expected, hopeful = (compiling - (slower - 1.0) * (1.0 - share) for slower in EAGER)
-    return predict_removal(careful, hopeful, "P10: this window without compiling", expected)
 
 
 def _share_of_recording(facts: Facts, spans: Intervals) -> float:

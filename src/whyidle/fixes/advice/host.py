@@ -14,9 +14,6 @@ FRAMEWORK = "torch"
 """calls into the framework train the model: they can be neither skipped nor moved"""
 LEAST_LAUNCHES = 30
 """launches per step below which launching them one by one is cheap enough"""
-LEAST = 1.2
-"""expected speed-up from which a run should stay uncompiled: how much faster compiled steps are is
-unknown, and a longer run makes up for its start"""
 
 
 def _keep_on_device(proof: Proof) -> str:
@@ -36,10 +33,6 @@ def _compute_on_device(proof: Proof) -> str:
     )
 
 
-def _eager_gain(proof: Proof) -> Predicted | None:
-    return proof.get_facts(InterruptionFacts).eager
-
-
 def _background_reports(proof: Proof) -> str | None:
     facts = proof.get_facts(InterruptionFacts)
     if not facts.tracker:
@@ -55,13 +48,6 @@ def _background_reports(proof: Proof) -> str | None:
 def _thread_gain(proof: Proof) -> Predicted | None:
     facts = proof.get_facts(InterruptionFacts)
     return facts.beside if facts.histograms else None
-
-
-def _skip_compiling(proof: Proof) -> str | None:
-    eager = _eager_gain(proof)
-    if eager is None or eager.speedup < LEAST:
-        return None
-    return "do not compile the model in runs as short as this one, such as tests and trials"
 
 
 def _capture_step(proof: Proof) -> str | None:
@@ -205,17 +191,6 @@ ADVICE = (
         risk="a larger graph takes longer to compile",
     ),
     advice(
-        *("compile-long-runs", "compile-autotune-warmup"),
-        title="Compile only what runs for long",
-        doc="Do not compile the model where the run ends before compilation pays off. Declines "
-        "where the rest of the run would take as long as compiling does. Only the user knows how "
-        "long the next run will be.",
-        summary=_skip_compiling,
-        predicted=_eager_gain,
-        consent="rounding",
-        risk="every step takes longer: a run of many more steps becomes slower",
-    ),
-    advice(
         *("less-host-memory", "host-memory-pressure"),
         title="Use less host memory",
         doc="Each worker holds its own batches and copies of the memory that it touches, so fewer "
@@ -256,6 +231,7 @@ ADVICE = (
         doc="Compilers unroll Python loops: code and compile time grow with the number of turns. "
         "Proposed where stack samples show the job's own loop while it is traced.",
         summary=_rolled_loop,
+        predicted=lambda proof: proof.get_facts(InterruptionFacts).rolled,
         consent="rounding",
         risk="shapes and types must stay the same from turn to turn",
     ),

@@ -37,11 +37,9 @@ def _cheaper_transforms(proof: Proof) -> str | None:
     if facts.removed and (facts.table_rows or facts.looped or facts.kind in ("text", "table")):
         return None  # there is better advice
     where = ", or transform whole batches on the GPU" if facts.compute < IDLE_DEVICE else ""
-    how = "decode at reduced size, crop before resizing"
+    how = "decode at reduced size, crop before resizing" if facts.media else "use faster operations"
     if facts.kind == "audio":
         how = "cut the part that is used before it is resampled or filtered"
-    elif facts.media is None:
-        how = f"use faster operations (for images: {how})"
     return f"{how}, cache what is the same in every epoch{where}"
 
 

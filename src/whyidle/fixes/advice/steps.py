@@ -82,8 +82,15 @@ def _keep_results(proof: Proof) -> str:
     )
 
 
+_CALLED = (
+    "call the model in a traced function instead of predict: run = tf.function(lambda x: "
+    "model(x, training=False)), then run(states); on JAX, model.stateless_call under jax.jit"
+)
+
+
 def _scan_steps(proof: Proof) -> str | None:
-    if proof.get_facts(HostFacts).calls is not None:  # of fit, which has a setting for it
+    facts = proof.get_facts(HostFacts)
+    if facts.predicts or facts.calls is not None:  # of fit, which has a setting for it
         return None
     return (
         "compute about twenty batches in one compiled call: jax.lax.scan over batches stacked "
@@ -176,6 +183,16 @@ ADVICE = (
         summary=_cut_graphs,
         consent="convergence",
         risk="gradients no longer flow through earlier steps, if that was intended",
+    ),
+    advice(
+        *("called-model", "short-step-calls"),
+        title="Call the model itself, not predict",
+        doc="Call the model in a traced function, which makes no data set. Declines for other "
+        "calls. The author knows how many inputs there are at a time.",
+        summary=lambda proof: _CALLED if proof.get_facts(HostFacts).predicts else None,
+        consent="rounding",
+        risk="the traced function is made once, outside the loop, with an input_signature whose "
+        "batch size is None, or each new shape is traced again",
     ),
     advice(
         *("scanned-steps", "short-step-calls"),

@@ -91,7 +91,6 @@ FIXES: Final[dict[str, str]] = {
         "torch._dynamo.config.capture_scalar_outputs = True"
     ),
     "compile-cache": "TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR",
-    "compile-long-runs": "torch.compile",
     "cuda-graphs": "torch.cuda.graph",
     "ddp-instead-of-dataparallel": (
         "torchrun --nproc-per-node, DistributedDataParallel, DistributedSampler"

@@ -20,9 +20,11 @@ from ...core.wrapped_functions import set_attribute
 from .input_waits import InputWaits
 from .pipelines import Pipelines
 from .retraces import RetraceRecorder
-from .training_function import FIT, OWN, Step, Traced, TrainingFunctions
+from .training_function import FIT, OWN, Step, Traced, TrainingFunctions, place_of
 
 LOOP = "a loop of the job's own"
+SHORT_NS = 20_000
+"""calls of other traced functions that take less are not recorded, as for JAX"""
 clock, thread = time.perf_counter_ns, threading.get_ident
 
 
@@ -73,6 +75,10 @@ class TracedCalls:
                 self._note_step(traced.step, args, begin, end)
             else:
                 self._note_steps(traced.step, args, (begin, end), steps)
+        elif end - begin > SHORT_NS and self.events.steps:
+            label = place_of(function)[2]
+            number = self.events.recorder.name_number(label, wire.NO_ROLE)
+            self.events.recorder.add((begin, end, thread(), number, OP))
 
     def _count_steps(self, traced: Traced, args: Any) -> int:
         """Return how many steps a call took: the last one of an epoch has what was left."""
