@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -71,11 +70,7 @@ def test_compiling_that_recurs_is_no_start():
 def test_a_start_that_took_most_of_a_run_is_told_for_each_run(life, compiling, told):
     """Its steps are as fast without it; nobody knows how long the job is meant to run."""
     timeline = job([ms(1000 * compiling), *[0] * 40]).timeline()
-<<<<<<< HEAD
-    timeline = replace(timeline, phases=structs.replace(timeline.phases, life_s=float(life)))
-=======
     timeline = replace(timeline, phases=LifePhases(life_s=float(life)))
->>>>>>> h7
     diagnosis = diagnose_job([timeline])
     found = next(one for one in diagnosis.findings if one.cause == "compile-autotune-warmup")
     assert (found.severity == "warning") == told

@@ -69,11 +69,7 @@ def handed_on(facts: Facts) -> bool:
     return breaks and 2 * sum(run.seconds for run in handed) > total
 
 
-<<<<<<< HEAD
-def find_renewed(facts: Facts) -> str:
-=======
 def renewed_kind(facts: Facts) -> str:
->>>>>>> h7
     """Return what is made anew for most recompiling, by JAX's words: a ``function`` that is defined
     again, or an ``object`` as static argument; "" where neither is."""
     again = [run for run in _compiles(facts) if run.turn > 1]

@@ -106,11 +106,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         confidence=0.9 if compilation.compiler_facts(facts) else 0.85,
         where=where,
         facts=HostFacts(
-<<<<<<< HEAD
-            renewed=compilation.find_renewed(facts),
-=======
             renewed=compilation.renewed_kind(facts),
->>>>>>> h7
             dynamic=dynamic,
             cached=cached,
             traced=facts.timeline.framework == "tensorflow",
