@@ -52,7 +52,8 @@ def test_what_does_not_fit_is_said():
     # 40 MB are held, and 18 of the 20 free ones may be used
     assert found.plan.usable == 58 * MB
     assert not listed["batch of 16"].fits
-    assert found.plan.largest_batch() == 14
+    assert found.plan.largest_batch() == 8  # of 14: a multiple of 8
+    assert options(free_bytes=2 * MB)[1].plan.largest_batch() == 5
 
 
 def test_the_module_with_most_peak_for_least_time_comes_first():
@@ -92,3 +93,12 @@ def test_a_device_that_is_planned_for_is_the_limit():
     # the optimizer's 20 MB halved; stage 3 gathers two modules
     assert listed["ZeRO-1 over 2 ranks"].peak == 36 * MB
     assert listed["ZeRO-3 or FSDP over 2 ranks"].peak == (30 // 2 + 12 + 16) * MB
+
+
+def test_on_a_cpu_the_process_is_what_counts():
+    process = {"process_begin": 300 * MB, "process_bytes": 324 * MB}
+    listed, found = options(**process)  # 16 MB of tensors took 24 MB
+    assert listed["batch of 8 (now)"].peak == 324 * MB
+    assert listed["batch of 16"].peak == 348 * MB
+    assert found.plan.limit == 360 * MB
+    assert options(**process, target=50 * MB)[0]["batch of 8 (now)"].peak == 46 * MB

@@ -49,6 +49,9 @@ def _list_steps(
     steps = [(fix, TRY)] if fix and not failed else about
     if not serious and not failed and (look := _look_command(diagnosis)):
         steps = [(look, "a closer look, which takes the time of a few dozen steps")]
+    if diagnosis.memory is not None and diagnosis.memory.peak and diagnosis.run.command:
+        scale = shlex.join(["whyidle", "scale", "--to", "8", *diagnosis.run.command])
+        steps = [(scale, "what limits it on 8 ranks")]
     steps.append((f"{command.removesuffix(' --all')} --html why.html", "as an HTML page"))
     fixed = diagnosis.detail.fixed
     if fixed is not None and fixed.run and before:

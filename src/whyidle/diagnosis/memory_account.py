@@ -13,13 +13,13 @@ from whyidle.analysis.memory.memory_plan import MemoryPlan, Phase
 from whyidle.diagnosis.memory_options import OptionList
 from whyidle.model.documents.memory import MemoryAccount, MemoryOption, ModuleRow, Part
 from whyidle.model.memory_look import MemoryLook
-from whyidle.model.number_text import format_bytes
 
 MEASURED: Final = "measured"
 MODULES: Final = 60
 """rows of the table of modules"""
 POINTS: Final = 160
 """points of the curve"""
+BESIDE: Final = "the process beside tensors: libraries, workspaces of operators"
 OUTSIDE: Final = "outside of modules"
 
 
@@ -33,6 +33,7 @@ def build_account(facts: Facts) -> MemoryAccount | None:
     plan = MemoryPlan(look, step_s, backward_passes(facts) or 1)
     phases = plan.phases(look.batch or 0)
     phase = _highest_phase(phases) if phases else None
+    peak = plan.peak_at(look.batch or 0)
     own, listed = plan.job_order, OptionList(plan)
     largest = plan.largest_batch()
     return MemoryAccount(
@@ -40,9 +41,9 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         batch=look.batch,
         limit=plan.limit,
         usable=None if look.target is None else plan.usable,
-        peak=round(phases[phase]) if phases and phase else None,
+        peak=round(peak) if peak else None,
         peak_phase=phase,
-        parts=_list_parts(plan, phase),
+        parts=_list_parts(plan, phase, peak),
         modules=_list_modules(look, own) if own else [],
         curve=own.level_curve(POINTS) if own else [],
         reserved=look.reserved,
@@ -84,7 +85,7 @@ def _loader_bytes(facts: Facts, look: MemoryLook) -> int | None:
     return max(ahead) * look.batch_bytes
 
 
-def _list_parts(plan: MemoryPlan, phase: Phase | None) -> list[Part]:
+def _list_parts(plan: MemoryPlan, phase: Phase | None, peak: float | None) -> list[Part]:
     """The owners at the peak; where the peak is not known, those that outlive the step."""
     look = plan.look
     parts = {
@@ -108,6 +109,8 @@ def _list_parts(plan: MemoryPlan, phase: Phase | None) -> list[Part]:
             parts["gradients"] = look.gradients
         if phase == "forward":
             parts["results"] = look.results
+    if peak is not None and plan.of_host:
+        parts[BESIDE] = max(round(peak) - sum(part or 0 for part in parts.values()), 0)
     rows = [Part(owner=owner, bytes=size) for owner, size in parts.items() if size]
     return sorted(rows, key=lambda part: -part.bytes)
 
@@ -152,13 +155,6 @@ def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[s
         unknown.append(f"this PyTorch reports no allocations of the device {look.device!r}")
     elif look.batch is None:
         unknown.append(f"other batches: {look.why_no_batch}")
-    if look.device == "cpu" and look.process_bytes and phases:
-        beside = look.process_bytes - max(phases.values())
-        unknown.append(
-            f"the process has taken up to {format_bytes(look.process_bytes)} of the host, "
-            f"{format_bytes(max(beside, 0))} beside tensors: libraries, and workspaces of "
-            "operators, which may grow with the batch"
-        )
     if look.reserved is None and look.device != "cpu":
         unknown.append("fragmentation: the allocator of this device tells no reserved memory")
     return unknown

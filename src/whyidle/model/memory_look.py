@@ -58,6 +58,7 @@ class MemoryLook(Struct, frozen=True):
     optimizer_rows: tuple[tuple[int, int, int], ...] = ()  # of one step of the optimizer
     times: tuple[tuple[int, float], ...] = ()  # batch size, seconds of the recorded passes
     process_bytes: int | None = None  # the most that the process has had of the host
+    process_begin: int | None = None  # what it had as the recorded step began
     module_times: tuple[float, ...] = ()  # s, of the forward pass in each module
     module_parameters: tuple[int, ...] = ()  # of each module's own
     floating: int | None = None  # of the parameters, those in 32 bits

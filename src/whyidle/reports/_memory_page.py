@@ -66,7 +66,9 @@ def _list_answers(account: MemoryAccount) -> list[tuple[str, str]]:
     batches, more = [], account.largest_recomputed
     if account.largest_batch is not None:
         largest = account.largest_batch
-        batches.append(f"up to about {largest:,} fit" if largest else "not even a small one fits")
+        few = largest < 16 * (account.batch or 0)  # no peak is predicted beyond
+        fit = f"up to about {largest:,} fit" if few else f"{largest:,} and perhaps more fit"
+        batches.append(fit if largest else "not even a small one fits")
     if more is not None:
         what = "one module" if len(more.modules) == 1 else f"{len(more.modules)} modules"
         batches.append(f"{more.batch:,} with {what} recomputed")
@@ -149,7 +151,7 @@ def describe_peak(account: MemoryAccount) -> str:
         verdict = "fits" if fits else "fits barely" if close else "does not fit"
         text = f"{verdict} in {format_bytes(account.limit)}: {text}"
     elif account.limit:
-        text += f", of {format_bytes(account.limit)} that fit"
+        text += f", of {format_bytes(account.limit)} that it may hold"
     return text
 
 

@@ -169,17 +169,28 @@ def screen_parts(
     diagnosis: Diagnosis, next_steps: Sequence[NextStep], most: int = MOST_ROWS
 ) -> list[Part]:
     """What a person reads first. ``most``: rows of each list, fewer where the screen is small."""
-    top = [_job(diagnosis), death_section(diagnosis), *verdict_parts(diagnosis, brief=True)]
+    parts: list[Part | None]
+    top: list[Part | None] = [
+        _job(diagnosis),
+        death_section(diagnosis),
+        *verdict_parts(diagnosis, brief=True),
+    ]
     if diagnosis.saw_nothing and not serious_findings(diagnosis):
         steps = [] if diagnosis.command_failed else [Commands(next_steps)]
         return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
-    parts: list[Part | None] = [
+    account = diagnosis.memory
+    if account is not None and account.peak and account.death is None:  # it was asked for
+        rest: list[Part | None] = [model_section(diagnosis, most), _recap(diagnosis, next_steps)]
+        if account.usable is None:
+            rest = [*top[1:], _bars(diagnosis), _findings(diagnosis, most), *rest]
+        parts = [top[0], memory_section(diagnosis, most), *rest]
+        return [part for part in parts if part is not None]
+    parts = [
         *top,
         _bars(diagnosis),
         None
         if diagnosis.detail.fixed
         else line_section(diagnosis, min(most, STEP_ROWS), heads=False),
-        memory_section(diagnosis, most),
         model_section(diagnosis, most),
         _trials(diagnosis, most) if diagnosis.trials else _findings(diagnosis, most),
         _recap(diagnosis, next_steps),
@@ -205,7 +216,7 @@ def _findings(diagnosis: Diagnosis, most: int) -> Section | None:
     tail = [f"{more} more finding{'s' if more > 1 else ''}"] if more > 0 else []
     for why, minor in (("under 3%", small), ("the fix may slow the job down", risky)):
         tail += [f"also ({why}): {', '.join(item.cause for item in minor)}"] if minor else []
-    if diagnosis.abstentions and not diagnosis.saw_nothing:
+    if diagnosis.abstentions and not diagnosis.saw_nothing and diagnosis.memory is None:
         tail.append(describe_unjudged(diagnosis).partition(", because")[0])
     dim = [Paragraph(" · ".join(tail), tone="dim", rows=2)] if tail else []
     first = [_first_card(diagnosis, serious[0])] if serious else []

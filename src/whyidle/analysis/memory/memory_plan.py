@@ -6,6 +6,7 @@ batch, and the highest stretch of its passes (``allocation_stretches``) or the u
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,6 +72,8 @@ class MemoryPlan:
         if look.target is not None or look.free_bytes is None:
             return look.target
         held = look.allocated
+        if held is None and self.of_host:
+            held = look.process_begin
         if held is None:
             held = self.persistent + sum(
                 part or 0
@@ -128,10 +131,24 @@ class MemoryPlan:
         (low, first), (high, last) = ends[0], ends[-1]
         return first + (last - first) * (batch - low) / max(high - low, 1)
 
+    @property
+    def of_host(self) -> bool:
+        """Whether the process is measured, with its libraries and the workspaces of operators: the
+        job is on a CPU, and no device is planned for."""
+        look = self.look
+        known = bool(look.process_bytes and look.process_begin)
+        return look.device == "cpu" and look.target is None and known
+
     def peak_at(self, batch: float, chosen: Collection[int] = ()) -> float | None:
-        """The peak of the step at a batch, with modules recomputed, or in another precision."""
+        """The peak of the step at a batch, with modules recomputed: of tensors, or of the process
+        on a CPU, where workspaces grow as the step's tensors do."""
         phases = self.phases(batch, chosen)
-        return None if phases is None else max(phases.values())
+        if phases is None or not self.of_host:
+            return None if phases is None else max(phases.values())
+        look, now = self.look, self.phases(self.look.batch or 0) or phases
+        most, grown = look.process_bytes or 0, max(now.values()) - self.persistent
+        begin = min(look.process_begin or 0, most - grown)  # the heap may have kept free pieces
+        return begin + (most - begin) / max(grown, 1.0) * (max(phases.values()) - self.persistent)
 
     def peak_over(self, ranks: int, stage: int) -> float | None:
         """The peak at the job's own batch with the state of the training divided among ranks: the
@@ -220,18 +237,14 @@ class MemoryPlan:
         return chosen
 
     def largest_batch(self, chosen: Collection[int] = ()) -> int | None:
-        """The largest batch that fits, in steps of an eighth of the job's; None: not known."""
+        """The largest batch that fits, in multiples of 8, the units of matrix cores, and of those
+        for which a peak is predicted; None: not known, 0: none."""
         usable, now = self.usable, self.look.batch
         if usable is None or not now or self.peak_at(now, chosen) is None or len(self._pair) < 2:
             return None
-        step = max(now // 8, 1)
-        low, high = 0, step
-        while (self.peak_at(high, chosen) or 0.0) <= usable and high < NEVER * self._largest_seen:
-            low, high = high, high * 2
-        while high - low > step:
-            middle = (low + high) // 2 // step * step
-            if middle in (low, high):
-                break
-            fits = (self.peak_at(middle, chosen) or 0.0) <= usable
-            low, high = (middle, high) if fits else (low, middle)
-        return low
+        for step in (8, 1):
+            sizes = range(step, int(NEVER * self._largest_seen) + 1, step)
+            fit = bisect_right(sizes, usable, key=lambda n: round(self.peak_at(n, chosen) or 0))
+            if fit:
+                return sizes[fit - 1]
+        return 0

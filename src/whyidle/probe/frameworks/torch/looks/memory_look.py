@@ -250,6 +250,8 @@ class RecordedStep:
             from ....knobs._free_memory import free_bytes
 
             found["free_bytes"] = free_bytes()
+            with open("/proc/self/statm", encoding="ascii") as file:
+                found["process_begin"] = int(file.read().split()[1]) * resource.getpagesize()
         with suppress(OSError):
             shared = os.statvfs("/dev/shm")
             found["shared_bytes"] = shared.f_blocks * shared.f_frsize
@@ -260,6 +262,8 @@ class RecordedStep:
         """The passes are over."""
         self._open.close()
         if self._profiler.running and self._result is None:
+            # before what was recorded is read, which takes memory of its own
+            self.process_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             self._result = self._profiler.stop()
             self.seconds.append(time.perf_counter() - self.begun_s)
             self._update = MemoryProfiler(self.torch, cuda=False)
@@ -309,7 +313,7 @@ class RecordedStep:
             "kept_gradients": bool(kept),
             "results": sum(results),
             "others": sum(self.others) - sum(results),
-            "process_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "process_bytes": self.process_bytes,
             "modules": [
                 [n, type(m).__name__] for n, m in zip(self.names, self.modules, strict=True)
             ],
