@@ -33,16 +33,16 @@ from whyidle.cluster.server.access import AccessList
 from whyidle.cluster.server.site import ACCESS_FILE, INDEX_FILE, STATE_FOLDER
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
-from whyidle.testing import jobs
+from whyidle.testing import demo
 
 PORT = 8497
 BASE = f"http://127.0.0.1:{PORT}"
-MAKERS = (jobs.healthy, jobs.starved_by_loader, jobs.pageable_copies)
+LOADER_MS = (0.0, 5.0, 42.0)
 
 
 def make_store(folder: Path, count: int) -> Store:
     store, draw = Store(folder), random.Random(0)
-    diagnoses = [diagnose_job([make().timeline()]) for make in MAKERS]
+    diagnoses = [diagnose_job([demo.job(loader_ms=ms).timeline()]) for ms in LOADER_MS]
     begin = datetime(2026, 1, 1, tzinfo=timezone.utc)
     for number in range(count):
         diagnosis = draw.choice(diagnoses)

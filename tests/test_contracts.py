@@ -9,12 +9,12 @@ import plain_traces
 import profiles
 import pytest
 
+from imagined_jobs import SICK, healthy
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.cause import cause as declare
 from whyidle.probe.core.recorder import Recorder
 from whyidle.testing import contracts, form_contracts
-from whyidle.testing.jobs import SICK, healthy
 
 CAUSES = sorted(catalog.load_causes())
 FIXES = sorted(catalog.load_fixes())

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.record import rank_roster
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.watched_run import add_facts
 
 ROOT = Path(__file__).parent.parent
 PROBE = ROOT / "src" / "whyidle" / "probe"

@@ -2,10 +2,10 @@
 
 import pytest
 
+from imagined_jobs import healthy
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.serving_steps import serving_steps
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.jobs import healthy
 
 
 def kind_of(job: Builder) -> tuple[str, str | None] | None:

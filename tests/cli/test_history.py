@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from imagined_jobs import healthy
 from whyidle.__main__ import main
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
-from whyidle.testing.jobs import healthy
 
 SECONDS = (0.100, 0.102, 0.099, 0.101, 0.130, 0.131)
 

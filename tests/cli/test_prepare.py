@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from imagined_jobs import healthy
 from whyidle.__main__ import main
 from whyidle.cli.prepare import FORMS, LIBRARIES
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix
 from whyidle.store.run_store import Store
-from whyidle.testing.jobs import healthy
 
 pytestmark = pytest.mark.real_processes("samples are made in fresh processes")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from imagined_jobs import healthy
 from whyidle.__main__ import main
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import FixedJob
 from whyidle.readers import kineto
 from whyidle.store.document import read_diagnosis
 from whyidle.store.run_store import Store
-from whyidle.testing.jobs import healthy
 
 
 @pytest.fixture

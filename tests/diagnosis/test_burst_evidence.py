@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis import burst_evidence
@@ -13,7 +14,6 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_facts
 
 TOLD = {
     "state": "recorded", "step": 101, "steps": 3, "before_s": 0.01, "during_s": 0.012,

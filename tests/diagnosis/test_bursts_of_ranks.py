@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from watched_run import add_facts
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.exposed_communication import find_exposure
 from whyidle.analysis.ranks.job import Job
@@ -13,7 +14,6 @@ from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import ms, us
 from whyidle.testing.contracts import Fleet
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_facts
 
 TOLD = {
     "state": "recorded", "step": 11, "steps": 4, "before_s": 0.01, "during_s": 0.012,

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from watched_run import add_facts
 from whyidle.diagnosis.concurrent_processes import note_concurrent
 from whyidle.model.process_facts import Neighbours
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.watched_run import add_facts
 
 
 def one(begun, threads=2, device="cpu", host=None):

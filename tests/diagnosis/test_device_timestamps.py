@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from watched_run import add_facts
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.diagnosis.diagnose import diagnose_job
@@ -13,7 +14,6 @@ from whyidle.model.device_timestamps import ASKED, BATCH, EMPTY, MARK, STEPPED
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.watched_run import add_facts
 
 WINDOW = "burst of steps 101 to 103"
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from imagined_jobs import SICK, healthy
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.evidence_removal import STRIPPERS
-from whyidle.testing.jobs import SICK, healthy
 
 
 def test_a_starved_job_is_starved_by_input():

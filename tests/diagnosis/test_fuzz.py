@@ -5,11 +5,11 @@ import random
 
 import pytest
 
+from imagined_jobs import SICK
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.errors import WhyidleError
 from whyidle.readers import kineto
 from whyidle.testing import contracts
-from whyidle.testing.jobs import SICK
 
 MUTATIONS = 6
 

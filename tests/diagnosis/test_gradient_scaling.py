@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from watched_run import add_facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.watched_run import add_facts
 
 
 def notes(*skipped):

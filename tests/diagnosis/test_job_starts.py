@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from watched_run import add_facts
 from whyidle.diagnosis.job_starts import jobs_of
 from whyidle.record import rank_roster
 from whyidle.testing.builder import Builder
-from whyidle.testing.watched_run import add_facts
 
 
 def one(rank, *, start=0, steps=3, parent=5, begun=0, port="29500", launched=True, **told):

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from watched_run import add_facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_facts
 
 LOOP = "/job/train.py(20): main"
 

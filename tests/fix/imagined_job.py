@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
+from imagined_jobs import SICK
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop import optimize
 from whyidle.fix.loop.trial_session import TrialSession
 from whyidle.model.diagnosis import Edit, Predicted, ProposedFix
-from whyidle.testing.jobs import SICK
 
 SEEN = next(found for job in SICK.values() if (found := diagnose_job([job().timeline()])).findings)
 LOSSES = [1.0 / (i + 1) for i in range(40)]

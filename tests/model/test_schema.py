@@ -6,10 +6,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from imagined_jobs import SICK, healthy
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model import schema
 from whyidle.reports.json import render
-from whyidle.testing.jobs import SICK, healthy
 
 PUBLISHED = Path(__file__).parents[2] / schema.PUBLISHED
 CHECK = jsonschema.Draft202012Validator(schema.make_schema())

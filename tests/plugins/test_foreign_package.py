@@ -165,11 +165,11 @@ def test_its_cause_is_listed_and_has_a_page(whyidle):
 CONTRACTS = """
 from whyidle import catalog
 from whyidle.testing import contracts
-from whyidle.testing.jobs import healthy
+from whyidle.testing.demo import job
 
 cause = catalog.load_causes()["long-naps"]
 contracts.check_declaration(cause)
-contracts.check_silent(cause, [healthy().timeline()])
+contracts.check_silent(cause, [job().timeline()])
 contracts.check_fix(catalog.load_fixes()["shorter-naps"], catalog.load_causes())
 """
 

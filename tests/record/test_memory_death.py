@@ -5,11 +5,11 @@ import json
 import msgspec
 import pytest
 
+from imagined_jobs import healthy
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.memory_look import DeathNotes
 from whyidle.record.memory_death import EXPANDABLE, _describe_growth, add_death
 from whyidle.reports import html, terminal
-from whyidle.testing.jobs import healthy
 
 GB = 10**9
 NOTES = {

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from watched_run import add_facts
 from whyidle.record import rank_roster
 from whyidle.testing.builder import Builder
-from whyidle.testing.watched_run import add_facts
 
 
 def one(rank=None, world=None):

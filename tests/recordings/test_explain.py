@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from imagined_jobs import exposed_collectives
 from whyidle import catalog
 from whyidle.errors import InputError, StoreError
 from whyidle.recordings.explain import document_at, explain_paths
 from whyidle.store.run_store import Store
 from whyidle.testing.demo import job
-from whyidle.testing.jobs import exposed_collectives
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
+from imagined_jobs import SICK
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.live.live_moment import Moment
 from whyidle.reports._live_panel import LINES, draw_panel, draw_sparkline
-from whyidle.testing.jobs import SICK
 
 READING = {
     "job_memory_resident_bytes": 3.2e9,

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
+from imagined_jobs import SICK, healthy
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Attribution, Diagnosis, Edit, FixedJob, Trial, Verdict
@@ -19,7 +20,6 @@ from whyidle.reports._text_page import Page
 from whyidle.reports.terminal import render
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.demo import job
-from whyidle.testing.jobs import SICK, healthy
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 NEXT = [("whyidle causes x", "what it is"), ("whyidle report last", "again")]

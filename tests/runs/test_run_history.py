@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from imagined_jobs import healthy
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.documents.run_history import RunHistory
 from whyidle.runs.run_history import StoredRun, build_history, matches_command
-from whyidle.testing.jobs import healthy
 
 COMMAND = ["python", "/job/train.py", "--lr", "1"]
 DIAGNOSIS = diagnose_job([healthy().timeline()])

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import uvicorn
 
+from imagined_jobs import healthy
 from whyidle.__main__ import main
 from whyidle.cli.serve import bind
 from whyidle.cluster.server.app import build_app
@@ -20,7 +21,6 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.errors import OutputError, UsageError
 from whyidle.runs.run_upload import check_address, upload_run
 from whyidle.store.run_store import Store
-from whyidle.testing.jobs import healthy
 
 RUN = "20261120-120000-000001"
 

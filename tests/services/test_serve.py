@@ -15,12 +15,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from imagined_jobs import healthy, starved_by_loader
 from tests.cluster.server.conftest import of_command
 from tests.cluster.server.fleets import write_fleet
 from whyidle.cluster.server.access import AccessList
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
-from whyidle.testing.jobs import healthy, starved_by_loader
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

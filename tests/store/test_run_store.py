@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from imagined_jobs import healthy
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Attribution, Diagnosis, Trial
@@ -21,7 +22,6 @@ from whyidle.store.document import read_diagnosis
 from whyidle.store.entry import DIAGNOSIS, META, RECORDING
 from whyidle.store.run_store import Store
 from whyidle.testing import demo
-from whyidle.testing.jobs import healthy
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 

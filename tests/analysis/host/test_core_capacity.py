@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from watched_run import add_telemetry
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import BUSY_CORE, SHARED, find_capacity
 from whyidle.analysis.input.worker_capacity import WAITING
@@ -12,7 +13,6 @@ from whyidle.analysis.steps.forecast import WORKERS, hidden_loading, predict_ris
 from whyidle.model.loader_tables import BATCH, Loading
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.watched_run import add_telemetry
 
 
 def facts(cores, threads, cpu_share, kind="cpu", outside=None):

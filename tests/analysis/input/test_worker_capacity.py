@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from watched_run import add_telemetry
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.worker_capacity import most_waiting, most_workers
 from whyidle.model.loader_tables import Loading
 from whyidle.testing.builder import Builder, ms
-from whyidle.testing.watched_run import add_telemetry
 
 GB = float(1 << 30)
 MACHINE = {"machine_memory_bytes": 64 * GB, "machine_memory_available_bytes": 30.4 * GB}

@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from imagined_jobs import SICK, healthy
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.jobs import SICK, healthy
 
 GEMM = ("ampere_sgemm_128x64_tn", us(1000))
 

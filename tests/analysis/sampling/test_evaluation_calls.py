@@ -2,10 +2,10 @@
 
 import pytest
 
+from cured_twins import judge
 from whyidle.analysis.facts import Facts
 from whyidle.model.timeline import HostKind
 from whyidle.testing.builder import ms
-from whyidle.testing.cured_twins import judge
 from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(9): <module>"

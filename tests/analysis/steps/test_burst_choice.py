@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from watched_run import add_facts
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.burst_choice import (
     SLOWED,
@@ -19,7 +20,6 @@ from whyidle.analysis.steps.step_detection import find_steps
 from whyidle.model.buckets import REASONS
 from whyidle.model.process_facts import BurstInRun
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.watched_run import add_facts
 
 SHARES = {"compute": 0.5, "copy": 0.1, "loader": 0.1, "launch": 0.2, "sync_refill": 0.1}
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from watched_run import add_facts
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.steps.burst_samples import lines_during
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_facts
 
 ATTENTION, REST = "/job/model.py(7): attend", "/job/model.py(9): rest"
 MAIN = "/job/train.py(3): main"

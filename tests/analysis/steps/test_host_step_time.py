@@ -2,10 +2,10 @@
 
 import pytest
 
+from cured_twins import judge
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.host_step_time import call_gap_s, is_far_ahead, pace_s
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.cured_twins import judge
 
 GEMM = "ampere_sgemm_128x128_tn"
 

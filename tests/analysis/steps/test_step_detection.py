@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from watched_run import add_facts
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.step_detection import find_steps
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.watched_run import add_facts
 
 
 def train(job: Builder, steps: int, *, marks: bool = True, first: int = 0, optimizer: bool = True):

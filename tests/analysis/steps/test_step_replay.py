@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from imagined_jobs import SICK, healthy
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.step_replay import no_change
 from whyidle.testing.builder import Builder, us
-from whyidle.testing.jobs import SICK, healthy
 
 
 @pytest.mark.parametrize("job", [*SICK.values(), healthy], ids=[*SICK, "healthy"])

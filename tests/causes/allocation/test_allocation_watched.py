@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from watched_run import add_telemetry
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
@@ -13,7 +14,6 @@ from whyidle.model.proof_facts import AllocationFacts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.watched_run import add_telemetry
 
 STARVED = {
     "cpu_user_s@pid7": (1.0, 0.0),

@@ -1,8 +1,8 @@
 """Operators that exist only on the CPU prove where the work runs."""
 
+from cured_twins import judge
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import judge
 
 
 def job(op: str, *, kernels: bool = False, host: int = ms(4)) -> Builder:

@@ -1,8 +1,8 @@
 """Gradients of lookups in tables, and of parts of tensors, that are mostly zeros."""
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 
 CAUSE = "dense-indexing-gradients"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 
 CAUSE = "misaligned-tensor-shapes"
 ODD = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>(int)"

@@ -4,9 +4,9 @@ from contextlib import nullcontext
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 
 CAUSE = "naive-attention"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_nn"

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from cured_twins import covers
+from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
@@ -11,9 +13,7 @@ from whyidle.model.timeline import DeviceInfo
 from whyidle.readers import kineto
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.cured_twins import covers
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_facts
 
 CAUSE = "naive-attention"
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import healthy, single_precision
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.causes.device._lower_precision import cast_launches, cast_time
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import healthy, single_precision
 
 CAUSE = "no-mixed-precision"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<{}>>"

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cured_twins import covers
+from watched_run import loader_facts
 from whyidle import catalog
 from whyidle.model.loader_tables import PADDING, Loading
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import loader_facts
 
 LOOP = "/job/train.py(20): <module>"
 ROWS = 16

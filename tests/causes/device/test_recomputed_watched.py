@@ -2,12 +2,12 @@
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
+from watched_run import add_telemetry
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_telemetry
 
 CAUSE = "needless-compute"
 LOOP = "/job/train.py(20): <module>"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 
 CAUSE = "wrong-memory-format"
 TURN = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, 2>(int)"

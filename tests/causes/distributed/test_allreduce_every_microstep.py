@@ -1,9 +1,9 @@
 """One exchange of gradients per micro-batch is found; one per optimizer step is not."""
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "allreduce-every-microstep"

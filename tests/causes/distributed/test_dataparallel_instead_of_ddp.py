@@ -1,8 +1,8 @@
 """One process that launches for several devices is found; model parallelism is not it."""
 
+from cured_twins import judge
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import judge
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "dataparallel-instead-of-ddp"

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from cured_twins import covers, judge, judge_all, twin_speedup
+from watched_run import add_facts
 from whyidle import catalog
 from whyidle.model.timeline import DeviceInfo, Timeline
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
-from whyidle.testing.watched_run import add_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COPY = "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"

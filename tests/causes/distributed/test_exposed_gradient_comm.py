@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from cured_twins import covers, judge, judge_all, twin_speedup
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Fleet, Pair
-from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "exposed-gradient-comm"

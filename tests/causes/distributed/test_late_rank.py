@@ -1,10 +1,10 @@
 """A rank that is late without computing longer is named, with what holds it up."""
 
+from cured_twins import covers, judge_all
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import us
 from whyidle.testing.contracts import Fleet, Pair
-from whyidle.testing.cured_twins import covers, judge_all
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "late-rank"

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from cured_twins import judge, judge_all
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Fleet, Pair
-from whyidle.testing.cured_twins import judge, judge_all
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "nccl-transport-fallback"

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from cured_twins import judge, judge_all
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import judge, judge_all
 
 CAUSE = "pipeline-bubbles"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"

@@ -2,12 +2,12 @@
 
 import pytest
 
+from cured_twins import covers, judge_all
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import us
 from whyidle.testing.contracts import Fleet, Pair
-from whyidle.testing.cured_twins import covers, judge_all
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "rank-workload-imbalance"

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cured_twins import covers, judge, judge_all, twin_speedup
+from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
@@ -12,9 +14,7 @@ from whyidle.analysis.ranks.late_rank_cpu import RankPaces
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import CpuPace, HostKind
 from whyidle.testing.builder import ms
-from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_facts
 
 FORWARD, BACKWARD = "/job/train.py(20): train", "/job/train.py(21): train"
 SLOW, STEP = "/job/train.py(31): train", "/job/train.py(40): train"

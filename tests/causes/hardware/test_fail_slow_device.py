@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cured_twins import covers, judge_all
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
@@ -12,7 +13,6 @@ from whyidle.model.proof_facts import HardwareFacts
 from whyidle.model.timeline import CpuPace
 from whyidle.testing.builder import us
 from whyidle.testing.contracts import Fleet, Pair
-from whyidle.testing.cured_twins import covers, judge_all
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 ADD = "vectorized_elementwise_kernel"

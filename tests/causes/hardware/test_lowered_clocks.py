@@ -2,11 +2,11 @@
 
 import pytest
 
+from watched_run import add_telemetry
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.watched_run import add_telemetry
 
 HOT, POWER, APPLICATION, IDLE = 0x20, 0x04, 0x02, 0x01
 BASE = {

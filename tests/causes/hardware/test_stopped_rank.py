@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cured_twins import covers
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
-from whyidle.testing.cured_twins import covers
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "fail-slow-device"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cured_twins import covers, judge
 from whyidle.model.timeline import HostKind
-from whyidle.testing.cured_twins import covers, judge
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "per-step-host-sync"

@@ -2,11 +2,11 @@
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.analysis.facts import Facts
 from whyidle.causes.interruption import compile_autotune_warmup
 from whyidle.model.cause import Proof
 from whyidle.testing.builder import ms
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.recorded_job import RecordedJob
 
 MODEL = "/job/model.py"

@@ -1,9 +1,9 @@
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import healthy, synchronizing_job
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import healthy, synchronizing_job
 
 CAUSE = "cpu-fallback-op"
 

@@ -1,12 +1,12 @@
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import healthy, launch_bound
+from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import healthy, launch_bound
-from whyidle.testing.watched_run import add_facts
 
 CAUSE = "debug-mode-left-on"
 NODE = "autograd::engine::evaluate_function: MmBackward0"

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.fixes.host.debug_mode_off import SWITCHES
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.timeline import HostKind
 from whyidle.testing.builder import ms
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "debug-mode-left-on"

@@ -1,8 +1,8 @@
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 
 CAUSE = "gaps-between-graphs"
 LAYER = [("fused_moe_kernel", us(40)), ("nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT", us(10))]

@@ -1,7 +1,7 @@
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import healthy
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import healthy
 
 CAUSE = "graph-breaks"
 

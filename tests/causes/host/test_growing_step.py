@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cured_twins import judge
 from whyidle import catalog
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.roles import Role
 from whyidle.testing import contracts
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import judge
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "growing-step"

@@ -1,9 +1,9 @@
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import healthy, launch_bound
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import healthy, launch_bound
 
 CAUSE = "launch-bound-small-kernels"
 

@@ -1,13 +1,13 @@
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import healthy, synchronizing_job
+from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import healthy, synchronizing_job
-from whyidle.testing.watched_run import add_facts
 
 CAUSE = "per-step-host-sync"
 

@@ -1,10 +1,10 @@
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import healthy
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import healthy
 
 CAUSE = "recompilation-storm"
 COMPILE = "torch/_dynamo/convert_frame.py(1000): _compile"

@@ -1,8 +1,8 @@
 """Functions of JAX that are defined anew in every step."""
 
+from cured_twins import judge
 from whyidle import catalog
 from whyidle.model.timeline import HostKind
-from whyidle.testing.cured_twins import judge
 from whyidle.testing.recorded_job import RecordedJob
 
 MS = 1_000_000

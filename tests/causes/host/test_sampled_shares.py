@@ -2,8 +2,8 @@
 
 import pytest
 
+from cured_twins import judge
 from whyidle import catalog
-from whyidle.testing.cured_twins import judge
 from whyidle.testing.recorded_job import FREE, HELD_US, TAKEN, RecordedJob
 
 MS = 1_000_000

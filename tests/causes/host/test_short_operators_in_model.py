@@ -2,8 +2,8 @@
 
 import pytest
 
+from cured_twins import judge
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import judge
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "short-operators-in-model"

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from cured_twins import covers
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers
 from whyidle.testing.recorded_job import RecordedJob
 
 LOOP = "/job/train.py(30): <module>"

@@ -1,7 +1,7 @@
 """Policies that are asked for one action at a time."""
 
+from cured_twins import judge
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import judge
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "single-sample-policy"

@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import healthy
+from watched_run import add_facts
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import healthy
-from whyidle.testing.watched_run import add_facts
 
 CAUSE = "unfused-optimizer"
 OPERATORS = ("lerp_", "mul_", "addcmul_", "sqrt", "div_", "add_", "addcdiv_")

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from imagined import MS, Imagined, finding
 
+from cured_twins import covers, judge, judge_all, twin_speedup
+from watched_run import add_facts, loader_facts
 from whyidle import catalog
 from whyidle.model.loader_tables import BATCH, ROW, Loading
 from whyidle.model.process_facts import LoaderFacts
 from whyidle.model.timeline import HostKind
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_facts, loader_facts
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 

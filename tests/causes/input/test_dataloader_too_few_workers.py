@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.causes.input.dataloader_too_few_workers import round_length
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from imagined import MS, Imagined, finding
 
+from cured_twins import covers, judge, judge_all, twin_speedup
 from whyidle.model.loader_tables import BATCH, Loading
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, judge_all, twin_speedup
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 

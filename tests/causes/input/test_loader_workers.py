@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from cured_twins import covers
+from watched_run import add_facts, loader_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import BUSY_CORE
@@ -19,9 +21,7 @@ from whyidle.model.loader_tables import BATCH, ROW, SAMPLE, TAKE, Iterator, Load
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers
 from whyidle.testing.recorded_job import RecordedJob
-from whyidle.testing.watched_run import add_facts, loader_facts
 
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 LOOP = "/job/train.py(20): <module>"

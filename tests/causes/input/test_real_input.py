@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cured_twins import covers
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.readers import kineto
 from whyidle.testing import contracts
-from whyidle.testing.cured_twins import covers
 
 FOLDER = Path(
     os.environ.get("WHYIDLE_TRACES") or Path(__file__).parents[3].parent / "shared" / "traces"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from profiles import cpu_job, gpu_job
 
+from cured_twins import judge_all
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.timeline import HostKind, InputStage
 from whyidle.readers import xplane
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import judge_all
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "slow-input-pipeline"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cured_twins import covers, judge
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.lines.source_loops import find_repeated_calls
@@ -16,7 +17,6 @@ from whyidle.readers import kineto
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 COMPILER = "torch/_inductor/compile_fx.py(900): compile_fx"

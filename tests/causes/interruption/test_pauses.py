@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.recorded_job import RecordedJob
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"

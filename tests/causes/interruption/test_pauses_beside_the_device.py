@@ -2,9 +2,9 @@
 
 import pytest
 
+from cured_twins import judge
 from whyidle.analysis.facts import Facts
 from whyidle.model.timeline import HostKind
-from whyidle.testing.cured_twins import judge
 from whyidle.testing.recorded_job import RecordedJob
 
 MS = 1_000_000

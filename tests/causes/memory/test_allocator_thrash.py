@@ -1,9 +1,9 @@
+from cured_twins import covers, judge, twin_speedup
+from imagined_jobs import allocating_job, healthy
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
-from whyidle.testing.jobs import allocating_job, healthy
 
 CAUSE = "allocator-thrash"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from watched_run import add_telemetry
 from whyidle import catalog
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.watched_run import add_telemetry
 
 JOB = {"cpu_user_s@pid7": (1.0, 0.0), "job_faults_major": (300.0, 0.0)}
 GROUP = {"group_pressure_memory_some_s": (0.3, 0.0), "group_pressure_memory_full_s": (0.1, 0.0)}

@@ -1,12 +1,12 @@
 import pytest
 
+from cured_twins import judge
+from imagined_jobs import launch_bound
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import judge
-from whyidle.testing.jobs import launch_bound
 
 GB = 1 << 30
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.model.timeline import HostKind
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 from whyidle.testing.recorded_job import RecordedJob
 
 CAUSE = "undonated-buffers"

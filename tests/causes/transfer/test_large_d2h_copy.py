@@ -2,9 +2,9 @@
 
 import pytest
 
+from cured_twins import covers, judge, twin_speedup
 from whyidle.testing.builder import PAGEABLE_GBS, Builder, us
 from whyidle.testing.contracts import Pair
-from whyidle.testing.cured_twins import covers, judge, twin_speedup
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "large-d2h-copy"

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from imagined_jobs import healthy, starved_by_loader
 from whyidle.cluster.server.app import build_app
 from whyidle.cluster.server.site import Site, SiteSettings
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.store.run_store import Store
-from whyidle.testing.jobs import healthy, starved_by_loader
 
 HERE = "http://127.0.0.1:8470"
 BEGIN = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
