@@ -109,7 +109,7 @@ def find_standstill(
         (peers[p] for p in still if _kind_of(still[p], len(peers[p])) == "a collective"), {}
     )
     main = target.pid if target.pid in mains else min(mains, default=0)
-    works = main not in still or clocks.share_of(target.pids) > 0.1 or _reads(telemetry)
+    works = main not in still or clocks.share_of(target.pids, look.begin) > 0.1 or _reads(telemetry)
     if not ranks and (works or (mean_busy(telemetry, target.pids) or 0.0) > 0.1):
         return None
     folder = target.folder or ""
@@ -119,7 +119,7 @@ def find_standstill(
         n for one in threads if one.wait == "a file lock" for n in holders_of_file_lock(one.pid)
     }
     threads += [one for n in keepers - pids.keys() for one in _dump_threads(n, 0, folder)]
-    if not any(one.pid == main for one in threads):
+    if not any(one.pid in (ranks or (main,)) for one in threads):
         return None
     told = _tell_ranks(threads, ranks) if ranks else _tell_chain(main, threads)
     notes = [
@@ -139,7 +139,7 @@ def _stays_put(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> 
         frame = own_frame(";".join(period.frames)) or period.frames[0]
         lines[frame] += period.end - period.begin
         functions[re.sub(r"\(\d+\)(?=: )", "", frame)] += period.end - period.begin
-    if len(lines) == 1 and clocks.wakeups(thread.pid) <= 1 + look.length_s * 2 / 5:
+    if len(lines) == 1 and clocks.wakeups(thread.pid, look.begin) <= 1 + look.length_s * 2 / 5:
         return True
     in_one = max(functions.values()) >= 0.99 * lines.total()
     return in_one and bool(polled_call(frame_place(max(lines, key=lines.__getitem__), None)))
@@ -163,13 +163,14 @@ def _reads(telemetry: Telemetry | None) -> bool:
 
 
 def _dump_threads(pid: int, ranks: int, folder: str) -> Iterator[StillThread]:
+    """The threads of a process; none if it has ended or runs no Python. Of a process that goes on
+    meanwhile a dump may fail: then it is tried again."""
     words = [find_pyspy(), "dump", "--json", "--locals", "--nonblocking", "--full-filenames"]
-    words += ["--pid", str(pid)]
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=60, check=True)
-        rows: list[dict[str, Any]] = msgspec.json.decode(done.stdout)
-    except (subprocess.SubprocessError, msgspec.DecodeError):
-        return  # it has ended, or runs no Python
+    rows: list[dict[str, Any]] = []
+    for _ in range(3):
+        if not rows:
+            done = subprocess.run([*words, "--pid", str(pid)], capture_output=True, check=False)
+            rows = msgspec.json.decode(done.stdout) if done.returncode == 0 else []
     for row in sorted(rows, key=lambda row: row["os_thread_id"] or 0):
         if not row["frames"]:
             continue
