@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import psutil
 
 from whyidle.analysis.lines.source_lines import frame_place, own_frame
 from whyidle.machine.attachment.gpu_limits import mean_busy
 from whyidle.machine.attachment.stack_look import StackLook, find_pyspy
-from whyidle.machine.attachment.target_process import TargetProcess, peers_of
+from whyidle.machine.attachment.target_process import TargetProcess, children_of, peers_of
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
 from whyidle.machine.attachment.waiting_source import held_locks, polled_call, wanted_lock
 from whyidle.machine.sources._kernel_waits import file_of, holders_of_file_lock, wait_of
@@ -80,11 +79,9 @@ class StillThread:
         """Where it is and what it waits for, as the end of a sentence."""
         place, wait = self.place, f"for {self.wait}"
         at = f" at {place}".replace(f"{self.folder}/", "") if place else ""
-        if not self.wait:
-            return f"computes{at}"
-        if self.wait == "a sleep":
+        if self.wait in ("", "a sleep"):  # who polls may be awake when it is dumped
             if not (call := polled_call(place)):
-                return f"sleeps{at}"
+                return f"{'sleeps' if self.wait else 'computes'}{at}"
             asks_file = not _FILE_CALLS.isdisjoint(re.findall(r"\w+(?=\()", call))
             wait = f"for {'a file' if asks_file else 'a change'}, polling {call}"
         return f"waits{at} {wait}" + (f" ({self.file})" if self.file else "")
@@ -231,7 +228,8 @@ def _keepers_of(thread: StillThread, threads: Sequence[StillThread]) -> list[Sti
     line of the user's."""
     others = [one for one in threads if one is not thread and own_frame(";".join(one.frames))]
     if thread.wait in ("its loader's workers", "a child process"):
-        return [one for one in others if one.is_main and _parent_of(one.pid) == thread.pid]
+        children = children_of(thread.pid)
+        return [one for one in others if one.is_main and one.pid in children]
     if thread.wait in ("a queue", "the end of a thread", "a future"):
         found = [one for one in others if one.pid == thread.pid]
         return found if len(found) == 1 else []
@@ -239,13 +237,6 @@ def _keepers_of(thread: StillThread, threads: Sequence[StillThread]) -> list[Sti
         pids = holders_of_file_lock(thread.pid)
         return [one for one in threads if one.pid in pids and one.is_main and one is not thread]
     return [one for one in threads if thread.wait in _LOCKS and _holds_lock_of(one, thread)]
-
-
-def _parent_of(pid: int) -> int | None:
-    try:
-        return psutil.Process(pid).ppid()
-    except psutil.Error:
-        return None
 
 
 def _holds_lock_of(one: StillThread, waiting: StillThread) -> bool:
