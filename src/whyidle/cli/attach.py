@@ -4,8 +4,9 @@
     whyidle attach 4711 --seconds 30     observe for longer: rarer causes, smaller errors
     whyidle attach 4711 --html why.html  the same report as a page
 
-The process and its loader workers are sampled from outside, 50 times a second, without stopping
-them. The report lists what could not be observed. It needs py-spy: pip install 'whyidle[attach]'.
+Of a process that hangs it tells where each thread waits, for what, and who keeps it. The process
+and its loader workers are sampled from outside, 50 times a second, without stopping them. The
+report lists what could not be observed. It needs py-spy: pip install 'whyidle[attach]'.
 """
 
 from __future__ import annotations

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import psutil
 
 from whyidle.analysis.lines.source_lines import frame_place, own_frame
 from whyidle.machine.attachment.gpu_limits import mean_busy
 from whyidle.machine.attachment.stack_look import StackLook, find_pyspy
-from whyidle.machine.attachment.target_process import TargetProcess, peers_of
+from whyidle.machine.attachment.target_process import TargetProcess, children_of, peers_of
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
 from whyidle.machine.attachment.waiting_source import held_locks, polled_call, wanted_lock
 from whyidle.machine.sources._kernel_waits import file_of, holders_of_file_lock, wait_of
@@ -80,11 +79,9 @@ class StillThread:
         """Where it is and what it waits for, as the end of a sentence."""
         place, wait = self.place, f"for {self.wait}"
         at = f" at {place}".replace(f"{self.folder}/", "") if place else ""
-        if not self.wait:
-            return f"computes{at}"
-        if self.wait == "a sleep":
+        if self.wait in ("", "a sleep"):  # who polls may be awake when it is dumped
             if not (call := polled_call(place)):
-                return f"sleeps{at}"
+                return f"{'sleeps' if self.wait else 'computes'}{at}"
             asks_file = not _FILE_CALLS.isdisjoint(re.findall(r"\w+(?=\()", call))
             wait = f"for {'a file' if asks_file else 'a change'}, polling {call}"
         return f"waits{at} {wait}" + (f" ({self.file})" if self.file else "")
@@ -109,7 +106,7 @@ def find_standstill(
         (peers[p] for p in still if _kind_of(still[p], len(peers[p])) == "a collective"), {}
     )
     main = target.pid if target.pid in mains else min(mains, default=0)
-    works = main not in still or clocks.share_of(target.pids) > 0.1 or _reads(telemetry)
+    works = main not in still or clocks.share_of(target.pids, look.begin) > 0.1 or _reads(telemetry)
     if not ranks and (works or (mean_busy(telemetry, target.pids) or 0.0) > 0.1):
         return None
     folder = target.folder or ""
@@ -119,7 +116,7 @@ def find_standstill(
         n for one in threads if one.wait == "a file lock" for n in holders_of_file_lock(one.pid)
     }
     threads += [one for n in keepers - pids.keys() for one in _dump_threads(n, 0, folder)]
-    if not any(one.pid == main for one in threads):
+    if not any(one.pid in (ranks or (main,)) for one in threads):
         return None
     told = _tell_ranks(threads, ranks) if ranks else _tell_chain(main, threads)
     notes = [
@@ -139,7 +136,7 @@ def _stays_put(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> 
         frame = own_frame(";".join(period.frames)) or period.frames[0]
         lines[frame] += period.end - period.begin
         functions[re.sub(r"\(\d+\)(?=: )", "", frame)] += period.end - period.begin
-    if len(lines) == 1 and clocks.wakeups(thread.pid) <= 1 + look.length_s * 2 / 5:
+    if len(lines) == 1 and clocks.wakeups(thread.pid, look.begin) <= 1 + look.length_s * 2 / 5:
         return True
     in_one = max(functions.values()) >= 0.99 * lines.total()
     return in_one and bool(polled_call(frame_place(max(lines, key=lines.__getitem__), None)))
@@ -163,13 +160,14 @@ def _reads(telemetry: Telemetry | None) -> bool:
 
 
 def _dump_threads(pid: int, ranks: int, folder: str) -> Iterator[StillThread]:
+    """The threads of a process; none if it has ended or runs no Python. Of a process that goes on
+    meanwhile a dump may fail: then it is tried again."""
     words = [find_pyspy(), "dump", "--json", "--locals", "--nonblocking", "--full-filenames"]
-    words += ["--pid", str(pid)]
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=60, check=True)
-        rows: list[dict[str, Any]] = msgspec.json.decode(done.stdout)
-    except (subprocess.SubprocessError, msgspec.DecodeError):
-        return  # it has ended, or runs no Python
+    rows: list[dict[str, Any]] = []
+    for _ in range(3):
+        if not rows:
+            done = subprocess.run([*words, "--pid", str(pid)], capture_output=True, check=False)
+            rows = msgspec.json.decode(done.stdout) if done.returncode == 0 else []
     for row in sorted(rows, key=lambda row: row["os_thread_id"] or 0):
         if not row["frames"]:
             continue
@@ -230,7 +228,8 @@ def _keepers_of(thread: StillThread, threads: Sequence[StillThread]) -> list[Sti
     line of the user's."""
     others = [one for one in threads if one is not thread and own_frame(";".join(one.frames))]
     if thread.wait in ("its loader's workers", "a child process"):
-        return [one for one in others if one.is_main and _parent_of(one.pid) == thread.pid]
+        children = children_of(thread.pid)
+        return [one for one in others if one.is_main and one.pid in children]
     if thread.wait in ("a queue", "the end of a thread", "a future"):
         found = [one for one in others if one.pid == thread.pid]
         return found if len(found) == 1 else []
@@ -238,13 +237,6 @@ def _keepers_of(thread: StillThread, threads: Sequence[StillThread]) -> list[Sti
         pids = holders_of_file_lock(thread.pid)
         return [one for one in threads if one.pid in pids and one.is_main and one is not thread]
     return [one for one in threads if thread.wait in _LOCKS and _holds_lock_of(one, thread)]
-
-
-def _parent_of(pid: int) -> int | None:
-    try:
-        return psutil.Process(pid).ppid()
-    except psutil.Error:
-        return None
 
 
 def _holds_lock_of(one: StillThread, waiting: StillThread) -> bool:

@@ -123,27 +123,28 @@ def _parents_of(process: psutil.Process) -> dict[int, int]:
 
 
 def _has_own_command(pid: int, command: list[str]) -> bool:
-    try:
-        own = psutil.Process(pid).cmdline()
-    except psutil.Error:
-        return False
-    return own != command and not any("multiprocessing" in word for word in own)
+    own = _command_of(pid)
+    return bool(own) and own != command and not any("multiprocessing" in word for word in own)
+
+
+def _command_of(pid: int) -> list[str]:
+    return _ask(lambda: psutil.Process(pid).cmdline()) or []
+
+
+def children_of(pid: int) -> set[int]:
+    """The processes that a process started itself; none if it has ended."""
+    return {one.pid for one in _ask(lambda: psutil.Process(pid).children()) or ()}
 
 
 def peers_of(pid: int) -> dict[int, int | None]:
-    """A process and those that its parent started likewise, with their ranks: the ranks of a job on
-    this machine, if there are several. None: no launcher said which."""
-    peers: dict[int, int | None] = {pid: _rank_of(pid)}
-    with suppress(psutil.Error):
-        own = psutil.Process(pid)
-        command = [word for word in own.cmdline() if not word.startswith("-")]
-        for one in own.parent().children() if own.parent() else ():
-            with suppress(psutil.Error):
-                words = [word for word in one.cmdline() if not word.startswith("-")]
-                rank = _rank_of(one.pid)
-                if _DIGITS.sub("", str(words)) == _DIGITS.sub("", str(command)):
-                    peers[one.pid] = rank
-    return dict(sorted(peers.items(), key=lambda item: (item[1] is None, item[1], item[0])))
+    """A process and those that its parent started with the same command (but for numbers), with
+    their ranks: of a job's rank, those of this machine. None: no launcher said which."""
+    own = _DIGITS.sub("", str(_command_of(pid)))
+    parent = _ask(lambda: psutil.Process(pid).ppid())
+    others = children_of(parent) if parent else set()
+    alike = {pid, *(n for n in others if _DIGITS.sub("", str(_command_of(n))) == own)}
+    ranks = {one: _rank_of(one) for one in alike}
+    return dict(sorted(ranks.items(), key=lambda item: (item[1] is None, item[1], item[0])))
 
 
 def _rank_of(pid: int) -> int | None:

@@ -35,12 +35,7 @@ _SHM = make_meters(
     ("shm_free_bytes", "bytes", "gauge", "free space in /dev/shm"),
 )
 METERS: Final = _CORES + _MEMORY + _PAGING + _SHM
-_GROUPS: Final = {
-    "stat": _CORES,
-    "loadavg": (),
-    "meminfo": _MEMORY,
-    "vmstat": _PAGING,
-}
+_GROUPS: Final = {"stat": _CORES, "loadavg": (), "meminfo": _MEMORY, "vmstat": _PAGING}
 
 
 class Machine:
