@@ -72,6 +72,7 @@ class Role(str, Enum):
     COMPILER = "compiler"  # the compiler of models is at work
     RECOMPILE = "recompile"  # a watched process compiles a function once more
     COMPILED_CALL = "compiled_call"  # a compiled graph of the model runs
+    CODE_WRITER = "code_writer"  # the compiler of models writes code, which a cache can keep
     COMPILER_CALL = "compiler_call"  # a call of that compiler from outside
     ALLOCATOR = "allocator"  # device memory is asked from the driver, or given back to it
     DEVICE_ALLOCATION = "device_allocation"
@@ -157,6 +158,7 @@ class Role(str, Enum):
     RESUMED_FRAME = "resumed_frame"  # the rest of a function behind a graph break
     COMPILED_REGION = "compiled_region"  # a call of compiled code; its label numbers the function
     STACK_RECORDING = "stack_recording"  # the framework notes where an operator was called
+    MOVING_FRAME = "moving_frame"  # a call that only moves a batch or a result
     PREDICT_FRAME = "predict_frame"  # a trainer predicts a data set, however small it is
     TRACER_FRAME = "tracer_frame"  # a debugger, or a tool for coverage, at work
     PROFILER_CODE = "profiler_code"  # the framework's own profiler starts, stops or sums up

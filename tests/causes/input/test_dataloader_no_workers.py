@@ -163,7 +163,9 @@ def test_a_process_that_something_bound_to_one_core_gets_workers_on_those_it_was
 
 def test_a_loader_that_keras_made_is_not_the_users():
     seen = parted(1)
-    made = LoaderFacts(asked="/env/keras/src/trainers/epoch_iterator.py(9): _enumerate_iterator")
+    made = LoaderFacts(
+        asked="/env/site-packages/keras/src/trainers/epoch_iterator.py(9): _enumerate_iterator"
+    )
     keras = replace(seen, loading=replace(seen.loading, loaders=(made,)))
     assert judge_all(CAUSE, [seen]) is not None
     assert judge_all(CAUSE, [keras]) is None

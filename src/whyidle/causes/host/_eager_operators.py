@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Final
 
@@ -25,8 +24,6 @@ REMOVED: Final = (0.5, 0.95)
 goes. A step of which an eager optax update of 24 arrays took 87 % became 9.1 times as fast (JAX
 0.10, two cores)"""
 MOST_PLACES: Final = 3
-_HANDS_OVER = re.compile(r"/jax/_src/[^;]*: (asarray|array|device_put|block_until_ready|_value)$")
-"""calls that only move a batch or a result"""
 
 
 def prove_eager_operators(facts: Facts) -> Proof | None:
@@ -70,7 +67,7 @@ def eager_calls(facts: Facts) -> tuple[Intervals, tuple[Place, ...]]:
     whole, eager = Counter[str](), Counter[str]()
     for stack, time in sampled_stacks(facts, python).items():
         whole[line := own_frame(stack)] += time
-        if line not in calling and _is_eager(stack.partition(line)[0]):
+        if line not in calling and _is_eager(facts, stack.partition(line)[0]):
             eager[line] += time
     found = [line for line, time in eager.most_common() if time > MOSTLY * whole[line]]
     places = (frame_place(line, facts.rank) for line in found)
@@ -78,9 +75,9 @@ def eager_calls(facts: Facts) -> tuple[Intervals, tuple[Place, ...]]:
     return spans, tuple(place for place in places if place)[:MOST_PLACES]
 
 
-def _is_eager(inner: str) -> bool:
-    """Whether the frames inside a line of the job call an operator."""
+def _is_eager(facts: Facts, inner: str) -> bool:
+    """Whether the frames inside a line of the job call an operator, and do not only move data."""
     frames = [frame for frame in inner.split(";") if frame]
     packages = set(map(package_of, frames))
-    moves = bool(frames) and bool(_HANDS_OVER.search(frames[-1]))
+    moves = facts.timeline.vocabulary.plays(Role.MOVING_FRAME, frames[-1] if frames else "")
     return packages & DISPATCHERS == {"jax"} and not moves

@@ -22,8 +22,8 @@ from whyidle.analysis.input.worker_batches import LEAST_SAMPLES
 from whyidle.analysis.input.worker_capacity import most_workers
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.hottest_function import HottestFunction, hot_function
-from whyidle.analysis.lines.sampled_lines import lines_with_share
-from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.lines.sampled_lines import DISPATCHERS, lines_with_share
+from whyidle.analysis.lines.source_lines import in_library, package_of
 from whyidle.analysis.memory.memory_pressure import waits_for_memory
 from whyidle.analysis.steps.forecast import hidden_loading, predict_risk
 from whyidle.analysis.steps.undisturbed_steps import undisturbed_share
@@ -107,7 +107,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     calls = find_batch_waits(facts, Role.BATCH_INLINE)
     blocked = float(calls.exposed.sum()) / facts.scope_s
     asked = [each.asked or "" for each in facts.timeline.loading.loaders]
-    if any("/keras/src/" in line for line in asked):
+    if any(package_of(line) in DISPATCHERS for line in asked):
         return None  # the loader is Keras' own
     if blocked < LEAST_SHARE or waits_for_memory(facts, blocked):
         return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
@@ -28,7 +26,6 @@ LOADED = (0.4, 0.2, 0.0)
 traces the model again and loads the compiled code. One that compiles a loop's body once is expected
 to take as much. A small transformer took 19.3 s without and 3.7
 s with a cache (PyTorch 2.13, inductor for CPUs)"""
-_INDUCTOR = re.compile(r"torch/_inductor/compile_fx\.py\(\d+\): (?!<)")
 LEAST_S = 5.0
 """one-off set-up below which a run is too short for its start to matter"""
 
@@ -144,9 +141,10 @@ def _describe_start(seconds: float, once: float, unrolled: str) -> str:
 def _generates_code(facts: Facts) -> bool:
     """Whether there is code to keep: a watched backend of PyTorch such as ``aot_eager`` runs the
     operators themselves."""
-    stacks = [detail.stack for detail in facts.timeline.details]
+    plays = facts.timeline.vocabulary.plays
     watched = facts.timeline.framework == "pytorch" and facts.timeline.looks is not None
-    return not watched or any(map(_INDUCTOR.search, stacks))
+    stacks = (detail.stack for detail in facts.timeline.details)
+    return not watched or any(plays(Role.CODE_WRITER, one) for s in stacks for one in s.split(";"))
 
 
 def _share_of_run(facts: Facts, seconds: float) -> float:

@@ -49,6 +49,7 @@ _COMPILER: Final = (
     Rule(Role.COMPILE, r"torch/_dynamo/(convert_frame|bytecode|symbolic|output_graph)"),
     Rule(Role.COMPILE, r"torch/_inductor/(compile_fx|graph|scheduler|codecache|async_compile)"),
     Rule(Role.COMPILER, r"torch/_dynamo/|torch/_inductor/"),
+    Rule(Role.CODE_WRITER, r"torch/_inductor/compile_fx\.py\(\d+\): (?!<)"),
     Rule(Role.COMPILER_CALL, r"\(dynamo_timed\)|^compile_fx|^_compile\.compile_inner"),
     Rule(Role.COMPILER_CALL, r"torch/_dynamo/convert_frame\.py|torch/_inductor/compile_fx\.py"),
     Rule(Role.COMPILED_CALL, r"^## Call CompiledFxGraph", (HostKind.ANNOTATION,)),
