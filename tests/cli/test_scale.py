@@ -43,7 +43,7 @@ def test_a_job_of_one_rank_is_predicted_where_its_link_is_known(capsys):
     shown = capsys.readouterr().out
     assert "limited by" in shown
     assert "--per-node 2 --within 1GB/s,20us --run" in " ".join(shown.split())
-    assert "<svg" in Path("scale.html").read_text()
+    assert "200 Gbit/s" in Path("scale.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,6 @@ def test_the_link_between_two_ranks_is_measured(capsys):
     assert told["within"]["source"] == "measured"
     assert told["within"]["bytes_per_s"] > 1e6
     assert told["points"][0]["measured_s"] is not None
-    assert {row["name"] for row in told["what_if"]} > {"no exchange", "no rank ever late"}
     assert "between" in told["points"][1]["why"]
 
 
@@ -132,6 +131,6 @@ def test_what_helps_against_few_cores_is_told():
     scaling = RankScaling(
         run="r", command=[], measured_ranks=1, per_node=8, steps=64, own_s=0.1, own_spread_s=0.0,
         correlation=None, residual_s=None, buckets=[], within=None, between=None, core_s=1.0,
-        cores=4, points=[point], what_if=[], notes=[],
+        cores=4, points=[point], notes=[],
     )  # fmt: skip
     assert "48 cores on each host" in describe_needs(scaling)[0]

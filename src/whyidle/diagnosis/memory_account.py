@@ -17,8 +17,6 @@ from whyidle.model.memory_look import MemoryLook
 MEASURED: Final = "measured"
 MODULES: Final = 60
 """rows of the table of modules"""
-POINTS: Final = 160
-"""points of the curve"""
 BESIDE: Final = "the process beside tensors: libraries, workspaces of operators"
 OUTSIDE: Final = "outside of modules"
 
@@ -45,7 +43,6 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         peak_phase=phase,
         parts=_list_parts(plan, phase, peak),
         modules=_list_modules(look, own) if own else [],
-        curve=own.level_curve(POINTS) if own else [],
         reserved=look.reserved,
         fragmentation=_difference(look.reserved, look.allocated),
         loader_bytes=_loader_bytes(facts, look),

@@ -20,7 +20,6 @@ from whyidle.diagnosis.job_starts import jobs_of
 from whyidle.errors import InputError
 from whyidle.model.diagnosis import Interval
 from whyidle.model.documents.rank_scaling import Bottleneck, Link, Needed, RankScaling, ScalePoint
-from whyidle.model.documents.rank_tables import WhatIf
 from whyidle.record.recording_diagnosis import read_recording
 
 LOOK: Final = "ranks"
@@ -121,7 +120,6 @@ def predict_scaling(recording: Path, run: str, asked: Question) -> RankScaling:
         core_s=job.core_s,
         cores=job.cores,
         points=[job.predict(ranks, link) for ranks in asked.ranks for link in job.links_of(ranks)],
-        what_if=job.what_if(),
         notes=[*seen.notes, *job.notes()],
     )
 
@@ -299,24 +297,6 @@ class _Job:
             bytes_per_s=model.needed_bandwidth(self.steps, self.sizes, link, ranks, longest),
             batch_times=model.needed_batch(self.steps, self.sizes, link, ranks, TARGET),
         )
-
-    def what_if(self) -> list[WhatIf]:
-        """The measured step with one thing changed; nothing of one rank."""
-        if self.world < 2 or self.within is None:
-            return []
-        base = model.simulate_step(self.steps, self.sizes, self.within, self.world)
-        twice = self.within.with_speed(2 * self.within.bytes_per_s)
-        half = self.sizes / 2
-        changed = {
-            "a link twice as fast": model.simulate_step(self.steps, self.sizes, twice, self.world),
-            "gradients in half precision": model.simulate_step(
-                self.steps, half, self.within, self.world
-            ),
-            "no exchange": model.simulate_step(self.steps, self.sizes, None, self.world),
-        }
-        rows = {name: self.measured_s - (base.step - seen.step) for name, seen in changed.items()}
-        rows["no rank ever late"] = self.measured_s - (base.slowest - base.own)
-        return [WhatIf(name=name, step_s=seconds) for name, seconds in rows.items()]
 
     def notes(self) -> list[str]:
         """What the reader must know of these numbers."""

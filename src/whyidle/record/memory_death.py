@@ -53,7 +53,7 @@ def _empty_account(notes: DeathNotes) -> MemoryAccount:
     """A section without a look."""
     return MemoryAccount(
         device=notes.device, batch=None, limit=notes.capacity, peak=None, peak_phase=None,
-        parts=[], modules=[], curve=[], reserved=None, fragmentation=None, loader_bytes=None,
+        parts=[], modules=[], reserved=None, fragmentation=None, loader_bytes=None,
         shared_bytes=None, options=[], largest_batch=None, largest_recomputed=None,
         unknown=[],
     )  # fmt: skip

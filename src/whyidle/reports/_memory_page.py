@@ -56,14 +56,16 @@ def memory_section(diagnosis: Diagnosis, most: int | None = None) -> Section | N
     if account.options:
         rows = [option_cells(option) for option in account.options]
         parts += [Paragraph("predicted for other settings", tone="dim"), Table(OPTIONS, rows)]
-    unknown = [f"not known: {text}" for text in account.unknown]
-    texts = [*list_advice(account), *list_notes(account), *unknown]
+    texts = [f"batch: {text}" for text in _list_batches(account)] + list_notes(account)
+    texts += [f"not known: {text}" for text in account.unknown]
     return Section("Memory", [*parts, Items(texts)], "memory")
 
 
-def _list_answers(account: MemoryAccount) -> list[tuple[str, str]]:
-    """Labels and answers of one screen, the batch first."""
+def _list_batches(account: MemoryAccount) -> list[str]:
+    """The batch now, the largest that fits, and with modules recomputed."""
     batches, more = [], account.largest_recomputed
+    if account.batch:
+        batches.append(f"{account.batch:,} now")
     if account.largest_batch is not None:
         largest = account.largest_batch
         few = largest < 16 * (account.batch or 0)  # no peak is predicted beyond
@@ -71,13 +73,17 @@ def _list_answers(account: MemoryAccount) -> list[tuple[str, str]]:
         batches.append(fit if largest else "not even a small one fits")
     if more is not None:
         what = "one module" if len(more.modules) == 1 else f"{len(more.modules)} modules"
-        batches.append(f"{more.batch:,} with {what} recomputed")
-    if account.batch:
-        batches.insert(0, f"{account.batch:,} now")
+        batches.append(f"{more.batch:,} with {what} recomputed (torch.utils.checkpoint.checkpoint)")
+    return [", ".join(batches)] if batches else []
+
+
+def _list_answers(account: MemoryAccount) -> list[tuple[str, str]]:
+    """Labels and answers of one screen, the batch first."""
     held = [f"{part.owner} {format_bytes(part.bytes)}" for part in account.parts[:NAMED]]
     modules = [f"{row.name} {format_bytes(row.activations)}" for row in account.modules[:NAMED]]
     listed = [o for o in account.options if o.change in ("precision", "sharding")]
-    answers = [("batch", ", ".join(batches)), ("held by", ", ".join(held))]
+    answers = [("batch", text) for text in _list_batches(account)]
+    answers += [("held by", ", ".join(held))]
     answers.append(("activations", ", ".join(modules)))
     answers += [("or", f"{o.summary}: {format_bytes(o.peak)}{_FITS[o.fits]}") for o in listed]
     return [*answers, *(("not known", text) for text in account.unknown[:2])]
@@ -174,25 +180,6 @@ def option_cells(option: MemoryOption) -> list[Line]:
         text += f" and {len(option.modules) - NAMED} more" if len(option.modules) > NAMED else ""
     rate = format_digits(option.samples_per_s) if option.samples_per_s else NONE
     return [about + format_bytes(option.peak), format_seconds(option.step_s), rate, text]
-
-
-def list_advice(account: MemoryAccount) -> list[str]:
-    """Sentences on the largest batch that fits, and on what to recompute."""
-    texts, more = [], account.largest_recomputed
-    if account.largest_batch:
-        text = f"the largest batch that fits is about {account.largest_batch:,}"
-        if more is not None:
-            count = len(more.modules)
-            what = "one module" if count == 1 else f"{count} modules"
-            text += f", with {what} recomputed {more.batch:,}"
-        texts.append(text)
-    now = next((o for o in account.options if o.change == "recomputation"), None)
-    if now is not None:
-        texts.append(
-            "to recompute: torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) where "
-            f"the model calls {', '.join(now.modules)}"
-        )
-    return texts
 
 
 def list_notes(account: MemoryAccount) -> list[str]:

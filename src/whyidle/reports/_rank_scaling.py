@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import shlex
 from collections import Counter
-from collections.abc import Callable
 from typing import Final
 
 from whyidle.model.documents.rank_scaling import Link, RankScaling, ScalePoint
 from whyidle.reports import _number_format as words
-from whyidle.reports._html.element import Markup, tag
 from whyidle.reports._sections import (
     Column,
     Facts,
     Headline,
     Line,
     Part,
-    Picture,
     Section,
     Span,
     Table,
@@ -34,11 +29,6 @@ COLUMNS: Final = (
     Column("late ranks", True, 3),
     Column("first limit"),
 )
-WIDTH: Final = 760
-_HEIGHT: Final = 300
-_LEFT: Final = 60
-_TOP: Final = 20
-_BOTTOM: Final = 44
 
 
 def summarize_scaling(scaling: RankScaling) -> str:
@@ -130,13 +120,6 @@ def describe_measured(scaling: RankScaling) -> str:
 def scaling_parts(scaling: RankScaling) -> list[Part]:
     """The largest prediction, speed by number of ranks, and what it rests on."""
     facts = [("needs", text) for text in describe_needs(scaling)]
-    facts += [
-        (
-            "what if",
-            f"{row.name}: {words.format_seconds(row.step_s)} a step on as many ranks as now",
-        )
-        for row in scaling.what_if
-    ]
     facts.append(("measured", describe_measured(scaling)))
     for name, link in (("within a node", scaling.within), ("between nodes", scaling.between)):
         facts.append(("link", describe_link(name, link)))
@@ -145,91 +128,10 @@ def scaling_parts(scaling: RankScaling) -> list[Part]:
     cells: list[list[Line]] = [list(point_cells(point)) for point in scaling.points]
     return [
         Headline(summarize_scaling(scaling)),
-        Picture(lambda: draw_scaling(scaling)),
         Section("Predictions", [Table(COLUMNS, cells)]),
         Section("", [Facts([(label, Span(text, "dim")) for label, text in facts])]),
     ]
 
 
-def draw_scaling(scaling: RankScaling) -> Markup:
-    """Draw the speed relative to one rank, with its interval, and the diagonal of linear scaling;
-    both axes are logarithmic."""
-    known = [point for point in scaling.points if point.step_s is not None]
-    most = max((point.ranks for point in known), default=1)
-    decades = max(math.log2(most), 1.0)
-
-    def place_x(ranks: float) -> float:
-        return _LEFT + (WIDTH - _LEFT - 20) * math.log2(max(ranks, 1.0)) / decades
-
-    def place_y(speed: float) -> float:
-        return _TOP + _HEIGHT * (1.0 - math.log2(max(speed, 1.0)) / decades)
-
-    parts = [_line(place_x(1), place_y(1), place_x(most), place_y(most), dash=True)]
-    parts += [
-        _text(f"{2**power:g}×", 0, place_y(2**power) + 4) for power in range(int(decades) + 1)
-    ]
-    for point in known:
-        parts += _draw_point(point, scaling.own_s, place_x(point.ranks), place_y)
-    names = sorted({point.scenario for point in known if point.scenario}) or [""]
-    lines = [[point for point in known if point.scenario in ("", name)] for name in names]
-    for before, after in (pair for line in lines for pair in itertools.pairwise(line)):
-        parts.append(
-            _line(
-                place_x(before.ranks),
-                place_y(_speed(before)),
-                place_x(after.ranks),
-                place_y(_speed(after)),
-            )
-        )
-    parts.append(_text("ranks; dashed: linear", _LEFT, _TOP + _HEIGHT + _BOTTOM - 6))
-    return tag(
-        "svg",
-        parts,
-        viewBox=f"0 0 {WIDTH} {_TOP + _HEIGHT + _BOTTOM}",
-        width="100%",
-        style=f"max-width:{WIDTH}px",
-        role="img",
-        aria_label="Speed relative to one rank, by number of ranks",
-    )
-
-
 def _speed(point: ScalePoint) -> float:
     return (point.efficiency or 0.0) * point.ranks
-
-
-def _draw_point(
-    point: ScalePoint, own_s: float, x: float, place: Callable[[float], float]
-) -> list[Markup]:
-    y = place(_speed(point))
-    parts = [_text(str(point.ranks), x - 4, _TOP + _HEIGHT + 20)]
-    if point.interval is not None:
-        ends = [
-            place(own_s * point.ranks / bound)
-            for bound in (point.interval.low, point.interval.high)
-        ]
-        parts.append(_line(x, ends[0], x, ends[1], wide=True))
-    title = f"{point.ranks} ranks: {words.format_factor(_speed(point))}×"
-    parts.append(
-        tag("circle", tag("title", title), cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, class_="fill-compute")
-    )
-    return parts
-
-
-def _line(
-    x: float, y: float, to_x: float, to_y: float, *, dash: bool = False, wide: bool = False
-) -> Markup:
-    return tag(
-        "line",
-        x1=f"{x:.1f}",
-        y1=f"{y:.1f}",
-        x2=f"{to_x:.1f}",
-        y2=f"{to_y:.1f}",
-        stroke="currentColor",
-        stroke_width=3 if wide else 1,
-        stroke_opacity=0.35 if wide else 0.8,
-        **({"stroke_dasharray": "5 4"} if dash else {}),
-    )
-
-
-def _text(text: str, x: float, y: float) -> Markup:
-    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", fill="currentColor", font_size=12)

@@ -180,9 +180,10 @@ def screen_parts(
         return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
     account = diagnosis.memory
     if account is not None and account.peak and account.death is None:  # it was asked for
-        rest: list[Part | None] = [model_section(diagnosis, most), _recap(diagnosis, next_steps)]
-        if account.usable is None:
-            rest = [*top[1:], _bars(diagnosis), _findings(diagnosis, most), *rest]
+        verdict = [*top[1:], _bars(diagnosis)] if account.usable is None else []
+        model = model_section(diagnosis, most)
+        findings = _findings(diagnosis, most) if model else None  # every look was asked for
+        rest = [*verdict, findings, model, _recap(diagnosis, next_steps)]
         parts = [top[0], memory_section(diagnosis, most), *rest]
         return [part for part in parts if part is not None]
     parts = [

@@ -63,7 +63,3 @@ def test_passes_that_went_different_ways_are_not_compared():
         RecordedPass(2, other.recorded.rows, other.recorded.marks[:-1]), MODULES
     )
     assert extrapolate_stretches(recorded(1), short, 4) is None
-
-
-def test_the_curve_shows_the_highest_level_of_each_part():
-    assert recorded(4).level_curve(4) == [(0.0, 0), (0.25, 80), (0.5, 80), (0.75, 180)]

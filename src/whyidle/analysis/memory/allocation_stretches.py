@@ -162,21 +162,6 @@ class AllocationOrder:
                 found[owner] = found.get(owner, 0) + size
         return found
 
-    def level_curve(self, points: int) -> list[tuple[float, int]]:
-        """The level over the pass: (share of its time, bytes), the highest of each part."""
-        if not len(self.time):
-            return []
-        levels, span = np.cumsum(self.size), max(int(self.time[-1]), 1)
-        edges = np.linspace(0, span, points + 1)
-        firsts = np.searchsorted(self.time, edges)
-        curve, last = [], 0
-        for part in range(points):
-            inside = levels[firsts[part] : firsts[part + 1]]
-            high = int(max(inside.max(initial=0), last))
-            curve.append((round(part / points, 4), high))
-            last = int(inside[-1]) if len(inside) else last
-        return curve
-
 
 def extrapolate_stretches(
     first: AllocationOrder, second: AllocationOrder, batch: float, chosen: Collection[int] = ()

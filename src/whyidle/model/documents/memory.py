@@ -76,7 +76,6 @@ class MemoryAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     peak_phase: Literal["forward", "backward", "optimizer"] | None
     parts: list[Part]
     modules: list[ModuleRow]
-    curve: list[tuple[float, int]]  # the level in a pass: share of its time, bytes
     reserved: int | None  # by the device's allocator
     fragmentation: int | None  # reserved and not allocated
     loader_bytes: int | None  # in shared memory, by workers that are ahead

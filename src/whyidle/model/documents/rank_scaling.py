@@ -11,7 +11,6 @@ from typing import Final, Literal
 import msgspec
 
 from whyidle.model.diagnosis import Document, Interval
-from whyidle.model.documents.rank_tables import WhatIf
 
 SCHEMA: Final = "whyidle/scale/1"
 
@@ -94,6 +93,5 @@ class RankScaling(Document, frozen=True, kw_only=True):
     core_s: float | None
     cores: float | None
     points: list[ScalePoint]
-    what_if: list[WhatIf]
     notes: list[str]
     schema: str = SCHEMA
