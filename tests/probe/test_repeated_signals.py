@@ -41,8 +41,10 @@ def test_it_comes_after_the_callback_that_would_drop_it_again():
         callback()
         time.sleep(10)
 
+    begin = time.monotonic()
     with pytest.raises(LateError):
         go_on()
+    assert time.monotonic() < begin + 5
     assert (repeated, left) == ([True], [True])
 
 

@@ -110,4 +110,6 @@ def _interrupt_outside(number: signal.Signals, caller: CodeType) -> None:
         if frame is None or (frame.f_code is not caller and frame.f_code.co_filename != __file__):
             break
         time.sleep(0)
-    _thread.interrupt_main(number)
+    time.sleep(0.001)  # until it is in the call that waits, if that is next
+    if callable(signal.getsignal(number)):
+        signal.pthread_kill(main, number)  # which ends such a call
