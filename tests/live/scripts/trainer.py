@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 import torch
+from probe import Descent
 from torch import nn
 
 
@@ -27,7 +28,7 @@ class Trainer:
 
     def fit(self, batches, folder):
         for batch in batches:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
             loss = self.training_step(batch)
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -61,7 +62,7 @@ def main():
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
     batches = [(torch.randn(8, 8), torch.randn(8, 2)) for _ in range(20)]
-    trainer = Trainer(model, torch.optim.AdamW(model.parameters(), lr=1e-2), [Callback()])
+    trainer = Trainer(model, Descent(model.parameters(), lr=1e-2), [Callback()])
     with tempfile.TemporaryDirectory() as folder:
         trainer.fit(batches, pathlib.Path(folder))
     print("done", file=sys.stderr)

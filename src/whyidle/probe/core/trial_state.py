@@ -10,6 +10,26 @@ from typing import Any, NamedTuple, Protocol
 
 from .device_timestamps import DeviceClock
 
+MOST_ELEMENTS = 1 << 16
+"""of a parameter that is copied, to see how far it moves"""
+NOISE_UNITS = 64
+"""largest noise in units in the last place: rounding errors of a sum of n terms grow like the root
+of n, and layers sum thousands of terms"""
+
+
+class Snapshot:
+    """A copy of an array on the host, for frameworks other than PyTorch."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __sub__(self, other: Snapshot) -> Snapshot:
+        return Snapshot(self.values - other.values)
+
+    def norm(self) -> float:
+        """Return the Euclidean norm."""
+        return float((self.values.astype("float64") ** 2).sum() ** 0.5)
+
 
 class TrialDevice(NamedTuple):
     """The device of an optimizer's parameters."""

@@ -12,13 +12,11 @@ from typing import Any
 from ...core import fault_containment
 from ...core.events import Events
 from ...core.listener import Listener
+from ...core.trial_state import NOISE_UNITS
 from ...trial.batch_hash import hash_arrays
 from ...trial.trial_recorder import TrialRecorder, install_witness
 from .compiled_calls import CompiledCalls
 from .trial_state import StepState, host_arrays
-
-UNITS = 64
-"""largest noise in units in the last place, as for PyTorch (``rounding_noise``)"""
 
 
 class TrialSteps(Listener):
@@ -69,7 +67,9 @@ class RoundingNoise:
             if not hasattr(leaf, "is_deleted") or "float" not in str(leaf.dtype) or leaf.size == 1:
                 return leaf
             unit = 2.0 ** (-23 if leaf.dtype.itemsize >= 4 else -10)
-            noise = draw.uniform(-UNITS * unit, UNITS * unit, leaf.shape).astype(leaf.dtype)
+            noise = draw.uniform(-NOISE_UNITS * unit, NOISE_UNITS * unit, leaf.shape).astype(
+                leaf.dtype
+            )
             return leaf * (1 + noise)
 
         return tree_util.tree_map(change, outputs)

@@ -6,9 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ...core.trial_state import TrialDevice
-
-MOST_ELEMENTS = 1 << 16
+from ...core.trial_state import Snapshot, TrialDevice
 
 
 class Devices:
@@ -21,20 +19,6 @@ class Devices:
         """Wait until the last step has run."""
         for leaf in self.state.leaves()[:1]:
             leaf.block_until_ready()
-
-
-class Snapshot:
-    """A copy of an array on the host."""
-
-    def __init__(self, values: Any) -> None:
-        self.values = values
-
-    def __sub__(self, other: Snapshot) -> Snapshot:
-        return Snapshot(self.values - other.values)
-
-    def norm(self) -> float:
-        """Return the Euclidean norm."""
-        return float((self.values.astype("float64") ** 2).sum() ** 0.5)
 
 
 class StepState:

@@ -11,14 +11,12 @@ from typing import Any
 from ...core import fault_containment
 from ...core.events import Events
 from ...core.listener import Listener
+from ...core.trial_state import NOISE_UNITS
 from ...trial.batch_hash import hash_arrays
 from ...trial.trial_recorder import TrialRecorder, install_witness
 from .step_hooks import TracedCalls
 from .training_function import TrainingFunctions
 from .trial_state import KerasState, find_loss, host_arrays
-
-UNITS = 64
-"""largest noise in units in the last place, as for PyTorch (``rounding_noise``)"""
 
 
 class TrialSteps(Listener):
@@ -66,7 +64,11 @@ class RoundingNoise:
             unit = 2.0**-10 if kind.size < 4 else 2.0**-23
             seed = [self.seed, self.drawn + number]
             noise = tensorflow.random.stateless_uniform(
-                variable.shape, seed, -UNITS * unit, UNITS * unit, dtype=tensorflow.float32
+                variable.shape,
+                seed,
+                -NOISE_UNITS * unit,
+                NOISE_UNITS * unit,
+                dtype=tensorflow.float32,
             )
             value = tensorflow.convert_to_tensor(variable)
             variable.assign(value * (1 + tensorflow.cast(noise, kind)))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ...core.trial_state import TrialDevice
+from ...core.trial_state import MOST_ELEMENTS, Snapshot, TrialDevice
 from .training_function import TrainingFunctions
-
-MOST_ELEMENTS = 1 << 16
 
 
 class Devices:
@@ -19,20 +17,6 @@ class Devices:
         import tensorflow
 
         tensorflow.test.experimental.sync_devices()
-
-
-class Snapshot:
-    """A copy of a variable on the host."""
-
-    def __init__(self, values: Any) -> None:
-        self.values = values
-
-    def __sub__(self, other: Any) -> Snapshot:
-        return Snapshot(self.values - other.values)
-
-    def norm(self) -> float:
-        """Return the Euclidean norm."""
-        return float((self.values**2).sum() ** 0.5)
 
 
 class KerasState:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ... import wire
 from ...core.events import Events
+from ...core.host_reads import WAITED_NS
 from ...core.recorder import PYTHON, RUNTIME, clock_ns
 from ...core.span_hooks import record_calls
 from ...wire import ProcessFacts
@@ -22,8 +23,6 @@ HOST = ("cpu", "meta")
 CUDA = "cuda"
 READS = ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__", "__repr__")
 """methods of a tensor that wait for a device"""
-WAITED_NS = 20_000
-"""shortest read that counts as waiting"""
 
 
 def device_type(torch: Any, optimizer: Any) -> str:

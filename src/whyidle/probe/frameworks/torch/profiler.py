@@ -158,4 +158,5 @@ class TorchProfiler:
     def count_compilations(self) -> int:
         """Return how many frames ``torch.compile`` has processed."""
         utils = sys.modules.get("torch._dynamo.utils")
-        return int(utils.counters["frames"]["total"]) if utils is not None else 0
+        counters = getattr(utils, "counters", None)  # lacks while the module is being imported
+        return int(counters["frames"]["total"]) if counters is not None else 0

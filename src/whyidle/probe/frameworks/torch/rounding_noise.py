@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core import fault_containment
+from ...core.trial_state import NOISE_UNITS
 from .tracing import tracing_query
 
 OUTPUTS, GRADIENTS = 0, 1
 """kinds of noise; for gradients it is the same on all ranks, so that parameters stay equal"""
-UNITS = 64
-"""largest error in units in the last place: rounding errors of a sum of n terms grow like the root
-of n, and layers sum thousands of terms"""
 HALF = ("float16", "bfloat16")
 """types that are summed in single precision: only the result is rounded, to one unit"""
 TENSOR_FLOAT, AMPERE = 2.0**-11, (8, 0)
@@ -115,7 +113,7 @@ def _largest_error(tensor: Any, module: Any) -> float:
 
     if _tensor_float(tensor, module):
         return TENSOR_FLOAT
-    units = 1 if str(tensor.dtype).rpartition(".")[2] in HALF else UNITS
+    units = 1 if str(tensor.dtype).rpartition(".")[2] in HALF else NOISE_UNITS
     return float(units * torch.finfo(tensor.dtype).eps)
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ...core.trial_state import TrialDevice
+from ...core.trial_state import MOST_ELEMENTS, TrialDevice
 from ...wire import ProcessFacts
 from . import accelerator
 from .device_clock import find_clock
-
-MOST_ELEMENTS = 1 << 16
 
 
 def local(parameter: Any) -> Any:
