@@ -79,9 +79,8 @@ class ThreadClocks:
 
     def share_of(self, pids: Collection[int], begin: int = 0) -> float:
         """How much of one core the threads of some processes used or wanted since a moment."""
-        read = [
-            self._rows_since(tid, begin) for tid, owner in self._owners.items() if owner in pids
-        ]
+        tids = [tid for tid, owner in self._owners.items() if owner in pids]
+        read = [self._rows_since(tid, begin) for tid in tids]
         grown = sum(rows[-1][1] - rows[0][1] for rows in read)
         return grown / max((rows[-1][0] - rows[0][0] for rows in read), default=1) if grown else 0.0
 
