@@ -79,15 +79,16 @@ class ThreadClocks:
 
     def share_of(self, pids: Collection[int], begin: int = 0) -> float:
         """How much of one core the threads of some processes used or wanted since a moment."""
-        read = [self._since(tid, begin) for tid, owner in self._owners.items() if owner in pids]
+        tids = [tid for tid, owner in self._owners.items() if owner in pids]
+        read = [self._rows_since(tid, begin) for tid in tids]
         grown = sum(rows[-1][1] - rows[0][1] for rows in read)
         return grown / max((rows[-1][0] - rows[0][0] for rows in read), default=1) if grown else 0.0
 
     def wakeups(self, tid: int, begin: int = 0) -> int:
         """How often a thread was given a core since a moment."""
-        rows = self._since(tid, begin)
+        rows = self._rows_since(tid, begin)
         return rows[-1][2] - rows[0][2]
 
-    def _since(self, tid: int, begin: int) -> list[tuple[int, int, int]]:
+    def _rows_since(self, tid: int, begin: int) -> list[tuple[int, int, int]]:
         rows = self._rows.get(tid, [(0, 0, 0)])
         return [row for row in rows if row[0] >= begin] or rows[-1:]
