@@ -78,31 +78,3 @@ def test_a_busy_device(watching, scripts):
     print(f"compute: said {shares['compute']:.3f}, truly {truth.busy:.3f}")
     assert shares["compute"] == pytest.approx(truth.busy, abs=POINTS)
     assert shares["input"] == pytest.approx(truth.input, abs=POINTS)
-
-
-def test_a_burst_shows_the_kernels(watching, scripts):
-    diagnosis, _, _ = watched(watching, scripts, "--seconds", "15", **SLOW)
-    bursts = list(watching.recording().glob("*.burst-*.json"))
-    assert bursts, diagnosis["coverage"]["notes"]
-    assert diagnosis["device"]["kind"] == "emulated"
-
-
-READING = {"peak_flops": 7.5e7}
-"""a step takes the device some 15 ms, the host less, which is hidden unless it waits"""
-
-
-@pytest.mark.parametrize("every", [1, 1_000_000])
-def test_a_loss_read_in_every_step(watching, scripts, every):
-    script = scripts / "reading.py"
-    watch(watching, script, every, "12", **READING)
-    findings = watching.diagnosis()["findings"]
-    if every > 1:
-        assert "per-step-host-sync" not in [found["cause"] for found in findings]
-        assert not [found["cause"] for found in findings if found["severity"] != "info"]
-        return
-    first = findings[0]
-    assert first["cause"] == "per-step-host-sync"
-    assert first["severity"] != "info"
-    (place,) = first["where"]
-    line = script.read_text().splitlines()[place["line"] - 1]
-    assert (place["file"], line.strip()) == (str(script), "history.append(loss.item())")
