@@ -4,11 +4,11 @@ import pytest
 
 import codebase
 
-MOST_LINES = 112_000
+MOST_LINES = 111_950
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 975
-MOST_SMALL = 60
-LARGEST_FOLDER = 40
+MOST_THRESHOLDS = 915
+MOST_SMALL = 52
+LARGEST_FOLDER = 37
 """these, too"""
 MOST_ONE_WORD_NAMES = 0.45
 

@@ -89,7 +89,7 @@ def test_a_run_inside_a_run_leaves_the_watching_to_the_outer(watching):
     inner = watching.words(sys.executable, "-c", "print('once')")
     done = watching.run(*inner)
     assert done.stdout == "once\n"
-    assert "an outer whyidle run watches" in done.stderr
+    assert "another whyidle run around it" in done.stderr
     assert len(list((watching.store / "runs").iterdir())) == 1
 
 
