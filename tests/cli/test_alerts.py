@@ -49,13 +49,13 @@ def test_a_rule_file_for_prometheus(capsys, tmp_path: Path):
 
 
 def test_a_mute_is_kept_and_ends(capsys, tmp_path: Path):
-    assert main(["alerts", "--mute", "held", "--for", "2h"]) == 0
+    assert main(["alerts", "--mute", "held", "--duration", "2h"]) == 0
     mutes = read_mutes(tmp_path / ".whyidle" / "mutes.json")
     assert 7000 < mutes["held"] - time.time() <= 7200
     assert main(["alerts", "--unmute", "held"]) == 0
     assert read_mutes(tmp_path / ".whyidle" / "mutes.json") == {}
     assert main(["alerts", "--unmute", "held"]) == 2
-    assert main(["alerts", "--mute", "held", "--for", "soon"]) == 2
+    assert main(["alerts", "--mute", "held", "--duration", "soon"]) == 2
 
 
 def test_routes_can_be_tried(capsys, tmp_path: Path):

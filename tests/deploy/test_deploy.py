@@ -64,7 +64,7 @@ def test_alert_rules_are_those_that_whyidle_evaluates():
     settings = AlertSettings()
     written = write_rules(settings.active_rules(), settings.interval_s)
     assert (DEPLOY / "prometheus/alerts.yml").read_text() == written, (
-        "whyidle alerts --prometheus deploy/prometheus/alerts.yml"
+        "whyidle alerts --rules deploy/prometheus/alerts.yml"
     )
 
 

@@ -38,12 +38,14 @@ SHARED: dict[str, tuple[str, str | None]] = {
     ),
     "--until": ("only what is older", "TIME"),
     "--user": ("only this user", "NAME"),
+    "--visible": ("who may see a run, besides administrators", None),
     "--yes": ("go ahead", None),
 }
 """The options of more than one verb: each word has one meaning, which a verb may only complete.
 word -> meaning, metavariable (None: a switch)"""
 _LETTERS = {"--all": "-a", "--quiet": "-q", "--yes": "-y"}
 RENAMED = {
+    "whyidle alerts --for": "--duration",
     "whyidle alerts --prometheus": "--rules",
     "whyidle fix --plan": "--write-plan",
     "whyidle history --fail-on slower": "--fail-if-slower",

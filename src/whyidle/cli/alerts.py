@@ -4,7 +4,7 @@ whyidle watch --alerts alerts.toml       evaluate and deliver alerts while watch
 whyidle alerts                           list the shipped rules
 whyidle alerts alerts.toml               check a file, and list its rules
 whyidle alerts --rules rules.yml         write the same rules for Prometheus
-whyidle alerts --mute idle-held --for 2h mute a rule or an alert for two hours
+whyidle alerts --mute idle-held --duration 2h mute a rule or an alert for two hours
 whyidle alerts alerts.toml --test        send a test notice over every route
 """
 
@@ -41,7 +41,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mute", metavar="NAME", help="a rule, or the key of an alert")
     parser.add_argument("--unmute", metavar="NAME", help="end a mute")
     parser.add_argument(
-        "--for",
+        "--duration",
         dest="length",
         metavar="TIME",
         type=_parse_length,

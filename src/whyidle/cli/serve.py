@@ -71,9 +71,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         dest="hosts",
         help="another host name by which browsers reach the server",
     )
-    parser.add_argument(
-        "--open", action="store_true", help="open a browser, signed in, when the server is ready"
-    )
+    add_option(parser, "--open", ", signed in, when the server is ready")
     parser.add_argument(
         "--no-auth",
         action="store_true",
@@ -103,12 +101,8 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         dest="groups",
         help="with add-token: a group whose runs the token's owner may see; may be repeated",
     )
-    parser.add_argument(
-        "--visible",
-        choices=AUDIENCES,
-        help="who may see a run that does not say it itself, besides administrators (default: "
-        "everyone who is signed in; with --proxy its owner)",
-    )
+    detail = " (where it does not say: everyone who is signed in; with --proxy its owner)"
+    add_option(parser, "--visible", detail, choices=AUDIENCES)
     parser.add_argument(
         "--share",
         metavar="GROUP",
@@ -122,8 +116,9 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         help="address or network of a proxy that signs people in, or unix: of all who may write to "
         "the socket; only its headers are believed, and it must drop those that browsers send",
     )
-    parser.add_argument("--user-header", metavar="NAME", default="X-Forwarded-User")
-    parser.add_argument("--groups-header", metavar="NAME", default="X-Forwarded-Groups")
+    for who, default in (("user", "X-Forwarded-User"), ("groups", "X-Forwarded-Groups")):
+        told = f"header in which the proxy names the {who} (default: {default})"
+        parser.add_argument(f"--{who}-header", metavar="NAME", default=default, help=told)
     parser.add_argument(
         "--admin-group",
         metavar="NAME",

@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
-from whyidle.cli._options import add_quiet, add_store, store_of
+from whyidle.cli._options import add_option, add_quiet, add_store, store_of
 from whyidle.errors import UsageError, WhyidleError
 
 if TYPE_CHECKING:
@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("runs", nargs="+", metavar="RUN... URL", help="runs, then the server")
-    parser.add_argument(
-        "--visible",
-        choices=("owner", "group", "everyone"),
-        help="who may see it there: whom the token is named after, who shares one of its groups, "
-        "or everyone (default: as the server says)",
-    )
+    detail = " (owner: whom the token is named after; default: as the server says)"
+    add_option(parser, "--visible", detail, choices=("owner", "group", "everyone"))
     add_quiet(parser)
     add_store(parser)
 

@@ -217,7 +217,7 @@ def _answer(diagnosis: Diagnosis, line: Question) -> Row:
         return Row(line.question, measured.answer, measured.text, None)
     missing = {one.cause for one in diagnosis.abstentions}
     checked = [cause for cause in line.causes if cause not in missing]
-    if not checked or diagnosis.saw_nothing:
+    if not checked or diagnosis.saw_nothing or not diagnosis.coverage.signals:  # such as a log
         return Row(line.question, "unknown", "not recorded", None)
     if len(checked) < len(line.causes):
         text = f"nothing found, {len(checked)} of {len(line.causes)} causes checked"

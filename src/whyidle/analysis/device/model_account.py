@@ -163,9 +163,10 @@ def _predict_step(
     if step_s is None or len(pairs) < LEAST_PAIRS:
         return None, None
     plain, changed = np.array(pairs).T
-    saved = (plain - changed) / (pass_s or plain)
-    first = np.percentile(plain, 25)
-    middle = (first - np.percentile(changed, 25)) / (pass_s or first)
+    first, then = np.percentile(plain, 25), np.percentile(changed, 25)
+    # apart from the model a part may take longer than the whole pass: it is at most all of it
+    saved = np.minimum(plain / (pass_s or plain), 1.0) * (1.0 - changed / plain)
+    middle = min(first / (pass_s or first), 1.0) * (1.0 - then / first)
     low, high = np.percentile([*saved, middle], (25, 75))
     margin = ALONE * np.abs((low, high)) if pass_s else np.full(2, IN_PLACE)
     low, high = low - margin[0], high + margin[1]

@@ -112,13 +112,14 @@ class WorkerStalls(WorkerBatches):
         taken = float(np.median(ready["end"] - ready["start"])) / 1e9 if len(ready) else 0.0
         return max(taken, self.unpickle_time)
 
-    def predict_step(self, workers: int, *, free: bool = True) -> float:
+    def predict_step(self, workers: int, *, free: bool = True, cores: float | None = None) -> float:
         """Return the step's length with so many workers, s, none included, where nobody waits for a
         core longer than all the work takes on the cores.
 
         Without workers the training thread makes each batch itself, and nothing is handed over.
         With workers it takes each batch, or waits for the slowest of them. If not ``free``, the
-        training thread waits for cores as long as now, because others have them.
+        training thread waits for cores as long as now, because others have them; ``cores`` in place
+        of those that the job has.
         """
         rest = self.rest_s * (1.0 - kept_waiting(self.facts) if free else 1.0)
         delay = self.mean_of("delay")
@@ -127,7 +128,7 @@ class WorkerStalls(WorkerBatches):
         taking = self.per_step * self.taking_time
         made = self.per_step * self.uncontended_batch_time / workers
         work = self.per_step * (self.mean_of("process_cpu") + self.pickle_time)
-        return max(rest + taking, made, (rest + taking + work) / max(self.cores, 1.0))
+        return max(rest + taking, made, (rest + taking + work) / max(cores or self.cores, 1.0))
 
     @cached_property
     def better_without(self) -> bool:

@@ -72,12 +72,12 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     ----------------
     Workers that wait for storage leave cores idle, and nothing is reported. Workers with more
     threads than cores, or far more workers than cores, exhaust the cores by themselves
-    (``cpu-oversubscription``), and workers that cost more than they save are needless on any number
-    of cores (``worker-handoff-bottleneck``): more cores, which cost money, are requested only where
-    no other number of workers helps. Otherwise the job's needs show only with one single-threaded
-    worker per core. One thread that loads on a core of its own is ``dataloader-no-workers``.
-    Neighbours on the same cores have the same effect where one or two cores were granted: with more
-    cores the scheduler could use others.
+    (``cpu-oversubscription``), and workers that cost more than they would save on any number of
+    cores are needless (``worker-handoff-bottleneck``): more cores, which cost money, are requested
+    only where no other number of workers helps. Otherwise the job's needs show only with one
+    single-threaded worker per core. One thread that loads on a core of its own is
+    ``dataloader-no-workers``. Neighbours on the same cores have the same effect where one or two
+    cores were granted: with more cores the scheduler could use others.
 
     What to do
     ----------
@@ -92,7 +92,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     telemetry, waiting = facts.telemetry, facts.bucket_share("input")
     if telemetry is not None and facts.has_no_steps:
         return _prove_throttling(facts, telemetry)
-    if telemetry is None or _crowd_themselves(facts) or facts.workers.better_without:
+    if telemetry is None or _crowd_themselves(facts) or _needs_no_cores(facts):
         return None
     limit, core_wait = find_core_limit(facts), kept_waiting(facts)
     if max(waiting, core_wait if limit else 0.0) < LEAST_SHARE:
@@ -143,6 +143,14 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
         ),
         bucket="compute" if computing else "input",
     )
+
+
+def _needs_no_cores(facts: Facts) -> bool:
+    """Whether no workers are as fast as the present ones would be with a core for each."""
+    workers = facts.workers
+    if not workers.better_without:
+        return False
+    return workers.predict_step(0) <= workers.predict_step(workers.count, cores=workers.count + 1.0)
 
 
 def _crowd_themselves(facts: Facts) -> bool:

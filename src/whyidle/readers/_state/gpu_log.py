@@ -87,7 +87,7 @@ def _rows(lines: Iterable[str], names: list[str]) -> Iterator[Row]:
         if "utilization.gpu" in plain or (plain.startswith("#") and "sm" in plain.split()):
             heads = plain.split(",") if "," in plain else plain.lstrip("# ").split()
             names = [_NAMES.get(_UNIT.sub("", w.strip()).lower(), "") for w in heads]
-        elif plain.startswith("#") or not plain:
+        elif plain.startswith(("#", "|", "+")) or not plain:  # nvidia-smi's table, before a header
             continue
         else:
             now = names or _guess_names(words, by_comma=by_comma)
