@@ -9,6 +9,7 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Fleet
+from whyidle.testing.recorded_job import RecordedJob
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 LATE_US = 3_950
@@ -120,3 +121,15 @@ def test_where_the_gpu_was_not_recorded_an_operator_that_took_most_of_the_time_i
     headline = diagnose_job([timeline]).verdict.headline
     assert "no GPU activity" in headline
     assert ("aten::normal_ took 57% of the recording" in headline) is told
+
+
+def test_a_line_that_logs_most_of_the_time_is_told_where_nothing_proves_it_needless():
+    job = RecordedJob()
+    at = "/job/train.py(8): on_after_backward;/job/train.py(3): <module>"
+    job.sources = {"/job/train.py": "\n" * 7 + "        self.log('median', g.sort())\n"}
+    for _ in range(60):
+        job.work(at, ms(40))
+        job.backward("/job/train.py(2): <module>", ms(10))
+        job.step("/job/train.py(3): <module>", ms(5))
+    verdict = diagnose_job([job.timeline()]).verdict
+    assert "72% of the step in logging (train.py:8)" in verdict.headline

@@ -16,6 +16,7 @@ from whyidle.model.buckets import Bucket
 from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Finding, State, Verdict
 from whyidle.model.number_text import format_duration, format_part
+from whyidle.model.purposes import MEANINGS, TRAINING
 
 STARVED = 0.15  # least cost of a finding in a bucket of waiting for the device to be *starved*
 CLEAN = 0.20  # with more idle time than this and no finding, the verdict is inconclusive
@@ -201,15 +202,29 @@ def _verdict_without_findings(
     """No finding is serious. Whether a CPU computes efficiently requires recorded operators."""
     computes = (
         f"The {job.lead_rank.device_noun} computes {job.attribution['compute']:.0%} of the time"
+        f"{_mention_other_work(job.lead_rank)}"
     )
     if unseen := _mention_unseen_compute(job):
         return _inconclusive(f"{computes}{_mention_late_risks(findings)}; {unseen}", [])
     return Verdict(
         state="saturated",
-        headline=f"{computes}; no cause worth more than 3 % was found among the "
-        f"{_count_checks(checks)}{_mention_late_risks(findings)}",
+        headline=f"{computes}; no cause worth more than 3 % "
+        f"was found among the {_count_checks(checks)}{_mention_late_risks(findings)}",
         bound=bound,
     )
+
+
+def _mention_other_work(lead: Facts) -> str:
+    """The line with most of the time, if that is neither the model's nor the loader's: whether
+    training needs it, its author knows."""
+    for line in lead.lines[:1]:
+        share = line.time / max(lead.scope.total, 1)
+        if line.place and line.purpose not in TRAINING and share > MOSTLY:
+            file = (line.place.file or "").rpartition("/")[2]
+            return (
+                f", {share:.0%} of the step in {MEANINGS[line.purpose]} ({file}:{line.place.line})"
+            )
+    return ""
 
 
 def _count_checks(checks: int) -> str:
