@@ -173,7 +173,7 @@ class Role(str, Enum):
     BACKWARD_CODE = "backward_code"
     CLIPPING_CODE = "clipping_code"
     DATA_CODE = "data_code"  # loaders and datasets
-    TABLE_CODE = "table_code"  # datasets that give rows of tensors, as they are
+    TABLE_CODE = "table_code"  # making;collating of rows of tensors, as they are
     METRIC_CODE = "metric_code"
     LOG_CODE = "log_code"  # trackers, progress bars, and a trainer's own logging
     DRAWING_CODE = "drawing_code"

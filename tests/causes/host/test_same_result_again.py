@@ -10,6 +10,7 @@ CAUSE = "same-result-again"
 MS = 1_000_000
 S = "/env/lib/python3.11/site-packages/"
 TABLE = f"{S}torch/utils/data/dataset.py(206): __getitem__"
+COLLATE = f"{S}torch/utils/data/_utils/collate.py(335): default_collate"
 TEXT = """vae = Autoencoder().eval()
 for epoch in range(9):
     for (x,) in loader:
@@ -25,11 +26,13 @@ MODEL = f"{S}torch/nn/modules/linear.py(9): forward;{CALL};/job/train.py(6): <mo
 BACKWARD = f"{S}torch/autograd/graph.py(9): _engine_run_backward;/job/train.py(7): <module>"
 
 
-def train(encode_ms=40, *, making=TABLE, text=TEXT):
+def train(encode_ms=40, *, making=TABLE, collating=COLLATE, text=TEXT):
     """The encoder takes ``encode_ms`` of a step whose other parts take 31 ms."""
     job = RecordedJob()
     job.sources = {"/job/train.py": text}
-    job.documents["loaders.json"] = {"settings": [{"workers": 0, "making": making}]}
+    job.documents["loaders.json"] = {
+        "settings": [{"workers": 0, "making": making, "collating": collating}]
+    }
     for _ in range(60):
         if encode_ms:
             job.work(ENCODE, encode_ms * MS)
@@ -49,6 +52,7 @@ def test_a_frozen_encoder_is_named_with_what_keeping_its_output_brings():
 
 def test_samples_that_may_differ_are_not_assumed_to_be_the_same():
     assert judge(CAUSE, train(making="/job/train.py(1): __getitem__")) is None
+    assert judge(CAUSE, train(collating="/job/train.py(1): augment")) is None
 
 
 def test_a_network_that_is_trained_is_left_alone():

@@ -253,7 +253,8 @@ S = "/env/lib/python3.11/site-packages/torch/utils/data/dataset.py(206): __getit
 def table(making=S, rows=1024):
     """Rows of a table take 4 of 6 ms, and collections that they cause another."""
     job = RecordedJob()
-    settings = {"workers": 0, "batch_size": rows, "making": making}
+    collate = S.partition("dataset.py")[0] + "_utils/collate.py(335): default_collate"
+    settings = {"workers": 0, "batch_size": rows, "making": making, "collating": collate}
     job.documents["loaders.json"] = {"settings": [settings], "bytes": 102_400}
     at = "/job/train.py(20): <module>"
     for _ in range(60):

@@ -24,7 +24,6 @@ from whyidle.analysis.lines.source_statements import (
     calls_in,
     heads_of,
     is_training_call,
-    last_name,
     parse_source,
     targets_of,
 )
@@ -112,30 +111,34 @@ class _Source:
         for node in body:
             if isinstance(node, (*FUNCTION, ast.ClassDef)):
                 continue
+            test = getattr(node, "test", None)
+            if isinstance(node, ast.Try | ast.Match) or (test and not self._is_fixed(test, fixed)):
+                # whether it is done may differ: a flip in every second step
+                fixed -= {name for part in ast.walk(node) for name in _variables_of(part)}
+                continue
             for head in heads_of(node):
                 self._enter_calls(head, fixed)
             value = getattr(node, "value", None)
-            if isinstance(node, ast.Assign) and value is not None:
-                names = set().union(*map(targets_of, node.targets))
-                if self._is_fixed(value, fixed) and all(map(_plain, node.targets)):
-                    fixed |= names
-                    if self._is_work(value):
-                        self._found.update(range(node.lineno, (node.end_lineno or 0) + 1))
-                else:
-                    fixed -= names
+            targets = assignment_targets(node)
+            names = set().union(*map(targets_of, targets))
+            same = isinstance(node, ast.Assign) and self._is_fixed(node.value, fixed)
+            if same and all(map(_plain, targets)):
+                fixed |= names
+                if self._is_work(node):
+                    self._found.update(range(node.lineno, (node.end_lineno or 0) + 1))
             else:
-                for target in assignment_targets(node):
-                    fixed -= targets_of(target)
+                fixed -= names
                 if isinstance(value, ast.Call):  # alone on its line: it may change its object
-                    fixed -= {last_name(value.func)} | _first_names(value)
+                    fixed -= _first_names(value)
             for part in ("body", "orelse", "finalbody"):
                 self._read(getattr(node, part, []), fixed)
 
     def _enter_calls(self, head: ast.AST, fixed: set[str]) -> None:
-        """Read the user's functions that a statement calls, where an argument is fixed."""
+        """Read functions of the user that get what is fixed; drop what a call changes in place."""
         for call in calls_in(head):
-            function = self._function_of(call)
-            if function is None:
+            if called_name(call).endswith("_"):
+                fixed -= _first_names(call)
+            if (function := self._function_of(call)) is None:
                 continue
             names = [arg.arg for arg in function.args.args if arg.arg != "self"]
             given = {

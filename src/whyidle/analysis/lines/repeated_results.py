@@ -29,7 +29,9 @@ def find_repeated_results(facts: Facts) -> RepeatedResults | None:
     lines = [line for line in facts.lines if line.fixed is not None and not line.only_reports]
     loading, plays = facts.timeline.loading, facts.timeline.vocabulary.plays
     same, again = count_repeats(loading.rows)
-    tables = [plays(Role.TABLE_CODE, loader.making or "") for loader in loading.loaders]
+    tables = [
+        plays(Role.TABLE_CODE, f"{loader.making};{loader.collating}") for loader in loading.loaders
+    ]
     if same != again or (again < LEAST_SAMPLES and not (tables and all(tables))):
         lines = [line for line in lines if not line.for_samples]
     if not lines:

@@ -56,7 +56,7 @@ def describe_table(facts: Facts, calls: BatchWaits, blocked: float) -> dict[str,
     objects for the collector: what collects meanwhile is part of it."""
     plays, loading = facts.timeline.vocabulary.plays, facts.timeline.loading
     loaders = [loader for loader in loading.loaders if not loader.workers]
-    tables = [plays(Role.TABLE_CODE, loader.making or "") for loader in loaders]
+    tables = [plays(Role.TABLE_CODE, f"{loader.making};{loader.collating}") for loader in loaders]
     rows = max((loader.batch_size or 0 for loader in loaders), default=0)
     if not tables or not all(tables) or rows <= 1 or not loading.batch_bytes:
         return {}

@@ -154,7 +154,7 @@ _LINES: Final = (
     ),
     Rule(Role.CLIPPING_CODE, r"torch/nn/utils/clip_grad\.py"),
     Rule(Role.DATA_CODE, r"torch/utils/data/"),
-    Rule(Role.TABLE_CODE, r"torch/utils/data/dataset\.py\("),
+    Rule(Role.TABLE_CODE, r"utils/data/dataset\.py\(.*;.*utils/data/_utils/collate\.py"),
     Rule(Role.EXCHANGE_CODE, r"torch/distributed/"),
     Rule(Role.LOG_CODE, r"torch/utils/tensorboard/"),
     Rule(
