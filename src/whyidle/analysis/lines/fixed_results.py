@@ -119,8 +119,7 @@ class _Source:
             for head in heads_of(node):
                 self._enter_calls(head, fixed)
             value = getattr(node, "value", None)
-            targets = assignment_targets(node)
-            names = set().union(*map(targets_of, targets))
+            names = set().union(*map(targets_of, targets := assignment_targets(node)))
             same = isinstance(node, ast.Assign) and self._is_fixed(node.value, fixed)
             if same and all(map(_plain, targets)):
                 fixed |= names
