@@ -350,7 +350,9 @@ def test_how_seldom_that_is_gets_settled_once_samples_are_proven(turn, monkeypat
     assert MADE.sum() < 2.5 * 64  # else 224
 
 
-def test_what_is_made_quickly_is_not_kept(turn):
+def test_what_is_made_quickly_is_not_kept(turn, monkeypatch):
+    # microseconds on both sides: a neighbour on the cores may make any one of them the slower
+    monkeypatch.setattr(_sample_cache, "LEAST", 1000.0)
     session = turn(EDIT)
     run(Quick())
     assert "is as fast as" in session.declined["dataset.cache"]
