@@ -11,6 +11,7 @@ from own_sgd import OWN_SGD
 
 from whyidle.__main__ import main
 from whyidle.model.documents.rank_scaling import Needed, RankScaling, ScalePoint
+from whyidle.planning import rank_scaling
 from whyidle.reports._rank_scaling import describe_needs
 
 JOB = f"""
@@ -74,7 +75,7 @@ def test_a_script_that_is_missing_is_named(capsys):
     assert "The script nothing.py does not exist" in capsys.readouterr().err
 
 
-def test_the_documented_command_answers_for_the_usual_links(capsys):
+def test_the_documented_command_answers_for_the_usual_links(capsys, monkeypatch):
     pytest.importorskip("torch")
     Path("train.py").write_text(JOB.replace("range(40)", "range(90)"))
     words = ["scale", "--to", "4,16,1000", "--json", "-", "--", sys.executable, "train.py"]
@@ -86,10 +87,18 @@ def test_the_documented_command_answers_for_the_usual_links(capsys):
         "NVLink", "PCIe 4", "200 Gbit/s", "25 Gbit/s"
     }  # fmt: skip
     four, sixteen, thousand = (points[at] for at in (0, 4, 8))
-    widths = [(p["interval"]["high"] - p["step_s"]) / p["step_s"] for p in (four, sixteen)]
-    assert widths[0] < widths[1]
+    assert four["interval"]["high"] > four["step_s"]
     assert thousand["bound"]
     assert thousand["interval"] is None
+
+    def width(point):
+        return point["interval"]["high"] - point["step_s"]
+
+    monkeypatch.setattr(rank_scaling, "NEAR", 16)  # the same recording, told as if 16 were near
+    assert main(["scale", "--to", "4,16", "--json", "-", "--run", "last"]) == 0
+    near = json.loads(capsys.readouterr().out)["points"]
+    assert width(near[0]) == pytest.approx(width(four))
+    assert width(near[4]) < width(sixteen)  # beyond eight times, the interval widens
 
 
 RANKS = """

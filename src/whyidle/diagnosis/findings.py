@@ -103,11 +103,13 @@ def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
 
 
 def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
-    high = finding.lost.high
-    more = min(max(0.0, finding.best_saving - high), left[finding.bucket])
+    more = min(max(0.0, finding.best_saving - finding.lost.high), left[finding.bucket])
     left[finding.bucket] -= more
-    lost = Interval(low=finding.lost.low, high=round(high + more, 6))
-    return msgspec.structs.replace(finding, lost=lost)
+    high = finding.lost.high + more
+    fixes = [p for p in finding.fixes if p.consent != "convergence" and not p.changes_batch]
+    sure = 1.0 - 1.0 / max([1.0, *(p.predicted.low for p in fixes if p.predicted)])
+    low = max(finding.lost.low, min(sure, high))  # what a fix saves at least is lost
+    return msgspec.structs.replace(finding, lost=Interval(low=round(low, 6), high=round(high, 6)))
 
 
 def _claim_order(item: ProvenCause, best: dict[Bucket, float]) -> int:
@@ -120,8 +122,8 @@ def _claim_order(item: ProvenCause, best: dict[Bucket, float]) -> int:
 
 
 def _automatic_gain(item: ProvenCause) -> float | None:
-    fixes = _propose_fixes(item)
-    return _expected_share(item, [p for p in fixes if p.automatic and p.consent != "convergence"])
+    offered = [p for p in _propose_fixes(item) if p.automatic and p.consent != "convergence"]
+    return _expected_share(item, offered)
 
 
 def _expected_share(item: ProvenCause, fixes: Sequence[ProposedFix]) -> float | None:

@@ -66,8 +66,7 @@ def format_interval(lost: Interval) -> str:
 def overlap_remark(finding: Finding) -> str:
     """A remark on the cost of a finding whose fix may also gain time beside it."""
     most = format_percent(finding.best_saving)
-    remark = f"; up to {most} with time beside it that fixing this may also recover"
-    return remark if finding.exceeds_bucket else ""
+    return f", up to {most} with time beside it" if finding.exceeds_bucket else ""
 
 
 def format_speedup(predicted: Predicted | None) -> str:

@@ -233,9 +233,7 @@ def _one_line(finding: Finding) -> Line:
 def _first_card(diagnosis: Diagnosis, finding: Finding) -> Card:
     """A finding with its place, its first evidence, and its first fix."""
     place = [("where", Span(words.format_place(where), "code")) for where in finding.where[:1]]
-    cost = f"costs {words.format_interval(finding.lost)} of the step"
-    if finding.exceeds_bucket:
-        cost += f", up to {words.format_percent(finding.best_saving)} with time beside it"
+    cost = f"costs {words.format_interval(finding.lost)} of the step{words.overlap_remark(finding)}"
     evidence = [describe_evidence(item, brief=True) for item in finding.evidence[:1]]
     parts = [Facts(place), Facts([("evidence", "; ".join([cost, *evidence]))], most_rows=1)]
     parts += [
