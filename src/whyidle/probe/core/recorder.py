@@ -4,7 +4,7 @@ The hot path puts three numbers into a queue. The sampler's thread empties it at
 appends fixed-size records to ``PID.spans`` and ``PID.samples``; written records survive SIGKILL.
 Texts go to ``PID.names`` (a role, a tab and a label, see ``wire``) and ``PID.stacks``, one per
 line, in order of their number, before the first record that uses them. A full disk or a folder that
-vanishes ends the recording and nothing else; ``disk_quota`` ends it before the disk is full.
+vanishes ends the recording and nothing else; ``DiskQuota`` ends it before the disk is full.
 """
 
 from __future__ import annotations
