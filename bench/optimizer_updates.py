@@ -5,7 +5,7 @@
 For each network (number of tensors and elements): CPU time of ``optimizer.step()`` as a loop, with
 ``foreach`` and fused, with one and with many parameter groups, and how much faster the whole step
 is with a fused update. CPU time, because it depends little on other programs. The constants of
-``whyidle/causes/host/_fused_update.py`` are read off this table.
+``whyidle/causes/host/_cpu_jobs.py`` are read off this table.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ import pytest
 
 import codebase
 
-MOST_LINES = 111_950
+MOST_LINES = 111_564
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 915
-MOST_SMALL = 52
-LARGEST_FOLDER = 37
+MOST_THRESHOLDS = 910
+MOST_SMALL = 50
+LARGEST_FOLDER = 36
 """these, too"""
 MOST_ONE_WORD_NAMES = 0.45
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator import fake_nvml
-from whyidle.machine.sources import _gpm_metrics, nvml
+from whyidle.machine.sources import _nvml_device, nvml
 from whyidle.model.live.telemetry import Target, split_key
 from whyidle.model.live.telemetry_lines import TelemetryWriter, header_line, source_line
 
@@ -47,7 +47,7 @@ def read_repeatedly(file: Path, reads: int, environ: Mapping[str, str]) -> dict[
     reader.close()
     head = header_line(time.perf_counter_ns(), time.time_ns())
     file.write_bytes(head + source_line("nvml", facts, missing) + b"".join(rows))
-    gpm = sorted({split_key(key)[0] for key in values} & set(_gpm_metrics.METRICS))
+    gpm = sorted({split_key(key)[0] for key in values} & set(_nvml_device.METRICS))
     return {
         "facts": facts,
         "signals": sorted({split_key(key)[0] for key in values}),

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from whyidle import catalog
-from whyidle.analysis.subjects import find_subjects
-from whyidle.diagnosis.applicable_fixes import fit_subjects
+from whyidle.diagnosis.applicable_fixes import find_subjects, fit_subjects
 from whyidle.model.diagnosis import Edit, ProposedFix
 from whyidle.model.knobs import KNOBS
 from whyidle.model.loader_tables import Loading

@@ -10,7 +10,7 @@ from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
-from whyidle.testing.evidence_removal import STRIPPERS
+from whyidle.testing.contracts import STRIPPERS
 
 
 def test_a_starved_job_is_starved_by_input():

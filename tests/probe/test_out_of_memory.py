@@ -10,7 +10,7 @@ import standin
 
 from whyidle.__main__ import main
 from whyidle.probe.frameworks.torch import out_of_memory
-from whyidle.probe.frameworks.torch.saved_activations import count_activations
+from whyidle.probe.frameworks.torch.out_of_memory import count_activations
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

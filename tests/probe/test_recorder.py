@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from whyidle.probe import wire
-from whyidle.probe.core import disk_quota, fault_containment
+from whyidle.probe.core import fault_containment
 from whyidle.probe.core import recorder as recording
 from whyidle.probe.core.recorder import ANNOTATION, OP, STEP, Recorder, name_tag
 from whyidle.readers import probe
@@ -120,10 +120,10 @@ def test_samples_that_nobody_writes_have_an_end(recorder, monkeypatch):
 )
 def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, left, why):
     monkeypatch.setattr(fault_containment, "seen", set())
-    monkeypatch.setattr(disk_quota, "MOST_BYTES", most)
-    monkeypatch.setattr(disk_quota, "EVERY_BYTES", 200)
+    monkeypatch.setattr(recording, "MOST_BYTES", most)
+    monkeypatch.setattr(recording, "EVERY_BYTES", 200)
     told = {"f_bavail": (left or 0) // 4096, "f_frsize": 4096, "f_blocks": left and 1 << 40}
-    monkeypatch.setattr(disk_quota.os, "statvfs", lambda folder: type("Disk", (), told))
+    monkeypatch.setattr(recording.os, "statvfs", lambda folder: type("Disk", (), told))
     recorder._reset_after_fork()
     recorder.facts = {"pid": 1}
     for _ in range(20):
@@ -143,7 +143,7 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
 
 def test_a_disk_without_room_for_the_last_word_raises_nothing(recorder, monkeypatch):
     monkeypatch.setattr(fault_containment, "seen", set())
-    monkeypatch.setattr(disk_quota, "MOST_BYTES", 100)
+    monkeypatch.setattr(recording, "MOST_BYTES", 100)
     recorder.facts, whole = {"pid": 1}, recorder._replace_document
 
     def full(suffix, document):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from whyidle.machine.tenants import _kubelet, kubernetes
+from whyidle.machine.tenants import kubernetes
 
 # container, field: (number, label, type), as in kubelet's podresources/v1/api.proto
 _TEXT, _MESSAGE, _ONE, _MANY = 9, 11, 1, 3
@@ -75,7 +75,7 @@ def kubelet(root: Path) -> Iterator[SimpleNamespace]:
 
     handler = grpc.unary_unary_rpc_method_handler(list_pods)
     service = grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": handler})
-    socket = root / _kubelet.SOCKET
+    socket = root / kubernetes.SOCKET
     socket.parent.mkdir(parents=True)
     with ThreadPoolExecutor(2) as pool:
         server = grpc.server(pool, handlers=[service])
@@ -86,7 +86,7 @@ def kubelet(root: Path) -> Iterator[SimpleNamespace]:
 
 
 def test_pods_and_their_gpus(kubelet: SimpleNamespace):
-    devices = _kubelet.list_devices(kubelet.root / _kubelet.SOCKET)
+    devices = kubernetes.list_devices(kubelet.root / kubernetes.SOCKET)
     assert len(devices) == 4
     assert devices[0] == ("alice", "train-0", "main", "nvidia.com/gpu", "GPU-0::0")
     held = kubernetes.reserve(kubelet.root)

@@ -13,11 +13,10 @@ from whyidle.probe.core.events import Events
 from whyidle.probe.frameworks import keras_datasets
 from whyidle.probe.frameworks import keras_hooks as hooks_of_keras
 from whyidle.probe.frameworks.tensorflow import (
+    adapter,
     input_waits,
     keras_hooks,
     pipelines,
-    reads,
-    retraces,
     step_hooks,
     training_function,
 )
@@ -59,7 +58,7 @@ def fail(*args, **kwargs):
 FAULTY = {
     "the call of a function": (step_hooks.TracedCalls, "note_call"),
     "a gradient in a trace": (training_function.TrainingFunctions, "note_gradient"),
-    "a retrace": (retraces.RetraceRecorder, "note_trace"),
+    "a retrace": (step_hooks.RetraceRecorder, "note_trace"),
     "the description of a pipeline": (pipelines.Pipelines, "note_iterator"),
     "the line of a dataset": (pipelines, "note_line"),
     "the model of a pipeline": (pipelines.Pipelines, "read_model"),
@@ -142,7 +141,7 @@ def test_waits_for_a_dataset_with_workers_are_recorded(watched, faults):
 
 @pytest.mark.parametrize("elsewhere", [True, False])
 def test_a_value_that_comes_from_a_device_of_its_own_is_a_read(elsewhere, request, monkeypatch):
-    monkeypatch.setattr(reads, "is_elsewhere", lambda tensor: elsewhere)
+    monkeypatch.setattr(adapter, "is_elsewhere", lambda tensor: elsewhere)
     monkeypatch.setattr(host_reads, "WAITED_NS", 0)
     watched = request.getfixturevalue("watched")
     alone(shapes.custom_loop)
@@ -152,7 +151,7 @@ def test_a_value_that_comes_from_a_device_of_its_own_is_a_read(elsewhere, reques
 
 
 def test_a_fault_in_a_read_does_not_reach_the_job(request, monkeypatch):
-    monkeypatch.setattr(reads, "is_elsewhere", lambda tensor: 1 / 0)
+    monkeypatch.setattr(adapter, "is_elsewhere", lambda tensor: 1 / 0)
     monkeypatch.setattr(host_reads, "WAITED_NS", 0)
     request.getfixturevalue("watched")
     faults = request.getfixturevalue("faults")
@@ -161,4 +160,4 @@ def test_a_fault_in_a_read_does_not_reach_the_job(request, monkeypatch):
 
 
 def test_tensors_of_the_cpu_are_not_elsewhere():
-    assert not reads.is_elsewhere(tf.ones(1))
+    assert not adapter.is_elsewhere(tf.ones(1))

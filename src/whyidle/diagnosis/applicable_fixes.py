@@ -5,6 +5,7 @@ runs as a CUDA graph already."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -12,16 +13,23 @@ import numpy as np
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.subjects import find_subjects
 from whyidle.model.diagnosis import Edit, Finding, ProposedFix
-from whyidle.model.knobs import Subject
+from whyidle.model.knobs import JAX, KERAS, LOADERS, PYTHON, TENSORFLOW, TORCH, Subject
 from whyidle.model.roles import Role
+from whyidle.model.timeline import Timeline
 
 IN_GRAPHS = 0.5
 """share of the kernel time in CUDA graphs, or of the host's time in compiled ones, from which
 compiling changes nothing"""
 LEARNING = ("optimizer.", "autocast.grad_scaler")
 """knobs of training alone"""
+COMPUTES: Final[dict[str, frozenset[Subject]]] = {
+    "pytorch": frozenset({TORCH, LOADERS}),
+    "tensorflow": frozenset({TENSORFLOW, KERAS}),
+    "jax": frozenset({JAX}),
+}
+"""name of the framework that computes -> what comes with it"""
+LOADER_CALLS: Final = (Role.BATCH_INLINE, Role.BATCH_FROM_WORKERS)
 
 
 def keep_applicable_fixes(findings: list[Finding], lead: Facts) -> list[Finding]:
@@ -94,3 +102,19 @@ def _applicable(fix: ProposedFix, lead: Facts) -> ProposedFix | None:
         automatic=fix.automatic and has_loader,
         risk="memory and the time until a result grow with the batch",
     )
+
+
+def find_subjects(timeline: Timeline) -> frozenset[Subject] | None:
+    """Return the subjects of a recorded process; None where its framework is unknown, so that any
+    may be present."""
+    computes = COMPUTES.get(timeline.framework or "")
+    if computes is None:
+        return None
+    process, subjects = timeline.process, {*computes, PYTHON}
+    if process.py_dataset is not None:
+        subjects.add(KERAS)
+    if process.pipelines:
+        subjects.add(TENSORFLOW)
+    if timeline.loading.loaders or any(len(timeline.rows_of(role)) for role in LOADER_CALLS):
+        subjects.add(LOADERS)
+    return frozenset(subjects)

@@ -74,7 +74,7 @@ def is_disk_full(folder: Path) -> bool:
 
 
 ENDED = "ended.json"  # the launcher's facts about the command
-"""beginning of the note of a process that reached its quota (``whyidle.probe.core.disk_quota``)"""
+"""beginning of the note of a process that reached its quota (``whyidle.probe.core.recorder``)"""
 TELEMETRY = "telemetry.jsonl"  # readings of the monitor
 
 

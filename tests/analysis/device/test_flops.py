@@ -5,7 +5,7 @@ import pytest
 
 from whyidle.analysis.device.flops import op_work
 from whyidle.analysis.facts import Facts
-from whyidle.frameworks.torch.operators import describe_operator
+from whyidle.frameworks.torch.names import describe_operator
 from whyidle.testing.builder import Builder, us
 
 HALF = "c10::Half"

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from whyidle.analysis.device.kernel_classes import GROUPS, classify_kernel
-from whyidle.analysis.device.kernel_rules import read_kernel_rules
+from whyidle.analysis.device.kernel_classes import GROUPS, classify_kernel, read_kernel_rules
 from whyidle.reports._palette import KERNELS
 
 RULES = read_kernel_rules()

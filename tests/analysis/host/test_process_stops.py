@@ -10,12 +10,12 @@ from whyidle.analysis.host.process_stops import (
     CONFIRMED,
     NONE,
     STOPPED,
+    UnexplainedSleep,
     confirm_stops,
     find_stopped_rank,
     find_stops,
 )
 from whyidle.analysis.host.telemetry_window import TelemetryWindow
-from whyidle.analysis.partition.unexplained_sleep import UnexplainedSleep
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob

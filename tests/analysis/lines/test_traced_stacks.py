@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.lines.traced_stacks import traced_stacks
+from whyidle.analysis.lines.step_by_line import traced_stacks
 from whyidle.model.purposes import Purpose
 from whyidle.testing.builder import Builder, us
 

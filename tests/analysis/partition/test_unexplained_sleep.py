@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.partition.unexplained_sleep import find_unexplained_sleep
+from whyidle.analysis.host.process_stops import find_unexplained_sleep
 from whyidle.model.timeline import CpuPace, HostKind
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from whyidle.analysis.sampling.worker_samples import interpret_workers
+from whyidle.analysis.sampling.interpretation import interpret_workers
 from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.model.loader_tables import BATCH
 from whyidle.readers.probe import loader_records as _loader_records

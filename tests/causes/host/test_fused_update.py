@@ -2,7 +2,7 @@
 
 import pytest
 
-from whyidle.causes.host._fused_update import fused_update_s
+from whyidle.causes.host._cpu_jobs import fused_update_s
 from whyidle.model.process_facts import OptimizerFacts
 
 US = 1e-6

@@ -7,7 +7,7 @@ import pytest
 from cured_twins import judge_all
 from watched_run import add_facts, add_telemetry
 from whyidle import catalog
-from whyidle.causes.interruption._checkpoint_fixes import FAILURES_S
+from whyidle.causes.interruption.sync_checkpoint import FAILURES_S
 from whyidle.model.loader_tables import Loading
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.recorded_job import RecordedJob

@@ -366,7 +366,7 @@ def heap(*, frozen=False, told=True, grows=0):
 
 @pytest.mark.parametrize("grows", [0, 30])
 def test_young_objects_and_what_the_heap_grows_by_are_still_looked_through(monkeypatch, grows):
-    monkeypatch.setattr("whyidle.causes.interruption._gc_generations.WHOLE_STEPS", 100)
+    monkeypatch.setattr("whyidle.causes.interruption.python_gc_pauses.WHOLE_STEPS", 100)
     sick, cured = heap(grows=grows), heap(grows=grows, frozen=True)
     predicted = watched_proof("python-gc-pauses", sick).predicted
     measured = Facts(sick).step_s / Facts(cured).step_s

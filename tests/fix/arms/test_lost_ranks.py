@@ -9,8 +9,7 @@ from own_sgd import OWN_SGD
 from unguarded import Open
 
 from whyidle.fix.arms import arm
-from whyidle.fix.arms.arm import ArmRequest, run_arm
-from whyidle.fix.arms.lost_ranks import by_rank
+from whyidle.fix.arms.arm import ArmRequest, by_rank, run_arm
 from whyidle.fix.arms.process_report import ProcessReport
 
 torch = pytest.importorskip("torch")

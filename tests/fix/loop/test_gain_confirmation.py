@@ -9,7 +9,7 @@ from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop.ab_test import run_ab_test
 from whyidle.fix.loop.candidates import Candidate
-from whyidle.fix.loop.gain_confirmation import ROUGH, confirm_gain, is_wide, update_gain
+from whyidle.fix.loop.optimize import ROUGH, confirm_gain, is_wide, update_gain
 from whyidle.fix.loop.trial_result import MOST, ArmFactory
 from whyidle.model.diagnosis import Edit
 

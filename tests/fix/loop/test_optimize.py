@@ -28,7 +28,7 @@ from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.arms.process_tree import TreeSample
 from whyidle.fix.loop import fix_document, optimize, trial_session
 from whyidle.fix.loop.candidates import Candidate
-from whyidle.fix.loop.gain_confirmation import is_wide
+from whyidle.fix.loop.optimize import is_wide
 from whyidle.fix.loop.trial_result import TrialResult
 from whyidle.fix.loop.trial_session import TrialSession
 from whyidle.fix.statistics.startup_cost import StartupCost

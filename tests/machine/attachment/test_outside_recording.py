@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.machine.attachment.attach import name_slowest
+from whyidle.machine.attachment.attach import name_slowest, word_by_second
 from whyidle.machine.attachment.outside_recording import (
     OutsideRecording,
     make_recordings,
@@ -18,7 +18,6 @@ from whyidle.machine.attachment.outside_recording import (
 from whyidle.machine.attachment.stack_look import StackLook
 from whyidle.machine.attachment.target_process import TargetProcess
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
-from whyidle.machine.attachment.window_wording import word_by_second
 from whyidle.readers._events.pyspy_trace import SampledThread, StackPeriod
 
 MS = 1_000_000

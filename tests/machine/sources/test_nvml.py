@@ -8,7 +8,7 @@ import pytest
 from emulator import fake_nvml
 from emulator.fake_nvml import Fails, FakeGpu, FakeSlice, training
 from whyidle.errors import InputError
-from whyidle.machine.sources import _gpm_metrics, nvml
+from whyidle.machine.sources import _nvml_device, nvml
 from whyidle.model.live.telemetry import Absent, Target, clock_reasons
 
 
@@ -59,10 +59,10 @@ def test_what_hardly_changes_is_asked_seldom(cards):
 
 def test_gpm_needs_a_tenth_of_a_second_between_samples(cards, monkeypatch):
     now = [10**9]
-    monkeypatch.setattr(_gpm_metrics.time, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(_nvml_device.time, "perf_counter_ns", lambda: now[0])
     reader = cards(training())
     assert reader.read()["sm_active_ratio@gpu0"] is None
-    now[0] += _gpm_metrics.LEAST_NS
+    now[0] += _nvml_device.LEAST_NS
     values = reader.read()
     assert values["sm_active_ratio@gpu0"] == 0.815
     assert values["tensor_active_ratio@gpu0"] == 0.3725
@@ -98,7 +98,7 @@ def test_sentinels_are_none_and_alone(cards, call, answer, signal):
     values = cards(training(answers={call: answer})).read()
     assert values[f"{signal}@gpu0"] is None
     nothing = {name for name, value in values.items() if value is None}
-    assert nothing - {f"{name}@gpu0" for name in _gpm_metrics.METRICS} <= {
+    assert nothing - {f"{name}@gpu0" for name in _nvml_device.METRICS} <= {
         f"{signal}@gpu0",
         "xid_last@gpu0",
     }

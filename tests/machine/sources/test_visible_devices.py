@@ -2,7 +2,7 @@
 
 import pytest
 
-from whyidle.machine.sources._visible_devices import Card, MigSlice, visible_devices
+from whyidle.machine.sources.nvml import Card, MigSlice, visible_devices
 
 A, B = "GPU-aaaa1111-0000", "GPU-aaab2222-0000"
 CARDS = [Card(0, A, "H100"), Card(1, B, "H100"), Card(2, "GPU-cccc", "H100")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from whyidle.machine.tenants import kubernetes, slurm
-from whyidle.machine.tenants._kubelet import list_devices
+from whyidle.machine.tenants.kubernetes import list_devices
 from whyidle.machine.watch.job_groups import load_tenants
 from whyidle.model.live.tenancy import ProcessIdentity
 

@@ -13,8 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from whyidle.probe.knobs import _free_memory, _sample_cache, dataset
-from whyidle.probe.knobs._random_state import find_generator
-from whyidle.probe.knobs._sample_cache import PROVE, SampleCache
+from whyidle.probe.knobs._sample_cache import PROVE, SampleCache, find_generator
 from whyidle.probe.knobs._shared_samples import Index, Room
 
 EDIT = {"dataset.cache": True}

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, random_split
 
-from whyidle.probe.knobs import _dataset_hash, _persistent_workers
+from whyidle.probe.knobs import _dataset_hash, loader
 
 KNOB = "loader.persistent_workers"
 EDIT = {KNOB: True}
@@ -101,7 +101,7 @@ def test_what_the_loop_changes_is_loaded(turn, change, make):
     session = turn(EDIT)
     brought, _ = epochs(make(), change, count=3)
     assert brought == plain
-    assert session.declined == {KNOB: _persistent_workers.CHANGED}
+    assert session.declined == {KNOB: loader.CHANGED}
     assert not session.applied
 
 
@@ -116,7 +116,7 @@ def test_what_changes_once_ends_the_workers_once(turn):
     assert len(set(seeds)) == 2
     DataLoader(Pairs(), num_workers=1)
     assert not session.applied  # written into the script, it would have been wrong
-    assert session.declined == {KNOB: _persistent_workers.CHANGED}
+    assert session.declined == {KNOB: loader.CHANGED}
 
 
 def collated(factor, samples):
@@ -135,7 +135,7 @@ def test_what_batches_are_made_with_may_change_as_well(turn):
     plain = run()
     session = turn(EDIT)
     assert run() == plain
-    assert session.declined == {KNOB: _persistent_workers.CHANGED}
+    assert session.declined == {KNOB: loader.CHANGED}
 
 
 def test_workers_that_the_script_keeps_itself_are_its_own(turn):
@@ -169,7 +169,7 @@ def test_a_fault_in_it_keeps_no_workers(turn, faults, monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError("a planted fault")
 
-    monkeypatch.setattr(_persistent_workers, "hash_contents", broken)
+    monkeypatch.setattr(loader, "hash_contents", broken)
     plain, _ = epochs(Pairs(), told_epoch)
     session = turn(EDIT)
     assert epochs(Pairs(), told_epoch)[0] == plain

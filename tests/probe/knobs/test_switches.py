@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from whyidle import catalog
-from whyidle.causes.interruption._gc_generations import THINNED_STEPS, WHOLE_STEPS
+from whyidle.causes.interruption.python_gc_pauses import THINNED_STEPS, WHOLE_STEPS
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InterruptionFacts

@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from importlib.resources import files
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
-
-from whyidle.analysis.device.kernel_rules import read_kernel_rules
-
-_COMPILED: Final = tuple(
-    (group, re.compile("|".join(rule.pattern for rule in rules), re.I))
-    for group, rules in groupby(read_kernel_rules(), key=lambda rule: rule.group)
-)
-GROUPS: Final = (*dict.fromkeys(group for group, _ in _COMPILED), "other")
 
 _TRITON: Final = re.compile(r"^triton_(poi|red|per|for|tem|split_scan|mm|bmm)")
 _HELPER: Final = re.compile(
@@ -70,6 +63,29 @@ _OF_SCALARS: Final = re.compile(
 """A template names the type of its elements first; a ``double`` after it is that of a scalar, as
 the rate of a fused optimizer is, or of a sum."""
 MATH_GROUPS: Final = frozenset({"matrix_product", "convolution", "attention"})
+
+
+class KernelRule(NamedTuple):
+    """Kernels whose names match ``pattern``, in any case, belong to ``group``."""
+
+    group: str
+    pattern: str
+    matches: str
+    avoids: str
+
+
+def read_kernel_rules() -> tuple[KernelRule, ...]:
+    """Return all rules; the first that matches a name decides."""
+    table = files(__package__).joinpath("kernel_rules.tsv").read_text("utf-8")
+    rows = (line.split("\t") for line in table.splitlines() if line and line[0] != "#")
+    return tuple(KernelRule(*row) for row in rows)
+
+
+_COMPILED: Final = tuple(
+    (group, re.compile("|".join(rule.pattern for rule in rules), re.I))
+    for group, rules in groupby(read_kernel_rules(), key=lambda rule: rule.group)
+)
+GROUPS: Final = (*dict.fromkeys(group for group, _ in _COMPILED), "other")
 
 
 class KernelClass(Struct, frozen=True):

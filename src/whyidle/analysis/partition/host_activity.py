@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -12,14 +15,158 @@ from whyidle.analysis.device.device_timestamps import read_progress
 from whyidle.analysis.device.kernel_classes import classify_kernel
 from whyidle.analysis.integer_codes import is_among, map_names, used_codes
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.partition.generator_calls import GeneratorCalls
+from whyidle.analysis.lines.source_lines import frame_place, in_library, own_frame
+from whyidle.analysis.lines.source_statements import parse_source
 from whyidle.analysis.partition.idle_gaps import Launches, copy_direction
 from whyidle.analysis.partition.nesting import is_leaf
-from whyidle.analysis.partition.producer_waits import find_producer_waits
-from whyidle.analysis.partition.save_completion import finishing_waits
 from whyidle.analysis.steps.step_detection import StepWindows
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
+
+_TAKES = re.compile(
+    r"(^|/)(queue\.py\(\d+\): get|multiprocessing/(queues\.py\(\d+\): get|"
+    r"connection\.py\(\d+\): (recv|recv_bytes|recv_bytes_into|poll|wait)|"
+    r"pool\.py\(\d+\): (next|get|wait|map|starmap|apply))|concurrent/futures/"
+    r"_base\.py\(\d+\): (result|result_iterator|as_completed|wait))$"
+)
+"""standard library functions that return once another process or thread has done its part"""
+_LINE = re.compile(r"\(\d+\)")
+_MANAGER = "contextmanager"
+Functions = dict[tuple[str, str], list[tuple[int, int]]]
+
+
+class GeneratorCalls:
+    """The user's generators in a process's stack samples. One in which the optimizer steps is the
+    training loop itself; one that a model calls is a part of the model."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        host = timeline.host
+        self._functions = _generators_in(timeline.sources)
+        self._vocabulary = timeline.vocabulary
+        self.rows: I64 = np.empty(0, np.int64)
+        """stack samples inside generators that batches are taken from"""
+        if not self._functions:
+            return
+        rows = np.flatnonzero((host.detail >= 0) & (host.kind != HostKind.ANNOTATION))
+        details = host.detail[rows]
+        found = {int(one): self._find(timeline.details[one].stack) for one in np.unique(details)}
+        steps = timeline.rows_of(Role.OPTIMIZER_CALL)
+        updating = union_of(host.start[steps], host.end[steps]).contains_times(host.start[rows])
+        training = {found[int(one)][0] for one in details[updating]}
+        taken = [found[int(one)][0] not in {None, *training} for one in details]
+        self.rows = rows[np.array(taken, dtype=bool)]
+
+    def inner_frames(self, stack: str) -> str:
+        """Return the frames of a stack up to its generator; empty if it is in none."""
+        name, depth = self._find(stack)
+        return ";".join(stack.split(";")[: depth + 1]) if name else ""
+
+    def _find(self, stack: str) -> tuple[tuple[str, str] | None, int]:
+        """The innermost generator of a stack that no model calls, and the number of its frame."""
+        frames = stack.split(";")
+        for depth, frame in enumerate(frames):
+            place = frame_place(frame, None)
+            if place is None or place.line is None:
+                continue
+            name = place.file or "", place.function or ""
+            if any(low <= place.line <= high for low, high in self._functions.get(name, ())):
+                modelled = any(self._is_model(caller) for caller in frames[depth + 1 :])
+                return (None if modelled else name), depth
+        return None, 0
+
+    def _is_model(self, frame: str) -> bool:
+        return self._vocabulary.plays(Role.COMPUTE_FRAME, frame)
+
+
+def _generators_in(sources: Mapping[str, str]) -> Functions:
+    found: Functions = {}
+    for file, text in sources.items():
+        if "yield" in text:
+            for node in _generator_functions(text):
+                lines = node.lineno, node.end_lineno or node.lineno
+                found.setdefault((file, node.name), []).append(lines)
+    return found
+
+
+def _generator_functions(text: str) -> Iterator[ast.FunctionDef]:
+    tree = parse_source(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.FunctionDef) and _yields(node):
+            managed = any(_MANAGER in ast.unparse(one) for one in node.decorator_list)
+            if not managed:
+                yield node
+
+
+def _yields(function: ast.FunctionDef) -> bool:
+    """Whether the function itself yields, rather than one inside it."""
+    nodes: list[ast.AST] = [*function.body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            nodes += ast.iter_child_nodes(node)
+    return False
+
+
+def finishing_waits(timeline: Timeline) -> I64:
+    """Return the rows of waits in a saving function, right after its save."""
+    host, waits = timeline.host, timeline.rows_of(Role.BLOCKED)
+    saves = timeline.rows_of(Role.CHECKPOINT)
+    saves = saves[host.kind[saves] != HostKind.PYTHON]
+    if not len(waits) or not len(saves):
+        return np.empty(0, np.int64)
+    writers = {_function_of(timeline, row) for row in _samples_inside(timeline, saves)} - {""}
+    by_writers = [_function_of(timeline, row) in writers for row in waits]
+    return waits[np.array(by_writers) & _follow_save(timeline, saves, waits)]
+
+
+def _follow_save(timeline: Timeline, saves: I64, waits: I64) -> Mask:
+    """Whether the last recorded call on a wait's thread was a finished save."""
+    host, follows = timeline.host, np.zeros(len(waits), dtype=bool)
+    calls = np.flatnonzero((host.detail < 0) & (host.kind != HostKind.PYTHON))
+    calls = np.setdiff1d(calls, timeline.rows_of(Role.GC))
+    for thread in np.unique(host.thread[saves]):
+        own = calls[host.thread[calls] == thread]
+        own_waits = host.thread[waits] == thread
+        latest = np.searchsorted(host.start[own], host.start[waits[own_waits]], side="left") - 1
+        call = own[np.maximum(latest, 0)]
+        finished = host.end[call] <= host.start[waits[own_waits]]
+        follows[own_waits] = (latest >= 0) & np.isin(call, saves) & finished
+    return follows
+
+
+def _samples_inside(timeline: Timeline, calls: I64) -> I64:
+    host = timeline.host
+    rows = np.flatnonzero(host.detail >= 0)
+    parts = []
+    for call in calls:
+        inside = (host.start[rows] >= host.start[call]) & (host.start[rows] < host.end[call])
+        parts.append(rows[inside & (host.thread[rows] == host.thread[call])])
+    return np.concatenate(parts)
+
+
+def _function_of(timeline: Timeline, row: np.int64) -> str:
+    stack = timeline.details[timeline.host.detail[row]].stack
+    return _LINE.sub("", own_frame(stack), count=1)
+
+
+def find_producer_waits(timeline: Timeline) -> I64:
+    """Return the rows of waits in such a function called by the user's own code."""
+    rows = timeline.rows_of(Role.BLOCKED)
+    details, host = timeline.details, timeline.host
+    taking = [_is_taking(details[host.detail[row]].stack) for row in rows]
+    return rows[np.array(taking, dtype=bool)]
+
+
+def _is_taking(stack: str) -> bool:
+    called = ""
+    for frame in stack.split(";"):
+        place = frame_place(frame, None)
+        if place is not None and not in_library(place):
+            return bool(_TAKES.search(called.strip()))
+        called = frame
+    return False
 
 
 class HostActivity:

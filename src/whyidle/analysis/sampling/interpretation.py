@@ -4,16 +4,22 @@ count as operators, which on a CPU are the work itself."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.arrays import I64
+from whyidle.analysis.integer_codes import is_among
+from whyidle.analysis.intervals import union_of
 from whyidle.analysis.memory.retained_losses import find_kept_losses
-from whyidle.analysis.sampling.evaluation_calls import with_evaluation_calls
 from whyidle.analysis.sampling.gil_waits import (
+    LeafFrames,
     SampledPython,
+    find_locked_workers,
     find_python,
     find_taken_lock,
     subtract_wakeup,
@@ -25,12 +31,11 @@ from whyidle.analysis.sampling.sample_weighting import (
     make_looks,
     weigh_samples,
 )
-from whyidle.analysis.sampling.stack_frames import StackFrames
 from whyidle.analysis.sampling.startup_and_tail import find_surroundings
 from whyidle.analysis.sampling.thread_idleness import find_idle
-from whyidle.analysis.sampling.worker_samples import interpret_workers
+from whyidle.model.loader_tables import SAMPLE, Loading
 from whyidle.model.process_facts import LifePhases
-from whyidle.model.roles import Role
+from whyidle.model.roles import Role, Vocabulary
 from whyidle.model.timeline import Detail, HostEvents, HostKind, Timeline
 
 GROWN: Final = 1.05
@@ -41,6 +46,11 @@ UNSEEN: Final = "whyidle::python"
 """Python without a sampled line"""
 _MEETING = (Role.COLLECTIVE_FLIGHT, Role.COLLECTIVE_WAIT, Role.BATCH_FROM_WORKERS)
 """in these a thread sleeps until other ranks, or a worker's batch, are there"""
+FEWEST: Final = 5
+"""least calls of a function that samples show inside evaluations"""
+RARELY: Final = 0.5
+"""share of the steps from which a function that evaluations call is part of training, too"""
+_LINE = re.compile(r"\(\d+\)")
 
 
 def interpret_samples(timeline: Timeline) -> Timeline:
@@ -131,3 +141,131 @@ def _add_samples(
             timeline, names=tuple(frames.names), details=tuple(details), host=host, looks=weights
         )
     )
+
+
+def interpret_workers(loading: Loading, vocabulary: Vocabulary) -> Loading:
+    """Return the loading with the samples and stacks of its workers inside batches."""
+    stacks: list[str] = []
+    tables, locked = [np.empty(0, SAMPLE)], [np.empty(0, bool)]
+    for worker in loading.worker_samples:
+        own = [_cut_inherited(stack, vocabulary) for stack in worker.samples.stacks]
+        rows = worker.samples.rows
+        leaf = [stack.split(";", 1)[0] for stack in own]
+        frames = LeafFrames.match_lines(vocabulary, leaf)
+        locked.append(find_locked_workers(rows, frames)[worker.inside])
+        table = np.empty(int(worker.inside.sum()), SAMPLE)
+        table["time"] = rows["time"][worker.inside]
+        table["stack"] = rows["stack"][worker.inside] + len(stacks)
+        tables.append(table)
+        stacks += own
+    all_locked = np.concatenate(locked)
+    return replace(
+        loading,
+        samples=np.concatenate(tables),
+        stacks=tuple(stacks),
+        still=float(all_locked.mean()) if len(all_locked) else 0.0,
+        worker_samples=(),
+    )
+
+
+def _cut_inherited(stack: str, vocabulary: Vocabulary) -> str:
+    frames = stack.split(";")
+    own = takewhile(lambda frame: not vocabulary.plays(Role.WORKER_ENTRY, frame), frames)
+    return ";".join(own)
+
+
+def with_evaluation_calls(timeline: Timeline) -> Timeline:
+    """Return the process with an event around the calls of each evaluation between two steps."""
+    host = timeline.host
+    seen = timeline.rows_of(Role.EVALUATION)
+    seen = seen[host.kind[seen] == HostKind.PYTHON]
+    steps = timeline.rows_of(Role.OPTIMIZER)
+    if not len(seen) or not len(timeline.rows_of(Role.EXECUTION)):
+        return timeline
+    home, begin = host.thread[seen[0]], np.sort(host.start[steps])
+    calls = np.flatnonzero((host.kind == HostKind.OP) & (host.detail < 0) & (host.thread == home))
+    calls = np.setdiff1d(calls, timeline.rows_of(Role.OPTIMIZER_OPERATORS))
+    after = np.searchsorted(begin, host.start[calls])  # which step's call they follow
+    inside = union_of(host.start[seen], host.end[seen]).contains_times(host.start[calls])
+    names = [
+        name
+        for name in np.unique(host.name[calls[inside]])
+        if inside[own := host.name[calls] == name].sum() >= FEWEST
+        and len(np.unique(after[own])) < RARELY * len(begin)
+    ]
+    chosen = is_among(host.name[calls], names)
+    calls, after = calls[chosen], after[chosen]
+    if not len(calls):
+        return timeline
+    start, end = _windows_of(timeline, calls, after, begin)
+    label = np.bincount(host.name[seen]).argmax()
+    found = HostEvents.from_columns(start, end, kind=HostKind.PYTHON, name=label, thread=home)
+    return replace(timeline, host=host.join(found))
+
+
+def _windows_of(timeline: Timeline, calls: I64, after: I64, steps: I64) -> tuple[I64, I64]:
+    """Begin and end of the calls between each two steps, with reads until the next batch."""
+    host, reads = timeline.host, timeline.rows_of(Role.SYNC)
+    first = np.unique(after, return_index=True)[1]
+    start, end = host.start[calls[first]], np.maximum.reduceat(host.end[calls], first)
+    bounds = np.sort(np.append(steps, host.start[timeline.rows_of(Role.LOADER)]))
+    limit = np.append(bounds, np.iinfo(np.int64).max)[np.searchsorted(bounds, end)]
+    last = np.searchsorted(host.start[reads], limit) - 1
+    read_end = np.append(host.end[reads], 0)[last]  # before the first one there is none
+    return start, np.maximum(end, read_end)
+
+
+class StackFrames:
+    """Converts samples to events of the functions around them, each lasting while it is on the
+    stack of successive samples."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.events: list[tuple[int, int, int, int]] = []
+        """begin, end, name, thread"""
+        self._numbers: dict[str, int] = {}
+
+    def number_of(self, text: str) -> int:
+        """Return the number of a name, which is added if new."""
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self.names)
+            self.names.append(text)
+        return number
+
+    def add_samples(self, samples: NDArray[Any], start: I64, end: I64, stacks: list[str]) -> None:
+        """Add samples, with begin and end (ns) of the time that each represents."""
+        for thread in np.unique(samples["thread"]):
+            rows = np.flatnonzero(samples["thread"] == thread)
+            columns = samples["stack"][rows], start[rows], end[rows]
+            self._add_thread(int(thread), columns, stacks)
+
+    def _add_thread(
+        self, thread: int, columns: tuple[NDArray[Any], I64, I64], stacks: list[str]
+    ) -> None:
+        calls: dict[int, list[tuple[str, str]]] = {}
+        open_: list[tuple[str, int, int]] = []  # function, begin, name
+        before, last = -1, 0
+        for number, begin, until in zip(*(column.tolist() for column in columns), strict=True):
+            if number != before or begin != last:
+                if number not in calls:
+                    texts = stacks[number].split(";")[:0:-1]  # outermost first, no innermost one
+                    calls[number] = [(_LINE.sub("", text, count=1), text) for text in texts]
+                frames = calls[number]
+                depth = _common_depth(open_, frames) if begin == last else 0
+                self._close_frames(open_, depth, last, thread)
+                open_ += [(name, begin, self.number_of(text)) for name, text in frames[depth:]]
+            before, last = number, until
+        self._close_frames(open_, 0, last, thread)
+
+    def _close_frames(
+        self, open_: list[tuple[str, int, int]], depth: int, end: int, thread: int
+    ) -> None:
+        for _, begin, name in open_[depth:]:
+            self.events.append((begin, end, name, thread))
+        del open_[depth:]
+
+
+def _common_depth(open_: list[tuple[str, int, int]], frames: list[tuple[str, str]]) -> int:
+    pairs = zip(open_, frames, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0][0] == pair[1][0], pairs))

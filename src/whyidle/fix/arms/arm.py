@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from whyidle.fix.arms import lost_ranks, orphan_cleanup, stdin_replay
-from whyidle.fix.arms.lost_ranks import LOST_S, find_lost_ranks
+from whyidle.fix.arms import orphan_cleanup, stdin_replay
 from whyidle.fix.arms.process_report import (
     FEWEST,
     ProcessReport,
@@ -36,6 +35,48 @@ from whyidle.record.recording_diagnosis import start_monitor
 
 GRACE_S = 3.0  # time for a job to exit after its last step
 WAIT_S, LOOK_S = 0.02, 0.5  # interval of checks for the end, and of checks of ranks and disk space
+
+
+try:
+    import fcntl
+except ImportError:  # without file locks, dead ranks cannot be recognised
+    fcntl = None  # type: ignore[assignment]
+
+LOST_S = 5.0  # time for the other ranks or the launcher to exit after a rank died
+
+
+def by_rank(reports: Iterable[ProcessReport]) -> dict[int, ProcessReport]:
+    """Reports by rank, of a restarted rank the longest. A job without ranks is rank 0."""
+    by_length = sorted(reports, key=lambda one: len(one.marks))
+    ranks = {one.rank: one for one in by_length if one.rank is not None}
+    return dict(sorted(ranks.items())) or dict(zip((0,), by_length[-1:], strict=False))
+
+
+def find_lost_ranks(recording: Path) -> list[int]:
+    """Ranks that trained and ended by an error or without a report. The lock that a rank holds on
+    its file is released when it dies."""
+    reported = {path.name.partition(".")[0] for path in recording.glob("*.trial.json")}
+    dead = [
+        path
+        for path in recording.glob("*.rank")
+        if path.stem not in reported and _is_lock_free(path)
+    ]
+    lost = {one.rank for one in read_reports(recording) if one.ended == "crashed" and one.world > 1}
+    for path in dead:
+        with suppress(OSError, ValueError):
+            lost.add(int(path.read_text("ascii")))
+    return sorted(rank for rank in lost if rank is not None)
+
+
+def _is_lock_free(path: Path) -> bool:
+    if fcntl is None:
+        return False
+    try:
+        with path.open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 class RaceCutoff:
@@ -279,7 +320,7 @@ def _read_result(
         declined=knobs.declined,
         made=knobs.made,
         rungs=watchdog.outrun.rungs | ({rung.number: rung.step_s} if rung else {}),
-        ranks=lost_ranks.by_rank(reports),
+        ranks=by_rank(reports),
         lost=watchdog.lost,
         samples=watchdog.tree.samples,
         full=watchdog.full,

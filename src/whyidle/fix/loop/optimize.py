@@ -2,6 +2,9 @@
 
 After each kept fix the job is diagnosed again with it, because it may reveal other causes and make
 other fixes useless.
+
+A large gain is accepted after two pairs, with an interval that is too wide to be useful: further
+pairs make it narrower.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from whyidle.errors import TrialError, UndiagnosedError
-from whyidle.fix.loop.ab_test import PROMISING, run_ab_test
+from whyidle.fix.loop.ab_test import PROMISING, run_ab_test, run_pair
+from whyidle.fix.loop.acceptance import is_proven_gain, too_little
 from whyidle.fix.loop.candidates import (
     WORTH,
     Candidate,
@@ -21,8 +25,13 @@ from whyidle.fix.loop.candidates import (
     choose_candidates,
     verdict_fixes,
 )
-from whyidle.fix.loop.gain_confirmation import confirm_gain, update_gain
-from whyidle.fix.loop.trial_result import ArmFactory, RejectionReason, TrialResult, harm_reason
+from whyidle.fix.loop.trial_result import (
+    MOST,
+    ArmFactory,
+    RejectionReason,
+    TrialResult,
+    harm_reason,
+)
 from whyidle.fix.loop.trial_session import (
     LAST_ARMS,
     LEAST_ARMS,
@@ -32,7 +41,9 @@ from whyidle.fix.loop.trial_session import (
     watch_job,
 )
 from whyidle.fix.loop.value_search import choose_candidate_value
+from whyidle.fix.statistics.alpha_spending import TOLD
 from whyidle.fix.statistics.rare_events import MOST_S
+from whyidle.fix.statistics.speedup import SpeedupEstimate, estimate_speedup
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
@@ -42,6 +53,8 @@ UNSEEN = ("declined", "untold", "little")  # kinds of rejection that a longer ar
 GROWN = 1.1  # least factor between suggested budgets
 STOPPED = "interrupted before it was tried"
 AMID = "interrupted during its trial, without a result"
+ROUGH = 1.3  # ratio of the ends above which an interval is too wide
+NOT_JUDGED = RejectionReason("unjudged", "not tested")
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,3 +327,47 @@ def _confirm_all_kept(session: TrialSession, trial: TrialResult) -> None:
 def _single_judgement(session: TrialSession) -> TrialResult | None:
     kept = [one for one in session.judged if one.kept]
     return kept[0] if len(kept) == 1 else None
+
+
+def confirm_gain(trial: TrialResult, bench: ArmFactory, alike: Sequence[Sequence[float]]) -> None:
+    """Narrow the interval of a kept fix by further pairs.
+
+    A fix that fails in one of them, or turns out to gain nothing, is rejected. ``alike`` as for
+    ``run_ab_test``, without its own arms. Ctrl-C keeps the result so far.
+    """
+    update_gain(trial, alike)
+    while trial.kept and is_wide(trial.effect) and len(trial.bases) < MOST and bench.affordable():
+        arms = len(trial.bases), len(trial.treats)
+        try:
+            why = run_pair(trial, bench)
+        except KeyboardInterrupt:
+            why = NOT_JUDGED
+        if why:
+            del trial.bases[arms[0] :], trial.treats[arms[1] :]
+            if why.kind != "unjudged":
+                trial.kept, trial.reason = False, why
+            return
+        now = _measure_gain(trial, alike)
+        trial.effect = now
+        if not is_proven_gain(now):
+            trial.kept, trial.reason = False, too_little(trial, now)
+
+
+def update_gain(trial: TrialResult, alike: Sequence[Sequence[float]]) -> None:
+    """Replace the estimate by an interval of 95 %, if that confirms the decision."""
+    if (
+        trial.kept
+        and trial.base_s
+        and trial.treated_s
+        and is_proven_gain(now := _measure_gain(trial, alike))
+    ):
+        trial.effect = now
+
+
+def _measure_gain(trial: TrialResult, alike: Sequence[Sequence[float]]) -> SpeedupEstimate:
+    return estimate_speedup(trial.base_s, trial.treated_s, alike, TOLD)
+
+
+def is_wide(gain: SpeedupEstimate | None) -> bool:
+    """Whether the interval is too wide to be useful."""
+    return gain is not None and gain.high > ROUGH * gain.low

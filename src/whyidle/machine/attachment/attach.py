@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -23,8 +23,7 @@ from whyidle.machine.attachment.stack_look import RATE_HZ, StackLook, find_pyspy
 from whyidle.machine.attachment.standstill import find_standstill
 from whyidle.machine.attachment.target_process import TargetProcess, has_ended
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
-from whyidle.machine.attachment.window_wording import word_by_second
-from whyidle.model.diagnosis import Diagnosis, RunInfo
+from whyidle.model.diagnosis import Diagnosis, Finding, RunInfo
 from whyidle.model.live.telemetry import Target, Telemetry
 from whyidle.model.process_facts import Stepless
 from whyidle.readers.probe import blank_timeline
@@ -36,6 +35,12 @@ STANDS_OUT: Final = 0.1
 """share of the time by which the others must wait longer than one: ten points are four
 standard errors of the share of 400 samples (eight seconds), at the worst"""
 _LINE: Final = re.compile(r"\(\d+\)(?=: )")
+_WORDS: Final = (
+    (re.compile(r"\bper step\b"), "per second"),
+    (re.compile(r"\b(share|% ) of (the )?step\b"), r"\1 of the time"),
+    (re.compile(r"\bof the step\b"), "of the time"),
+    (re.compile(r"\b(in|for) every step\b"), r"\1 every second"),
+)
 
 
 def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
@@ -160,3 +165,32 @@ def _diagnose_no_training(reason: str, telemetry: Telemetry | None, run: RunInfo
     blank = blank_timeline(Path(run.sources[0]))
     timeline = replace(blank, stepless=Stepless(reason), telemetry=telemetry)
     return diagnose_job([timeline], run=run)
+
+
+def word_by_second(diagnosis: Diagnosis) -> Diagnosis:
+    """Return the diagnosis without steps, and with times per second."""
+    unknown = ("mean_s", "p50_s", "p95_s", "p99_s", "samples_per_s", "detected_by", "confidence")
+    none: dict[str, Any] = dict.fromkeys(unknown)
+    steps = msgspec.structs.replace(diagnosis.steps, count=0, warmup=0, **none)
+    verdict = diagnosis.verdict
+    return msgspec.structs.replace(
+        diagnosis,
+        steps=steps,
+        verdict=msgspec.structs.replace(verdict, headline=_word(verdict.headline)),
+        findings=[_word_finding(finding) for finding in diagnosis.findings],
+        detail=msgspec.structs.replace(diagnosis.detail, step_times_s=[], steady=[]),
+    )
+
+
+def _word_finding(finding: Finding) -> Finding:
+    evidence = [
+        msgspec.structs.replace(one, quantity=_word(one.quantity)) for one in finding.evidence
+    ]
+    headline = _word(finding.headline)
+    return msgspec.structs.replace(finding, headline=headline, evidence=evidence)
+
+
+def _word(text: str) -> str:
+    for pattern, words in _WORDS:
+        text = pattern.sub(words, text)
+    return text

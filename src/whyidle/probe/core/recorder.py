@@ -4,7 +4,7 @@ The hot path puts three numbers into a queue. The sampler's thread empties it at
 appends fixed-size records to ``PID.spans`` and ``PID.samples``; written records survive SIGKILL.
 Texts go to ``PID.names`` (a role, a tab and a label, see ``wire``) and ``PID.stacks``, one per
 line, in order of their number, before the first record that uses them. A full disk or a folder that
-vanishes ends the recording and nothing else; ``disk_quota`` ends it before the disk is full.
+vanishes ends the recording and nothing else; ``DiskQuota`` ends it before the disk is full.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any
 from .. import wire
 from ..wire import MAGIC, SAMPLE, SPAN, ProcessFacts
 from . import fault_containment
-from .disk_quota import DiskQuota, QuotaReachedError
 
 APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 """flags for ``os.open``: file objects release the interpreter lock twice as often"""
@@ -47,6 +46,40 @@ RUNTIME, OP, PYTHON, ANNOTATION, OVERHEAD = range(5)
 STEP = 5
 """kind of an optimizer's step: written as two spans, an annotation and the operators inside it"""
 OPTIMIZER = "whyidle::optimizer"
+MOST_BYTES = 1 << 30
+"""most bytes of one process: most of a day of steps of 10 ms"""
+LEFT_BYTES = 1 << 30
+"""free bytes on the disk below which the recording ends"""
+EVERY_BYTES = 1 << 24
+"""bytes written between checks of the free space; smaller recordings are never ended"""
+
+
+class QuotaReachedError(Exception):
+    """The recording has reached its quota."""
+
+
+class DiskQuota:
+    """The disk space that one process's recording has used."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.written = 0
+        self._next = EVERY_BYTES
+
+    def check_quota(self) -> None:
+        """Check the quota after a write.
+
+        Raises:
+            QuotaReachedError: it is; with the reason.
+        """
+        if self.written >= MOST_BYTES:
+            raise QuotaReachedError(f"{MOST_BYTES >> 20:,} MiB were recorded of one process")
+        if self.written >= self._next:
+            self._next = self.written + EVERY_BYTES
+            disk = os.statvfs(self.folder)
+            left = disk.f_bavail * disk.f_frsize
+            if left < LEFT_BYTES and disk.f_blocks:  # an object store may report no sizes
+                raise QuotaReachedError(f"the disk of the recording has {left >> 20:,} MiB left")
 
 
 def name_tag(number: int, kind: int) -> int:

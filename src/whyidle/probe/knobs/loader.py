@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import multiprocessing
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import (
-    NO_FORM,
-    DeclinedError,
-    KnobSession,
-    _persistent_workers,
-    _worker_start,
-)
+from ..core import cpu_cores as cores
+from . import NO_FORM, DeclinedError, KnobSession
+from ._dataset_hash import NoHashError, hash_contents
 from ._fork_safety import check_several_workers, check_worker_start
 
 ARGUMENTS = {
@@ -22,6 +24,13 @@ ARGUMENTS = {
     "loader.pin_memory": "pin_memory",
 }
 UNSET = {"num_workers": 0, "persistent_workers": False, "pin_memory": False}
+THREADS = "loader.worker_threads"
+AFFINITY = "loader.full_affinity"
+WORKER_START = (THREADS, AFFINITY)
+PERSISTENT = "loader.persistent_workers"
+MOST_CHANGES = 2
+"""changes between epochs after which workers are no longer persistent, as for ``dataset.cache``"""
+CHANGED = "the loop changes what its workers load from (dataset, collate_fn or worker_init_fn)"
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
@@ -29,15 +38,11 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     from torch.utils.data import DataLoader
 
     requested = _requested_arguments(session, edits)
-    others = {*ARGUMENTS, *_worker_start.KNOBS}
+    others = {*ARGUMENTS, *WORKER_START}
     session.decline_knobs([knob for knob in edits if knob not in others], NO_FORM)
     if not requested:
         return
-    ours = (
-        _persistent_workers.check_workers(session)
-        if requested.get(_persistent_workers.KNOB)
-        else None
-    )
+    ours = check_workers(session) if requested.get(PERSISTENT) else None
     signature = inspect.signature(DataLoader.__init__)
 
     def make(original: Any) -> Any:
@@ -52,8 +57,8 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
                 original(self, *args, **kwargs)
                 changes = {}
             if ours is not None:
-                changed = _persistent_workers.KNOB in changes
-                session.run_contained([_persistent_workers.KNOB], ours.add_loader, self, changed)
+                changed = PERSISTENT in changes
+                session.run_contained([PERSISTENT], ours.add_loader, self, changed)
 
         return init
 
@@ -77,11 +82,11 @@ def _make_loader(
 
 def _requested_arguments(session: KnobSession, edits: dict[str, Any]) -> dict[str, Any]:
     """The knobs that change a loader's arguments."""
-    known = (*ARGUMENTS, *_worker_start.KNOBS)
+    known = (*ARGUMENTS, *WORKER_START)
     requested = {knob: value for knob, value in edits.items() if knob in known}
-    if why := _worker_start.explain_unknown_cores(requested):
-        session.decline_knobs([_worker_start.AFFINITY], why)
-        del requested[_worker_start.AFFINITY]
+    if why := explain_unknown_cores(requested):
+        session.decline_knobs([AFFINITY], why)
+        del requested[AFFINITY]
     return requested
 
 
@@ -117,7 +122,7 @@ def _changed_arguments(
     changes = dict(requested)
     later = changes.get("loader.workers", workers)
     if not later:
-        for knob in ("loader.persistent_workers", "loader.prefetch_factor", *_worker_start.KNOBS):
+        for knob in ("loader.persistent_workers", "loader.prefetch_factor", *WORKER_START):
             changes.pop(knob, None)
     if changes.get("loader.pin_memory") and (why := _no_pinning(later)):
         session.decline_knobs(["loader.pin_memory"], why)
@@ -168,8 +173,139 @@ def _has_pinning_device() -> bool:
 def _loader_arguments(changes: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any]:
     """The changed arguments of a loader."""
     named = {ARGUMENTS[knob]: value for knob, value in changes.items() if knob in ARGUMENTS}
-    if any(changes.get(knob) for knob in _worker_start.KNOBS):
-        named["worker_init_fn"] = _worker_start.make_worker_init(
-            changes, bound.get("worker_init_fn")
-        )
+    if any(changes.get(knob) for knob in WORKER_START):
+        named["worker_init_fn"] = make_worker_init(changes, bound.get("worker_init_fn"))
     return named
+
+
+def explain_unknown_cores(edits: dict[str, Any]) -> str:
+    """Why the affinity of workers cannot be set; empty if it can."""
+    if not edits.get(AFFINITY):
+        return ""
+    return "" if cores.given_cores() else "the cores that the command was given are not known here"
+
+
+def make_worker_init(settings: dict[str, Any], then: Any) -> Any:
+    """Return a ``worker_init_fn`` that applies the settings and then calls the script's own."""
+    given = tuple(sorted(cores.given_cores() or ())) if settings.get(AFFINITY) else ()
+    return functools.partial(_start_worker, settings.get(THREADS), given, then)
+
+
+def _start_worker(threads: int | None, given: tuple[int, ...], then: Any, worker: int) -> Any:
+    if given:
+        with contextlib.suppress(OSError):  # the cores were taken away since
+            os.sched_setaffinity(0, given)
+    if threads is not None:
+        _set_threads(int(threads))
+    return then(worker) if then is not None else None
+
+
+def _set_threads(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    vision: Any = sys.modules.get("cv2")
+    if vision is not None:  # OpenCV has threads of its own; 0 means a single thread
+        vision.setNumThreads(0 if threads == 1 else threads)
+
+
+class KeptWorkers:
+    """The persistent workers of one loader, as long as the script does not change what they load
+    from: a persistent worker holds the dataset of the epoch in which it was started. If the loop
+    draws new negatives into the dataset, sets its epoch or replaces its transform, the next epoch
+    starts new workers; after repeated changes, or if the dataset has no hash, workers are no longer
+    persistent. A single change is enough to withdraw the knob."""
+
+    def __init__(self, session: KnobSession) -> None:
+        self.session = session
+        self.line = session.line
+        self.hash = b""
+        self.left = False
+        self.changes = 0
+
+    def begin_epoch(self, loader: Any, others: Iterable[KeptWorkers]) -> bool:
+        """Return whether the workers may stay. If those of ``others`` stay, a change is reported
+        only for the line that creates this loader."""
+        was = self.hash
+        try:
+            self.hash = hash_contents(
+                loader.dataset, loader.collate_fn, loader.worker_init_fn, skip_shared=True
+            )
+        except NoHashError as reason:
+            self._report(f"nothing shows whether the loop changes its dataset: {reason}", others)
+            return False
+        if loader._iterator is None:
+            return True
+        if was == self.hash:
+            _draw_seed(loader)
+            return True
+        loader._iterator = None  # PyTorch has no public way to end kept workers
+        self.changes += 1
+        self._report(CHANGED, others)
+        return self.changes <= MOST_CHANGES
+
+    def _report(self, why: str, others: Iterable[KeptWorkers]) -> None:
+        self.left = True
+        if any(not other.left and other.line != self.line for other in others):
+            self.session.decline_knobs([PERSISTENT], why, self.line)
+        else:
+            self.session.release_knob(PERSISTENT, why)
+
+
+def _draw_seed(loader: Any) -> None:
+    """Draw what starting workers draws from the job's generator, which shuffles next, so that the
+    job's random numbers stay the same."""
+    import torch
+
+    torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+
+
+class Loaders:
+    """The loaders whose workers are persistent only because of this knob."""
+
+    def __init__(self, session: KnobSession) -> None:
+        self.session = session
+        self.datasets: weakref.WeakSet[Any] = weakref.WeakSet()
+        """their datasets: frameworks create loaders from the attributes of other loaders"""
+        self.kept: dict[int, KeptWorkers] = {}
+        """by the loader's id, as loaders may be pickled, copied or unhashable"""
+
+    def add_loader(self, loader: Any, changed: bool) -> None:
+        """Register a new loader; ``changed``: this knob made its workers persistent."""
+        try:
+            ours = changed or loader.dataset in self.datasets
+            if changed:
+                self.datasets.add(loader.dataset)
+        except TypeError:  # a list, for example, has neither hash nor weak references
+            ours = changed
+        if ours and loader.persistent_workers:
+            self.kept[id(loader)] = KeptWorkers(self.session)
+            weakref.finalize(loader, self.kept.pop, id(loader), None).atexit = False
+
+    def begin_epoch(self, loader: Any) -> None:
+        """Check a loader before its iterator is created."""
+        kept = self.kept.get(id(loader))
+        if kept is None or self.session.run_contained(
+            [PERSISTENT], kept.begin_epoch, loader, self.kept.values()
+        ):
+            return
+        vars(loader)["persistent_workers"] = False  # PyTorch refuses to set it later
+        loader._iterator = None
+        del self.kept[id(loader)]
+
+
+def check_workers(session: KnobSession) -> Loaders:
+    """Check persistent workers whenever an epoch begins."""
+    from torch.utils.data import DataLoader
+
+    loaders = Loaders(session)
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def iterate(self: Any) -> Any:
+            loaders.begin_epoch(self)
+            return original(self)
+
+        return iterate
+
+    session.replace_function(DataLoader, "__iter__", make)
+    return loaders

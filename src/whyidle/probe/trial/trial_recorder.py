@@ -22,19 +22,38 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..core import fault_containment, loaded_modules
 from ..core.listener import Listener
 from ..core.trial_state import TrialState
-from . import parent_shells
 from .device_progress import DeviceProgress
 from .rank_sync import RankSync
 
 FEW = 2
 """most pauses that count as one-off, as when a compiled model is evaluated for the first time; a
 job with more of them recompiles again and again (``fix/statistics/speedup.py``)"""
+SHELLS = frozenset({"ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
+
+
+def stop_shells(folder: str) -> None:
+    """Stop the parent shells that belong to this trial, before it ends; it kills them later. They
+    would run the next line of their script, which may shut down the machine: a shell that was not
+    interrupted itself takes an interrupted command as finished. Launchers of ranks keep running, as
+    they end their ranks in order."""
+    mark = f"WHYIDLE_RUN={folder}".encode()
+    with suppress(OSError, ValueError):  # no /proc, or a process of another user
+        pid = os.getppid()
+        while pid > 1:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark not in file.read().split(b"\0"):
+                    return
+            if os.path.basename(os.readlink(f"/proc/{pid}/exe")) in SHELLS:
+                os.kill(pid, signal.SIGSTOP)
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
 
 
 class CompilePauses:
@@ -207,9 +226,7 @@ class TrialRecorder(Listener):
         if self.ranks.is_last_step(self.marks, due):
             self.write_report("stopped")
             self.ranks.wait_for_ranks()
-            fault_containment.run_contained(
-                self.folder, "shells", lambda: parent_shells.stop_shells(self.folder)
-            )
+            fault_containment.run_contained(self.folder, "shells", lambda: stop_shells(self.folder))
             ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)
             signal.raise_signal(signal.SIGTERM if ignored else signal.SIGINT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -10,15 +11,45 @@ from typing import Any, cast
 from ...core import adapter, fault_containment
 from ...core.events import Events
 from ...core.frameworks import BACKWARD
+from ...core.host_reads import HOOK, HostReads
 from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.own_files import FOLDER
 from ...core.trial_state import TrialState
+from ...core.wrapped_functions import set_attribute
 from ...wire import ProcessFacts
 from ..keras_datasets import PyDatasets
-from ..keras_hooks import install_backend_hooks
-from . import compilation, compiled_calls, gradients, profiler, reads, saves, wording
+from ..keras_hooks import after_import, install_backend_hooks
+from . import compilation, compiled_calls, gradients, profiler, saves, wording
+from .compiled_calls import CompiledCalls
 from .process_facts import FactsReader
 from .trial_state import StepState
+
+VALUE, WAIT = "ArrayImpl._value", "jax.block_until_ready"
+LOGS = ("keras.src.utils.python_utils", "pythonify_logs")
+"""Keras reads the numbers of a step for its callbacks; on a CPU past ``ArrayImpl._value``"""
+
+
+def install_read_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
+    """Watch the functions through which the value of an array reaches Python."""
+    from jax._src.array import ArrayImpl
+
+    reads, calls.wait = HostReads(events, calls.note_read), ArrayImpl.block_until_ready
+    undoes = []
+    value = vars(ArrayImpl).get("_value")
+    if isinstance(value, property) and value.fget is not None:
+        watched = property(reads.watch(value.fget, VALUE), value.fset, value.fdel, value.__doc__)
+        undoes.append(set_attribute(ArrayImpl, "_value", watched))
+    for owner, name in ((ArrayImpl, "block_until_ready"), (jax, "block_until_ready")):
+        if hasattr(owner, name):
+            original = getattr(owner, name)
+            undoes.append(set_attribute(owner, name, reads.watch(original, WAIT)))
+
+    def watch_logs(loaded: Any) -> None:
+        watch = functools.partial(reads.watch, label=LOGS[1])
+        events.patch_function(LOGS[1], loaded, LOGS[1], watch)
+
+    after_import(events, *LOGS, watch_logs, "jax")
+    events.undo[HOOK] = lambda: [undo() for undo in undoes]
 
 
 class Adapter(adapter.Adapter):
@@ -39,7 +70,7 @@ class Adapter(adapter.Adapter):
         jax = sys.modules["jax"]
         calls = compiled_calls.install_call_hooks(events, jax)
         gradients.install_gradient_hooks(events, jax, calls)
-        events.run_contained("reads", reads.install_read_hooks, events, jax, calls)
+        events.run_contained("reads", install_read_hooks, events, jax, calls)
         events.run_contained("compilation", compilation.install_compile_hooks, events, jax, calls)
         events.run_contained("saves", saves.install_save_hooks, events)
         events.run_contained("keras", install_backend_hooks, events, "jax")

@@ -8,18 +8,37 @@ from typing import Any, cast
 from ...core import adapter
 from ...core.events import Events
 from ...core.frameworks import BACKWARD
+from ...core.host_reads import HOOK, HostReads
 from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.trial_state import TrialState
+from ...core.wrapped_functions import set_attribute
 from ...wire import ProcessFacts
 from . import profiler, wording
 from .keras_hooks import install_keras_hooks
 from .pipelines import install_dataset_hooks
 from .process_facts import FactsReader
-from .reads import install_read_hooks
 from .step_hooks import TracedCalls, install_step_hooks
 from .training_function import TrainingFunctions
 from .trial_hooks import install_trial_hooks
 from .trial_state import KerasState
+
+READ = "_numpy"
+"""what ``numpy()``, ``float()``, ``print``, a condition and ``np.asarray`` call"""
+
+
+def install_read_hooks(events: Events) -> None:
+    """Watch the method through which the value of a tensor reaches Python."""
+    from tensorflow.python.framework import ops
+
+    kind = ops._EagerTensorBase
+    read = HostReads(events).watch(getattr(kind, READ), "EagerTensor.numpy", is_elsewhere)
+    events.undo[HOOK] = set_attribute(kind, READ, read)
+
+
+def is_elsewhere(tensor: Any) -> bool:
+    """Whether a tensor is on a device of its own: where the CPU is the device, it has computed the
+    tensor when the call returns that makes it."""
+    return "CPU" not in tensor.device
 
 
 class Adapter(adapter.Adapter):
