@@ -135,9 +135,11 @@ def _diagnose_samples(logs: list[GpuLog], notes: list[str]) -> Diagnosis:
             *_describe_filling(gpu),
         ]
     _, gpu, pattern = max(told, key=lambda row: (row[2].kind != "unused", row[2].idle))
+    rest = [g.gpu for _, g, one in told if one.kind == "unused" and pattern.kind != "unused"]
     headline = (
-        f"No kernel ran on GPU {gpu.gpu} {pattern.idle:.0%} of the time ({_KINDS[pattern.kind]}); "
-        "samples do not tell why: whyidle run COMMAND does"
+        f"No kernel ran on GPU {gpu.gpu} {pattern.idle:.0%} of the time ({_KINDS[pattern.kind]})"
+        f"{'; nothing ran on GPU ' * bool(rest)}{', '.join(rest)}; samples do not tell why: "
+        "whyidle run COMMAND does"
     )
     lengths = [len(gpu.busy) * log.period_s for log, gpu, _ in told if log.period_s]
     return _make_document(

@@ -130,6 +130,30 @@ def test_several_gpus_and_a_header_that_recurs(diagnose):
     assert "GPU 0 40% of the time" in found.verdict.headline
 
 
+def test_gpus_without_an_index_are_told_apart_by_their_times(diagnose):
+    row = "2025/09/24 02:00:{:02d}.{}, {} %, 5 %, 9000 MiB, 40960 MiB\n"
+    rows = [
+        row.format(i, f"{at:03d}", busy) for i in range(30) for at, busy in ((120, 80), (124, 0))
+    ]
+    text = QUERY.replace(" index,", "") + "memory.total [MiB]\n" + "".join(rows)
+    found = diagnose(text)
+    assert found.run.ranks == 2
+    assert "GPU 0 20% of the time" in found.verdict.headline
+    assert "nothing ran on GPU 1;" in found.verdict.headline
+    assert diagnose("".join(text.splitlines(keepends=True)[::2])).run.ranks == 1
+
+
+def test_a_bus_address_tells_gpus_apart(diagnose):
+    row = "{}, {} %, 9000 MiB\n"
+    rows = [
+        row.format(f"00000000:{bus}:00.0", busy)
+        for _ in range(9)
+        for bus, busy in (("07", 9), ("0B", 70))
+    ]
+    found = diagnose("pci.bus_id, utilization.gpu [%], memory.used [MiB]\n" + "".join(rows))
+    assert found.run.ranks == 2
+
+
 def test_a_log_without_numbers_is_refused(diagnose):
     with pytest.raises(WhyidleError, match="no utilization"):
         diagnose(f"{QUERY}memory.total [MiB]\n2025/09/24 02:00:00.000, 0, [N/A], [N/A], 5 MiB, 9\n")

@@ -34,8 +34,11 @@ _UNIT: Final = re.compile(r"\s*\[[^\]]*\]$")
 _NAMES: Final = {
     "utilization.gpu": "busy", "sm": "busy", "utilization.memory": "controller",
     "mem": "controller", "memory.used": "used", "memory.total": "total", "fb": "used",
-    "index": "gpu", "gpu": "gpu", "timestamp": "time", "pid": "process",
+    "index": "gpu", "gpu": "gpu", "timestamp": "time", "pid": "process", "uuid": "gpu",
+    "gpu_uuid": "gpu", "pci.bus_id": "gpu", "gpu_bus_id": "gpu",
 }  # fmt: skip
+_TOGETHER: Final = 0.05
+"""largest time, s, between the rows of two GPUs of one sample, which an index need not tell"""
 Row = dict[str, str]
 Values = tuple[float, float, float, float]
 
@@ -158,10 +161,11 @@ def _samples(rows: Iterable[Row]) -> Iterator[tuple[float | None, dict[str, Valu
     seen = set[tuple[str, str]]()
     for row in rows:
         values = tuple(_number(row.get(name)) for name in ("busy", "controller", "used", "total"))
-        gpu, process = row.get("gpu", "0"), row.get("process", "")
+        now, process = _seconds(row.get("time")), row.get("process", "")
         if np.isnan(values[0]) and process != "-":
             continue
-        now = _seconds(row.get("time"))
+        beside = gpus and now and time and 0 <= now - time < _TOGETHER
+        gpu = row.get("gpu", str(len(gpus)) if beside else "0")
         if gpus and ((gpu, process) in seen or abs((now or 0.0) - (time or 0.0)) >= 1):
             yield time, gpus
             gpus, seen = {}, set()
