@@ -149,7 +149,7 @@ def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
     bursts = {"bursts": [TOLD, {"state": "abandoned: a fork", "step": 7}], "off": off}
     notes = diagnose_job([add_facts(run[0], {"bursts": bursts})]).coverage.notes
     assert sum(off in note for note in notes) == said
-    assert "the burst at step 7 failed: abandoned: a fork" in notes
+    assert "the profile at step 7 failed: abandoned: a fork" in notes
 
 
 def test_many_small_operators_are_told_with_how_small_they_are_and_where():

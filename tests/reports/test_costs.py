@@ -10,7 +10,7 @@ from whyidle.reports import html, markdown, terminal
 
 everything = partial(terminal.render, full=True)
 
-ELSEWHERE = "with time beside it that fixing this may also recover"
+ELSEWHERE = "with related time that fixing this may also recover"
 RENDER = [html.render, markdown.render, lambda told: everything(told, width=400)]
 
 

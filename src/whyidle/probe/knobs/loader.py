@@ -6,13 +6,7 @@ import inspect
 import multiprocessing
 from typing import Any
 
-from . import (
-    NO_FORM,
-    DeclinedError,
-    KnobSession,
-    _persistent_workers,
-    _worker_start,
-)
+from . import NO_FORM, DeclinedError, KnobSession, _persistent_workers, _worker_start
 from ._fork_safety import check_several_workers, check_worker_start
 
 ARGUMENTS = {
