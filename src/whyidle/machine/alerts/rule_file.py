@@ -54,7 +54,7 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return [by_id[name] for name in (by_id if self.use is None else self.use)]
 
 
-TABLES: Final = {"rule": Rule, "quiet": QuietHours}
+TABLES: Final[dict[str, type[msgspec.Struct]]] = {"rule": Rule, "quiet": QuietHours}
 
 
 def load_shipped() -> list[Rule]:
