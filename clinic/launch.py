@@ -21,7 +21,7 @@ from clinic.typed import NAME, environment
 from clinic.warmed import warm as become
 
 LOOK_S = 0.05
-"""between two looks at a job that runs: so much is lost at its end"""
+"""between two observes a running job: so much is lost at its end"""
 GIVE_WAY_S = 0.1
 """nobody who waits for a lock is slower to take it"""
 

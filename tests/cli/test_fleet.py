@@ -38,7 +38,7 @@ def test_the_report_on_a_terminal(files: list[str], capsys: pytest.CaptureFixtur
     text = capsys.readouterr().out
     assert "8.00 GPU-hours allocated, 75% wasted" in text
     assert "16 EUR, of it 12 wasted" in text
-    assert "bob: release GPUs that run nothing" in text
+    assert "bob: release GPUs that are not used" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -53,7 +53,7 @@ def test_the_document_keeps_its_schema(files: list[str], capsys: pytest.CaptureF
     ("arguments", "status", "text"),
     [
         ([], 2, "subcommand is missing"),
-        (["report"], 2, "No ledger is named"),
+        (["report"], 2, "No ledger was given"),
         (["report", "--ledger", "tea-leaves"], 2, "There is no ledger 'tea_leaves'"),
         (["report", "--ledger", "csv:/nowhere/jobs.csv"], 1, "Cannot read /nowhere/jobs.csv"),
         (["report", "--ledger", "csv:x", "--since", "soon"], 2, "must be"),

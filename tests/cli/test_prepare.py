@@ -210,7 +210,7 @@ def test_other_sources_and_other_code_are_refused(capsys: pytest.CaptureFixture[
     Path("fresh").mkdir()
     Path("fresh/file").write_text("x")
     assert prepare("--out", "fresh") == 1
-    assert "holds other files" in capsys.readouterr().err
+    assert "contains other files" in capsys.readouterr().err
 
 
 def test_what_cannot_be_prepared(capsys: pytest.CaptureFixture[str]):

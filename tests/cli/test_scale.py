@@ -67,7 +67,7 @@ def test_wrong_usage_is_refused(words, why, capsys):
 
 def test_a_job_that_does_not_train_is_refused(capsys):
     assert main(["scale", "--to", "2", "--", sys.executable, "-c", "print(1)"]) == 1
-    assert "trains nothing with PyTorch" in capsys.readouterr().err
+    assert "does not train with PyTorch" in capsys.readouterr().err
 
 
 def test_a_script_that_is_missing_is_named(capsys):

@@ -82,7 +82,7 @@ def test_login_prints_the_address_of_the_running_server(
     assert main(words) == 0
     answer = capsys.readouterr()
     assert answer.out.startswith("http://127.0.0.1:8470/login?code=")
-    assert "No server runs" in answer.err
+    assert "No server is running" in answer.err
     for _ in range(100):
         if opened:
             break
@@ -94,9 +94,9 @@ def test_login_prints_the_address_of_the_running_server(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--proxy", "127.0.0.1"], "can name themselves"),
+        (["--proxy", "127.0.0.1"], "claim any name"),
         (["--proxy", "proxy.example"], "--proxy 10.0.0.5"),
-        (["--no-auth"], "anyone who reaches it reads"),
+        (["--no-auth"], "anyone who can reach the server can read"),
         (["--share", "no-such-group"], "Cannot share"),
     ],
 )

@@ -159,7 +159,7 @@ def test_a_command_that_cannot_be_healed_starts_no_search(capfd: pytest.CaptureF
     command = (sys.executable, "-c", "raise ValueError({lr})")
     assert tune(*SPACE, *LOSS, "--heal", "20s", command=command) == 1
     told = capfd.readouterr().err
-    assert "The loader cannot be healed first" in told
+    assert "The loader cannot be fixed first" in told
     assert "ValueError" in told
     assert not Path("s/trials").exists()
 
@@ -220,7 +220,9 @@ def test_a_search_is_a_study_of_optuna_and_only_shown_by_outputs(
     assert len(study.trials) == 9
     assert study.trials[0].intermediate_values
     assert study.trials[0].user_attrs["whyidle.ending"] == "complete"
-    assert "What makes trials good (PED-ANOVA): lr" in " ".join(capsys.readouterr().out.split())
+    assert "Hyperparameters that matter (PED-ANOVA): lr" in " ".join(
+        capsys.readouterr().out.split()
+    )
     assert main(["tune", "--resume", "s", "--html", "s.html"]) == 0
     assert len(study.trials) == 9
     assert main(["tune", "--resume", "s", "--trials", "10"]) == 0

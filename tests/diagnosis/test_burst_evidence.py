@@ -17,7 +17,7 @@ from whyidle.testing.recorded_job import RecordedJob
 
 TOLD = {
     "state": "recorded", "step": 101, "steps": 3, "before_s": 0.01, "during_s": 0.012,
-    "after_s": 0.0101, "cost_s": 0.2, "window": "burst of steps 101 to 103",
+    "after_s": 0.0101, "cost_s": 0.2, "window": "profile of steps 101 to 103",
 }  # fmt: skip
 
 
@@ -70,10 +70,10 @@ def test_a_burst_tells_the_device_s_shares_and_the_run_its_steps(run):
     first = diagnosis.findings[0]
     assert "unfused-optimizer" in {finding.cause for finding in diagnosis.findings}
     assert diagnosis.findings[0].cause == alone.findings[0].cause
-    assert {item.window for item in first.evidence} == {"burst of steps 101 to 103"}
+    assert {item.window for item in first.evidence} == {"profile of steps 101 to 103"}
     assert all(item.source.startswith("burst: ") for item in first.evidence)
     assert "device_events" in diagnosis.coverage.signals
-    (note,) = [note for note in diagnosis.coverage.notes if "burst of steps" in note]
+    (note,) = [note for note in diagnosis.coverage.notes if "profile of steps" in note]
     assert "10 ms before, 12 ms during, 10.1 ms after" in note
 
 
@@ -149,7 +149,7 @@ def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
     bursts = {"bursts": [TOLD, {"state": "abandoned: a fork", "step": 7}], "off": off}
     notes = diagnose_job([add_facts(run[0], {"bursts": bursts})]).coverage.notes
     assert sum(off in note for note in notes) == said
-    assert "the burst at step 7 failed: abandoned: a fork" in notes
+    assert "the profile at step 7 failed: abandoned: a fork" in notes
 
 
 def test_many_small_operators_are_told_with_how_small_they_are_and_where():
@@ -257,7 +257,7 @@ def taking_turns(critics, steps=20):
 
 @pytest.mark.parametrize(
     ("critics", "said"),
-    [(1, "burst of steps 8 to 10: "), (3, "burst of step 3: ")],
+    [(1, "profile of steps 8 to 10: "), (3, "profile of step 3: ")],
 )
 def test_bursts_are_of_steps_as_the_run_counts_them(critics, said):
     live, ends = taking_turns(critics)

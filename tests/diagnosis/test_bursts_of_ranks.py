@@ -17,7 +17,7 @@ from whyidle.testing.recorded_job import RecordedJob
 
 TOLD = {
     "state": "recorded", "step": 11, "steps": 4, "before_s": 0.01, "during_s": 0.012,
-    "after_s": 0.0101, "cost_s": 0.2, "window": "burst of steps 11 to 14",
+    "after_s": 0.0101, "cost_s": 0.2, "window": "profile of steps 11 to 14",
 }  # fmt: skip
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 
@@ -68,7 +68,7 @@ def test_exposed_communication_is_told_by_the_burst():
     (found,) = [each for each in diagnosis.findings if each.cause == "exposed-gradient-comm"]
     assert found.fixes
     assert "including waits for other ranks" in found.headline
-    assert {item.window for item in found.evidence} == {"burst of steps 11 to 14"}
+    assert {item.window for item in found.evidence} == {"profile of steps 11 to 14"}
 
 
 def test_exchanges_of_every_micro_batch_are_told_by_the_burst():

@@ -15,7 +15,7 @@ from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
 
-WINDOW = "burst of steps 101 to 103"
+WINDOW = "profile of steps 101 to 103"
 
 
 def job(steps, pause="", work=0):

@@ -73,7 +73,7 @@ def test_many_small_tensors_in_a_loop_are_found_and_their_operators_named(watchi
     assert one["state"] == "recorded"
     in_burst = {e["quantity"]: e for e in first["evidence"] if e["source"] == "burst"}
     assert in_burst["operators in the optimizer, per step"]["value"] > 24 * 10
-    assert in_burst["operators in the optimizer, per step"]["window"].startswith("burst of steps")
+    assert in_burst["operators in the optimizer, per step"]["window"].startswith("profile of steps")
     operators = [row["name"] for row in diagnosis["detail"]["kernels"]]
     assert operators[0].startswith("aten::")
     assert any(name.endswith("(optimizer)") for name in operators[:10])
@@ -248,4 +248,4 @@ def test_one_rank_is_recorded_and_the_others_know(watching):
     assert first.disturbed
     assert len(second.disturbed) == len(first.disturbed)
     notes = watching.diagnosis()["coverage"]["notes"]
-    assert any(note.startswith("rank 0: burst of steps") for note in notes)
+    assert any(note.startswith("rank 0: profile of steps") for note in notes)

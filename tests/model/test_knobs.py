@@ -130,7 +130,7 @@ def test_good_settings(name, value):
         ("env.", "1", "not name a variable"),
         ("loader.worker", 1, "Did you mean 'loader.workers'?"),
         ("loader.speed", 1, "Known: loader.batch_size_times, "),
-        ("xyz", 1, "There is no knob"),
+        ("xyz", 1, "There is no setting"),
         ("matmul.precision", "hgih", "takes 'highest' or 'high' or 'medium', not 'hgih'"),
     ],
 )

@@ -142,11 +142,11 @@ LEFT = {
     "wraps the model only where `many`": (
         "model = DDP(torch.nn.Linear(2, 1))", "if many: model = DDP(torch.nn.Linear(2, 1))"
     ),
-    "the call of the wrapped model is not evident": ("out = model(x)", "out = forward(x)"),
+    "the call of the wrapped model is not clear": ("out = model(x)", "out = forward(x)"),
     "the step has no condition": (
         f"    if {STEPS}:", "    if True:\n        pass\n    with x:"
     ),
-    "is no statement of a loop over micro-batches": (
+    "is not a statement in a loop over micro-batches": (
         "    loss.backward()", "    if y: loss.backward()"
     ),
     f"whether `{STEPS}` is not certain": (
@@ -180,7 +180,7 @@ def test_a_model_of_the_same_name_in_another_function_is_another():
     text = text.replace("\n    ", "\n        ")
     found = rewrite(text, *ASKED)
     assert found.text == text
-    assert "the call of the wrapped model is not evident" in found.why[0]
+    assert "the call of the wrapped model is not clear" in found.why[0]
 
 
 def test_what_steps_in_every_pass_has_no_micro_batches():

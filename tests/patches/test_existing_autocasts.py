@@ -128,7 +128,7 @@ def test_what_runs_under_another_context_may_have_an_autocast_of_its_own(context
     found = rewrite(text, *ASKED)
     assert found.done is done
     if not done:
-        assert "where the forward pass begins is not evident" in found.why[0]
+        assert "where the forward pass begins is not clear" in found.why[0]
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_numpy_does_not_get_what_it_does_not_know(last, fits):
     found = rewrite(plain(last=last), *ASKED)
     assert found.done is fits
     if not fits:
-        assert found.why == ("line 9 makes an array of NumPy, which has no bfloat16",)
+        assert found.why == ("line 9 creates a NumPy array, which cannot be bfloat16",)

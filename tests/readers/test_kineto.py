@@ -81,7 +81,7 @@ def test_impossible_times_are_left_out_and_counted(tmp_path):
     t = load_text(tmp_path, document([event(ts=START_US + i) for i in range(9)] + odd))
     assert len(t.host) == 9
     assert t.source.notes == (
-        "events with a time of 0, which is none, were left out: 1",
+        "events without a time (0) were left out: 1",
         "3 events with impossible times were ignored",
     )
     assert t.base_ns == START_US * 1000
@@ -94,7 +94,7 @@ def test_an_infinite_time_is_no_time(tmp_path):
 
 
 def test_no_event_with_a_possible_time(tmp_path):
-    with pytest.raises(BrokenTraceError, match="no event with a possible time"):
+    with pytest.raises(BrokenTraceError, match="no event with a valid time"):
         load_text(tmp_path, document([event(ts="x"), event(dur=-1)]))
 
 
@@ -191,7 +191,7 @@ def test_no_event_list(tmp_path):
 
 
 def test_an_empty_event_list(tmp_path):
-    with pytest.raises(BrokenTraceError, match="no event with a possible time"):
+    with pytest.raises(BrokenTraceError, match="no event with a valid time"):
         load_text(tmp_path, document([]))
 
 
@@ -264,5 +264,5 @@ def test_a_profiler_that_recorded_nothing_is_not_called_foreign(tmp_path):
 
 def test_the_copy_of_a_profile_for_a_viewer_is_named(tmp_path):
     events = [{"ph": "X", "name": "train", "pid": 1, "tid": 1, "ts": i, "dur": 1} for i in range(9)]
-    with pytest.raises(NotATraceError, match=r"for a viewer.*\.xplane\.pb"):
+    with pytest.raises(NotATraceError, match=r"for trace viewers.*\.xplane\.pb"):
         load_text(tmp_path, document(events))

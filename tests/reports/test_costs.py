@@ -10,7 +10,7 @@ from whyidle.reports import html, markdown, terminal
 
 everything = partial(terminal.render, full=True)
 
-ELSEWHERE = "with time beside it"
+ELSEWHERE = "with related time"
 RENDER = [html.render, markdown.render, lambda told: everything(told, width=400)]
 
 

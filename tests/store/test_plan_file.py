@@ -151,7 +151,7 @@ SAME_KNOB = '\n[[fix]]\nfix = "a"\nconsent = "none"\nedits.loader.workers = 3\n'
         (
             "workers = 4",
             "workerz = 4",
-            "There is no knob 'loader.workerz'. Did you mean 'loader.workers'",
+            "There is no setting 'loader.workerz'. Did you mean 'loader.workers'",
         ),
         ("workers = 4", 'workers = "4"', "'loader.workers' takes a whole number, not '4'"),
         ("workers = 4", "workers = -4", "'loader.workers' cannot be -4"),

@@ -81,7 +81,7 @@ def test_a_model_that_is_compiled_again_is_traced_again(turn):
     ("settings", "why"),
     [
         ({"callbacks": [shapes.Losses()]}, "Losses looks at every batch"),
-        ({"steps_per_epoch": 5}, "steps_per_epoch=5 is no multiple of 4"),
+        ({"steps_per_epoch": 5}, "steps_per_epoch=5 is not a multiple of 4"),
         (
             {
                 "callbacks": [

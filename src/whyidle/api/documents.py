@@ -110,7 +110,7 @@ class RunTable(run_table.RunTable, frozen=True, kw_only=True):
         return cls(**{name: getattr(document, name) for name in document.__struct_fields__})
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the table with a picture as an HTML page, and write it to ``path`` if given.
+        """Return the table with a chart as an HTML page, and write it to ``path`` if given.
 
         Raises:
             OutputError: the file cannot be written.

@@ -167,7 +167,7 @@ def parser(some: Sequence[str] = VERBS) -> argparse.ArgumentParser:
         "--completion",
         action=_Completion,
         choices=("bash", "zsh", "fish"),
-        help='print the completion of a shell, such as eval "$(whyidle --completion bash)"; '
+        help='print a completion script, such as eval "$(whyidle --completion bash)"; '
         "needs the extra: pip install 'whyidle[completion]'",
     )
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")

@@ -26,7 +26,7 @@ def next_steps(
     steps = _list_steps(diagnosis, command, "", store if stored else None)
     if diagnosis.command_failed or diagnosis.saw_nothing:
         return steps
-    whole = (command, "everything; or --checklist" if stored else "everything")
+    whole = (command, "the full report, or --checklist" if stored else "everything")
     return [*steps[:1], whole, *steps[1:]]
 
 
@@ -48,7 +48,7 @@ def _list_steps(
     fix, failed = _fix_command(diagnosis, serious), _command_failed(diagnosis)
     steps = [(fix, TRY)] if fix and not failed else about
     if not serious and not failed and (look := _look_command(diagnosis)):
-        steps = [(look, "a closer look, which takes the time of a few dozen steps")]
+        steps = [(look, "measure in more detail, at the cost of a few dozen steps")]
     if diagnosis.memory is not None and diagnosis.memory.peak and diagnosis.run.command:
         scale = shlex.join(["whyidle", "scale", "--to", "8", *diagnosis.run.command])
         steps = [(scale, "what limits it on 8 ranks")]

@@ -40,7 +40,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         "--verdict",
         metavar="STATES",
         type=_parse_states,
-        help=f"only runs with one of these verdicts, with commas: {', '.join(STATES)}",
+        help=f"only runs with these verdicts, separated by commas: {', '.join(STATES)}",
     )
     group.add_argument(
         "--device", metavar="TEXT", help="only runs on devices whose kind or name contains it"

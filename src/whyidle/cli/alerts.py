@@ -4,7 +4,7 @@ whyidle watch --alerts alerts.toml       evaluate and deliver alerts while watch
 whyidle alerts                           list the shipped rules
 whyidle alerts alerts.toml               check a file, and list its rules
 whyidle alerts --rules rules.yml         write the same rules for Prometheus
-whyidle alerts --mute idle-held --duration 2h mute a rule or an alert for two hours
+whyidle alerts --mute idle-held --duration 2h    mute a rule or an alert for two hours
 whyidle alerts alerts.toml --test        send a test notice over every route
 """
 
@@ -29,7 +29,9 @@ MUTED_S = 4 * 3600.0
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("file", nargs="?", metavar="FILE", type=Path, help="a file of alerts")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", type=Path, help="file of rules and routes"
+    )
     parser.add_argument(
         "--rules",
         nargs="?",
@@ -38,7 +40,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="write the rules as a rule file for Prometheus",
     )
     parser.add_argument("--test", action="store_true", help="send a test notice over every route")
-    parser.add_argument("--mute", metavar="NAME", help="a rule, or the key of an alert")
+    parser.add_argument("--mute", metavar="NAME", help="rule, or key of an alert")
     parser.add_argument("--unmute", metavar="NAME", help="end a mute")
     parser.add_argument(
         "--duration",
@@ -105,8 +107,7 @@ def _change_mutes(args: argparse.Namespace) -> int:
     if args.mute and "/" not in args.mute and args.mute not in shipped:
         known = ", ".join(shipped)
         _output.print_note(
-            args,
-            f"{args.mute} is neither a rule nor the key of an alert. Shipped rules: {known}",
+            args, f"{args.mute} is neither a rule nor the key of an alert. Shipped rules: {known}"
         )
     return 0
 

@@ -1,12 +1,12 @@
-"""Observe a process that is already running, and say why its device waits.
+"""Observe a process that is already running, and report why its device waits.
 
     whyidle attach 4711                  observe for eight seconds, then report
     whyidle attach 4711 --seconds 30     observe for longer: rarer causes, smaller errors
     whyidle attach 4711 --html why.html  the same report as a page
 
-Of a process that hangs it tells where each thread waits, for what, and who keeps it. The process
-and its loader workers are sampled from outside, 50 times a second, without stopping them. The
-report lists what could not be observed. It needs py-spy: pip install 'whyidle[attach]'.
+For a process that hangs, it shows where each thread waits, for what, and what holds it up. The
+process and its loader workers are sampled from outside, 50 times a second, without stopping them.
+The report lists what could not be observed. It needs py-spy: pip install 'whyidle[attach]'.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_S, MOST_S = 3.0, 600.0
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("pid", type=_parse_pid, metavar="PID", help="number of the process")
+    parser.add_argument("pid", type=_parse_pid, metavar="PID", help="process id")
     parser.add_argument(
         "--seconds",
         type=_parse_seconds,
@@ -43,7 +43,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def _parse_pid(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 1 << 31:
-        raise argparse.ArgumentTypeError(f"must be the number of a process, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a process id, not {text!r}")
     return int(text)
 
 

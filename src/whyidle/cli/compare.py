@@ -1,8 +1,9 @@
 """Compare runs or traces: what changed, and whether the change exceeds the spread.
 
 Runs are traces (or folders or zips of ranks), diagnoses written with --json, or stored runs (see
-`whyidle runs`; `last` is the newest, `last~1` the one before). The changes of two are listed; three
-or more stand in a table, each compared with the first or with --baseline. With --max-regression the
+`whyidle runs`; `last` is the newest, `last~1` the one before). The changes of two are listed;
+three or more are shown as a table, each compared with the first or with --baseline. With
+--max-regression the
 exit status is 3 if a step is slower than the baseline's by more than PCT percent and by more than
 the spread.
 """
@@ -27,7 +28,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("before", metavar="A", help="run, trace or diagnosis before")
     parser.add_argument("after", metavar="B", help="run, trace or diagnosis after")
-    parser.add_argument("others", metavar="C", nargs="*", help="more of them, for a table")
+    parser.add_argument("others", metavar="C", nargs="*", help="further runs, for a table")
     parser.add_argument(
         "--baseline", metavar="RUN", help="run to compare the others with (default: A)"
     )
@@ -111,7 +112,7 @@ def _write_comparison(args: argparse.Namespace, table: RunTable, names: list[str
         _print_pair(args, pair, names)
         return
     command = f"whyidle compare {_quote_names(names)}"
-    steps = [] if args.html else [(f"{command} --html runs.html{_store(args)}", "with a picture")]
+    steps = [] if args.html else [(f"{command} --html runs.html{_store(args)}", "with a chart")]
     _output.print_parts(parts, steps)
 
 

@@ -48,8 +48,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--left",
         metavar="LENGTH",
         type=_parse_left,
-        help="remaining length of the job: 20000 (steps), 90m, 6h, 3d; discards fixes whose "
-        "start-up cost exceeds the time that they save in it",
+        help="remaining length of the job: 20000 (steps), 90m, 6h, 3d; fixes whose start-up cost "
+        "exceeds what they save in that time are not kept",
     )
     group.add_argument(
         "--allow",
@@ -63,7 +63,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         group,
         "--yes",
         " even if the trials cannot be fully isolated: with --network, behind a launcher (srun, "
-        "ssh, docker, ...), or where the system lacks the means",
+        "ssh, docker, ...), or if this system cannot isolate them",
     )
     group.add_argument(
         "--network",

@@ -44,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     if args.action is None:
         raise UsageError(
-            "A subcommand is missing.", why=f"One of {', '.join(ACTIONS)}.", hint="whyidle fleet -h"
+            "A subcommand is missing.",
+            why=f"Choose one of {', '.join(ACTIONS)}.",
+            hint="whyidle fleet -h",
         )
     status: int = args.run_action(args)
     return status

@@ -1,9 +1,9 @@
 """Show the stored runs of a command, and the run at which it became slower.
 
-    whyidle history train.py                 all stored runs of commands with this word
-    whyidle history --since 30d train.py     the same of the last thirty days
+    whyidle history train.py                 all stored runs of commands that contain this word
+    whyidle history --since 30d train.py     the same for the last thirty days
     whyidle history --html h.html train.py   as a page
-    whyidle history -- train.py --html       words after -- are the command's alone
+    whyidle history -- train.py --html       words after -- belong to the command
 
 A run counts as slower if its step time is above the range that earlier runs on the same device
 predict, and by at least 5 percent. The next run confirms it.

@@ -2,7 +2,8 @@
 
 SPEC names what makes the dataset: train.py:make_train_set (a function without arguments, or the
 dataset itself) or package.module:name. Samples are made twice in fresh processes; what differs,
-such as random augmentation, stays online. Your files stay as they are: the edit is shown.
+such as random augmentation, is still computed in training. Your files are not changed: the
+necessary edit is printed.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="files or folders that the samples are made of, if they were not detected, so "
-        "that changes to them are noticed",
+        help="files or folders from which samples are made, if not detected; changes to them are "
+        "then noticed",
     )
     parser.add_argument(
         "--shard", metavar="MB", type=float, default=64.0, help="size of each file (default: 64)"
@@ -99,7 +100,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="write even if reading samples would be slower than making them",
+        help="write even if reading a sample would be slower than making it",
     )
     add_quiet(parser)
     add_store(parser)
@@ -113,9 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
     job = _find_gain(args)
     if args.spec is None or ":" not in args.spec:
-        why = (
-            job.headline if job else "The last run has no finding that prepared data would remove."
-        )
+        why = job.headline if job else "The last run has no finding that prepared data would fix."
         raise UsageError("Name the function that makes the dataset.", why=why, hint=_HINT)
     if not args.shard > 0 or (args.workers is not None and args.workers < 1):
         raise UsageError("--shard and --workers must be above 0.")
@@ -221,7 +220,9 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
     if gain.high < 1.0 and (args.force or args.dry_run):
         lines.append("reading would be slower than making: not worth it")
     if not survey.sources:
-        lines.append("no source files were seen: name them with --source to notice changes")
+        lines.append(
+            "no source files were detected: name them with --source so that changes are noticed"
+        )
     for line in lines:
         print(f"whyidle: {line}", file=sys.stderr)
 

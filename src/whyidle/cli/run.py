@@ -64,7 +64,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_option(
         group,
         "--interval",
-        " of host and GPU (default: 0.5, longer where reading would take more than 1 %% of a core)",
+        " of host and GPU (default: 0.5, longer if reading would take more than 1 %% of a core)",
         type=_parse_seconds,
     )
     group.add_argument(
@@ -79,9 +79,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--profile",
         choices=("auto", "off"),
         default="auto",
-        help="record three steps with the framework's profiler: auto (default) when step times "
-        "are steady and when they change, within 1 %% of the time and the first within 5 %%; off: "
-        "never; --look profile records them immediately",
+        help="record three steps with the framework's profiler: auto (default): once step times "
+        "are steady and when they change, in at most 1 %% of the run time (5 %% the first time); "
+        "off: never; --look profile records them immediately",
     )
     look = group.add_argument(
         "--look",
@@ -89,10 +89,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_look,
         action="append",
         default=[],
-        help="look closer, which costs the time of some steps: profile (every operator of three "
-        "steps), memory (what holds it, and what another batch would need), model (where its "
-        "time goes, and what other layers would bring), ranks (when gradients are ready, for "
-        "whyidle scale), or without a word all of these; results stay the same; repeatable",
+        help="measure in more detail, at the cost of some steps: profile (every operator of three "
+        "steps), memory (what occupies it, and what other batch sizes need), model (where its "
+        "time goes, and what other layers would gain), ranks (when gradients are ready, for "
+        "whyidle scale), or all of these if no word follows; results stay the same; may be "
+        "repeated",
     )
     OMITTED[look] = (LOOKS, ALL)
     group.add_argument(
@@ -100,9 +101,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="MEMORY",
         dest="memory_for",
         type=_parse_memory,
-        help="with --look memory: say whether the job would fit a device such as 24GB, h100, "
-        "a100-40gb or rtx4090, also when it runs on a CPU now, at which batch and over how many "
-        f"ranks; ends the job after {STEPS_FOR} steps unless --stop-after says otherwise",
+        help="with --look memory: report whether the job would fit on a device such as 24GB, "
+        "h100, a100-40gb or rtx4090 (even if it runs on a CPU now), with which batch and on how "
+        "many ranks; ends the job after {STEPS_FOR} steps unless --stop-after is given",
     )
     add_option(group, "--plan", "; the report lists which ones took effect", type=Path)
     group.add_argument(

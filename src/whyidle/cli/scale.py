@@ -54,7 +54,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--per-node",
         metavar="N",
         type=_parse_count,
-        help="ranks on each node (default: as many as this machine has GPUs; all on one without)",
+        help="ranks on each node (default: the number of GPUs of this machine; without GPUs, all "
+        "on one node)",
     )
     form = "as bandwidth and latency of a message, such as 25GB/s,20us or 200Gbit/s"
     parser.add_argument(

@@ -10,8 +10,8 @@
     whyidle serve tokens                     list the tokens
     whyidle serve revoke-token ci            remove a token and its sessions
 
-A viewer reads what may be seen, an uploader may only send runs, an admin sees and changes all.
-Needs the extra: pip install 'whyidle[serve]'.
+A viewer reads what it may see, an uploader can only send runs, an admin sees and changes
+everything. Needs the extra: pip install 'whyidle[serve]'.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-auth",
         action="store_true",
-        help="let anyone who reaches the server view without a token: command lines, paths, lines "
-        "of source, user names (until now --open)",
+        help="let anyone who can reach the server view command lines, paths, source lines and "
+        "user names without a token (formerly --open)",
     )
     _add_access(parser)
     add_option(parser, "--alerts", " (default: the shipped rules, and no route)", type=Path)
@@ -84,10 +84,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--fleet",
         metavar="FILE",
         type=Path,
-        help="show a document that a fleet report wrote as JSON; it is read again when it changes",
+        help="show the JSON document of a fleet report; it is reloaded when it changes",
     )
     parser.add_argument(
-        "--rebuild", action="store_true", help="make the index of runs again from the stores"
+        "--rebuild", action="store_true", help="rebuild the index of runs from the stores"
     )
     add_quiet(parser)
 
@@ -99,22 +99,24 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="groups",
-        help="with add-token: a group whose runs the token's owner may see; may be repeated",
+        help="with add-token: a group whose runs the owner of the token may see; may be repeated",
     )
-    detail = " (where it does not say: everyone who is signed in; with --proxy its owner)"
+    detail = " (if unset: everyone who is signed in; with --proxy the run's owner)"
     add_option(parser, "--visible", detail, choices=AUDIENCES)
     parser.add_argument(
         "--share",
         metavar="GROUP",
-        help="let a group of this machine read the files of the first store, and of runs to come",
+        help="let a group of this machine read the files of the first store, including those of "
+        "later runs",
     )
     parser.add_argument(
         "--proxy",
         metavar="ADDRESS",
         action="append",
         default=[],
-        help="address or network of a proxy that signs people in, or unix: of all who may write to "
-        "the socket; only its headers are believed, and it must drop those that browsers send",
+        help="address or network of a proxy that authenticates users, or unix: everyone who may "
+        "write to the socket; only its headers are trusted, and it must drop those that browsers "
+        "send",
     )
     for who, default in (("user", "X-Forwarded-User"), ("groups", "X-Forwarded-Groups")):
         told = f"header in which the proxy names the {who} (default: {default})"
@@ -125,7 +127,7 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="admin_groups",
-        help="people whom the proxy names in this group are administrators",
+        help="members of this group, as the proxy reports them, are administrators",
     )
 
 
@@ -149,11 +151,13 @@ def run(args: argparse.Namespace) -> int:
         address = read_address(settings.state)
         if address is None:
             address = _base_address(settings)
-            _output.print_note(args, f"No server runs with the state {settings.state}.")
+            _output.print_note(
+                args, f"No server is running with the state folder {settings.state}."
+            )
         print(_login_address(access, address, args.role or "admin"))
     elif args.action == "add-token":
         print(access.add_token(args.names[0], args.role or "viewer", args.groups))
-        _output.print_note(args, "This is the only time that the token is shown.")
+        _output.print_note(args, "The token is shown only this once.")
     elif args.action == "tokens":
         for one in access.list_tokens():
             day = datetime.fromtimestamp(one.created).astimezone().strftime("%Y-%m-%d")
@@ -196,7 +200,7 @@ def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
         from whyidle.cluster.server.web_server import WebServer
     except ImportError as error:
         raise MissingExtraError(
-            "Starlette, uvicorn or Jinja2 is not installed beside whyidle.",
+            "Starlette, uvicorn or Jinja2 is not installed in whyidle's environment.",
             why=f"{error}.",
             hint="pip install 'whyidle[serve]'",
         ) from error
@@ -288,12 +292,13 @@ def _print_start(settings: SiteSettings, sign_in: str) -> None:
         )
     if any(network.is_loopback for network in settings.proxy.networks):
         warnings.append(
-            "--proxy: every user of this machine reaches the loopback address, and can name "
-            "themselves as they like: use --listen unix:PATH --proxy unix where others log in"
+            "--proxy: every user of this machine can reach the loopback address and claim any "
+            "name: use --listen unix:PATH --proxy unix if others log in here"
         )
     if settings.is_open:
         warnings.append(
-            "--no-auth: anyone who reaches it reads command lines, paths and user names"
+            "--no-auth: anyone who can reach the server can read command lines, paths and user "
+            "names"
         )
     for warning in warnings:
         print(f"whyidle: warning: {warning}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Search the hyperparameters of a script as it is, and report which trials were starved.
+"""Search hyperparameters of an unmodified script, and report which trials were starved.
 
 COMMAND is the command that you use today, with placeholders: python train.py --lr {lr}. Each trial
 runs it with other values; trials that fall behind are ended early. The metric is read from the
@@ -83,7 +83,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--sampler",
         choices=("tpe", "random", "grid"),
         default="tpe",
-        help="how values are chosen (default: tpe, from the trials so far)",
+        help="how values are chosen (default: tpe, which learns from earlier trials)",
     )
     group.add_argument(
         "--prune",
@@ -91,7 +91,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default="median",
         help="how trials that fall behind are ended early (default: median)",
     )
-    group.add_argument("--seed", type=int, default=0, help="of the sampler (default: 0)")
+    group.add_argument("--seed", type=int, default=0, help="seed of the sampler (default: 0)")
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--trials",
@@ -103,7 +103,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--gpu-hours", metavar="HOURS", type=float, help="GPU-hours of all trials together"
     )
-    limits.add_argument("--trial-time", metavar="TIME", type=_parse_time, help="limit of one trial")
+    limits.add_argument(
+        "--trial-time", metavar="TIME", type=_parse_time, help="time limit of one trial"
+    )
     limits.add_argument(
         "--grace",
         metavar="TIME",
@@ -114,7 +116,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--parallel",
         metavar="N",
         type=_parse_count,
-        help="trials at a time, which share the cores (default: 1)",
+        help="number of trials at a time; they share the cores (default: 1)",
     )
     jobs = parser.add_argument_group("trials")
     add_option(jobs, "--plan", ", to all trials", type=Path)
@@ -124,8 +126,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_time,
         nargs="?",
         const=300.0,
-        help="first let whyidle fix try fixes on the first trial for this time (5m), and run all "
-        "trials with those that are faster with equivalent losses",
+        help="before the search, let whyidle fix try fixes on the first trial for this long "
+        "(default: 5m), and run all trials with those that it keeps",
     )
     add_option(jobs, "--out", " (default: a new one in the store)", type=Path)
     jobs.add_argument(

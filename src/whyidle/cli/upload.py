@@ -5,7 +5,7 @@
 
 RUN is an id from `whyidle runs` or its beginning, `last`, or `last~1`. Only the diagnosis is sent:
 no recording, no source beyond the lines that the report shows, and no secret of the command line.
-A run that was sent before is not sent again, and who may see it stays.
+A run that was sent before is not sent again, and its visibility stays the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
     *names, url = args.runs
     if not names:
         is_address = "://" in url
-        hint = f"whyidle upload {'last' if is_address else url} {url if is_address else 'http://HOST:8470'}"
+        hint = f"whyidle upload {'last' if is_address else url} "
+        hint += url if is_address else "http://HOST:8470"
         raise UsageError(f"{'A run' if is_address else 'The server'} is missing.", hint=hint)
     _check_address(url)
     store = store_of(args)

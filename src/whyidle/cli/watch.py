@@ -54,8 +54,8 @@ FAILING = ("idle-held", "idle-reserved", "starved", "stalled", "throttled", "los
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--once", action="store_true", help="print one table and end")
-    detail = ", as --json alone; one document, or with --interval one a line"
+    parser.add_argument("--once", action="store_true", help="print one table and exit")
+    detail = ", the default; one document, or with --interval one per line"
     add_option(parser, "--json", detail, nargs="?", const=STDOUT)
     detail = f" (default: {EVERY_S:g}); --once takes two readings"
     add_option(parser, "--interval", detail, type=_parse_interval)
@@ -64,7 +64,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--only",
         metavar="GPUS",
         type=lambda text: text.split(","),
-        help="only these GPUs: numbers as in the table, or beginnings of UUIDs, with commas",
+        help="only these GPUs: numbers as in the table or UUID prefixes, separated by commas",
     )
     parser.add_argument(
         "--fail-on-state",
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     if args.once and args.alerts is not None:
         raise UsageError(
             "--alerts cannot be combined with --once.",
-            why="Rules need a history of readings, some of an hour.",
+            why="Rules need a history of readings, some of them an hour long.",
             hint="whyidle watch --alerts, or: whyidle watch --once --fail-on-state STATES",
         )
     with ExitStack() as running:

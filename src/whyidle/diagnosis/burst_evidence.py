@@ -31,7 +31,7 @@ _ORDINARY = ("as many", "closed")
 """beginnings of expected reasons for the last burst, which need no note"""
 TOO_MANY = "a step has too many operators"  # reason given by the probe
 NO_KERNELS = (
-    "no burst contains device activity, so causes that need kernels were not checked: the "
+    "no profile contains device activity, so causes that need kernels were not checked: the "
     "profiler recorded none, or its file is truncated"
 )
 NAMED = 3  # operators named in a note, at most
@@ -53,7 +53,7 @@ def read_bursts(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
         if not (on_cpu or len(burst.device)):
             continue
         steps = locate_burst(facts, find_steps(timeline), timeline.base_ns)
-        window = f"burst of {steps.step_range}"
+        window = f"profile of {steps.step_range}"
         bursts.append(
             replace(
                 burst,
@@ -128,7 +128,7 @@ def notes_on(job: Job) -> list[str]:
         shown = [item for item in log.bursts if item.state != _CUT_OFF]
         notes += [f"{prefix}{_describe_burst(facts, item)}" for item in shown]
         if log.off and not log.off.startswith(_ORDINARY):
-            first = "no further burst" if shown else "no burst"
+            first = "no further profile" if shown else "no burst"
             notes.append(f"{prefix}{first} was recorded: {log.off}{_count_operators(facts, log)}")
         burst = facts.burst
         if burst is None and not facts.on_cpu and any(item.state == "recorded" for item in shown):
@@ -153,11 +153,11 @@ def _count_operators(facts: Facts, log: BurstLog) -> str:
 def _describe_burst(facts: Facts, burst: BurstFacts) -> str:
     steps = locate_burst(burst, facts.steps, facts.timeline.base_ns)
     if burst.state != "recorded":
-        return f"the burst at step {steps.first} failed: {burst.state}"
+        return f"the profile at step {steps.first} failed: {burst.state}"
     times = ((burst.before_s, "before"), (burst.during_s, "during"), (burst.after_s, "after"))
     durations = ", ".join(f"{format_duration(s)} {word}" for s, word in times if s)
     return (
-        f"burst of {steps.step_range}: every operator recorded, excluded from all other figures; "
+        f"profile of {steps.step_range}: every operator recorded, excluded from all other figures; "
         f"{_LENGTHS[steps.alike]} took {durations}; recording cost {format_duration(burst.cost_s)}"
     )
 

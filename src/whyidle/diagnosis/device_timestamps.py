@@ -73,10 +73,10 @@ def explain_missing_proof(facts: Facts) -> str:
     if progress.dry_share > PACED:
         return (
             f"The {device}'s queue was empty at {progress.dry_share:.0%} of the events. To find "
-            "out whether kernel launches, Python or synchronisation delay it, record a profiler "
-            "burst (--profile auto)"
+            "out whether kernel launches, Python or synchronisation delay it, profile some steps "
+            "(--profile auto)"
         )
     return (
         f"The {device} had work queued at least {progress.fed_share:.0%} of the time. To find out "
-        "whether that work can be cheaper, record a profiler burst (--profile auto)"
+        "whether that work can be cheaper, profile some steps (--profile auto)"
     )

@@ -242,11 +242,7 @@ def _merge_instructions(texts: list[str]) -> str:
 
 
 def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
-    spoils = [
-        *other_programs.notes_on(job),
-        *slow_start.notes_on(job),
-        *lost_kernels.notes_on(job),
-    ]
+    spoils = [*other_programs.notes_on(job), *slow_start.notes_on(job), *lost_kernels.notes_on(job)]
     notes = [
         *assumed,
         *notes_on(job),

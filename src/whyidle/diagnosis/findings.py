@@ -201,14 +201,15 @@ def _propose_fixes(item: ProvenCause) -> list[ProposedFix]:
     spreading = {fix.id for fix, plan in item.decisions[0] if plan.spreads}
 
     def rank_fix(fix: ProposedFix) -> tuple[bool, bool, bool, float]:
-        """Fixes that affect convergence last, then those that may do harm; automatic ones first if
-        they may be as strong as the strongest, by the hopeful end, or by the expected if they only
-        spread work; then by gain."""
+        """Fixes that affect convergence last if others gain anything, then those that may do harm;
+        automatic ones first if they may be as strong as the strongest, by the hopeful end, or by
+        the expected if they only spread work; then by gain."""
         gain = fix.predicted
         reach = 1.0 if gain is None else gain.speedup if fix.fix in spreading else gain.high
         by_itself = fix.automatic and gain is not None and gain.speedup > 1.0 and reach >= strongest
         risky = gain is not None and gain.low < RISKY
-        return fix.consent == "convergence", risky, not by_itself, -(gain.speedup if gain else 0.0)
+        last = fix.consent == "convergence" and strongest >= 1.0 + WORTH
+        return last, risky, not by_itself, -(gain.speedup if gain else 0.0)
 
     return sorted(fixes, key=rank_fix)
 

@@ -17,7 +17,7 @@ from whyidle.model.memory_look import MemoryLook
 MEASURED: Final = "measured"
 MODULES: Final = 60
 """rows of the table of modules"""
-BESIDE: Final = "the process beside tensors: libraries, workspaces of operators"
+BESIDE: Final = "the process without tensors: libraries, operator workspaces"
 OUTSIDE: Final = "outside of modules"
 
 
@@ -153,5 +153,5 @@ def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[s
     elif look.batch is None:
         unknown.append(f"other batches: {look.why_no_batch}")
     if look.reserved is None and look.device != "cpu":
-        unknown.append("fragmentation: the allocator of this device tells no reserved memory")
+        unknown.append("fragmentation: this device's allocator does not report reserved memory")
     return unknown

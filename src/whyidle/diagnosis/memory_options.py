@@ -14,7 +14,7 @@ FACTORS: Final = (0.5, 1, 2, 4)
 """batches that are listed, in multiples of the job's"""
 MOST_COST: Final = 0.1
 """share of a pass that the first choice of recomputed modules may take"""
-IN_HALF: Final = "all in bfloat16, which may learn otherwise; autocast lies between"
+IN_HALF: Final = "everything in bfloat16, which may change learning; autocast lies between"
 RANKS: Final = tuple(1 << power for power in range(1, 11))
 """ranks that are tried for sharding"""
 FEW_BITS: Final = 0.26

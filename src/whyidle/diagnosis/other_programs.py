@@ -17,8 +17,8 @@ def notes_on(job: Job) -> list[str]:
     """Notes if the GPU is a share of one, and if other programs filled the machine's cores."""
     name = job.lead_rank.timeline.info.name or ""
     shared = [
-        f"{name} is a virtual GPU: its card serves other machines in turn (time slices), so a part "
-        "of the waiting, and slow kernels, may be theirs"
+        f"{name} is a virtual GPU: other machines share its card in time slices, so some of the "
+        "waiting and of the slow kernels may be due to them"
     ]
     return [*(shared if VIRTUAL.match(name) else []), *_notes_on_cores(job)]
 
@@ -31,8 +31,7 @@ def _notes_on_cores(job: Job) -> list[str]:
     others, cores = load
     return [
         f"other programs used {others:.1f} of the machine's {cores:.0f} cores and no core was "
-        "idle: this lengthens steps, above all where threads wait for each other, and distorts "
-        "the shares; repeat the run on an idle machine"
+        "idle, which lengthens steps and distorts shares; repeat the run on an idle machine"
         + _of_operators(job.lead_rank, cores - others)
     ]
 

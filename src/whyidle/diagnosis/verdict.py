@@ -178,7 +178,9 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
     near = late_findings and late_findings[0].lost.high >= MOSTLY * explaining[0].lost.high
     top = late_findings[0] if near else explaining[0]
     headline = f"{describe_waiting(job, largest, top.cause)}. {top.headline}"
-    works = job.lead_rank.on_cpu and top.cause == "heavy-evaluation"
+    if (evaluates := top.cause == "heavy-evaluation") and largest == "interruption":
+        headline = top.headline  # it names the same share
+    works = job.lead_rank.on_cpu and evaluates
     state: State = "inefficient" if works else "starved"  # a CPU computes while it evaluates
     return Verdict(state=state, headline=headline, bound=largest, cause=top.cause)
 
@@ -318,8 +320,8 @@ def _no_answer(job: Job, direct: list[Finding]) -> str | None:
     kind = job.lead_rank.kind
     if kind is not None and kind.kind == "graph_capture":
         return (
-            f"The recording shows the capture of a CUDA graph: {kind.why}, not run, so that they "
-            "make no kernels. It happens once; record steps after it"
+            f"The recording shows the capture of a CUDA graph: {kind.why}, not run, so they start "
+            f"no kernels.  It happens once; record steps after it"
         )
     if reason := explain_lost_kernels(job):
         return reason + _describe_host(job.lead_rank)

@@ -14,10 +14,7 @@ from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Consent, Edit, Predicted
 from whyidle.model.recording import Kind
 
-ANY_KIND: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {
-    "graph_capture",
-    "microbenchmark",
-}
+ANY_KIND: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"graph_capture", "microbenchmark"}
 """what is captured into a graph runs later, and a microbenchmark is no job: nothing is to be fixed
 in their recordings"""
 TRAINING: Final[frozenset[Kind]] = frozenset({"training", "warm_up"})

@@ -104,7 +104,7 @@ def _wrap_microbatches(
     if not isinstance(block, cst.IndentedBlock) or not isinstance(
         source.parent_of(block), cst.For | cst.While
     ):
-        edits.why.append(f"{place} is no statement of a loop over micro-batches")
+        edits.why.append(f"{place} is not a statement in a loop over micro-batches")
         return
     body = list(block.body)
     last = next(number for number, each in enumerate(body) if each is line)
@@ -112,7 +112,7 @@ def _wrap_microbatches(
               for model in models if model.is_called(source, each)]  # fmt: skip
     end = next((i for i in range(last + 1, len(body)) if _needs_gradients(source, body[i])), None)
     if not called:
-        edits.why.append(f"{place}: the call of the wrapped model is not evident")
+        edits.why.append(f"{place}: the call of the wrapped model is not clear")
         return
     first, model = called[0]
     condition = body[end] if end is not None else None
@@ -130,7 +130,7 @@ def _wrap_microbatches(
         _needs_gradients(source, each) for each in body[:end]
     ):
         text = source.code_of(condition.test)
-        edits.why.append(f"{place}: whether `{text}` is not certain before the forward pass")
+        edits.why.append(f"{place}: whether `{text}` is unknown before the forward pass")
     else:
         which = f"{_condition_text(source, condition)} else {model.name}"
         head = f"with {_nullcontext_name(source, edits)}() if {which}.no_sync():"

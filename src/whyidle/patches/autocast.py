@@ -49,7 +49,7 @@ def _wrap_forward(source: SourceTree, change: KnobChange) -> Rewrite:
     elif torch is None:
         edits.why.append(f"{place} is in a file without `import torch`")
     elif span is None:
-        edits.why.append(f"{place}: where the forward pass begins is not evident")
+        edits.why.append(f"{place}: where the forward pass begins is not clear")
     elif reason := explain_unsuitable(source, change.device) or _explain_array_use(source, span):
         edits.why.append(reason)
     if edits.why or span is None:
@@ -106,7 +106,7 @@ def _explain_array_use(source: SourceTree, span: Span) -> str:
         called = {called_method(each) for each in source.nodes_inside(cst.Call, call)}
         used = {name.value for name in source.nodes_inside(cst.Name, call)}
         if results & used and not called & WIDER:
-            return f"line {source.line_of(call)} makes an array of NumPy, which has no {DTYPE}"
+            return f"line {source.line_of(call)} creates a NumPy array, which cannot be {DTYPE}"
     return ""
 
 

@@ -131,14 +131,14 @@ def _read_looks(recording: Path, facts: Sequence[Facts]) -> Measured:
     known = [look for look in looks if look is not None and len(look.steps) >= LEAST_STEPS]
     if not any(looks):
         raise InputError(
-            "The command trains nothing with PyTorch.",
-            why="No optimizer of PyTorch made a step while it ran; nothing else can be measured.",
+            "The command does not train with PyTorch.",
+            why="No PyTorch optimizer took a step while it ran; only PyTorch can be measured.",
             hint="Give the command that trains: whyidle scale --to 2,4 python train.py",
         )
     if not known or len(known) < len(looks):
         least = min((len(look.steps) if look else 0 for look in looks), default=0)
         raise InputError(
-            "There are too few measured steps to predict from.",
+            "Too few steps were measured for a prediction.",
             why=f"{least} complete steps of a rank were measured, {LEAST_STEPS} are needed. Only "
             "PyTorch's optimizers and backward passes are measured.",
             hint="Let the job run for 80 steps: whyidle scale --to 2,4 python train.py",

@@ -20,8 +20,8 @@ from whyidle.readers._files.formats import FORMATS
 SUFFIXES, sniff = FORMATS["legacy_autograd"].SUFFIXES, FORMATS["legacy_autograd"].sniff
 _CPU, _CUDA = "CPU functions", "CUDA functions"
 _NOTE = (
-    "recorded by the legacy autograd profiler, which knows operators but neither kernels nor "
-    "launches nor copies: record with torch.profiler to see them"
+    "recorded by the legacy autograd profiler, which records operators but no kernels, launches "
+    "or copies: record with torch.profiler to see them"
 )
 
 

@@ -22,13 +22,14 @@ EXPANDABLE = (
     "unallocated, in pieces that are too small; it costs no time"
 )
 KEEP_LESS = (
-    "the same batch without tensors of past steps, while a smaller one only fails later: keep "
-    "numbers (loss.item()) or results without graphs (output.detach()), and empty their lists"
+    "the same batch once tensors of past steps are released (a smaller one only fails later): "
+    "keep numbers (loss.item()) or detached results (output.detach()), and empty the lists that "
+    "hold them"
 )
 
 HOST_ERRORS: Final = ("MemoryError", "_ArrayMemoryError")
 """of Python and of NumPy"""
-BESIDE: Final = "the process beside tensors: libraries, workspace, free pieces of its heap"
+BESIDE: Final = "the process without tensors: libraries, workspace, free parts of its heap"
 LARGEST: Final = 5
 """modules and variables that are named"""
 WARM_STEPS: Final = 10
@@ -159,7 +160,7 @@ def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int) -> 
     if notes.unused and notes.requested and notes.unused >= notes.requested:
         return EXPANDABLE
     if looked is not None and (option := _cheapest_option(looked, notes.capacity)) is not None:
-        return f"{option.summary}, by this run's look at memory"
+        return f"{option.summary}, as measured by --look memory in this run"
     if notes.grown and (batch := _find_batch(notes)):
         return batch
     if notes.requested and rest >= 2 * notes.requested:
@@ -170,7 +171,7 @@ def _find_change(notes: DeathNotes, looked: MemoryAccount | None, rest: int) -> 
     if notes.error in HOST_ERRORS:
         return "what this line makes, in smaller parts or mapped from a file (numpy.memmap)"
     if not notes.steps or notes.steps < WARM_STEPS:
-        return "not known: run with --look memory and a batch that fits"
+        return "unknown: run with --look memory and a batch that fits"
     if notes.evaluating:
         return "evaluation of fewer samples at a time, under torch.inference_mode()"
     return "a batch like those of the steps before: fewer samples, or long ones cut or put together"

@@ -13,11 +13,7 @@ import msgspec
 import numpy as np
 
 from whyidle import catalog
-from whyidle.analysis.device.utilization_patterns import (
-    draw_curve,
-    explain_pattern,
-    find_pattern,
-)
+from whyidle.analysis.device.utilization_patterns import draw_curve, explain_pattern, find_pattern
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.ranks.stuck_collectives import Stuck, find_stuck
 from whyidle.errors import InputError
@@ -60,7 +56,7 @@ _FULL, _ROOMY = 0.95, 0.5
 _KINDS = {
     "unused": "nothing ran on it",
     "high": "nearly always busy",
-    "level": "a part of every sample",
+    "level": "in part of every sample",
     "periodic": "at regular intervals",
     "bursts": "between bursts",
     "uneven": "unevenly",
@@ -72,7 +68,7 @@ _GROWING = (
     "grow in place; group batches by length, so that sizes repeat"
 )
 _LOOK_THERE = (
-    "look at what the late rank does after the place where it was last: a branch that others do "
+    "check what the late rank does after its last known place: a branch that others do "
     "not take, an exception, a longer input, or a stopped process"
 )
 
@@ -138,7 +134,7 @@ def _diagnose_samples(logs: list[GpuLog], notes: list[str]) -> Diagnosis:
     rest = [g.gpu for _, g, one in told if one.kind == "unused" and pattern.kind != "unused"]
     headline = (
         f"No kernel ran on GPU {gpu.gpu} {pattern.idle:.0%} of the time ({_KINDS[pattern.kind]})"
-        f"{'; nothing ran on GPU ' * bool(rest)}{', '.join(rest)}; samples do not tell why: "
+        f"{'; nothing ran on GPU ' * bool(rest)}{', '.join(rest)}; samples do not show why: "
         "whyidle run COMMAND does"
     )
     lengths = [len(gpu.busy) * log.period_s for log, gpu, _ in told if log.period_s]
@@ -167,7 +163,7 @@ def _describe_filling(gpu: GpuSeries) -> list[str]:
     most = float(np.nanmax(filled))
     text = f"GPU {gpu.gpu}: at most {most:.0%} of its memory was in use"
     if most > _FULL:
-        return [f"{text}; a larger batch is no way to keep it busy"]
+        return [f"{text}; there is no room for a larger batch"]
     return [f"{text}; a larger batch may fit" if most < _ROOMY else text]
 
 

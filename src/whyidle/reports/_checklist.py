@@ -174,7 +174,7 @@ def checklist_section(diagnosis: Diagnosis) -> Section | None:
     rows = answer_lines(diagnosis)
     bad = sum(row.answer == "no" for row in rows)
     dark = sum(row.answer == "unknown" for row in rows)
-    summary = f"{len(rows)} lines: {bad} to look at, {dark} unknown"
+    summary = f"{len(rows)} lines: {bad} need attention, {dark} unknown"
     return Section("Checklist", [Folded(summary, [_checklist_table(rows)])], "checklist")
 
 

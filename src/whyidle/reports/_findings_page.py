@@ -77,7 +77,7 @@ def _card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> Card:
     ]  # fmt: skip
     if finding.removal is not None:
         limit = words.format_removal(finding.removal)
-        rows.append(("limit", f"{limit} if its cause disappeared entirely"))
+        rows.append(("limit", f"{limit} at most, if the cause disappeared entirely"))
     places = list(dict.fromkeys(words.format_place(place) for place in finding.where))
     rows += [("" if n else "where", Span(text, "code")) for n, text in enumerate(places[:_PLACES])]
     if len(places) > _PLACES:
@@ -115,7 +115,7 @@ def describe_fix(fix: ProposedFix, *, brief: bool = False) -> str:
     it changes."""
     how = ("" if brief else "whyidle fix applies it, ") if fix.automatic else "by hand, "
     gain = f"{format_prediction(fix)}; " if fix.predicted else ""
-    return f"{how}{gain}{words.CONSENTS[fix.consent]}"
+    return f"{how}{gain}{words.describe_consent(fix)}"
 
 
 def format_prediction(fix: ProposedFix) -> str:

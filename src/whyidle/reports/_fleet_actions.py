@@ -15,13 +15,13 @@ def render_plan(
     page = Page(width, colours)
     page.write_blank_line()
     if plan.refused:
-        page.write_paragraph("Nothing is done.", style="bold", indent=2)
+        page.write_paragraph("No action is taken.", style="bold", indent=2)
         for why in plan.refused:
             page.write_paragraph(why, label="because ", indent=2)
     elif not plan.actions:
-        page.write_paragraph("There is nothing to do.", style="bold", indent=2)
+        page.write_paragraph("No job needs action.", style="bold", indent=2)
     else:
-        heading = "What is done:" if acts else "What would be done (nothing is, without --yes):"
+        heading = "Actions:" if acts else "Planned actions (only --yes carries them out):"
         page.write_paragraph(heading, style="bold", indent=2)
     page.write_blank_line()
     for action in plan.actions:

@@ -123,16 +123,16 @@ def _causes(page: JobEfficiency) -> Part:
         ]
         return Items([*lines, f"whyidle report {page.job.run}"])
     if page.job.account.gpu_ms["starved"] + page.job.account.gpu_ms["idle-held"] == 0:
-        return Paragraph("nothing shows that they did", tone="dim")
-    return Paragraph("not known; put `whyidle run` before the command, and it will be", tone="dim")
+        return Paragraph("no sign that they did", tone="dim")
+    return Paragraph("unknown; put `whyidle run` before the command to find out", tone="dim")
 
 
 def _advice(page: JobEfficiency) -> Part:
     if page.next_time:
         return Items(list(page.next_time))
     if page.job.state != "completed":
-        return Paragraph(f"the job is {page.job.state}: it shows no need yet", tone="dim")
-    return Paragraph("the same; nothing that was measured says otherwise", tone="dim")
+        return Paragraph(f"the job is {page.job.state}: too early to tell", tone="dim")
+    return Paragraph("the same: nothing measured suggests a change", tone="dim")
 
 
 def describe_in_line(job: FleetJobRow, causes: Sequence[CauseRow], advice: Sequence[str]) -> str:

@@ -176,7 +176,7 @@ def _coverage(report: FleetReport) -> Section:
     warnings = list(coverage.notes)
     if coverage.disagreeing_hours:
         warnings.append(f"two meters disagree in {coverage.disagreeing_hours:,} GPU-hours")
-    return Section("What this rests on", [
+    return Section("Data sources", [
         Items([Span(line, "dim") for line in lines if line]),
         *(Paragraph(text, tone="caution") for text in warnings),
     ])  # fmt: skip

@@ -50,6 +50,7 @@ def _format_row(line: LineRow) -> list[Line]:
     place, known = line.place, {purpose.value: text for purpose, text in MEANINGS.items()}
     spot = f"{(place.file or '').rpartition('/')[2]}:{place.line}" if place else "(a library)"
     text = line.text or (f"in {place.function}" if place and place.function else "")
+    text = f"after {text}" if text.endswith(".eval()") else text  # where evaluation begins
     what = known.get(line.purpose, MEANINGS[Purpose.OTHER])
     return [
         format_seconds(line.seconds),

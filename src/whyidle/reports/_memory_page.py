@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.documents.memory import (
-    MemoryAccount,
-    MemoryDeath,
-    MemoryOption,
-    ModuleRow,
-)
+from whyidle.model.documents.memory import MemoryAccount, MemoryDeath, MemoryOption, ModuleRow
 from whyidle.reports._number_format import (
     NONE,
     format_bytes,

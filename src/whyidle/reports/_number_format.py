@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from whyidle.model.diagnosis import Consent, Evidence, Finding, Interval, Place, Predicted, Removal
+from whyidle.model.diagnosis import (
+    Consent,
+    Evidence,
+    Finding,
+    Interval,
+    Place,
+    Predicted,
+    ProposedFix,
+    Removal,
+)
 from whyidle.model.number_text import has_only_low_end
 
 NONE = "–"
@@ -15,7 +24,19 @@ CONSENTS: Final[dict[Consent, str]] = {
     "numerics": "lowers numeric precision",
     "convergence": "may change learning",
 }
+EVALUATION: Final = "evaluation.interval_factor"
 _CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")
+
+
+def spares_training(fix: ProposedFix) -> bool:
+    """Whether a fix changes when results are known, and nothing of the training itself."""
+    return any(edit.knob == EVALUATION for edit in fix.edits)
+
+
+def describe_consent(fix: ProposedFix) -> str:
+    """What a fix may change."""
+    decides = "changes what depends on the results, not the training itself"
+    return decides if spares_training(fix) else CONSENTS[fix.consent]
 
 
 def format_seconds(value: float | None) -> str:
@@ -66,7 +87,7 @@ def format_interval(lost: Interval) -> str:
 def overlap_remark(finding: Finding) -> str:
     """A remark on the cost of a finding whose fix may also gain time beside it."""
     most = format_percent(finding.best_saving)
-    return f", up to {most} with time beside it" if finding.exceeds_bucket else ""
+    return f", up to {most} with related time" if finding.exceeds_bucket else ""
 
 
 def format_speedup(predicted: Predicted | None) -> str:

@@ -8,16 +8,7 @@ from typing import Final
 
 from whyidle.model.documents.rank_scaling import Link, RankScaling, ScalePoint
 from whyidle.reports import _number_format as words
-from whyidle.reports._sections import (
-    Column,
-    Facts,
-    Headline,
-    Line,
-    Part,
-    Section,
-    Span,
-    Table,
-)
+from whyidle.reports._sections import Column, Facts, Headline, Line, Part, Section, Span, Table
 
 COLUMNS: Final = (
     Column("ranks", True),
@@ -56,7 +47,7 @@ def describe_needs(scaling: RankScaling) -> list[str]:
         ways = []
         if needed.cores is not None:
             ways.append(f"{needed.cores:,} cores on each host")
-            ways.append("less work of the host for a sample: prepare data once (whyidle prepare)")
+            ways.append("less host work per sample: prepare data once (whyidle prepare)")
         if needed.bytes_per_s is not None:
             ways.append(f"a link of {words.format_bytes(needed.bytes_per_s)}/s")
         if needed.batch_times is not None:

@@ -56,6 +56,7 @@ from whyidle.reports._trials_page import (
     trials_section,
 )
 from whyidle.reports._verdict_page import (
+    STATES,
     attribution_section,
     bucket_shares,
     figures,
@@ -89,7 +90,7 @@ def model_section(diagnosis: Diagnosis, most: int | None = None) -> Section | No
 def describe_model(model: Architecture) -> str:
     """One line: what a forward and backward pass takes, and what the device can do."""
     if model.pass_s is None:
-        return "its layers were not timed"
+        return "the layers were not timed"
     text = f"{format_seconds(model.pass_s)} forward and backward of {model.batch} samples"
     if model.peak_flops and model.peak_bytes:
         flops, moved = (format_digits(peak / 1e9) for peak in (model.peak_flops, model.peak_bytes))
@@ -119,7 +120,7 @@ def describe_swap(swap: LayerSwap) -> str:
     word = "faster" if faster else "slower"
     place = "" if swap.in_place else ", measured outside of the model"
     after = "" if swap.keeps else "; another model: its accuracy is not known"
-    after = "; it rounds otherwise: compare losses" if swap.kind == "bfloat16" else after
+    after = "; rounding differs: compare losses" if swap.kind == "bfloat16" else after
     return (
         f"{swap.title}: {format_factor(low)} to {format_factor(high)} times {word}, a step of "
         f"{format_seconds(swap.step_s)}{place}{after}"
@@ -213,10 +214,11 @@ def _findings(diagnosis: Diagnosis, most: int) -> Section | None:
         Paragraph(_one_line(finding), f"{number}.", rows=1)
         for number, finding in enumerate(rest, 2)
     ]
-    more = len(serious) - 1 - len(rest)
+    more, told = len(serious) - 1 - len(rest), {finding.cause for finding in serious}
     tail = [f"{more} more finding{'s' if more > 1 else ''}"] if more > 0 else []
     for why, minor in (("under 3%", small), ("the fix may slow the job down", risky)):
-        tail += [f"also ({why}): {', '.join(item.cause for item in minor)}"] if minor else []
+        names = dict.fromkeys(one.cause for one in minor if one.cause not in told)
+        tail += [f"also ({why}): {', '.join(names)}"] if names else []
     if diagnosis.abstentions and not diagnosis.saw_nothing and diagnosis.memory is None:
         tail.append(describe_unjudged(diagnosis).partition(", because")[0])
     dim = [Paragraph(" · ".join(tail), tone="dim", rows=2)] if tail else []
@@ -237,7 +239,7 @@ def _first_card(diagnosis: Diagnosis, finding: Finding) -> Card:
     evidence = [describe_evidence(item, brief=True) for item in finding.evidence[:1]]
     parts = [Facts(place), Facts([("evidence", "; ".join([cost, *evidence]))], most_rows=1)]
     parts += [
-        Facts([("fix", Span(fix.summary, "good")), ("", describe_fix(fix, brief=True))], 2)
+        Facts([("fix", Span(fix.summary, "good")), ("", describe_fix(fix, brief=True))], 3)
         for fix in in_turn(finding, diagnosis.trials)[:1]
     ]
     return Card(finding.headline, finding.severity, [], finding.bucket, parts, 1)
@@ -275,6 +277,10 @@ def _notes(diagnosis: Diagnosis, most: int) -> list[Part]:
 
 
 def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
-    state = diagnosis.verdict.state.upper()
-    text = summarize_outcome(diagnosis) or f"{state}: {diagnosis.verdict.headline}"
+    """The outcome again, in a few words, for whoever sees the end first; and what to do next."""
+    verdict = diagnosis.verdict
+    named = next((one for one in diagnosis.findings if one.cause == verdict.cause), None)
+    why = named.title if named else STATES[verdict.state][1]
+    place = f" ({words.format_place(named.where[0])})" if named and named.where else ""
+    text = summarize_outcome(diagnosis) or f"{verdict.state.upper()}: {why}{place}"
     return Section("", [Paragraph(text, tone="strong", rows=1), Commands(next_steps, brief=True)])

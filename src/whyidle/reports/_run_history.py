@@ -87,7 +87,7 @@ def describe_change(change: SpeedChange) -> str:
         text += f"; mostly {bucket}, {sign}{words.format_seconds(abs(seconds))} per step"
     if change.cause is not None:
         text += f", with {change.cause} as a new first finding"
-    return f"{text}." if change.confirmed else f"{text}. One run may be chance: run it again."
+    return f"{text}." if change.confirmed else f"{text}. A single run may be chance: repeat it."
 
 
 def history_parts(history: RunHistory) -> list[Part]:

@@ -25,6 +25,8 @@ UNBROKEN: Final = 120
 """columns up to which a word is never broken"""
 LONGEST: Final = 400
 """characters of a text from a recording; C++ kernel names have thousands"""
+LEAST_CLAUSE: Final = 0.4
+"""part of the room that whole clauses must fill, or a text is cut within a clause"""
 PROSE: Final = 10_000
 """characters of a text of whyidle itself"""
 
@@ -53,6 +55,17 @@ def _wrap_rows(body: Text, room: int) -> list[Text]:
         else:
             rows.append(word)
     return rows
+
+
+def _last_clause(text: str) -> int:
+    """Where the last whole clause of a text that is cut off ends; 0 if hardly any of it is left."""
+    for stop in ("; ", ". ", ": ", " | ", " · ", ", "):
+        end = text.rfind(stop)
+        while end >= len(text) * LEAST_CLAUSE:
+            if text.count("(", 0, end) == text.count(")", 0, end):
+                return end
+            end = text.rfind(stop, 0, end)
+    return 0
 
 
 def limit_rows(label: str, texts: list[str], limit: int | None) -> list[tuple[str, str]]:
@@ -112,7 +125,10 @@ class Page:
             if wrapped[-1].cell_len > room:
                 wrapped[-1].truncate(room - mark.cell_len)
                 wrapped[-1].rstrip()
-                wrapped[-1].append_text(mark)
+                if end := _last_clause(" ".join(row.plain for row in wrapped)):
+                    wrapped = _wrap_rows(body[:end], room)
+                else:
+                    wrapped[-1].append_text(mark)
         for number, row in enumerate(wrapped):
             row.rstrip()
             self._console.print((rest if number else first) + row, soft_wrap=True, end="\n")

@@ -97,6 +97,7 @@ def _stronger_fix(diagnosis: Diagnosis) -> Paragraph | None:
     if fix is None or fix == first or gain < known * STRONGER:
         return None
     label = "if learning may change:" if fix.consent != "none" else "with more samples:"
+    label = "or:" if words.spares_training(fix) else label
     told = f"{format_prediction(fix)}{_describe_gain(diagnosis, fix)}"
     return Paragraph([Span(fix.summary, "good"), f"; {told}"], label, rows=3)
 
@@ -241,7 +242,7 @@ def _describe_ranks(diagnosis: Diagnosis) -> str:
         late_by = words.format_seconds(worst.lateness_s)
         text += f" · rank {worst.rank} arrives last at collectives, by {late_by}"
     for row in diagnosis.detail.what_if:
-        text += f" · {row.name} {words.format_seconds(row.step_s)} a step"
+        text += f" · {row.name}: {words.format_seconds(row.step_s)} a step"
     return text
 
 

@@ -154,7 +154,7 @@ def _body(page: Page, machine: WatchedMachine, height: int | None, view: WatchVi
         if job.key in view.opened:
             rows += job_details(page, job)
     if not machine.gpus and not machine.jobs:
-        rows.append(page.styled_text("no job is watched: whyidle run COMMAND", "dim"))
+        rows.append(page.styled_text("no watched jobs; start one with whyidle run COMMAND", "dim"))
     return rows if height is None else _cut_rows(page, rows, max(2, height - 1))
 
 

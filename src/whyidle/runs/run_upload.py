@@ -38,7 +38,7 @@ def check_address(url: str, environ: Mapping[str, str]) -> list[str]:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{url!r} is no address of a server.", hint="http://HOST:8470")
+        raise UsageError(f"{url!r} is not a server address.", hint="http://HOST:8470")
     if not environ.get(TOKEN):
         raise UsageError(
             "An upload needs a token.",
@@ -82,7 +82,7 @@ def upload_run(
             return f"{base}/runs/{run_id}"
     except HTTPError as error:
         raise OutputError(
-            f"{base} did not take the run.",
+            f"{base} did not accept the run.",
             why=_describe_refusal(error),
             hint="whyidle upload RUN URL tries again.",
         ) from error

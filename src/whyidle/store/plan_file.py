@@ -27,7 +27,7 @@ else:
 CHANGES: Final = {
     "none": "changes no number",
     "rounding": "may change the rounding and the order of random numbers",
-    "numerics": "computes with less precision",
+    "numerics": "lowers numeric precision",
     "convergence": "may change how the model learns",
 }
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

@@ -214,7 +214,7 @@ def test_a_long_first_step_is_a_cold_start_of_a_run_and_none_of_a_burst(burst):
         job.sync()
     train_slowly(job, 2)
     timeline = job.timeline()
-    told = {"burst": {"window": "burst of steps 8 to 10"}} if burst else {}
+    told = {"burst": {"window": "profile of steps 8 to 10"}} if burst else {}
     facts = Facts(add_facts(timeline, {**told}))
     assert facts.cold_start is not burst
     assert facts.step_count == (2 if burst else 3)

@@ -139,7 +139,7 @@ def test_where_time_was_wanting_that_is_said(treated, affordable, hurried):
     found = run_ab_test(FIX, bench(base, [ran(treated)], affordable=affordable), [])
     assert not found.kept
     assert found.hurried == hurried
-    assert ("in 2 pairs, and there was no time for more" in found.rejection_text) == hurried
+    assert ("in 2 pairs, and no time was left for more" in found.rejection_text) == hurried
     assert hurried or "time" not in found.rejection_text
 
 
@@ -612,6 +612,5 @@ def test_where_one_pair_took_more_than_all_the_time_there_is_no_second():
     assert found.effect.pairs == 1
     assert found.hurried
     assert (
-        found.rejection_text
-        == "no significant gain in 1 pair, and there was no time for more pairs"
+        found.rejection_text == "no significant gain in 1 pair, and no time was left for more pairs"
     )

@@ -272,7 +272,7 @@ def test_what_time_was_wanting_to_tell_asks_for_more(tmp_path):
     job = Job(tmp_path, [diagnosis(FREEZE)], lambda turned: both(turned) * next(wild))
     job.healing.budget_s, job.arm_s, job.passing_s = 100.0, 22.0, 22.0
     found = job.heal()
-    assert "no time for more" in found.judged[0].rejection_text
+    assert "no time was left for more" in found.judged[0].rejection_text
     assert found.enough_s == 300.0
 
 
@@ -393,7 +393,7 @@ def test_what_remains_says_what_it_would_take_and_why_that_was_not_done(tmp_path
         return told.rpartition("of the step): ")[2]
 
     assert left(hand, asks) == "do by-hand (apply it yourself: it needs knowledge of the job)"
-    assert left(asks, hand) == "do autocast (needs your consent: --allow numerics)"
+    assert left(asks, hand) == "do autocast (needs your permission: --allow numerics)"
 
     def slow(turned):
         return both(turned) * (2.0 if "gc.freeze" in turned else 1.0)
@@ -650,5 +650,5 @@ def test_of_a_fix_whose_arms_take_long_there_is_one_pair_and_a_budget_that_would
     found = job.heal()
     (only,) = found.judged
     assert (only.kept, only.effect.pairs, only.rejection_kind) == (False, 1, "untold")
-    assert "there was no time for more" in only.rejection_text
+    assert "no time was left for more" in only.rejection_text
     assert found.enough_s == 120.0

@@ -59,7 +59,7 @@ def test_what_varies_is_told_as_that_and_never_as_rounding():
     for treated, holds in ((OTHER, True), (worse, False)):
         found = compare("none", BASE, treated, again=THIRD)
         assert found.holds == holds
-        assert "is not reproducible: two untreated runs differ by up to" in found.explanation
+        assert "is not reproducible: two unchanged runs differ by up to" in found.explanation
         assert "from step 1 on" in found.explanation
         assert "3 times as much is accepted" in found.explanation
         assert "order of sums" not in found.explanation

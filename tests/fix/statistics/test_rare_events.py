@@ -45,7 +45,7 @@ def test_looks_grow_with_the_budget_and_arms_where_they_must(budget_s, look, pla
 def test_what_budget_would_do_is_said_and_would_do():
     told = EVERY_95_S.explain_budget(7.5)
     assert told == (
-        "needs --budget 127m: an evaluation occurs every 95 s, and an arm has 8 s of steps"
+        "needs --budget 127m: an evaluation occurs every 95 s, a trial has 8 s of steps"
     )
     assert EVERY_95_S.needs_s == 127 * 60.0
     assert EVERY_95_S.explain_budget(arm_s(EVERY_95_S.needs_s, [EVERY_95_S])) == ""
@@ -109,7 +109,7 @@ def test_a_fix_whose_pauses_no_arm_holds_says_what_budget_would_do(tmp_path):
     found = job.heal()
     (judged,) = found.judged
     assert judged.rejection_text.endswith(
-        "; needs --budget 34m: an evaluation occurs every 25 s, and an arm has 8 s of steps"
+        "; needs --budget 34m: an evaluation occurs every 25 s, a trial has 8 s of steps"
     )
     assert found.enough_s == 34 * 60.0
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.errors import InputError
+from whyidle.errors import InputError, UsageError
+from whyidle.machine.alerts.routes._settings import take_settings
 from whyidle.machine.alerts.rule_file import load_shipped, read_settings
 
 OWN = """
@@ -65,8 +66,8 @@ def test_the_shipped_rules_are_those_of_the_page():
     [
         ("rule = [", "not TOML"),
         ("colour = 1", "colour"),
-        ('use = ["bored"]', "'bored', which is no rule"),
-        ('[[quiet]]\nfrom = "10pm"\nto = "07:00"', "no times"),
+        ('use = ["bored"]', "There is no rule 'bored'; rules: "),
+        ('[[quiet]]\nfrom = "10pm"\nto = "07:00"', "not a time"),
         ("interval_s = 0", "interval_s"),
         ('[[rule]]\nid="a"\nsummary="s"\nof="gpu"\nsignal="x"\nwindow_s=60', "one of"),
         (
@@ -80,9 +81,42 @@ def test_the_shipped_rules_are_those_of_the_page():
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, problem: str):
     path = tmp_path / "alerts.toml"
     path.write_text(text)
-    with pytest.raises(InputError, match="cannot be used") as caught:
+    with pytest.raises(InputError, match=r"alerts\.toml, line \d+: ") as caught:
         read_settings(path)
-    assert problem in caught.value.why
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("use = []\n\ncolour = 1\n", "line 3: colour cannot be used.;most_per_hour"),
+        ('[[rule]]\n# one\nid = "a"\nid_ = 1\n', "line 4: rule.id_ cannot be used.;window_s"),
+        (
+            '[[quiet]]\nfrom = "22:00"\nto = "07:00"\n\n[[quiet]]\nfrom = "1"\nto = "2"\n',
+            "line 6: quiet.from cannot be used.;days",
+        ),
+        ('a = "x"\nb =\n', "line 2: not TOML."),
+    ],
+)
+def test_an_error_names_file_line_key_and_the_keys_that_exist(tmp_path: Path, text: str, told: str):
+    path = tmp_path / "alerts.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_settings(path)
+    where, _, key = told.partition(";")
+    assert caught.value.what == f"{path}, {where}"
+    assert key in caught.value.why
+
+
+def test_an_error_of_a_route_names_file_and_line(tmp_path: Path):
+    path = tmp_path / "alerts.toml"
+    path.write_text('[[route]]\nkind = "stdout"\n\n[[route]]\nkind = "webhook"\ncolor = 1\n')
+    tables = read_settings(path).route
+    with pytest.raises(
+        UsageError, match=r"alerts\.toml, line 6: The route webhook has no"
+    ) as caught:
+        take_settings("webhook", tables[1], url=None)
+    assert "Settings: url" in caught.value.why
 
 
 def test_a_missing_file(tmp_path: Path):

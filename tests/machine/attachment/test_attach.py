@@ -181,6 +181,6 @@ def test_a_process_that_ends_during_the_look_is_told_so_far(tmp_path: Path):
     )
     with started(tmp_path / "short.py", text) as short:
         diagnosis = attach_to(find_target(short.pid), 30)
-    assert any("ended during the look" in note for note in diagnosis.coverage.notes)
+    assert any("ended during the observation" in note for note in diagnosis.coverage.notes)
     assert diagnosis.run.duration_s is not None
     assert diagnosis.run.duration_s < 4

@@ -221,7 +221,7 @@ def test_all_ranks_are_diagnosed_and_the_slowest_is_named(tmp_path: Path):
 def test_of_even_ranks_none_is_named(tmp_path: Path):
     found = ranks_look(replace(target_in(tmp_path), parents={PID + 10: PID}), 140, 140)
     assert [one.timeline.rank for one in found] == [0, 1]  # in the order of the processes
-    assert "none of them is seen to be waited for" in name_slowest(found)
+    assert "none of them appears to hold up the others" in name_slowest(found)
 
 
 def test_a_launcher_is_no_rank(tmp_path: Path):

@@ -96,7 +96,7 @@ def test_a_sleeping_holder_is_idle_held_once_it_is_a_minute_old(machine, sleeper
     gpu = watch.look().gpus[0]
     assert gpu.state == "idle-held"
     assert gpu.reason is not None
-    assert gpu.reason.text.startswith("likely left behind: holds 40 GiB")
+    assert gpu.reason.text.startswith("likely abandoned: holds 40 GiB")
     assert not gpu.reason.proven
 
 
@@ -196,7 +196,7 @@ def test_a_used_and_an_unused_gpu_of_one_process_have_sentences_of_their_own(
         look = watch.look()
     idle, busy = look.gpus
     assert (idle.state, busy.state) == ("idle-held", "starved")
-    assert "no kernel here" in idle.reason.text
+    assert "not run a kernel here" in idle.reason.text
     assert "busy 40 %" in busy.reason.text or "busy 40%" in busy.reason.text
 
 

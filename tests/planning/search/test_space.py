@@ -77,5 +77,5 @@ def test_command_and_space_name_the_same():
     space = read_space(["lr=1,2"])
     with pytest.raises(UsageError, match=r"has \{batch\}, and the space does not"):
         check_template(["t.py", "{lr}", "{batch}"], space)
-    with pytest.raises(UsageError, match="has lr, and the command does not use it"):
+    with pytest.raises(UsageError, match="has lr, but the command does not use it"):
         check_template(["t.py"], space)

@@ -69,7 +69,7 @@ FORMS = [query, bare, monitor, dated, processes, lambda busy: monitor(busy).spli
 def test_every_form_tells_the_same_share(diagnose, form):
     found = diagnose(form([40] * 10 + [44] * 10))
     assert found.utilization.gpu_util == pytest.approx(0.42)
-    assert "58% of the time (a part of every sample)" in found.verdict.headline
+    assert "58% of the time (in part of every sample)" in found.verdict.headline
     assert any("whyidle run COMMAND" in note for note in found.coverage.notes)
 
 

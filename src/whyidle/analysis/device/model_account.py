@@ -57,7 +57,7 @@ def describe_look(look: ModelLook, step_s: float | None, passes: int) -> Archite
     pass_s = float(np.median(look.passes)) if look.passes else None
     layers = _list_layers(look)
     swaps = [*_list_swaps(look, step_s, passes), *_list_cells(look, step_s, passes)]
-    unknown = [] if look.state == MEASURED else [f"the step was not computed again: {look.state}"]
+    unknown = [] if look.state == MEASURED else [f"the step was not repeated: {look.state}"]
     return Architecture(
         batch=look.batch,
         pass_s=pass_s,
@@ -105,7 +105,7 @@ def _list_swaps(look: ModelLook, step_s: float | None, passes: int) -> list[Laye
             continue
         names = _shorten(swap.modules)
         step, change = _predict_step(swap.pairs, None, step_s, share)
-        why = swap.failed and f"it does not fit this model: {swap.failed}"
+        why = swap.failed and f"not applicable to this model: {swap.failed}"
         found.append(
             LayerSwap(
                 kind=swap.kind,

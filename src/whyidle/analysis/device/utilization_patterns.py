@@ -78,19 +78,19 @@ def explain_pattern(pattern: UtilizationPattern, every: str) -> str:
     """Return what the pattern makes likely, and which command settles it; ``every`` is the period
     in words."""
     return {
-        "unused": "Nothing ran on it: no job, a job on the CPU or on another GPU, or one that was "
-        f"still starting. {RUN} tells which",
-        "high": "Some kernel ran nearly always, so waiting for data or for the CPU is unlikely. "
-        "That does not tell whether the work was useful: small kernels, collectives that wait and "
-        f"copies count too. {RUN} tells them apart",
+        "unused": "Nothing ran on it: there was no job, or it ran on the CPU or another GPU, or "
+        "was still starting. {RUN} tells which",
+        "high": "A kernel ran nearly all the time, so waiting for data or for the CPU is unlikely. "
+        "Whether the work was useful is another question: small kernels, waiting collectives and "
+        "copies count too. {RUN} tells them apart",
         "level": "It was partly busy in every sample, so each step waits: for the batch, for the "
         f"CPU that launches, or for another rank; not for epochs or checkpoints. {RUN} tells which",
         "periodic": f"The pattern recurs every {every}. If that is a step, each one waits for its "
         "batch; if an epoch, workers start anew or an evaluation runs; if it is as often as "
         f"checkpoints, saving blocks. {RUN} tells which",
-        "bursts": "It was busy in bursts without a period: an uneven supply of batches, requests "
-        f"that come when they come, or work by hand. {RUN} tells which; `whyidle attach PID` looks "
-        "at a job that runs",
+        "bursts": "It was busy in bursts without a period: uneven data loading, irregular "
+        "requests, or interactive work. {RUN} tells which; `whyidle attach PID` observes a "
+        "running job",
         "uneven": "It was busy unevenly, and never idle for long: batches or sequences of unequal "
-        f"size, or an uneven supply of batches. {RUN} tells which",
+        "size, or uneven data loading. {RUN} tells which",
     }[pattern.kind]

@@ -12,14 +12,7 @@ from typing import Final
 
 from whyidle.analysis.lines.source_statements import calls_in, last_name, parse_source
 
-_LOOPS: Final = (
-    ast.For,
-    ast.While,
-    ast.ListComp,
-    ast.SetComp,
-    ast.GeneratorExp,
-    ast.DictComp,
-)
+_LOOPS: Final = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FUNCTION: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

@@ -41,10 +41,7 @@ _PAUSES: Final = (
     (Role.COLLECTIVE_WAIT, Purpose.COMMUNICATION),
 )
 """recorded calls that have a purpose, whatever runs in them, in this order"""
-_PASSES: Final = (
-    (Role.BACKWARD, Purpose.BACKWARD),
-    (Role.OPTIMIZER_OPERATORS, Purpose.OPTIMIZER),
-)
+_PASSES: Final = ((Role.BACKWARD, Purpose.BACKWARD), (Role.OPTIMIZER_OPERATORS, Purpose.OPTIMIZER))
 """recorded calls that have a purpose where no sample shows another: the model that an optimizer's
 closure calls, a hook of a backward pass"""
 _OF_REPORTS: Final = {Purpose.LOSS: Purpose.METRICS, Purpose.FORWARD: Purpose.OTHER}
@@ -101,8 +98,18 @@ def divide_step(facts: StepScope) -> list[StepLine]:
     """Return the lines of the steps in scope, those with most time first; none of a recording
     without stacks."""
     lines = _read_trace(facts) if facts.timeline.looks is None else _read_process(facts)
-    found = [line for line in lines.values() if line.time]
-    return sorted(found, key=lambda line: -line.time)
+    joined: dict[object, StepLine] = {}
+    for line in (line for line in lines.values() if line.time):
+        spot = line.place and (
+            line.place.file,
+            line.place.line,
+        )  # a comprehension has its own frame
+        first = joined.setdefault((spot, line.purpose, line.caller), line)
+        if first is not line:
+            first.time += line.time
+            first.waits = None if line.waits is None else (first.waits or 0) + line.waits
+            first.spans += line.spans
+    return sorted(joined.values(), key=lambda line: -line.time)
 
 
 def find_passes(facts: StepScope) -> Intervals:

@@ -98,7 +98,7 @@ def _silent_ranks(
     awaited = ranks[pending[0]][max(ranks[pending[0]])]
     sentence = (
         f"{len(pending)} ranks wait in {awaited.name} {awaited.number} of group {name}; "
-        f"{_name_ranks(silent)} written no dump, which points to where to look first"
+        f"{_name_ranks(silent)} written no dump: look there first"
     )
     place = _at_rank(awaited, pending[0])
     return Stuck(number, len(pending), sentence, (place,) if place else ())

@@ -17,7 +17,7 @@ WELL_FED = 0.80
 
 
 @cause(
-    "The GPU is too big for the job",
+    "The GPU is larger than the job needs",
     bucket="compute",
     needs=("gpu_telemetry", "device_events", "steady_steps"),
     watched=("gpu_telemetry",),

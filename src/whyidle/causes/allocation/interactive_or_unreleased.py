@@ -70,7 +70,8 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     if not after or after < NOTICEABLE * (phases.life_s or after):
         return None
     headline = (
-        f"The process waits for {format_duration(after)} after its last step and holds its device"
+        f"The process waits for {format_duration(after)} after its last step while holding its "
+        f"device"
     )
     evidence = (make_evidence("time after the last step", after, "s", source="clock"),)
     return _make_proof(facts, headline, facts.partition.parts["after"], share, evidence)
@@ -85,7 +86,7 @@ def _prove_never_trained(facts: Facts) -> Proof | None:
     share = facts.share_of(waiting)
     if share < MOSTLY or waiting.total < LEAST_NS:
         return None
-    headline = f"The process never trains, and waits {share:.0%} of the time"
+    headline = f"The process does not train, and waits {share:.0%} of the time"
     return _make_proof(facts, headline, waiting, share)
 
 

@@ -43,7 +43,7 @@ class Shares(NamedTuple):
 
 
 @cause(
-    "DistributedDataParallel does needless work on the host",
+    "DistributedDataParallel does unnecessary work on the host",
     bucket="host",
     needs=("device_time", "host_ops", "steps"),
 )

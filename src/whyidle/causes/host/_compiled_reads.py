@@ -49,8 +49,8 @@ def reads_of_steps(facts: Facts) -> Proof | None:
     where = tuple(dict.fromkeys(filter(None, found)))[:MOST_PLACES]
     buckets: tuple[Bucket, ...] = ("input", "host", "sync")  # where the device is idle
     return Proof(
-        headline=f"The value of a result is read in every step{at_place(where)}, so that the "
-        f"{facts.device_noun} is idle while the next step is prepared",
+        headline=f"A result is read in every step{at_place(where)}, so the {facts.device_noun} is "
+        f"idle while the next step is prepared",
         low=gains[0],
         high=gains[2],
         predicted=from_gains(gains, "P3: the longer of host and device"),

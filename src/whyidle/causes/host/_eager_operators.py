@@ -34,7 +34,7 @@ def prove_eager_operators(facts: Facts) -> Proof | None:
         return None
     gains = REMOVED[0] * share, REMOVED[1] * share, facts.share_of(facts.time_of("python"))
     return Proof(
-        headline=f"Operators are called one by one{at_place(where)}, beside the compiled step: "
+        headline=f"Operators are called one by one{at_place(where)}, outside the compiled step: "
         f"{format_duration(share * facts.step_s)} of each step",
         low=gains[0],
         high=gains[2],

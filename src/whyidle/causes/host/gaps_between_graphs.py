@@ -23,11 +23,7 @@ HIDDEN = (0.3, 0.8, 1.0)
 expected, hopeful); what depends on the sampled tokens stays"""
 
 
-@cause(
-    "The GPU waits between CUDA graphs",
-    bucket="host",
-    needs=("device_events", "launch_links"),
-)
+@cause("The GPU waits between CUDA graphs", bucket="host", needs=("device_events", "launch_links"))
 def gaps_between_graphs(facts: Facts) -> Proof | None:
     """What it means
     ----------------

@@ -22,7 +22,7 @@ LEAST_READS = 3
 
 
 @cause(
-    "Steps grow as the run goes on",
+    "Steps get longer as the run goes on",
     bucket="host",
     needs=("own_settings", "steady_steps", "python_stacks"),
 )
@@ -78,7 +78,7 @@ def growing_step(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"Steps grow from {format_duration(growth.first_s)} to "
         f"{format_duration(growth.last_s)} in {growth.steps} steps: "
-        f"{MEANINGS[line.purpose]}{at} works on more and more",
+        f"{MEANINGS[line.purpose]}{at} processes more and more data",
         low=min(gains),
         high=max(gains),
         predicted=from_gains(gains, "the step at the beginning of the run, by its trend"),

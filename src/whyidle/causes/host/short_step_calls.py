@@ -43,7 +43,7 @@ moves once per call"""
 
 
 @cause(
-    "Each short compiled step is a call of its own",
+    "Each short compiled step is a separate call",
     bucket="host",
     needs=("device_time", "own_settings", "steady_steps"),
 )
@@ -151,7 +151,7 @@ def _calls_of_fit(facts: Facts) -> Proof | None:
         make_evidence("step without its wait for the batch", rest * facts.step_s, "s"),
         make_evidence("usual cost of a call", CALL_S[1], "s", source="class figure"),
     )
-    headline = "Each step of fit is a call of its own, and takes only "
+    headline = "Each step of fit is a separate call, and takes only "
     headline += format_duration(rest * facts.step_s)
     method = f"class figure of a call, {steps} steps each"
     told = HostFacts(calls=steps)
@@ -177,7 +177,7 @@ def _calls_of_loop(facts: Facts) -> Proof | None:
         make_evidence("calls and reads of a step", called, "s", samples=len(rows)),
         make_evidence("its operators", work, "s", samples=burst.step_count, source="burst"),
     )
-    headline = "Each step is a call of its own from Python: its operators take only "
+    headline = "Each step is a separate call from Python: its operators take only "
     headline += f"{format_duration(work)} of {format_duration(called)}"
     method = f"time of calls less that of operators, {STEPS} steps each"
     told = HostFacts()

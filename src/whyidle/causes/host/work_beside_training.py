@@ -70,7 +70,8 @@ def work_beside_training(facts: Facts) -> Proof | None:
     first, where = work.lines[0], work.places
     seconds = format_duration(share * facts.step_s)
     return Proof(
-        headline=f"{seconds} of each step go into {_describe_work(work)}{_describe_spot(where)}, "
+        headline=f"{seconds} of each step are spent on "
+        f"{_describe_work(work)}{_describe_spot(where)}, "
         "which training does not need",
         low=least,
         high=most,

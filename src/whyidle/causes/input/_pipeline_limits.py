@@ -39,7 +39,7 @@ def prove_pipeline_work(facts: Facts) -> Proof | None:
     return _prove(
         facts,
         slow,
-        f"The {slow.describe_call()} of tf.data works {format_duration(slow.batch_s)} on a "
+        f"The tf.data stage {slow.describe_call()} takes {format_duration(slow.batch_s)} per "
         f"batch{lock}",
         from_gains(gains, "P1: cheaper preprocessing"),
         InputFacts(
@@ -75,11 +75,7 @@ def prove_pipeline_wait(facts: Facts) -> Proof | None:
 
 
 def _prove(
-    facts: Facts,
-    slow: SlowStage,
-    headline: str,
-    predicted: Predicted,
-    known: InputFacts,
+    facts: Facts, slow: SlowStage, headline: str, predicted: Predicted, known: InputFacts
 ) -> Proof:
     blocked = facts.bucket_share("input")
     return Proof(

@@ -29,11 +29,7 @@ INDEX_S = (15e-6, 0.4e-6, 0.25e-9)
 """seconds that a batch takes of a table by one index: at all, per row and per byte. Batches of 8 to
 1,024 rows of 100 to 12,000 bytes took 19 to 400 us (PyTorch 2.13, one virtual core)"""
 
-CONVERSION = {
-    "objects": (0.5, 0.85, 0.95),
-    "rows": (0.0, 0.4, 0.75),
-    "single": (0.5, 0.9, 0.97),
-}
+CONVERSION = {"objects": (0.5, 0.85, 0.95), "rows": (0.0, 0.4, 0.75), "single": (0.5, 0.9, 0.97)}
 """part of the time in conversions of ``datasets`` that arrays of whole batches save: careful,
 expected, hopeful. Measured for 32 rows of 512 numbers: 7 to 10 times as fast as Python objects, 1
 to 4 times as fast as the rows of a DataLoader, 20 to 30 times as fast as rows asked for one by

@@ -234,6 +234,6 @@ def _loader_evidence(
         evidence.append(make_evidence("costliest function", hot.name, None, source="stacks"))
         evidence.append(make_evidence("its share of loading", hot.share, "ratio", source="stacks"))
     if facts.workers.seldom_again:  # why no cache is proposed: a longer run would show it
-        needed = f"samples made again ({LEAST_SAMPLES} would show whether a cache can hold them)"
+        needed = f"repeated samples ({LEAST_SAMPLES} needed to judge caching)"
         evidence.append(make_evidence(needed, facts.workers.repeated_samples[1], None))
     return tuple(evidence)

@@ -191,10 +191,7 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
         low=gains[0],
         high=left,
         predicted=from_gains((gains[0], gains[1], gains[2]), "P1: cheaper preprocessing"),
-        evidence=(
-            *wait_evidence(workers, "cpu", "delay", "collate"),
-            *line_evidence(facts, own),
-        ),
+        evidence=(*wait_evidence(workers, "cpu", "delay", "collate"), *line_evidence(facts, own)),
         confidence=0.85,
         where=own.places[:3] if own else workers.costliest_places,
         facts=InputFacts(
@@ -234,10 +231,7 @@ def _transform_windows(facts: Facts, spent: float, left: float) -> Intervals:
 
 
 def _make_headline(
-    facts: Facts,
-    shares: tuple[float, float],
-    hot: HottestFunction | None,
-    own: SampleWork | None,
+    facts: Facts, shares: tuple[float, float], hot: HottestFunction | None, own: SampleWork | None
 ) -> str:
     spent, left = shares
     place = f", most of it in {hot.place.function}" if hot and hot.place else ""

@@ -70,7 +70,7 @@ def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
         predicted=predict_stalls((gains[0], gains[1], gains[2]), "P1: cached samples"),
         evidence=(
             *wait_evidence(workers, "cpu", "delay"),
-            make_evidence("samples made again", again, None, source=SOURCE),
+            make_evidence("repeated samples", again, None, source=SOURCE),
             make_evidence("of them, with the same result", same, None, source=SOURCE),
         ),
         confidence=0.9,

@@ -5,18 +5,14 @@ from __future__ import annotations
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import find_slow_stage, stage_evidence
-from whyidle.causes.input._pipeline_evidence import (
-    choose_calls,
-    pipeline_places,
-    predict_calls,
-)
+from whyidle.causes.input._pipeline_evidence import choose_calls, pipeline_places, predict_calls
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 
 
 @cause(
-    "A stage of tf.data handles one element at a time",
+    "A tf.data stage handles one element at a time",
     bucket="input",
     needs=("device_time", "steps", "tfdata_model"),
     watched=("device_marks", "steps", "tfdata_model"),
@@ -72,7 +68,7 @@ def serial_map(facts: Facts) -> Proof | None:
         return None  # an interleave of one source
     predicted = predict_calls(facts, slow, calls, blocked)
     return Proof(
-        headline=f"The {slow.describe_call()} of tf.data handles one element at a time: "
+        headline=f"The tf.data stage {slow.describe_call()} handles one element at a time: "
         f"{format_duration(slow.batch_s)} per batch",
         low=min(1.0 - 1.0 / predicted.low, blocked),
         high=blocked,

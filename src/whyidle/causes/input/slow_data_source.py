@@ -8,7 +8,7 @@ from whyidle.model.cause import Proof, cause
 
 
 @cause(
-    "A stage of tf.data waits for storage or the network",
+    "A tf.data stage waits for storage or the network",
     bucket="input",
     needs=("device_time", "steps", "tfdata_model"),
     watched=("device_marks", "steps", "tfdata_model"),

@@ -119,9 +119,7 @@ def _predict_beside(share: float) -> Predicted:
     """What a thread gains that makes batches beside the step: at best the longer of both remains,
     at worst it takes the interpreter lock or the core that the step needs."""
     most = min(share, 1.0 - share)
-    return from_gains(
-        (0.0, most / 2, most), "P1: batches are made beside the step, nothing at worst"
-    )
+    return from_gains((0.0, most / 2, most), "P1: batches made during the step; no gain at worst")
 
 
 def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
@@ -138,7 +136,7 @@ def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
     name, lost = LIBRARIES[package], format_duration(share * facts.step_s)
     waits, beside = pipeline_waits(facts) is not False, _predict_beside(share)
     if not waits and waits_for_threads(facts, iterated):  # more of them share the lock or the cores
-        beside = from_gains((0.0, 0.0, share), "P1: more threads for code that works")
+        beside = from_gains((0.0, 0.0, share), "P1: more threads for code that uses the CPU")
     return Proof(
         headline=f"{name} makes batches{made} in the training loop: {lost} of waiting per step"
         f"{describe_work(own)}",

@@ -13,7 +13,7 @@ from whyidle.model.cause import NOTICEABLE, Proof, cause
 
 
 @cause(
-    "The training loop waits for a process or thread of its own",
+    "The training loop waits for a process or thread that it started",
     bucket="input",
     needs=("device_time", "own_settings", "steps"),
 )
@@ -63,11 +63,12 @@ def slow_producer(facts: Facts) -> Proof | None:
     idle = idle_cores(facts)
     gains = (0.0, min(share, 0.5), most)
     return Proof(
-        headline=f"The training loop waits{at_place(where)} for a producer of the job: "
+        headline=f"The training loop waits{at_place(where)} for a process or thread that makes "
+        f"its data: "
         f"{share * facts.step_s * 1e3:.3g} ms per step",
         low=0.0,
         high=most,
-        predicted=from_gains(gains, "P1: nothing, twice as many producers, no wait"),
+        predicted=from_gains(gains, "P1: no gain, twice as many producers, or no wait at all"),
         evidence=(
             make_evidence(
                 "waiting for a producer, share of step",

@@ -5,11 +5,7 @@ from __future__ import annotations
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import find_slow_stage, stage_evidence
-from whyidle.causes.input._pipeline_evidence import (
-    choose_calls,
-    pipeline_places,
-    predict_calls,
-)
+from whyidle.causes.input._pipeline_evidence import choose_calls, pipeline_places, predict_calls
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts

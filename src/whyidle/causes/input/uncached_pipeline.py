@@ -66,7 +66,8 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
     low, expected, high = ((1.0 - left) * blocked for left in LEFT)
     place = slow.place(facts.rank)
     return Proof(
-        headline=f"The {slow.describe_call()} of tf.data repeats the work of the previous epoch: "
+        headline=f"The tf.data stage {slow.describe_call()} repeats the work of the previous "
+        f"epoch: "
         f"{format_duration(slow.batch_s)} per batch",
         low=low,
         high=blocked,

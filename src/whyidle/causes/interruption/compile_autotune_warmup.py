@@ -31,7 +31,7 @@ LEAST_S = 5.0
 
 
 @cause(
-    "A cold start: compiling, loading kernels, autotuning",
+    "Cold start: compiling, loading kernels, autotuning",
     bucket="interruption",
     needs=("device_time",),
     direct=True,

@@ -12,10 +12,7 @@ from whyidle.model.number_text import format_duration, format_part
 
 
 @cause(
-    "The first step comes late",
-    bucket="interruption",
-    needs=("own_settings", "steps"),
-    direct=True,
+    "The first step comes late", bucket="interruption", needs=("own_settings", "steps"), direct=True
 )
 def slow_startup(facts: Facts) -> Proof | None:
     """What it means
@@ -74,7 +71,7 @@ def slow_startup(facts: Facts) -> Proof | None:
         high=share,
         predicted=from_gains(gains, "P9: the recorded time without it")
         if share
-        else predict_removal(0.0, 0.0, "P9: a remark, as steps take most of the time"),
+        else predict_removal(0.0, 0.0, "P9: no prediction, as steps take most of the time"),
         evidence=(
             make_evidence("from import to first step", seconds, "s", source="clock"),
             make_evidence("share of the process's life", seconds / life, "ratio", source="clock"),

@@ -1,4 +1,4 @@
-"""Device memory is full, and a larger batch would pay."""
+"""Device memory is full, and a larger batch would be faster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PEAK = "peak allocated memory, share of the device's"
 
 
 @cause(
-    "Device memory is full, and a larger batch would pay",
+    "Device memory is full, and a larger batch would be faster",
     bucket="host",
     needs=("device_events", "launch_links", "host_ops", "memory_events", "memory_capacity"),
     watched=("gpu_telemetry", "own_allocator"),

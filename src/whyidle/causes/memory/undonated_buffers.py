@@ -70,7 +70,8 @@ def undonated_buffers(facts: Facts) -> Proof | None:
     if gains[1] < LEAST_SHARE:
         return None
     return Proof(
-        headline=f"The step takes {format_bytes(copied)} for new parameters and optimizer state "
+        headline=f"Each step allocates {format_bytes(copied)} for new parameters and optimizer "
+        f"state "
         "instead of updating them in place",
         low=gains[0],
         high=gains[2],

@@ -30,7 +30,7 @@ IMAGE = 0.75
 
 
 @cause(
-    "Copies to the device that are too large or too many",
+    "Copies to the device are too large or too many",
     bucket="transfer",
     needs=("device_events", "runtime_calls", "steps"),
 )

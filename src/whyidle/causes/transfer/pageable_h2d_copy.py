@@ -15,7 +15,7 @@ LEAST_SHARE = 0.005
 
 
 @cause(
-    "Copies to the device from pageable memory",
+    "Copies to the device use pageable memory",
     bucket="transfer",
     needs=("device_events", "runtime_calls", "steps"),
 )

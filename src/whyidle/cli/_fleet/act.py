@@ -1,12 +1,12 @@
-"""Say what a policy would do about jobs that waste GPUs; do it with --yes.
+"""Show what a policy would do about jobs that waste GPUs; do it with --yes.
 
     whyidle fleet act --policy policy.toml --ledger slurm --meter prometheus:http://prom:9090
     whyidle fleet act --policy policy.toml --ledger slurm --meter prometheus:http://prom:9090 --yes
 
 Without --yes nothing changes. With it, and `enforce = true` in the policy, owners are warned, idle
-jobs cancelled after their warnings, and pending jobs resized. Nothing is done, and the exit status
-is 1, while telemetry is old or incomplete, meters disagree, or more jobs would be hit than the
-policy allows. Every action is in the audit log before it happens.
+jobs cancelled after their warnings, and pending jobs resized. No action is taken, and the exit
+status is 1, while telemetry is old or incomplete, meters disagree, or more jobs would be affected
+than the policy allows. Every action is logged before it happens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_fleet_options(parser)
     parser.add_argument("--policy", metavar="FILE", type=Path, required=True, help="TOML")
-    add_option(parser, "--yes", " and act (default: say what it would do)")
+    add_option(parser, "--yes", " to act (default: only list the actions)")
     parser.add_argument(
         "--log", metavar="FILE", type=Path, default=LOG, help=f"audit log (default: {LOG})"
     )
@@ -49,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
     policy = read_policy(args.policy)
     if args.yes and not policy.enforce:
         raise UsageError(
-            "The policy does not allow that anything is done.",
-            why=f"{args.policy} lacks enforce = true.",
+            "The policy does not allow any action.", why=f"{args.policy} lacks enforce = true."
         )
     with open_fleet(args) as fleet:
         report = make_report(fleet, by="job", prices=make_prices(args), now_ms=now_ms())

@@ -5,7 +5,7 @@
 
 Without --mail the pages are printed. The file of --mail has `host`, `sender`, and `domain` (alice
 is alice@DOMAIN) or a table `addresses`; and may have `port` (25), `starttls`, `user`, `password`
-(`$NAME` is an environment variable) and `exempt`, a list of users who get none.
+(`$NAME` is an environment variable) and `exempt`, a list of users who get no mail.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_fleet_options(parser)
     add_option(parser, "--user")
     parser.add_argument(
-        "--mail", metavar="FILE", type=Path, help="send the pages, as the file says"
+        "--mail", metavar="FILE", type=Path, help="send the pages as the file configures"
     )
 
 

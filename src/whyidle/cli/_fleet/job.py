@@ -1,10 +1,10 @@
-"""Show one job's efficiency on a page: asked and used, why it waited, what to ask for next time.
+"""Show one job's efficiency: what it requested and used, why it waited, what to request next time.
 
-whyidle fleet job 1234 --meter prometheus:http://prom:9090
-whyidle fleet job $SLURM_JOB_ID --meter prometheus:http://prom:9090 --line
+    whyidle fleet job 1234 --meter prometheus:http://prom:9090
+    whyidle fleet job $SLURM_JOB_ID --meter prometheus:http://prom:9090 --line
 
-Without --ledger, Slurm is asked for this job alone, whenever it ran. Other ledgers are searched
-from --since on. --admin-comment keeps the line in Slurm's accounting, from where
+Without --ledger, Slurm is queried for this job alone, whenever it ran. Other ledgers are
+searched from --since on. --admin-comment stores the line in Slurm's accounting, where
 `sacct -o JobID,AdminComment` shows it; see the epilog in deploy/slurm.
 """
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("job", metavar="ID", help="as the scheduler knows it, such as 1234 or 17_2")
+    parser.add_argument("job", metavar="ID", help="the scheduler's job id, such as 1234 or 17_2")
     add_fleet_options(parser)
     add_option(parser, "--json")
-    parser.add_argument("--line", action="store_true", help="print one line, as for a log")
+    parser.add_argument("--line", action="store_true", help="print one line, for a log")
     parser.add_argument(
-        "--admin-comment", action="store_true", help="keep the line in Slurm's accounting"
+        "--admin-comment", action="store_true", help="store the line in Slurm's accounting"
     )
 
 
@@ -73,7 +73,9 @@ def find_job(args: argparse.Namespace) -> Window:
     is_known = any(job.job == args.job for job in rows.jobs)
     raise InputError(
         f"The job {args.job} held no GPU." if is_known else f"There is no job {args.job!r}.",
-        why="It waits, or asked for none." if is_known else f"Asked: {', '.join(args.ledger)}.",
+        why="It is pending, or requested none."
+        if is_known
+        else f"Asked: {', '.join(args.ledger)}.",
         hint="For other ledgers: whyidle fleet job ID --ledger csv:jobs.csv --since 30d",
     )
 
@@ -99,7 +101,9 @@ def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
 def _keep_line(page: JobEfficiency) -> None:
     sacctmgr = shutil.which("sacctmgr")
     if sacctmgr is None:
-        raise OutputError("sacctmgr was not found on this machine.", why="It keeps AdminComment.")
+        raise OutputError(
+            "sacctmgr was not found on this machine.", why="It is needed to store AdminComment."
+        )
     # Slurm knows the elements of an array by the number before the attempt
     where = ["where", f"jobid={page.job.job.partition('~')[0]}"]
     command = [sacctmgr, "-i", "modify", "job", *where, "set", f"admincomment={page.line}"]
@@ -108,7 +112,7 @@ def _keep_line(page: JobEfficiency) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         raise OutputError(
-            "Slurm did not keep the line.",
+            "Slurm did not store the line.",
             why=f"{told[-1].rstrip('.')}.",
             hint="Only operators and administrators of Slurm may change AdminComment.",
         ) from error

@@ -1,4 +1,4 @@
-"""List jobs with what became of their GPU-hours, those with the most waste first.
+"""List jobs and how their GPU-hours were used, those with the most waste first.
 
 whyidle fleet jobs --ledger slurm --meter prometheus:http://prom:9090 --user alice
 whyidle fleet jobs --ledger slurm --meter parquet:history/ --most 0 --json -

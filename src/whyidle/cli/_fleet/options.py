@@ -56,7 +56,7 @@ def add_fleet_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         type=Path,
         default=CACHE,
-        help=f"folder of what was read and summed, used again (default: {CACHE})",
+        help=f"cache of what was read and summed (default: {CACHE})",
     )
     add_quiet(parser)
 
@@ -146,17 +146,13 @@ def open_fleet(args: argparse.Namespace, window: Window | None = None) -> Iterat
 
     if not args.ledger:
         raise UsageError(
-            "No ledger is named.",
+            "No ledger was given.",
             why="It says who held which GPUs.",
             hint="--ledger slurm, --ledger kubernetes, or --ledger csv:jobs.csv",
         )
     with Progress(quiet=args.quiet) as progress:
         fleet = read_fleet(
-            args.ledger,
-            args.meter,
-            window or make_window(args),
-            work=args.cache,
-            progress=progress,
+            args.ledger, args.meter, window or make_window(args), work=args.cache, progress=progress
         )
     try:
         yield fleet

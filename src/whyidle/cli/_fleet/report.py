@@ -1,10 +1,10 @@
-"""Divide the allocated GPU-hours: useful, starved, idle, failed, unknown; say what to change.
+"""Divide the allocated GPU-hours into useful, starved, idle, failed and unknown; suggest changes.
 
     whyidle fleet report --ledger slurm --meter csv:readings/ --since 7d
     whyidle fleet report --ledger labels --meter parquet:history/ --by partition --json -
 
 Every allocated GPU-hour is in exactly one state; time without telemetry is unknown, never idle.
-Sums of each day are kept in --cache, so that a report which was interrupted goes on.
+Daily sums are kept in --cache, so an interrupted report can continue.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def parse_table(text: str, rows: LedgerRows, name: str) -> None:
     else:
         raise InputError(
             f"{name} is not a list of jobs.",
-            why="No columns are known that name the job and its number of GPUs.",
+            why="No columns for the job and its number of GPUs were recognized.",
             hint="Name them job, user, gpus, start, end and state, for instance.",
         )
 

@@ -63,7 +63,7 @@ def _list_objects(context: str) -> tuple[list[Any], list[Any]]:
     except ImportError as error:
         raise MissingExtraError(
             "lightkube is not installed.",
-            why="It asks Kubernetes.",
+            why="It is needed to query Kubernetes.",
             hint="pip install 'whyidle[fleet,kubernetes]'",
         ) from error
     try:

@@ -173,10 +173,7 @@ def _field(line: str, name: str) -> str:
 
 
 def parse_accounting(
-    text: str,
-    rows: LedgerRows,
-    places: Mapping[str, Mapping[str, list[str]]],
-    mark: str = "|",
+    text: str, rows: LedgerRows, places: Mapping[str, Mapping[str, list[str]]], mark: str = "|"
 ) -> None:
     """Add the jobs of ``sacct -P``, whose delimiter is ``mark``. Of the attempts of a requeued job
     the last one has the job's id, which Slurm knows it by, and the others ``id~1``, ``id~2``."""
@@ -216,9 +213,7 @@ def _split_records(text: str, rows: LedgerRows, mark: str) -> Iterator[dict[str,
     head = lines[0].split(mark)
     if missing := [name for name in ("JobID", "State", "Start", "End") if name not in head]:
         raise InputError(
-            "This is not the output of sacct -P.",
-            why=f"Its header has no {missing[0]}.",
-            hint=SAVE,
+            "This is not the output of sacct -P.", why=f"Its header has no {missing[0]}.", hint=SAVE
         )
     if "AllocTRES" not in head:
         raise InputError("The output of sacct has no AllocTRES.", why="It counts the GPUs.")

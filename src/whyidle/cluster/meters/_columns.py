@@ -94,10 +94,7 @@ def quote_text(text: object) -> str:
 
 
 def select_columns(
-    columns: Mapping[str, str],
-    relation: str,
-    path: Path,
-    types: Mapping[str, str] | None = None,
+    columns: Mapping[str, str], relation: str, path: Path, types: Mapping[str, str] | None = None
 ) -> str:
     """The query that turns a relation into readings.
 
@@ -178,6 +175,8 @@ def import_duckdb() -> ModuleType:
         import duckdb  # noqa: PLC0415  # an extra
     except ImportError as error:
         raise MissingExtraError(
-            "duckdb is not installed.", why="It reads tables.", hint="pip install 'whyidle[fleet]'"
+            "duckdb is not installed.",
+            why="It is needed to read tables.",
+            hint="pip install 'whyidle[fleet]'",
         ) from error
     return duckdb

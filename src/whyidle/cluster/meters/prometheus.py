@@ -74,7 +74,7 @@ def read(where: str, window: Window, work: Path, progress: Progress) -> MeterTab
     server, step = _parse_where(where)
     if window.end_ms - window.start_ms > MOST_DAYS * DAY_MS:
         raise InputError(
-            "Prometheus is not asked for everything that it has.", hint="Name a time: --since 30d"
+            "A Prometheus query needs a time window.", hint="Give one, such as --since 30d"
         )
     present = set(_ask(server, "label/__name__/values", _span(window)))
     wanted = {
@@ -83,8 +83,8 @@ def read(where: str, window: Window, work: Path, progress: Progress) -> MeterTab
     if not wanted["busy"]:
         known = ", ".join(_METRICS["busy"])
         raise InputError(
-            f"{server} has no metric of GPUs in the window.",
-            why=f"Known are {known}.",
+            f"{server} has no GPU metrics in the window.",
+            why=f"Known metrics: {known}.",
             hint="Is dcgm-exporter, or `whyidle watch --prometheus`, scraped?",
         )
     step_s = step or (RULE_STEP_S if ":" in wanted["busy"][0] else STEP_S)
@@ -103,7 +103,7 @@ def read(where: str, window: Window, work: Path, progress: Progress) -> MeterTab
         version=";".join(f"{file}:{file.stat().st_mtime_ns}" for file in files),
     )
     if not wanted["memory_bytes"]:
-        table.notes.append("Prometheus has no memory of GPUs: idle time cannot be judged.")
+        table.notes.append("Prometheus has no GPU memory metrics: idle time cannot be judged.")
     return table
 
 
@@ -148,7 +148,9 @@ def _ask(server: str, path: str, values: Mapping[str, str]) -> Any:
         why: object = error.reason if isinstance(error, URLError) else error
         raise InputError(f"{server} does not answer.", why=f"{why}.") from error
     if not isinstance(document, dict) or document.get("status") != "success":
-        raise InputError(f"{server} is no Prometheus.", why="Its answer is of another form.")
+        raise InputError(
+            f"{server} is not a Prometheus server.", why="Its response has another format."
+        )
     return document["data"]
 
 

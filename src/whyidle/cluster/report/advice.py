@@ -141,7 +141,7 @@ OWNER_RULES: Final = (
         "allocated",
         "format('{} held {} for {:.1f} h', job, "
         "if(gpus = 1, '1 GPU', gpus || ' GPUs'), allocated / 3.6e6 / gpus)",
-        "release GPUs that run nothing; {count} ran no kernel",
+        "release GPUs that are not used; {count} ran no kernel",
         "high",
     ),
     # loading and launching work compete for cores: more than nine tenths of all, over the whole
@@ -216,7 +216,7 @@ def find_cpu_surplus(fleet: FleetTables) -> list[Advice]:
         FROM judged, shape WHERE cpus > 2 * per_gpu * gpus AND {_CORES} < 0.25 * cpus
         GROUP BY 1""",
     )
-    text = "ask for fewer CPUs per GPU; they block the GPUs beside them"
+    text = "ask for fewer CPUs per GPU; they block other GPUs of the node"
     return [_advise("fewer-cpus", row, text, "low") for row in rows]
 
 

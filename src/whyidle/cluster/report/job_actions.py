@@ -60,15 +60,16 @@ def read_policy(path: Path) -> ActionPolicy:
         ) from error
     cancels = [rule for rule in policy.rule if rule.action == "cancel"]
     if not policy.rule and not policy.resize:
-        raise InputError(f"{path} asks for nothing.", hint="Add a [[rule]], or resize = true.")
+        raise InputError(f"{path} contains no rule.", hint="Add a [[rule]], or resize = true.")
     if policy.most < 1 or not 0.0 < policy.least_coverage <= 1.0:
         raise InputError(
             f"{path} is not a policy.", why="most and least_coverage must be positive."
         )
     if any(rule.warnings > 0 for rule in cancels) and not policy.notify:
         raise InputError(
-            f"{path} warns nobody.",
-            why="A rule cancels after warnings, and notify names no program that gives them.",
+            f"{path} has no way to warn users.",
+            why="A rule cancels jobs after warnings, but `notify` names no program that sends "
+            "them.",
             hint='notify = ["/usr/local/bin/tell-owner"], or warnings = 0',
         )
     return policy
@@ -178,8 +179,7 @@ def _next_action(
     """The next warning, the end of the job, or None while a warning is recent. A warning counts
     while the job has been idle ever since, and for as long as the policy says."""
     since = max(
-        datetime.fromisoformat(_utc(row.idle_since or "")),
-        now - timedelta(seconds=rule.expire_s),
+        datetime.fromisoformat(_utc(row.idle_since or "")), now - timedelta(seconds=rule.expire_s)
     )
     given = [
         moment
@@ -251,7 +251,7 @@ class Actor:
 
     def _reason_to_skip(self, action: Action) -> str | None:
         if action.verb == "warn":
-            return None if self._policy.notify else "notify names no program"
+            return None if self._policy.notify else "`notify` names no program"
         if not action.command:
             return "only jobs of Slurm can be acted on; tell the owner"
         wanted = "PENDING" if action.verb == "resize" else "RUNNING"

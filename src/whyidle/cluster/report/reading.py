@@ -74,7 +74,7 @@ def read_fleet(
     if LABELS in ledgers:
         series.take_holdings_from_labels(connection, periods)
     if tables.run_query(connection, "SELECT count(*) FROM jobs") == [(0,)]:
-        raise InputError("No job ran in this window.", hint="Ask for more: --since 30d")
+        raise InputError("No job ran in this window.", hint="Use a longer window: --since 30d")
     tables.name_causes(connection)
     window = totals.clip_holdings(connection, window, now)
     if overlaps := totals.count_overlaps(connection):
@@ -122,7 +122,7 @@ def _prepare_meters(
     rows: LedgerRows,
 ) -> tuple[list[int], str]:
     if not meters:
-        rows.notes.append("No meter was asked: how busy GPUs were is unknown.")
+        rows.notes.append("No meter was given: how busy GPUs were is unknown.")
     present = list(meters) or [_EMPTY]
     series.prepare_readings(connection, present, work, window)
     rows.counts.update(series.find_series(connection, window))

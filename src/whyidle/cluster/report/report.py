@@ -33,12 +33,7 @@ MOST_COLUMNS: Final = 168
 
 
 def make_report(
-    fleet: FleetTables,
-    *,
-    by: GroupKey,
-    prices: Prices,
-    now_ms: int,
-    jobs: int | None = MOST_JOBS,
+    fleet: FleetTables, *, by: GroupKey, prices: Prices, now_ms: int, jobs: int | None = MOST_JOBS
 ) -> FleetReport:
     """Make the document. ``by`` is the table that forms show first, ``jobs`` the most that it has;
     None: all."""

@@ -30,10 +30,7 @@ _NAMED: Final = 5
 
 
 def prepare_readings(
-    connection: duckdb.DuckDBPyConnection,
-    meters: Sequence[MeterTable],
-    work: Path,
-    window: Window,
+    connection: duckdb.DuckDBPyConnection, meters: Sequence[MeterTable], work: Path, window: Window
 ) -> None:
     """Make the view ``readings`` of all meters. Those that are no Parquet are copied once."""
     columns = ", ".join(READING_COLUMNS)

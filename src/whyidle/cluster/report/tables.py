@@ -56,7 +56,7 @@ def connect(work: Path) -> duckdb.DuckDBPyConnection:
     except ImportError as error:
         raise MissingExtraError(
             "duckdb is not installed.",
-            why="It computes the tables of a fleet.",
+            why="It is needed for fleet reports.",
             hint="pip install 'whyidle[fleet]'",
         ) from error
     connection = duckdb.connect()

@@ -85,7 +85,7 @@ class AccessList:
         """
         if any(one.name == name for one in self.list_tokens()):
             raise InputError(
-                f"There is a token {name!r}.", hint=f"whyidle serve revoke-token {name}"
+                f"A token {name!r} already exists.", hint=f"whyidle serve revoke-token {name}"
             )
         with self._change_list() as known:
             return _add_to(known, None, kind="token", name=name, role=role, groups=tuple(groups))

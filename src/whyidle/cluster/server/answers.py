@@ -33,7 +33,7 @@ TITLES: Final = {
     401: "Sign in",
     403: "Not allowed",
     404: "Not found",
-    409: "It exists already",
+    409: "It already exists",
     413: "Too large",
     507: "The disk is full",
 }
@@ -71,7 +71,7 @@ def refuse(scope: Scope, status: int, text: str, hint: str = "") -> Response:
         return Response(msgspec.json.encode(body), status, headers, "application/json")
     name = "login.html" if status == 401 else "refusal.html"
     viewer = scope.get("state", {}).get("viewer")
-    title = TITLES.get(status, "It did not work")
+    title = TITLES.get(status, "The request failed")
     answer = render_template(
         name, status, viewer=viewer, title=title, text=text, hint=hint, code=None, failed=False
     )

@@ -99,7 +99,7 @@ class FleetFile:
             raise InputError(f"Cannot read {self._path}.", why=f"{error.strerror}.") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(
-                f"{self._path} is not a report of a fleet that this version can read.",
+                f"{self._path} is not a fleet report that this version can read.",
                 why=f"{describe_error(error)}.",
                 hint="Write it again: whyidle fleet report --json FILE",
             ) from error
@@ -115,9 +115,7 @@ class Site:
         self.jobs = LiveJobs()
         self.fleet = FleetFile(settings.fleet)
         self.monitor = MachineMonitor(
-            settings.alerts,
-            settings.stores[0] / MUTES,
-            settings.state / HISTORY_FILE,
+            settings.alerts, settings.stores[0] / MUTES, settings.state / HISTORY_FILE
         )
         self.is_closing = False
         self.index = RunIndex(

@@ -87,7 +87,7 @@ async def read_body(request: Request) -> bytes:
             raise RefusedError("The upload is too large.", why=why, status=413)
         parts.append(chunk)
     if inflate is not None and not inflate.eof:
-        raise RefusedError("The upload is not gzip.", why="Its end is missing.")
+        raise RefusedError("The upload is not gzip.", why="It is incomplete.")
     return b"".join(parts)
 
 

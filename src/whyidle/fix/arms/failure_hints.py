@@ -91,7 +91,7 @@ def explain_failure(last: str, status: int | None, behind: IsolationReport | Non
             f"{ANYWAY} If it needs the network: --network --yes",
         )
     network = "there is no network, and " if closed else ""
-    refused = ", or refused if other code than Python writes them"
+    refused = ", or refused if code other than Python writes them"
     landlock = behind is not None and behind.level == "landlock"
     return FailureHint(
         f"{ended}, where {network}file changes are discarded{refused if landlock else ''}.", ANYWAY

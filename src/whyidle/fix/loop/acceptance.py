@@ -35,7 +35,7 @@ def decide_acceptance(
     if not is_proven_gain(gain):
         why = too_little(trial, gain)
         trial.hurried &= why.kind == "untold"
-        addition = ", and there was no time for more pairs" if trial.hurried else ""
+        addition = ", and no time was left for more pairs" if trial.hurried else ""
         if not gain.low > 1.0 and (text := compare_load(bases, treats)):
             addition += f", but {text}: try it again when the machine is idle"
         trial.reason = replace(why, text=why.text + addition)

@@ -106,7 +106,7 @@ def _why_not(fix: ProposedFix, allowed: Collection[Consent]) -> str | None:
     if not fix.automatic or len(by_hand) == len(fix.edits):
         return f"apply it yourself: {by_hand[0] if by_hand else 'it needs knowledge of the job'}"
     if fix.consent not in allowed:
-        return f"needs your consent: --allow {fix.consent}"
+        return f"needs your permission: --allow {fix.consent}"
     return _explain_unpromising(fix.predicted) if fix.predicted is not None else None
 
 

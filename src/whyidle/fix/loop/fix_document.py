@@ -45,8 +45,8 @@ def explain_disagreement(watched: Diagnosis, base_s: Sequence[float]) -> str:
         return ""
     return (
         f"the unchanged job took {format_duration(trial_s)} a step in the trials and "
-        f"{format_duration(watched_s)} when it was watched; why is not known, so what it gains is "
-        "not either"
+        f"{format_duration(watched_s)} when it was watched; the reason is unknown, and so is the "
+        f"gain"
     )
 
 

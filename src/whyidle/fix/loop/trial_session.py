@@ -277,7 +277,7 @@ def _must_run(result: ArmResult) -> None:
             raise TrialError(
                 "The steps of the command could not be observed.",
                 why=" ".join(faults),
-                hint="This is a fault of whyidle: report it with this message.",
+                hint="This is a bug in whyidle: report it with this message.",
             )
         raise TrialError(
             "The command does not train.",
@@ -287,8 +287,8 @@ def _must_run(result: ArmResult) -> None:
     if result.ending == "full":
         raise TrialError(
             "The command was stopped because its files fill the disk.",
-            why=f"{result.full[0].upper()}{result.full[1:]}. A file that is opened for writing is "
-            "copied completely, which np.memmap and LMDB do by default.",
+            why=f"{result.full[0].upper()}{result.full[1:]}. A file opened for writing is copied "
+            f"completely; np.memmap and LMDB open files that way by default.",
             hint="Use a folder with more space: TMPDIR=FOLDER whyidle fix COMMAND",
         )
     if result.ending == "hung":

@@ -28,7 +28,8 @@ def compare_load(bases: Sequence[ArmResult], treats: Sequence[ArmResult]) -> str
     if without is None or with_it is None or with_it - without < MUCH * have:
         return ""
     return (
-        f"other programs used {with_it:.1f} of the machine's {have} cores during its arms, "
+        f"other programs used {with_it:.1f} of the machine's {have} cores during the runs with "
+        f"it,  "
         f"{without:.1f} during those without it"
     )
 

@@ -39,7 +39,7 @@ class LossCheck:
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """How two untreated runs differ."""
+    """How two unchanged runs differ."""
 
     since: int  # first different loss, counted from 1
     first: float  # relative difference there
@@ -49,7 +49,7 @@ class RunDifference:
     def describe_difference(self) -> str:
         """The difference in words."""
         return (
-            f"the job is not reproducible: two untreated runs differ by up to {self.most:.1e} from "
+            f"the job is not reproducible: two unchanged runs differ by up to {self.most:.1e} from "
             f"step {self.since} on"
         )
 

@@ -38,7 +38,7 @@ class RareEvent:
         if HOLDS * self.every_s <= arm_s:
             return ""
         frequency = f"{self.what} occurred once in" if self.once else f"{self.what} occurs every"
-        text = f"{frequency} {format_duration(self.every_s)}, and an arm has {arm_s:.0f} s of steps"
+        text = f"{frequency} {format_duration(self.every_s)}, a trial has {arm_s:.0f} s of steps"
         needs = self.needs_s
         if needs is None:
             return f"{text} with any budget"

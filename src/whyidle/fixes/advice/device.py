@@ -110,7 +110,7 @@ ADVICE = (
         title="Pad matrix dimensions to multiples that tensor cores support",
         doc="Use multiples of 8 (64 on A100 and later) for vocabulary, hidden sizes and batch. "
         "Mask the added rows; the shapes in checkpoints change.",
-        summary="pad dimensions that are no multiple of 8 to multiples of 8, or better of 64",
+        summary="pad dimensions to multiples of 8, or better of 64",
         consent="numerics",
         risk="added rows must not contribute to the loss; convert old checkpoints",
     ),
@@ -145,7 +145,7 @@ ADVICE = (
         "the loop.",
         summary=_index_once,
         consent="rounding",
-        risk="sums are made in another order",
+        risk="sums are computed in another order",
     ),
     advice(
         *("keep-layout", "layout-copies"),

@@ -39,8 +39,8 @@ ADVICE = (
         *("exclusive-gpu", "gpu-contention"),
         title="Use the GPU exclusively",
         doc="Only the scheduler or the owner of the other job can change the placement.",
-        summary="use the GPU exclusively: another device, exclusive process mode, or an own MIG "
-        "slice",
+        summary="use the GPU exclusively: another device, exclusive process mode, or a separate "
+        "MIG slice",
         risk="none for this job",
     ),
     advice(

@@ -56,10 +56,15 @@ def _capture_step(proof: Proof) -> str | None:
     return "where every batch has the same shape: {edits}, or capture the step in a CUDA graph"
 
 
+THINNED = (
+    f"evaluate only every {RARER_EVALUATION}th time, unless early stopping, a scheduler or the "
+    "choice of checkpoint needs every result; or evaluate a checkpoint in another process"
+)
+
+
 def _thin_evaluation(proof: Proof) -> str | None:
     recurs = proof.get_facts(InterruptionFacts).rarer is not None
-    text = f"evaluate every {RARER_EVALUATION}th time only, or in another process on a checkpoint"
-    return text if recurs else None
+    return THINNED if recurs else None
 
 
 def _amortise_python(proof: Proof) -> Proposal:
@@ -67,7 +72,7 @@ def _amortise_python(proof: Proof) -> Proposal:
     place, library = proof.where[0] if proof.where else None, facts.library
     if place is not None and library == FRAMEWORK:
         return Proposal(
-            f"make fewer, larger calls of {library} at {place.file}:{place.line}: each call runs "
+            f"make fewer, larger calls to {library} at {place.file}:{place.line}: each call runs "
             "Python code of the library"
         )
     every = facts.every
@@ -257,14 +262,15 @@ ADVICE = (
         *("rarer-evaluation", "heavy-evaluation"),
         kinds=TRAINING,
         title="Evaluate less often",
-        doc="Run every tenth evaluation only. Learning does not depend on it, but the choice of "
-        "checkpoint and early stopping may. Declines where the recording does not show repeated "
-        "evaluation.",
+        doc="Run every tenth evaluation only. Training does not depend on it, but early stopping, "
+        "schedulers and the choice of checkpoint may. Declines where the recording does not show "
+        "repeated evaluation.",
         summary=_thin_evaluation,
         predicted=lambda proof: proof.get_facts(InterruptionFacts).rarer,
         edits=(Edit(knob="evaluation.interval_factor", value=RARER_EVALUATION, was=1),),
         consent="convergence",
-        risk="the best checkpoint may be missed, and early stopping comes later",
+        risk="early stopping, a scheduler or the choice of the best checkpoint may need every "
+        "result",
     ),
     advice(
         *("amortise-python", "python-overhead-in-step", "python-between-operators"),

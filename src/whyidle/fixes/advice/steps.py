@@ -24,7 +24,7 @@ def _report_rarely(proof: Proof) -> str | None:
 def _count_along(proof: Proof) -> str | None:
     if proof.get_facts(HostFacts).purpose != Purpose.METRICS:
         return None
-    return "count the metric of each batch along the way, and read it where it is printed"
+    return "accumulate the metric batch by batch, and read it where it is printed"
 
 
 def _join_norms(proof: Proof) -> str | None:
@@ -45,19 +45,16 @@ def _stop_growth(proof: Proof) -> str:
     at = f" at {place.file}:{place.line}" if place else ""
     if facts.reporting:
         return (
-            f"do not compute anew over everything so far{at}: keep running sums (right += ..., "
+            f"do not recompute over everything so far{at}: keep running sums (right += ..., "
             "seen += ...), keep only the last entries, or do it once at the end of an epoch"
         )
-    return f"bound what grows{at}: keep the last entries only, append to files, clear caches"
+    return f"bound what grows{at}: keep only the last entries, append to files, or clear caches"
 
 
 def _cut_graphs(proof: Proof) -> str | None:
     if proof.get_facts(HostFacts).purpose != Purpose.BACKWARD:
         return None
-    return (
-        "cut what outlives a step from its graph: the backward pass runs through the graphs of "
-        "earlier steps"
-    )
+    return "detach what outlives a step: the backward pass runs through the graphs of earlier steps"
 
 
 def _join_calls(proof: Proof) -> str:
@@ -140,7 +137,7 @@ ADVICE = (
     ),
     advice(
         *("running-metric", "work-beside-training"),
-        title="Count a metric along the way",
+        title="Accumulate a metric batch by batch",
         doc="Add up what each batch contributes to a metric on the device, and read the sum where "
         "it is printed. Declines for other work. Only the author knows which metrics are sums.",
         summary=_count_along,
@@ -151,7 +148,7 @@ ADVICE = (
         *("joined-norms", "work-beside-training"),
         title="Read all norms at once",
         doc="Take the norms of many tensors in one call, and read them in one transfer. Declines "
-        "for other work. The edit is the author's: names must be matched to numbers.",
+        "for other work. Only the author can edit it: names must be matched to numbers.",
         summary=_join_norms,
         consent="rounding",
     ),
@@ -176,7 +173,7 @@ ADVICE = (
     advice(
         *("detached-history", "growing-step"),
         kinds=TRAINING,
-        title="Cut what outlives a step from its graph",
+        title="Detach what outlives a step",
         doc="Detach hidden states, targets and sums of losses before the next step. Declines where "
         "the backward pass does not grow. Whether gradients should flow through earlier steps is "
         "the author's decision.",
@@ -209,7 +206,7 @@ ADVICE = (
         title="Let callbacks work less often",
         doc="Let callbacks that only report work at every hundredth batch or once per epoch, and "
         "buffer what they write. What a callback is for the recording does not show.",
-        summary="let the callback work at every hundredth batch, or at the end of the epoch",
+        summary="run the callback at every hundredth batch only, or at the end of the epoch",
         risk="curves have fewer points",
     ),
 )

@@ -18,7 +18,7 @@ def fewer_reports(proof: Proof) -> Proposal | None:
     advice = "log every fiftieth step, from a background thread"
     advice += "; no histograms of parameters" if known else ""
     if facts.histograms:
-        advice = "no histograms in each step: log them every fiftieth step, or not at all"
+        advice = "do not log histograms in every step: log them every fiftieth step, or not at all"
     if facts.plot:
         advice = "draw every fiftieth step, or in another process from stored numbers"
     if not known:

@@ -19,5 +19,5 @@ def mark_dynamic(proof: Proof) -> Proposal | None:
         summary="{edits}, or mark only the changing dimension as dynamic",
         edits=(Edit(knob="model.compile_dynamic", value=True, was=None),),
         predicted=proof.get_facts(HostFacts).dynamic,
-        risk="code for any length can be slower than code for one",
+        risk="code for any length can be slower than code for a fixed one",
     )

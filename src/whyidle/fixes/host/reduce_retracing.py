@@ -31,5 +31,5 @@ def reduce_retracing(proof: Proof) -> Proposal | None:
     return Proposal(
         edits=(Edit(knob="tf.reduce_retracing", value=True, was=False),),
         predicted=facts.dynamic,
-        risk="code for any length can be slower than code for one",
+        risk="code for any length can be slower than code for a fixed one",
     )

@@ -21,6 +21,7 @@ def fewer_workers(proof: Proof) -> Proposal | None:
     risk = "with more cores, set it again"
     if facts.workers == 0:
         why = "the training process makes a batch faster than it takes one from a worker"
-        risk = "loader options that need workers must go, too; set it again if samples become dear"
+        risk = "loader options that need workers must go, too; set it again if samples become "
+        "expensive"
     summary = "{edits}: " + why
     return Proposal(summary, edits=edits, predicted=facts.by_workers, risk=risk, automatic=True)

@@ -23,6 +23,4 @@ BY_HAND: Final[dict[str, str]] = {
     "model.compile": "jax.jit around the whole step, so that one call launches all of its kernels",
     "step.compile": "@jax.jit above the function that takes the gradients",
 }
-FIXES: Final[dict[str, str]] = {
-    "bucket-lengths": "with a mask in the loss",
-}
+FIXES: Final[dict[str, str]] = {"bucket-lengths": "with a mask in the loss"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -21,6 +22,8 @@ SHIPPED: Final = Path(__file__).with_name("rules.toml")
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 DAYS: Final[tuple[Day, ...]] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
+_STEP: Final = re.compile(r"\.(\w+)(?:\[(\d+)\])?")
+PAGE: Final = "docs/how-to/alerts.md"
 _SIGNAL: Final = re.compile(r"[a-z_]+(:[a-z_]+)*")
 
 
@@ -51,6 +54,9 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return [by_id[name] for name in (by_id if self.use is None else self.use)]
 
 
+TABLES: Final[dict[str, type[msgspec.Struct]]] = {"rule": Rule, "quiet": QuietHours}
+
+
 def load_shipped() -> list[Rule]:
     """The rules that come with whyidle."""
     return _parse_settings(SHIPPED.read_text(encoding="utf-8"), str(SHIPPED)).rule
@@ -70,7 +76,11 @@ def read_settings(path: Path) -> AlertSettings:
     settings = _parse_settings(text, str(path))
     known = {rule.id for rule in [*load_shipped(), *settings.rule]}
     if unknown := [name for name in settings.use or () if name not in known]:
-        raise _complain(str(path), f"`use` names {unknown[0]!r}, which is no rule")
+        why = f"There is no rule {unknown[0]!r}; rules: {', '.join(sorted(known))}"
+        raise _complain(text, str(path), [("use", 0)], why)
+    for number, table in enumerate(settings.route):  # for the errors of the routes
+        lines = {key: _find_line(text, [("route", number), (key, 0)]) for key in table}
+        table["at"] = str(path), lines
     return settings
 
 
@@ -78,31 +88,57 @@ def _parse_settings(text: str, name: str) -> AlertSettings:
     try:
         settings = msgspec.convert(tomllib.loads(text), AlertSettings)
     except tomllib.TOMLDecodeError as error:
-        raise _complain(name, f"It is not TOML: {error}") from error
+        line = re.search(r"line (\d+)", str(error))
+        number = int(line[1]) if line else text.count("\n") + 1
+        raise InputError(f"{name}, line {number}: not TOML.", why=f"{error}.", hint=PAGE) from error
     except msgspec.ValidationError as error:
-        raise _complain(name, str(error)) from error
-    for rule in settings.rule:
+        told, _, spot = str(error).partition(" - at `$")
+        trail = [(key, int(number or 0)) for key, number in _STEP.findall(spot)]
+        if field := re.search(r"unknown field `(.+?)`", told):
+            trail.append((field[1], 0))
+        raise _complain(text, name, trail, told.replace("Object", "It")) from error
+    for number, rule in enumerate(settings.rule):
         if problem := _rule_problem(rule):
-            raise _complain(name, f"rule {rule.id!r}: {problem}")
-    for quiet in settings.quiet:
-        if not (_CLOCK.fullmatch(quiet.begin) and _CLOCK.fullmatch(quiet.end)):
-            raise _complain(name, f"{quiet.begin!r} to {quiet.end!r} are no times such as 22:00")
+            raise _complain(text, name, [("rule", number), (problem[0], 0)], problem[1])
+    for number, quiet in enumerate(settings.quiet):
+        for key, clock in (("from", quiet.begin), ("to", quiet.end)):
+            if not _CLOCK.fullmatch(clock):
+                why = f"{clock!r} is not a time such as 22:00"
+                raise _complain(text, name, [("quiet", number), (key, 0)], why)
     if not 1.0 <= settings.interval_s <= 3600.0:
-        raise _complain(name, "interval_s must be 1 to 3600")
+        raise _complain(text, name, [("interval_s", 0)], "It must be 1 to 3600")
     return settings
 
 
-def _rule_problem(rule: Rule) -> str:
+def _rule_problem(rule: Rule) -> tuple[str, str] | None:
+    """The key that is wrong, and why."""
     if (rule.above is None) == (rule.below is None):
-        return "it needs one of `above` and `below`"
-    if not _SIGNAL.fullmatch(rule.signal) or (rule.guard and not _SIGNAL.fullmatch(rule.guard)):
-        return "a signal is the name of a metric, such as whyidle_gpu_busy_ratio"
-    if not rule.window_s >= 2.0 or rule.for_s < 0 or not 0 < rule.coverage <= 1:
-        return "window_s must be 2 or more, for_s 0 or more, coverage above 0 and at most 1"
-    return ""
+        return "above", "A rule needs one of `above` and `below`"
+    for key, signal in (("signal", rule.signal), ("guard", rule.guard or rule.signal)):
+        if not _SIGNAL.fullmatch(signal):
+            return key, "It must be the name of a metric, such as whyidle_gpu_busy_ratio"
+    least = {"window_s": rule.window_s >= 2.0, "for_s": rule.for_s >= 0}
+    for key, right in (*least.items(), ("coverage", 0 < rule.coverage <= 1)):
+        if not right:
+            return key, "window_s must be 2 or more, for_s 0 or more, coverage above 0, at most 1"
+    return None
 
 
-def _complain(name: str, why: str) -> InputError:
+def _find_line(text: str, trail: Sequence[tuple[str, int]]) -> int:
+    """The line of a key, or of the last table before it that the file has."""
+    at = 0
+    for key, number in trail:
+        name = rf"[ \t]*[\"']?{re.escape(key)}\b"
+        found = list(re.compile(rf"^(?:\[\[?{name}|{name})", re.M).finditer(text, at))
+        at = found[min(number, len(found) - 1)].start() if found else at
+    return text.count("\n", 0, at) + 1
+
+
+def _complain(text: str, name: str, trail: Sequence[tuple[str, int]], why: str) -> InputError:
+    key = ".".join(key for key, _ in trail)
+    known = TABLES.get(trail[0][0], AlertSettings) if len(trail) > 1 else AlertSettings
+    keys = ", ".join(field.encode_name for field in msgspec.structs.fields(known))
     return InputError(
-        f"{name} cannot be used for alerts.", why=f"{why}.", hint="docs/how-to/alerts.md"
-    )
+        f"{name}, line {_find_line(text, trail)}: {key} cannot be used.",
+        why=f"{why}. Keys: {keys}.", hint=PAGE,
+    )  # fmt: skip

@@ -92,10 +92,10 @@ def attach_to(target: TargetProcess, seconds: float) -> Diagnosis:
 
 def _notes_on_look(target: TargetProcess, look: StackLook) -> list[str]:
     note = (
-        f"a look from outside for {look.length_s:.1f} s, {RATE_HZ} times a second, without "
+        f"observed from outside for {look.length_s:.1f} s, {RATE_HZ} times a second, without "
         "stopping the process: what the job did before is not known"
     )
-    ended = f"process {target.pid} ended during the look"
+    ended = f"process {target.pid} ended during the observation"
     return [note, ended] if has_ended(target.pid) else [note]
 
 
@@ -130,7 +130,7 @@ def name_slowest(recordings: Sequence[OutsideRecording]) -> str:
     first, rest = recordings[order[0]].waiting, [recordings[n].waiting for n in order[1:]]
     mean = sum(rest) / len(rest)
     if mean - first < STANDS_OUT:
-        return f"{text}; none of them is seen to be waited for"
+        return f"{text}; none of them appears to hold up the others"
     return (
         f"{text}; {names[order[0]]} is the slowest: it sleeps {first:.0%} of the time in the "
         f"framework, the others {mean:.0%}, as they wait for it"
@@ -155,7 +155,7 @@ def _say_no_training(target: TargetProcess, look: StackLook) -> str:
         if target.libraries
         else "has loaded neither PyTorch nor TensorFlow nor JAX, and"
     )
-    reason = f"process {target.pid} {loaded} trained nothing during the look"
+    reason = f"process {target.pid} {loaded} did not train during the observation"
     for place, time in spent.most_common(1):
         reason += f"; its main thread was {time / spent.total():.0%} of the time in {place}"
     return reason

@@ -43,8 +43,8 @@ def limit_by_gpu(diagnosis: Diagnosis, busy: float | None) -> Diagnosis:
         verdict = msgspec.structs.replace(verdict, state="inconclusive", headline=headline)
     elif busy > BUSY:
         headline = (
-            f"The GPU was busy {busy:.0%} of the look; what its kernels do is not visible from "
-            "outside"
+            f"The GPU was busy {busy:.0%} of the observed time; what its kernels do is not "
+            f"visible from outside"
         )
         verdict = msgspec.structs.replace(
             verdict, state="inconclusive", headline=headline, bound=None, cause=None

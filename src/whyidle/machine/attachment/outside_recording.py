@@ -255,7 +255,7 @@ def _make_timeline(
             thread=thread.tid,
             device="cpu",  # of a GPU job, too, only the thread that feeds it is seen
             cores=target.cores,
-            bursts=BurstLog(off="a look from outside sees no operators"),
+            bursts=BurstLog(off="operators are not visible from outside"),
         ),
     )
 

@@ -66,7 +66,7 @@ def find_pyspy() -> str:
     if (found := own or shutil.which("py-spy")) is None:
         raise MissingExtraError(
             "py-spy is not installed.",
-            why="It reads the stacks of a process that runs already.",
+            why="It is needed to read the stacks of a running process.",
             hint="pip install 'whyidle[attach]'",
         )
     return found
@@ -150,16 +150,17 @@ def _explain_failure(pid: int, output: str) -> InputError:
         return refuse_access(pid)
     if not Path(f"/proc/{pid}").exists() or "no such process" in text:
         return InputError(
-            f"Process {pid} ended during the look.", hint="Start its command with whyidle run."
+            f"Process {pid} ended during the observation.",
+            hint="Start its command with whyidle run.",
         )
     if "python" in text:
         return _no_python(pid, _first_error(output))
-    return InputError(f"py-spy could not look at process {pid}.", why=f"{_first_error(output)}.")
+    return InputError(f"py-spy could not read process {pid}.", why=f"{_first_error(output)}.")
 
 
 def _no_python(pid: int, why: str) -> InputError:
     return InputError(
-        f"Process {pid} runs no Python that can be read.",
+        f"Process {pid} runs no readable Python.",
         why=f"{why}.",
         hint="Name the Python process itself: pgrep -af python",
     )

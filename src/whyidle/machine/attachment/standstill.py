@@ -125,7 +125,7 @@ def find_standstill(
     hidden = len(threads) - len(notes)
     if hidden:
         notes.append(f"{hidden} threads are inside of libraries that started them")
-    return Standstill(f"nothing moved in the {look.length_s:.0f} s of the look: {told}", notes)
+    return Standstill(f"nothing moved in the {look.length_s:.0f} s of observation: {told}", notes)
 
 
 def _stays_put(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> bool:

@@ -74,7 +74,7 @@ def find_target(pid: int) -> TargetProcess:
     except psutil.AccessDenied as error:
         raise _refusal(pid) from error
     except psutil.ZombieProcess as error:
-        raise InputError(f"Process {pid} cannot be looked at.", why="It has ended.") from error
+        raise InputError(f"Process {pid} cannot be observed.", why="It has ended.") from error
     except (psutil.NoSuchProcess, OverflowError, ValueError) as error:
         raise InputError(
             f"There is no process {pid}.",
@@ -82,14 +82,14 @@ def find_target(pid: int) -> TargetProcess:
             hint="whyidle watch --once lists jobs that hold a GPU; pgrep -af python lists others.",
         ) from error
     if not command:
-        raise InputError(f"Process {pid} cannot be looked at.", why="It belongs to the kernel.")
+        raise InputError(f"Process {pid} cannot be observed.", why="It belongs to the kernel.")
     try:
         environ = process.environ()
         maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
     except (PermissionError, psutil.AccessDenied) as error:
         raise _refusal(pid) from error
     except (OSError, psutil.Error) as error:
-        raise InputError(f"Process {pid} ended before the look.") from error
+        raise InputError(f"Process {pid} ended before it could be observed.") from error
     run = environ.get("WHYIDLE_RUN", "")
     return TargetProcess(
         pid=pid,

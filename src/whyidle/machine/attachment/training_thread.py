@@ -53,9 +53,7 @@ def trains(thread: SampledThread, roles: FrameRoles) -> bool:
     return not is_worker(thread, roles) and any(name_call(f, roles) for f in _stacks_of(thread))
 
 
-def find_training(
-    threads: Sequence[SampledThread],
-) -> tuple[str, FrameRoles, SampledThread] | None:
+def find_training(threads: Sequence[SampledThread]) -> tuple[str, FrameRoles, SampledThread] | None:
     """The adapter, the roles of its frames, and the thread with the calls of a training loop, else
     the one that is in a framework for most of the time."""
     best, choice = (False, False, 0.0), None

@@ -128,7 +128,7 @@ def _container(root: Path, environ: Mapping[str, str]) -> Check:
         "container",
         "note",
         kind,
-        means="the limits above are the container's; processes outside it are not visible",
+        means="the limits above are those of the container; processes outside it are not visible",
     )
 
 
@@ -192,7 +192,7 @@ def _check_store(store: Path) -> Check:
     existing = next(path for path in (store, *store.absolute().parents) if path.exists())
     if existing.is_dir() and os.access(existing, os.W_OK):
         return _check("run store", "ok", f"{store} can be written", topic="storage")
-    means = "diagnoses are shown, but not stored"
+    means = "diagnoses are shown but not stored"
     close = "set WHYIDLE_HOME to a writable folder, or use --store DIR"
     return _check("run store", "gap", f"{store} cannot be written", means, close, topic="storage")
 

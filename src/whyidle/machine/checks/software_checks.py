@@ -78,7 +78,7 @@ def _check_nvml(*, gpu: bool) -> Check:
         "NVML binding",
         "gap" if gpu else "absent",
         "nvidia-ml-py is not installed",
-        means="whyidle watch sees no GPU, and runs record no utilization, power or clocks",
+        means="whyidle watch sees no GPU, and runs do not record utilization, power or clocks",
         close="pip install 'whyidle[nvidia]'",
     )
 

@@ -60,7 +60,7 @@ def open(destination: Destination) -> Publisher:  # noqa: A001  # a publisher's 
         import comet_ml  # noqa: PLC0415  # an extra
     except ImportError as error:
         raise MissingExtraError(
-            "Comet is not installed beside whyidle.", hint="pip install 'whyidle[comet]'"
+            "Comet is not installed in whyidle's environment.", hint="pip install 'whyidle[comet]'"
         ) from error
     facts = destination.tracker
     if facts.get("offline"):

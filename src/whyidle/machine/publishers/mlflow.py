@@ -47,7 +47,8 @@ def open(destination: Destination) -> Publisher:  # noqa: A001  # a publisher's 
         from mlflow.entities import Metric as Row  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError(
-            "MLflow is not installed beside whyidle.", hint="pip install 'whyidle[mlflow]'"
+            "MLflow is not installed in whyidle's environment.",
+            hint="pip install 'whyidle[mlflow]'",
         ) from error
     facts = destination.tracker
     return _Run(MlflowClient(tracking_uri=facts["tracking_uri"]), Row, facts["run_id"])

@@ -101,7 +101,9 @@ def open(destination: Destination) -> Publisher:  # noqa: A001  # a publisher's 
     """Send to the URL ``where``, to its path ``/v1/metrics`` unless it names one."""
     parts = urllib.parse.urlsplit(destination.where)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"{destination.where!r} is no URL.", hint="--otlp http://localhost:4318")
+        raise UsageError(
+            f"{destination.where!r} is not a URL.", hint="--otlp http://localhost:4318"
+        )
     path = parts.path.rstrip("/")
     url = parts._replace(path=path if path.endswith("/v1/metrics") else f"{path}/v1/metrics")
     environ = destination.environ

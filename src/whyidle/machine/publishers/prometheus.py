@@ -83,8 +83,8 @@ def open(destination: Destination) -> Page:  # noqa: A001  # a publisher's verb
         raise UsageError(f"{destination.where!r} is not [ADDRESS:]PORT.", hint="--prometheus 9470")
     if address not in _HOME and not token:
         raise UsageError(
-            f"{address} can be reached by others, and there is no token.",
-            why="Metrics name jobs and what they wait for.",
+            f"{address} can be reached from other machines, and no token is set.",
+            why="Metrics reveal jobs and what they wait for.",
             hint=f"Set {TOKEN}, or listen on 127.0.0.1 behind a proxy.",
         )
     try:

@@ -50,7 +50,7 @@ def open(destination: Destination) -> Publisher:  # noqa: A001  # a publisher's 
         from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError(
-            "TensorBoard is not installed beside whyidle.",
+            "TensorBoard is not installed in whyidle's environment.",
             hint="pip install 'whyidle[tensorboard]'",
         ) from error
     folder = Path(destination.folder, destination.tracker["log_dir"], "whyidle")

@@ -44,7 +44,7 @@ def open(destination: Destination) -> Publisher:  # noqa: A001  # a publisher's 
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise OutputError(
             f"Cannot write to {folder}.",
-            why="It is no folder that can be written.",
+            why="It is not a writable folder.",
             hint="Name the folder of node-exporter's --collector.textfile.directory.",
         )
     path = folder / f"{destination.name}.prom"

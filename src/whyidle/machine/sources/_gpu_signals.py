@@ -49,10 +49,7 @@ METERS: Final[tuple[Meter, ...]] = (
         ("pcie_sent_bytes", "bytes", "counter", "bytes from the GPU over PCIe"),
         ("pcie_received_bytes", "bytes", "counter", "bytes to the GPU over PCIe"),
     ),
-    *_gpu_meters(
-        "processes",
-        ("processes", "1", "gauge", "processes that compute on the GPU"),
-    ),
+    *_gpu_meters("processes", ("processes", "1", "gauge", "processes that compute on the GPU")),
     *make_meters(
         "processes",
         None,

@@ -24,9 +24,7 @@ _MEMORY = make_meters(
     ("machine_memory_available_bytes", "bytes", "gauge", "memory available without swapping"),
 )
 _PAGING = make_meters(
-    "paging",
-    22.7,
-    ("machine_faults_major", "1", "counter", "page faults that waited for storage"),
+    "paging", 22.7, ("machine_faults_major", "1", "counter", "page faults that waited for storage")
 )
 _SHM = make_meters(
     "shm",

@@ -50,10 +50,7 @@ METERS: Final[tuple[Meter, ...]] = (
     ),
 )
 COUNTERS: Final = tuple(meter.id for meter in METERS if meter.kind == "counter")
-_IO: Final = {
-    "read_bytes": b"read_bytes:",
-    "read_calls_bytes": b"rchar:",
-}
+_IO: Final = {"read_bytes": b"read_bytes:", "read_calls_bytes": b"rchar:"}
 
 
 class Process:

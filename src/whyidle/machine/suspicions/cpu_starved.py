@@ -38,7 +38,7 @@ def cpu_starved(view: JobView) -> Suspected | None:
         return Suspected(
             text=f"likely starved of CPU: its first thread waited for a core {queued:.0%} of the "
             f"time, with {allowed:g} cores allowed",
-            proof="see who uses the cores (top), and compare the step time without them",
+            proof="see which processes use the cores (top), and compare the step time without them",
         )
     quota = f", its quota ran out in {throttled:.0%} of periods" if throttled else ""
     return Suspected(

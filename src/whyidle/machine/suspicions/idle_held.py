@@ -32,6 +32,6 @@ def idle_held(view: JobView) -> Suspected | None:
     if (view.blocked or 0.0) > 0.5:
         return None
     return Suspected(
-        text=f"likely left behind: holds {held / 2**30:.0f} GiB, no kernel, CPU asleep",
-        proof="ask its owner, or look at its stack with whyidle attach",
+        text=f"likely abandoned: holds {held / 2**30:.0f} GiB, no kernel, CPU asleep",
+        proof="ask its owner, or inspect its stack with whyidle attach",
     )

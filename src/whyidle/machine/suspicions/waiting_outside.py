@@ -30,7 +30,7 @@ def waiting_outside(view: JobView) -> Suspected | None:
     if young or not low or (view.waits_share or 0.0) < 0.5:
         return None
     return Suspected(
-        text=f"likely waiting for {view.waits_for}: in {view.waits_share:.0%} of the looks, with "
-        f"the GPU busy {view.gpu_busy:.0%} and {view.cores_used:.1f} cores used",
+        text=f"likely waiting for {view.waits_for}: in {view.waits_share:.0%} of the readings, "
+        f"with the GPU busy {view.gpu_busy:.0%} and {view.cores_used:.1f} cores used",
         proof="whyidle attach PID names the line",
     )

@@ -79,7 +79,7 @@ def judge_gpu(
         return "active", None
     unused = works_elsewhere or job.state in ("active", "starved")
     if busy == 0 and unused and history.span_s >= UNUSED_S:
-        text = f"its job has run no kernel here for {history.span_s:.0f} s"
+        text = f"its job has not run a kernel here for {history.span_s:.0f} s"
         return "idle-held", Reason(
             text=text, proven=False, cause="idle-allocated-gpu", proof="print its visible devices"
         )

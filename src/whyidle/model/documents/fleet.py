@@ -3,8 +3,8 @@
 States of allocated time:
 
 * **useful**: a kernel ran. A sample with a busy share of 60 % is 60 % useful.
-* **starved**: the rest of the samples in which any kernel ran: the GPU waited for its job. Of a job
-  that whyidle watched, samples between its kernels belong here too, since it made steps.
+* **starved**: the rest of the samples in which any kernel ran: the GPU waited for its job. For a
+job that whyidle watched, samples between its kernels belong here too, since it made steps.
 * **idle-held**: no kernel ran in the sample, and more than 500 MiB of its memory were in use: a
   process holds it.
 * **idle-reserved**: no kernel ran, and at most 500 MiB were in use: allocated, without a process on

@@ -70,7 +70,7 @@ class Preparation:
         done = sum(shard["bytes"] for shard in self.shards.values())
         shards = sum(1 for _ in self._list_ranges())
         needed = self._survey.size.high + shards * self._survey.empty - done
-        self._check_bytes(needed, "Nothing was written" if not done else "What is written stays")
+        self._check_bytes(needed, "Nothing was written" if not done else "What was written is kept")
 
     def _check_bytes(self, needed: float, state: str) -> None:
         room = disk_room(next(p for p in (self.folder, *self.folder.parents) if p.exists()))
@@ -98,7 +98,7 @@ class Preparation:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            hint = "Wait for its end, or name another folder with --out."
+            hint = "Wait until it has finished, or choose another folder with --out."
             raise UsageError(f"{self.folder} is being written.", hint=hint) from error
         except OSError:  # a file system without locks for folders, such as NFS
             pass
@@ -116,8 +116,8 @@ class Preparation:
             self._check_setup(whole[0])
             self.shards = {one["name"]: one for one in whole[1:] if self._is_intact(one)}
         elif any(self.folder.iterdir()):
-            hint = "Name an empty folder with --out."
-            raise InputError(f"{self.folder} holds other files.", hint=hint)
+            hint = "Choose an empty folder with --out."
+            raise InputError(f"{self.folder} contains other files.", hint=hint)
         kept = [self._setup, *self.shards.values()]
         write_atomic(self._path, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
 
@@ -130,9 +130,9 @@ class Preparation:
             "code": "the code of the dataset has changed",
         }.get(differs, f"its {differs} differs")
         raise InputError(
-            f"{self.folder} was begun from other samples: {meaning}.",
+            f"{self.folder} was started with other samples: {meaning}.",
             why="Shards of both would be mixed.",
-            hint="Delete the folder, or name another one with --out.",
+            hint="Delete the folder, or choose another one with --out.",
         )
 
     def _is_intact(self, shard: dict[str, Any]) -> bool:
@@ -161,7 +161,7 @@ class Preparation:
                     for maker in free[: len(waiting)]:
                         name, begin, end = waiting.pop()
                         busy[maker] = end - begin
-                        self._check_bytes(most * sum(busy.values()), "Complete shards stay")
+                        self._check_bytes(most * sum(busy.values()), "Complete shards are kept")
                         path = str(self.folder / name)
                         maker.ask({"begin": begin, "end": end, "path": path})
                     for key, _ in selector.select():
@@ -195,7 +195,7 @@ class Preparation:
         if fingerprint_sources(survey.sources, self.folder) != self._setup["fingerprint"]:
             raise InputError(
                 "The source files changed while they were prepared.",
-                why="Some shards are of the old files, some of the new ones.",
+                why="Some shards come from the old files, some from the new ones.",
                 hint=f"Delete {self.folder}, and prepare again.",
             )
         shards = [self.shards[name] for name, _, _ in self._list_ranges()]
@@ -207,7 +207,7 @@ class Preparation:
             found = ask_once(self._python, {**order, "folder": str(self.folder)})
             if found["digests"] != survey.digests or not found["same_length"]:
                 raise InputError(
-                    "Samples that were written differ from those that were made before.",
+                    "Written samples differ from those made before.",
                     why="The dataset depends on the order or the process in which it is read.",
                     hint="It cannot be prepared as it is.",
                 )

@@ -105,10 +105,10 @@ class MakerProcess:
         found: dict[str, Any] = json.loads(line) if line else {"error": "its process died"}
         if "error" in found:
             if found.get("kind") == "disk":
-                hint = "Free space, then call it again: complete shards stay."
+                hint = "Free some space, then run it again: complete shards are kept."
                 raise OutputError("The disk is full.", why=f"{found['error']}.", hint=hint)
             if found.get("kind") == "sample":
-                hint = "Mend the dataset or its files, then call it again."
+                hint = "Correct the dataset or its files, then run it again."
                 raise InputError("A sample cannot be made.", why=found["error"], hint=hint)
             hint = "Name a function without arguments that returns the dataset: train.py:make_set"
             raise InputError("The dataset cannot be prepared.", why=found["error"], hint=hint)

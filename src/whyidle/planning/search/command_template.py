@@ -41,7 +41,7 @@ def check_template(words: Sequence[str], dimensions: Sequence[Dimension]) -> Non
     unused = sorted(known - used)
     if unused and "config" not in used:
         raise UsageError(
-            f"The space has {unused[0]}, and the command does not use it.",
+            f"The space has {unused[0]}, but the command does not use it.",
             why="Nothing would change from trial to trial.",
             hint=f"Write {{{unused[0]}}} where the command takes it, {{config}} for the path of a "
             f"JSON file with all values, or --space env:{unused[0]}=... for a variable.",
@@ -49,11 +49,7 @@ def check_template(words: Sequence[str], dimensions: Sequence[Dimension]) -> Non
 
 
 def fill_command(
-    words: Sequence[str],
-    dimensions: Sequence[Dimension],
-    values: Values,
-    number: int,
-    folder: Path,
+    words: Sequence[str], dimensions: Sequence[Dimension], values: Values, number: int, folder: Path
 ) -> FilledCommand:
     """Fill in the values of a trial; writes ``config.json`` in its ``folder`` if it is named."""
     own = {"trial": str(number), "folder": str(folder), "config": str(folder / "config.json")}

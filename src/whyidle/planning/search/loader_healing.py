@@ -51,7 +51,7 @@ def heal_loader(
             child.terminate()
     if child.returncode or not document.exists():
         why = (error or "").strip().removeprefix("whyidle: ")
-        raise TrialError("The loader cannot be healed first.", why=why, hint="Omit --heal.")
+        raise TrialError("The loader cannot be fixed first.", why=why, hint="Omit --heal.")
     for trial in msgspec.json.decode(document.read_bytes(), type=Diagnosis).trials:
         if tell is not None and trial.edits:  # advice has none
             tell(_describe_fix(trial))

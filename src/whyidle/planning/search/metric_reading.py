@@ -126,7 +126,7 @@ def compile_pattern(metric: str) -> re.Pattern[str]:
     """
     if metric.count("{}") != 1 or metric.count("{step}") > 1:
         raise UsageError(
-            f"The metric {metric!r} does not hold {{}} once.",
+            f"The metric {metric!r} must contain {{}} exactly once.",
             why="{} stands for the number in a line of the output, {step} for its step.",
             hint="--metric 'val_loss: {}'",
         )

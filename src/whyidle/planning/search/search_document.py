@@ -75,7 +75,7 @@ def _starved_notes(trials: list[SearchTrial], setup: SearchSetup) -> list[str]:
 
 def _importance_notes(shares: dict[str, float]) -> list[str]:
     named = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return [f"What makes trials good (PED-ANOVA): {named}."] if shares else []
+    return [f"Hyperparameters that matter (PED-ANOVA): {named}."] if shares else []
 
 
 def _beside_notes(trials: list[SearchTrial]) -> list[str]:

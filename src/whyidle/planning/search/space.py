@@ -51,7 +51,7 @@ def _read_dimension(name: str, text: str) -> Dimension:
     env = name.startswith("env:")
     bare = name.removeprefix("env:")
     if not _NAME.fullmatch(bare):
-        raise UsageError(f"{name!r} is no name of a hyperparameter.", hint=FORMS)
+        raise UsageError(f"{name!r} is not a valid hyperparameter name.", hint=FORMS)
     if found := _RANGE.fullmatch(text):
         return _make_range(bare, found[1], found[2], found[3], found[4], env=env)
     choices = [word.strip() for word in text.split(",")]
@@ -70,7 +70,7 @@ def _make_range(
     whole = "int:" in marks or bool(_WHOLE.fullmatch(low) and _WHOLE.fullmatch(high))
     log = "log:" in marks
     if not (math.isfinite(ends[0]) and math.isfinite(ends[1]) and ends[0] < ends[1]):
-        raise UsageError(f"{name}={low}..{high} is no range from a low to a high number.")
+        raise UsageError(f"{name}={low}..{high} is not a range from a lower to a higher number.")
     if log and ends[0] <= 0.0:
         raise UsageError(f"{name}: a logarithmic range begins above 0, not at {low}.")
     return Dimension(

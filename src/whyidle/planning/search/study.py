@@ -85,7 +85,7 @@ def check_setup(folder: Path, before: SearchSetup, setup: SearchSetup) -> None:
             raise UsageError(
                 f"{folder} holds another search: not the same {name}.",
                 why=f"There {there!r}, here {here!r}." if shown else "",
-                hint=f"whyidle tune --resume {folder} goes on with it; --out names another folder.",
+                hint=f"whyidle tune --resume {folder} continues it; --out chooses another folder.",
             )
 
 

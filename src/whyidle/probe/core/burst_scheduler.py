@@ -2,7 +2,7 @@
 
 No burst begins while step times change (unless they never settle), while code is compiled, or where
 its price is over budget (``burst_budget``). After a burst, steady steps are compared with those
-before it; if they stay slower, no further burst follows.
+before it; if they stay slower, no further profile follows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Recordings(Protocol):
         """Begin a burst at this step boundary."""
 
     def end_bursts(self, why: str) -> None:
-        """Plan no further burst, for this reason."""
+        """Plan no further profile, for this reason."""
 
     def postpone_burst(self, needs_s: float) -> None:
         """Postpone the next burst until ``needs_s`` of training have passed."""
@@ -172,7 +172,7 @@ class BurstSchedule:
         return (self._waited[0] - waited) / max(self._waited[1] - looked, 1) if looked else 0.0
 
     def _compare_after_burst(self) -> None:
-        """Compare steps with those before the burst; plan no further burst if they are slower."""
+        """Compare steps with those before the burst; plan no further profile if they are slower."""
         if self._unsettled:  # unsteady steps cannot be compared
             self.resumed = 0
             return

@@ -166,7 +166,7 @@ class Bursts(Listener):
         return self.profiler is not None and self.profiler.running
 
     def forbid_bursts(self, why: str) -> None:
-        """Record no further bursts."""
+        """Record no further profiles."""
         self.off, self.wanted_work = self.off or why, None
         if self.profiler is not None and self.is_running():
             self.profiler.stay()
@@ -295,7 +295,7 @@ class Bursts(Listener):
         self.publish_state()
 
     def end_bursts(self, why: str) -> None:
-        """Plan no further burst, for this reason."""
+        """Plan no further profile, for this reason."""
         self.off = why
         self.publish_state()
 

@@ -34,11 +34,7 @@ SAVERS = (
     ("tensorflow.python.checkpoint.checkpoint_management", "CheckpointManager"),
 )
 """module and class of what saves itself"""
-CALLBACKS = (
-    "keras.src.callbacks.callback_list",
-    "keras.src.callbacks",
-    "tf_keras.src.callbacks",
-)
+CALLBACKS = ("keras.src.callbacks.callback_list", "keras.src.callbacks", "tf_keras.src.callbacks")
 """modules of the class ``CallbackList``"""
 PER_BATCH = ("on_train_batch_begin", "on_train_batch_end")
 LEAST_NS = 50_000

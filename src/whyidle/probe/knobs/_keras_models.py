@@ -23,7 +23,7 @@ def set_policy(session: KnobSession, edits: dict[str, Any]) -> None:
     """Let layers compute in a narrow type, and keep their variables in 32 bits, unless the script
     sets a policy. Models scale their losses by themselves where the type is float16."""
     name = f"mixed_{edits[POLICY]}"
-    session.wait_for(edits, "the job makes no layers of Keras 3")
+    session.wait_for(edits, "the job creates no Keras 3 layers")
 
     def attach(loaded: Any) -> None:
         policies = importlib.import_module(POLICIES)
@@ -50,12 +50,12 @@ def set_policy(session: KnobSession, edits: dict[str, Any]) -> None:
 
 def compile_models(session: KnobSession, edits: dict[str, Any]) -> None:
     """Compile the steps of models by XLA where the script does not say whether."""
-    session.wait_for(edits, "the job compiles no model of Keras 3")
+    session.wait_for(edits, "the job compiles no Keras 3 model")
 
     def attach(loaded: Any) -> None:
         def is_free(model: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
             if named.get("run_eagerly") or named.get("jit_compile", "auto") != "auto":
-                session.decline_knobs(edits, "the script says how its model is compiled")
+                session.decline_knobs(edits, "the script itself chooses how its model is compiled")
             elif not loaded.model_supports_jit(model):
                 session.decline_knobs(edits, "XLA cannot compile a layer of the model")
             else:

@@ -155,7 +155,7 @@ class SampleCache:
         try:
             now = hash_contents(dataset)
         except NoHashError as reason:
-            self.drop_cache(f"nothing shows whether the dataset changes between epochs: {reason}")
+            self.drop_cache(f"it is unknown whether the dataset changes between epochs: {reason}")
             return
         if now == self.hash:
             return
@@ -195,7 +195,7 @@ class SampleCache:
         result = make(wanted)
         took_s = time.perf_counter() - begin
         if type(result) is not list or len(result) != len(wanted):
-            self.drop_cache("its batches are no lists of samples")
+            self.drop_cache("its batches are not lists of samples")
             return result if len(wanted) == len(indices) else make(indices)
         if before is not None:
             self.run_safely(self._learn, wanted, result, before, make, took_s)

@@ -33,10 +33,7 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     if WORKERS in edits:
         session.wait_for([WORKERS], "the job fits no PyDataset with fewer threads")
         session.after_import(
-            [WORKERS],
-            ADAPTER,
-            "PyDatasetAdapter",
-            partial(_more_workers, session, edits[WORKERS]),
+            [WORKERS], ADAPTER, "PyDatasetAdapter", partial(_more_workers, session, edits[WORKERS])
         )
     if EAGER in edits:
         session.wait_for([EAGER], "the job compiles no model with run_eagerly")
@@ -45,7 +42,7 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
                 [EAGER], module, name, partial(_set_eager, session, name, edits[EAGER])
             )
     if STEPS in edits:
-        session.wait_for([STEPS], "the job fits no model of Keras 3 on TensorFlow")
+        session.wait_for([STEPS], "the job fits no Keras 3 model on TensorFlow")
         session.after_import([STEPS], *FITTED, partial(_join_steps, session, edits[STEPS]))
 
 
@@ -111,11 +108,11 @@ def check_joinable(model: Any, steps: int, args: tuple[Any, ...], named: dict[st
     if model.run_eagerly:
         raise DeclinedError("the model runs eagerly")
     if callbacks := find_batch_callbacks(args, named):
-        raise DeclinedError(f"{callbacks[0]} looks at every batch")
+        raise DeclinedError(f"{callbacks[0]} needs every batch")
     for name, place in COUNTS.items():
         count = named.get(name, args[place] if len(args) > place else None)
         if count is not None and count % steps:
-            raise DeclinedError(f"{name}={count} is no multiple of {steps}")
+            raise DeclinedError(f"{name}={count} is not a multiple of {steps}")
 
 
 def swap_functions(made: Functions, model: Any, steps: int) -> None:

@@ -232,7 +232,7 @@ class KeptWorkers:
                 loader.dataset, loader.collate_fn, loader.worker_init_fn, skip_shared=True
             )
         except NoHashError as reason:
-            self._report(f"nothing shows whether the loop changes its dataset: {reason}", others)
+            self._report(f"it is unknown whether the loop changes its dataset: {reason}", others)
             return False
         if loader._iterator is None:
             return True

@@ -16,7 +16,7 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change functions that the job makes from now on."""
     session.decline_knobs([knob for knob in edits if knob not in (EAGER, RETRACING)], NO_FORM)
     if RETRACING in edits:
-        session.wait_for([RETRACING], "every tf.function of the job says how it is traced")
+        session.wait_for([RETRACING], "every tf.function of the job already sets how it is traced")
         session.after_import(
             [RETRACING],
             FUNCTIONS,

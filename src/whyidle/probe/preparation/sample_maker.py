@@ -228,7 +228,7 @@ def _load_dataset(spec: str) -> Any:
     made = getattr(module, name)
     dataset = made if hasattr(made, "__getitem__") and not isinstance(made, type) else made()
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-        raise TypeError(f"{spec} is no dataset with a length: {type(dataset).__name__}")
+        raise TypeError(f"{spec} is not a dataset with a length: {type(dataset).__name__}")
     return dataset
 
 

@@ -127,7 +127,7 @@ def read_events(path: Path, member: str | None, progress: Progress | None) -> Pl
     shown = f"{path}!{member}" if member else str(path)
     raise BrokenTraceError(
         f"No event could be read from {shown}.",
-        why="Its text is no valid JSON.",
+        why="Its text is not valid JSON.",
         hint="Copy the file again, or let the profiler finish before copying it.",
     )
 
@@ -168,7 +168,7 @@ def build_timeline(
     if not len(host) + len(device):
         raise BrokenTraceError(
             f"No event could be read from {source.display_path}.",
-            why="Its event list holds no event with a possible time.",
+            why="Its event list contains no event with a valid time.",
             hint="Export the trace again, and let the profiler finish before copying the file.",
         )
     text = f"{rows.ignored} events with impossible times were ignored"

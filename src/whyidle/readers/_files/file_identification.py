@@ -68,11 +68,7 @@ _JSON: tuple[tuple[str, bytes, str], ...] = (
     ),
     ("a speedscope profile", rb'speedscope\.app|"\$schema"[^}]*speedscope', _EXPORT),
     ("a V8 CPU profile", rb'"nodes"\s*:\s*\[\s*\{\s*"id"|"startTime".*"samples"', _EXPORT),
-    (
-        "a result of rocprofv3, AMD's profiler of kernels",
-        rb'"rocprofiler-sdk-tool"',
-        _EXPORT,
-    ),
+    ("a result of rocprofv3, AMD's profiler of kernels", rb'"rocprofiler-sdk-tool"', _EXPORT),
     ("a memory snapshot", rb'"(?:segments|device_traces|blocks_by_segment)"', _SNAPSHOT),
     ("a diagnosis of whyidle itself", rb'"whyidle/', "Render it with `whyidle report`."),
     ("a notebook", rb'"(?:nbformat|cells)"\s*:', _EXPORT),
@@ -81,12 +77,12 @@ _JSON: tuple[tuple[str, bytes, str], ...] = (
 _RECORD_IT = "Record the training with torch.profiler as well, and pass its trace."
 _CHROME: tuple[tuple[str, bytes, str], ...] = (
     (
-        "a timeline of Horovod, which holds collectives and nothing of the device",
+        "a timeline of Horovod, which shows collectives but not the device",
         rb"NEGOTIATE_(?:ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)",
         _RECORD_IT,
     ),
     (
-        "the compiler's log of events (torch.compile), which holds nothing of the device",
+        "the compiler's log of events (torch.compile), which does not show the device",
         rb'"cat"\s*:\s*"dynamo_timed"',
         f"View it with tlparse. {_RECORD_IT}",
     ),
@@ -182,7 +178,7 @@ def _bytes_or_prose(head: bytes) -> tuple[str, str]:
         return "UTF-16 text", "Save it as UTF-8."
     printable = sum(byte >= 32 or byte in b"\t\r\n\x1b" for byte in head)
     if printable < 0.95 * len(head):
-        return "a binary file of a kind we do not know", _EXPORT
+        return "a binary file of an unknown kind", _EXPORT
     return "a plain-text log", _TRAINING
 
 

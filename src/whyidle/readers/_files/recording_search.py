@@ -64,7 +64,7 @@ def select_ranks(origins: Sequence[Origin], ranks: Collection[int]) -> list[Orig
         known = [number for number in numbers if number is not None]
         held = f"ranks {min(known)} to {max(known)}" if known else "recordings without a rank"
         raise InputError(
-            "No recording is of the selected ranks.",
+            "There is no recording of the selected ranks.",
             why=f"There are {held}.",
             hint="Select others with --ranks 0-7,64.",
         )

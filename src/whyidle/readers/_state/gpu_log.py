@@ -70,8 +70,8 @@ def read_gpu_log(path: Path, text: str) -> GpuLog:
     )
     if not gpus:
         raise BrokenTraceError(
-            f"{path} holds no utilization of a GPU.",
-            why="No row has a number where its header names one.",
+            f"{path} contains no GPU utilization.",
+            why="No row has a number in the column that the header names.",
             hint="nvidia-smi --query-gpu=timestamp,index,utilization.gpu,utilization.memory,"
             "memory.used,memory.total --format=csv -l 1 > log.csv",
         )

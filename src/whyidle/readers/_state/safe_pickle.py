@@ -16,7 +16,9 @@ FAULTS: tuple[type[Exception], ...] = (
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it holds an object of {module}.{name}, which is not plain")
+        raise pickle.UnpicklingError(
+            f"it holds an object of {module}.{name}, which is not plain data"
+        )
 
 
 def read_plain_pickle(data: bytes) -> Any:

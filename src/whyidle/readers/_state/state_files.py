@@ -157,5 +157,5 @@ def _decode(path: Path, data: bytes) -> Any:
             f"{path} cannot be read.",
             why=f"It looks like a Python pickle or a dump of a flight recorder, but: {text[:200]}.",
             hint="Pass a memory snapshot (torch.cuda.memory._dump_snapshot), a dump of NCCL's "
-            "flight recorder, or a trace. Checkpoints and models are no recordings.",
+            "flight recorder, or a trace. Checkpoints and models are not recordings.",
         ) from error

@@ -17,11 +17,7 @@ from whyidle.readers._events.json_chunks import JsonChunks
 from whyidle.readers._events.text_ranges import RangeEvents
 from whyidle.readers._events.trace_header import device_of, place_of, to_natural
 from whyidle.readers._files.byte_stream import ByteStream, Progress
-from whyidle.readers._files.file_identification import (
-    head_of,
-    identify_chrome_trace,
-    not_a_trace,
-)
+from whyidle.readers._files.file_identification import head_of, identify_chrome_trace, not_a_trace
 from whyidle.readers._files.range_reading import RangeReading
 from whyidle.readers.kineto.event_columns import EventColumns
 from whyidle.readers.kineto.optimizer_closures import without_closures
@@ -160,8 +156,8 @@ def _explain_empty(
         if set(columns.categories) == {""}:
             return NotATraceError(
                 f"{shown} is a Chrome trace, but not from PyTorch's profiler.",
-                why="Its events have no kind, as in the copy of a profile that JAX and TensorFlow "
-                "make for a viewer.",
+                why="Its events have no category, as in the copy that JAX and TensorFlow write "
+                "for trace viewers.",
                 hint="Pass the profile itself (.xplane.pb), or the folder that TensorBoard reads.",
             )
         return NotATraceError(
@@ -169,7 +165,7 @@ def _explain_empty(
             why=f"Its events are of the kinds {kinds[:200]}.",
             hint="Export one with prof.export_chrome_trace('trace.json.gz').",
         )
-    why = why or "its event list holds no event with a possible time"
+    why = why or "its event list contains no event with a valid time"
     return BrokenTraceError(
         f"No event could be read from {shown}.",
         why=f"{why[0].upper()}{why[1:]}.",
@@ -220,7 +216,7 @@ def _build_timeline(
 def _column_notes(columns: EventColumns) -> tuple[str, ...]:
     notes = []
     if columns.unset:
-        notes.append(f"events with a time of 0, which is none, were left out: {columns.unset}")
+        notes.append(f"events without a time (0) were left out: {columns.unset}")
     if columns.ignored:
         notes.append(f"{columns.ignored} events with impossible times were ignored")
     if columns.categories.get("cuda_profiler_range"):

@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.model.timeline import (
-    Detail,
-    DeviceEvents,
-    HostEvents,
-    HostKind,
-    MemorySamples,
-)
+from whyidle.model.timeline import Detail, DeviceEvents, HostEvents, HostKind, MemorySamples
 from whyidle.readers._events.event_tables import ColumnTable, EventTables, TableParts
 from whyidle.readers._events.event_types import detail_of
 

@@ -55,12 +55,7 @@ def render_timeline(diagnosis: Diagnosis) -> Markup | None:
             role="group",
             aria_label=_HELP,
         ),
-        tag(
-            "p",
-            tag("span", _render_controls(), class_="controls"),
-            note,
-            class_="note",
-        ),
+        tag("p", tag("span", _render_controls(), class_="controls"), note, class_="note"),
         id="picture",
     )
 

@@ -125,7 +125,7 @@ def test_a_file_that_is_no_fleet(store: Store, tmp_path: Path, fleet: Path):
     client.headers["Authorization"] = f"Bearer {site.access.add_token('a', 'admin')}"
     answer = client.get("/api/fleet")
     assert answer.status_code == 503
-    assert "is not a report of a fleet" in answer.json()["error"]
+    assert "is not a fleet report" in answer.json()["error"]
     path.write_bytes(fleet.read_bytes())
     assert client.get("/api/fleet").json()["job_count"] == 2
     assert client.get("/api/fleet/users/nobody").status_code == 404

@@ -46,7 +46,7 @@ def _read_alerts(question: Question) -> Alerts:
 PAGE = Page(
     path="/alerts",
     title="Alerts",
-    summary="What fires on the server's machine, what is muted, and what was.",
+    summary="Active, muted and past alerts of the server's machine.",
     template="alerts.html",
     document=Alerts,
     read=_read_alerts,

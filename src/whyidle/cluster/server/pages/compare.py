@@ -20,7 +20,7 @@ def _read_table(question: Question) -> RunTable:
     if not 2 <= len(names) <= MOST_RUNS:
         raise RefusedError(
             f"2 to {MOST_RUNS} runs can be compared, not {len(names)}.",
-            hint="Mark them in the list of runs.",
+            hint="Select them in the list of runs.",
         )
     diagnoses = []
     for name in names:

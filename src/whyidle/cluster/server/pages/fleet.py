@@ -28,9 +28,10 @@ def read_report(question: Question) -> FleetReport:
     report = question.site.fleet.read()
     if report is None:
         raise NothingYetError(
-            "The server was given no report of a fleet.",
-            why="Let a timer write one: whyidle fleet report --ledger slurm ... --json fleet.json. "
-            "It is read again when it changes.",
+            "The server has no fleet report.",
+            why="Have a timer write one: whyidle fleet report --ledger slurm ... --json "
+            "fleet.json. "
+            "It is reloaded when it changes.",
             hint="whyidle serve --fleet fleet.json",
         )
     return report
@@ -45,7 +46,7 @@ def _describe_report(question: Question, document: Any) -> Mapping[str, Any]:
 PAGE = Page(
     path="/fleet",
     title="Fleet",
-    summary="What became of the cluster's allocated GPU-hours: whose they were, and why.",
+    summary="The cluster's allocated GPU-hours by user, job and cause.",
     template="fleet.html",
     document=FleetReport,
     read=read_report,

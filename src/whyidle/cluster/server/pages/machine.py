@@ -9,14 +9,14 @@ from whyidle.model.documents.watch_document import WatchedMachine
 def _read_machine(question: Question) -> WatchedMachine:
     machine = question.machine()
     if machine is None:
-        raise NothingYetError("The machine has not been looked at yet.", hint="Try in a second.")
+        raise NothingYetError("The machine has not been read yet.", hint="Try again in a second.")
     return machine
 
 
 PAGE = Page(
     path="/machine",
     title="Machine",
-    summary="The latest look at the server's machine: host, GPUs and jobs.",
+    summary="The latest reading of the server's machine: host, GPUs and jobs.",
     template="machine.html",
     document=WatchedMachine,
     read=_read_machine,

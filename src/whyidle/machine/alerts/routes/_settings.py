@@ -20,23 +20,25 @@ def take_settings(kind: str, given: Mapping[str, Any], **known: Any) -> dict[str
     Raises:
         UsageError: one is unknown, missing, or of another type.
     """
-    settings = {name: value for name, value in given.items() if name != "kind"}
+    path, lines = given.get("at", ("", {}))
+    settings = {name: value for name, value in given.items() if name not in ("kind", "at")}
+
+    def complain(text: str, name: str = "kind") -> UsageError:
+        at = f"{path}, line {lines.get(name, lines.get('kind'))}: " if path else ""
+        return UsageError(f"{at}The route {kind} {text}.", why=f"Settings: {', '.join(known)}.")
+
     for name in settings:
         if name not in known:
-            raise UsageError(f"The route {kind} has no setting {name!r}.", why=_list(known))
+            raise complain(f"has no setting {name!r}", name)
     merged = {**known, **settings}
     for name, value in merged.items():
         if value is None:
-            raise UsageError(f"The route {kind} needs the setting {name!r}.", why=_list(known))
+            raise complain(f"needs the setting {name!r}")
         if isinstance(value, str) and value.startswith("$"):
             if value[1:] not in os.environ:
-                raise UsageError(f"The route {kind} needs the variable {value[1:]}.")
+                raise complain(f"needs the environment variable {value[1:]}", name)
             merged[name] = os.environ[value[1:]]
     return merged
-
-
-def _list(known: Mapping[str, Any]) -> str:
-    return f"Known: {', '.join(known)}."
 
 
 def check_url(kind: str, url: object) -> str:
@@ -47,7 +49,7 @@ def check_url(kind: str, url: object) -> str:
     """
     parts = urlsplit(str(url))
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"The route {kind} needs a URL of HTTP.", why=f"It has {url!r}.")
+        raise UsageError(f"The route {kind} needs an HTTP URL.", why=f"It has {url!r}.")
     return str(url)
 
 

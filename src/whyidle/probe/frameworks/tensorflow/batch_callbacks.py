@@ -5,12 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-METHODS = (
-    "on_train_batch_begin",
-    "on_train_batch_end",
-    "on_batch_begin",
-    "on_batch_end",
-)
+METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 OF_KERAS = ("keras.", "tf_keras.")
 RARELY = frozenset({"BackupAndRestore", "ModelCheckpoint", "TensorBoard"})
 """callbacks of Keras that look at batches only if asked to, by a number"""

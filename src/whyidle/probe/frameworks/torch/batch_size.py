@@ -28,10 +28,7 @@ def find_batch_size(args: Any, loader_size: int | None) -> tuple[int | None, str
         return loader_size, ""
     if len(rows) > 1:
         numbers = " and ".join(f"{number:,}" for number in sorted(rows)[:3])
-        return (
-            None,
-            f"the model's inputs have {numbers} rows, so that nothing tells what a sample is",
-        )
+        return (None, f"the model's inputs have {numbers} rows, so it is unclear what a sample is")
     size = rows.pop()
     if loader_size is not None and size > loader_size:
         return (

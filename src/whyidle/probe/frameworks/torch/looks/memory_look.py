@@ -93,7 +93,7 @@ class MemoryLook(Listener):
         self.called = False
         rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
         if str(rank) != "0":
-            self.found = {**self.found, "state": "another rank is looked at"}
+            self.found = {**self.found, "state": "another rank is measured instead"}
             self._publish()
             self.stop_listening()
             return
@@ -291,7 +291,9 @@ class RecordedStep:
         if self._result is None:
             raise NotReplayableError("the optimizer's step was not seen")
         if self.watch.ended:
-            raise NotReplayableError("torch.func, which the step calls, allows no look at memory")
+            raise NotReplayableError(
+                "torch.func, which the step calls, does not allow memory to be measured"
+            )
         recorded = read_allocations(self._profiler, self._result, draft, self.device)
         rows = recorded["rows"] = _drop_earlier(recorded["rows"])
         if self.size and self.listed and not self.watch.keeps_rows_of(self.size):

@@ -23,7 +23,8 @@ from .memory_look import FIRST, device_of
 from .repeated_pass import RepeatedPass, check_modules, restore_job
 from .step_tape import NotReplayableError, StepTape, find_tensors
 
-TOO_SHORT = "the job ended before the fifth step of an optimizer of PyTorch (none of Keras is one)"
+TOO_SHORT = "the job ended before the fifth step of a PyTorch optimizer (Keras optimizers do not "
+"count)"
 ROUNDS, MOST_ROUNDS, ROUNDS_S = 7, 13, 2.0
 """timed passes with and without a swap, in turn, and as many more as so many seconds allow"""
 CELLS = ("LSTMCell", "GRUCell", "RNNCell")
@@ -74,7 +75,7 @@ class ModelLook(Listener):
         rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
         try:
             if str(rank) != "0":
-                raise NotReplayableError("another rank is looked at")
+                raise NotReplayableError("another rank is measured instead")
             if self.tape is None:
                 self.tape = StepTape(torch, device=device_of(optimizer).type)
                 self.tape.start()
