@@ -132,6 +132,50 @@ def test_inputs_that_disagree_are_declined_and_the_peak_is_told(tmp_path):
     assert find_batch_size((object(),), 4)[0] is None
 
 
+def test_what_a_sample_is_is_not_taken_from_a_state_or_from_time(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train.py", "--test-batch-size", "5", "--batch_size", "20"])
+    tokens, state = torch.zeros(35, 20), (torch.zeros(2, 20, 8), torch.zeros(2, 20, 8))
+    assert find_batch_size((tokens, state), None) == (20, "")
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    assert find_batch_size((tokens,), None) == (35, "")
+    size, why = find_batch_size((tokens,), None, time_first=True)
+    assert size is None
+    assert "time" in why
+
+
+class Named(nn.Module):
+    """Is called by keywords, after a transform without parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 2)
+
+    def forward(self, *, x):
+        return self.layer(x)
+
+
+def test_a_closure_keywords_and_transforms_are_seen_through(tmp_path):
+    net, flip = Named(), nn.Identity()
+    optimizer = torch.optim.Adam(net.parameters())
+    loop = standin.Loop(tmp_path)
+    loop.recorder.facts, loop.lead = {"rank": None}, id(optimizer)
+    listener = MemoryLook(loop)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = net(x=torch.stack([flip(torch.ones(1, 6))[0] for _ in range(8)])).mean()
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        assert optimizer.step(closure) is not None
+        listener.on_step(optimizer)
+    listener.stop_listening()
+    assert loop.faults == []
+    assert listener.found["state"] == "measured"
+    assert listener.found["batch"] == 8
+
+
 def test_functions_of_torch_func_end_the_look_and_not_the_job(tmp_path):
     def loss(out, y):
         torch.func.grad(lambda x: x.square().sum())(torch.ones(3))

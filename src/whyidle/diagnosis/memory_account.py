@@ -95,9 +95,8 @@ def _list_parts(plan: MemoryPlan, phase: Phase | None, peak: float | None) -> li
     if phase is None:
         parts["gradients"] = look.gradients
     elif phase == "optimizer":
-        rest = plan.final_level(look.batch or 0) - (
-            0 if look.kept_gradients else look.gradients or 0
-        )
+        own = 0 if look.kept_gradients else look.gradients or 0
+        rest = plan.final_level(look.batch or 0) - own
         parts |= {"gradients": look.gradients, "workspace": plan.update_bytes}
         parts["results"] = round(max(rest, 0.0))
     elif plan.job_order is not None:

@@ -18,8 +18,7 @@ IN_HALF: Final = "everything in bfloat16, which may change learning; autocast li
 RANKS: Final = tuple(1 << power for power in range(1, 11))
 """ranks that are tried for sharding"""
 FEW_BITS: Final = 0.26
-"""share of the optimizer's state that is left in 8 bits, with one scale per 256 values (Dettmers et
-al., 8-bit Optimizers via Block-wise Quantization, 2022)"""
+"""share of the optimizer's state left in 8 bits, a scale per 256 values (Dettmers et al., 2022)"""
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,6 @@ class OptionList:
         phases = self.plan.phases(batch)
         if not phases or phases["optimizer"] < max(phases.values()) or not self.plan.update_bytes:
             return None
-        rest = max(
-            phases["forward"], phases["backward"], phases["optimizer"] - self.plan.update_bytes
-        )
+        without = phases["optimizer"] - self.plan.update_bytes
+        rest = max(phases["forward"], phases["backward"], without)
         return self._option("optimizer", "a fused optimizer, without temporaries", batch, rest)

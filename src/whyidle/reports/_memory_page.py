@@ -89,10 +89,8 @@ _FITS: Final = {True: ", fits", False: ", does not fit", None: ""}
 
 def _owners(account: MemoryAccount) -> Table:
     whole = sum(part.bytes for part in account.parts) or 1
-    rows: list[list[Line]] = [
-        [format_bytes(part.bytes), format_percent(part.bytes / whole), part.owner]
-        for part in account.parts
-    ]
+    sizes = [(part.bytes, part.owner) for part in account.parts]
+    rows: list[list[Line]] = [[format_bytes(n), format_percent(n / whole), o] for n, o in sizes]
     return Table([Column("held", True), Column("share", True), Column("by")], rows)
 
 
@@ -147,9 +145,8 @@ def describe_peak(account: MemoryAccount) -> str:
         f"{format_bytes(account.peak)} at the peak of a step, in the {_PHASES[account.peak_phase]}"
     )
     if account.limit and account.usable:
-        fits = account.peak <= account.usable
-        close = account.peak <= account.limit
-        verdict = "fits" if fits else "fits barely" if close else "does not fit"
+        close = "fits barely" if account.peak <= account.limit else "does not fit"
+        verdict = "fits" if account.peak <= account.usable else close
         text = f"{verdict} in {format_bytes(account.limit)}: {text}"
     elif account.limit:
         text += f", of {format_bytes(account.limit)} that it may hold"

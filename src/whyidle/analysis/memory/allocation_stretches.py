@@ -1,11 +1,9 @@
 """The peak of memory from the order of allocations.
 
 A recorded pass is cut where modules begin and end and where their backward passes begin. The
-highest level of each such *stretch* is affine in the batch, while their maximum is not: the peak
-moves from one stretch to another. So each stretch is extrapolated from two recorded sizes, and the
-largest is the peak. Recomputation of a module is predicted on an edited recording: what only its
-backward pass needs is given back when its forward pass ends; where its backward pass begins, the
-allocations of its forward pass are repeated.
+highest level of each such *stretch* is affine in the batch, while their maximum is not: each is
+extrapolated from two sizes. Recomputation of a module is predicted on an edited recording: what its
+backward pass needs is freed when its forward pass ends, which is repeated before the backward one.
 """
 
 from __future__ import annotations

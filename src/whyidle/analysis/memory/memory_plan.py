@@ -20,15 +20,12 @@ from whyidle.model.memory_look import MemoryLook
 
 Phase = Literal["forward", "backward", "optimizer"]
 USABLE: Final = 0.9
-"""share of the free memory that a plan may use: evaluation and the longest sample need some too
-(users of batch finders ask for such a reserve: pytorch-lightning#21154)"""
+"""share of the free memory that a plan may use (a reserve is asked for: pytorch-lightning#21154)"""
 FARTHEST, NEVER = 4.0, 16.0
-"""multiples of the largest recorded batch beyond which a peak is only a direction, and beyond which
-nothing is predicted: libraries choose other kernels, with other temporaries, as sizes grow"""
+"""multiples of the largest recorded batch for a direction only, and for nothing: kernels change"""
 LEAST_SAVED: Final = 0.01
 """share of the peak below which a module is not worth recomputing"""
-MOST_MODULES: Final = 40
-"""modules that are considered for recomputation, those that keep most first"""
+MOST_MODULES: Final = 40  # considered for recomputation, those that keep most first
 
 
 @dataclass(frozen=True)
@@ -75,25 +72,17 @@ class MemoryPlan:
         if held is None and self.of_host:
             held = look.process_begin
         if held is None:
-            held = self.persistent + sum(
-                part or 0
-                for part in (
-                    0 if look.kept_gradients else look.gradients,
-                    look.batch_bytes,
-                    look.results,
-                )
-            )
+            own = 0 if look.kept_gradients else look.gradients
+            held = self.persistent + sum(n or 0 for n in (own, look.batch_bytes, look.results))
         return held + look.free_bytes
 
     @property
     def usable(self) -> int | None:
         """The part of the limit that a plan may fill."""
         free = self.look.target or self.look.free_bytes
-        return (
-            None
-            if self.limit is None or free is None
-            else self.limit - round((1.0 - USABLE) * free)
-        )
+        if self.limit is None or free is None:
+            return None
+        return self.limit - round((1.0 - USABLE) * free)
 
     def phases(self, batch: float, chosen: Collection[int] = ()) -> dict[Phase, float] | None:
         """Peak of each phase of the step at a batch; None where it is not known."""

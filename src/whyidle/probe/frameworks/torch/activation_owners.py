@@ -1,8 +1,7 @@
 """Marks in a recording of allocations where modules run, and notes what their backward passes keep.
 
-While ``watch_modules`` is open, every call of a module is a span ``whyidle::forward N`` of the
-profiler, and the first tensor that the backward pass takes back of what a module kept is a mark
-``whyidle::unpack N``. ``N`` is the module's place in the list.
+While ``watch_modules`` is open, each call of module ``N`` is a span ``whyidle::forward N``, and the
+first tensor that the backward pass takes back of what it kept is a mark ``whyidle::unpack N``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """``--look memory``: what holds memory in a step, and what of it grows with the batch.
 
 The third step of the job itself is recorded, from the first call of its model to the update: every
-allocation by PyTorch's profiler, and what backward passes keep by saved-tensor hooks. Nothing is
-computed again. What grows with the batch is told by the sizes of saved tensors and gradients. A
-batch of another size that comes later, such as the last of an epoch, is recorded too. All goes to
-``PID.look-memory.json``; ``analysis.memory_plan`` reads it.
+allocation by PyTorch's profiler, and what backward passes keep by saved-tensor hooks. A batch of
+another size that comes later is recorded too. ``analysis.memory_plan`` reads what is written.
 """
 
 from __future__ import annotations
@@ -93,9 +91,7 @@ class MemoryLook(Listener):
         self.called = False
         rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
         if str(rank) != "0":
-            self.found = {**self.found, "state": "another rank is measured instead"}
-            self._publish()
-            self.stop_listening()
+            self._decline("another rank is measured instead")
             return
         if self.step is not None:
             self._read_step(optimizer)
@@ -115,26 +111,36 @@ class MemoryLook(Listener):
         torch: Any = sys.modules["torch"]
 
         def enter(model: Any, args: Any) -> None:
-            if not self.called and torch.is_grad_enabled():
+            if self.called or not torch.is_grad_enabled():
+                return
+            if any(p.requires_grad for p in model.parameters()):  # no transform of an image
                 self.called = True  # what it calls inside has inputs of its own
                 try:
-                    self._begin_step(torch, optimizer, model, args)
+                    self._begin_step(torch, optimizer, model, _with_keywords(model, args))
                 except NotReplayableError as reason:
                     self._decline(str(reason))
 
-        def update(*_: Any) -> None:
-            if self.step is not None:
-                self.step.begin_update()
+        begin = self._contain(lambda *_: getattr(self.step, "begin_update", int)())
+        end = self._contain(lambda *_: getattr(self.step, "end_update", int)())
 
-        def end_update(*_: Any) -> None:
-            if self.step is not None:
-                self.step.end_update()
+        def update(_: Any, args: Any, kwargs: Any) -> Any:
+            """The passes are over, or run in a closure that the optimizer calls first."""
+            closures = [value for value in (*args[1:], *kwargs.values()) if callable(value)]
+            if not closures:
+                return begin()
+
+            def close() -> Any:
+                loss = closures[0]()
+                begin()
+                return loss
+
+            return args[:1], {**kwargs, "closure": close}
 
         hook = module.register_module_forward_pre_hook
         self.undo = [
             hook(self._contain(enter)).remove,
-            optimizer.register_step_pre_hook(self._contain(update)).remove,
-            optimizer.register_step_post_hook(self._contain(end_update)).remove,
+            optimizer.register_step_pre_hook(update).remove,
+            optimizer.register_step_post_hook(end).remove,
         ]
         self.found["state"] = "the job ended before its third step"
 
@@ -142,15 +148,16 @@ class MemoryLook(Listener):
         return lambda *args: self.events.run_contained(self.listener, lambda *_: work(*args))
 
     def _begin_step(self, torch: Any, optimizer: Any, model: Any, args: Any) -> None:
-        size, _ = find_batch_size(args, self.loader_size)
+        time_first = any(getattr(m, "batch_first", True) is False for m in model.modules())
+        sized = find_batch_size(args, self.loader_size, time_first=time_first)
         known = list(self.recorded)
-        if known and (size is None or not any(_are_apart(size, one) for one in known)):
+        if known and (sized[0] is None or not any(_are_apart(sized[0], n) for n in known)):
             return
         if torch.autograd._profiler_enabled():
             return
         if why_not := _explain_unfit(torch, model):
             raise NotReplayableError(why_not)
-        self.step = RecordedStep(torch, optimizer, model, args, self.loader_size)
+        self.step = RecordedStep(torch, optimizer, model, args, sized)
 
     def _decline(self, why: str) -> None:
         if not self.recorded:
@@ -185,10 +192,10 @@ class RecordedStep:
     """One step of the job, from the first call of its model to its update."""
 
     def __init__(
-        self, torch: Any, optimizer: Any, model: Any, args: Any, loader_size: int | None
+        self, torch: Any, optimizer: Any, model: Any, args: Any, sized: tuple[int | None, str]
     ) -> None:
         self.torch = torch
-        self.size, self.why = find_batch_size(args, loader_size)
+        self.size, self.why = sized
         self.listed = any(isinstance(value, list) for value in args)
         self.began, self.begun_s = clock_ns(), time.perf_counter()
         self.device = device_of(optimizer)
@@ -338,9 +345,8 @@ class RecordedStep:
 
 
 class _Growth:
-    """Whether memory of a size grows with the batch: that of a saved tensor one of whose dimensions
-    is a multiple of its samples does, that of a parameter does not, and what else there is does if
-    it divides among the samples."""
+    """Whether memory of a size grows with the batch: saved tensors with a multiple of its samples
+    as a dimension do, and what else divides among the samples but is no parameter."""
 
     def __init__(self, step: RecordedStep, gradients: list[Any]) -> None:
         self.samples = step.size or 1
@@ -366,6 +372,16 @@ def _explain_unfit(torch: Any, model: Any) -> str:
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return "the step runs inside saved_tensors_hooks of the script"
     return ""
+
+
+def _with_keywords(model: Any, args: Any) -> tuple[Any, ...]:
+    """What a model is called with, by keywords too, which hooks for all modules are not given."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if (own := frame.f_locals).get("self") is model and "kwargs" in own:
+            return (*args, *own["kwargs"].values())
+        frame = frame.f_back
+    return tuple(args)
 
 
 def _is_whole(tensor: Any) -> bool:
