@@ -25,8 +25,6 @@ UNBROKEN: Final = 120
 """columns up to which a word is never broken"""
 LONGEST: Final = 400
 """characters of a text from a recording; C++ kernel names have thousands"""
-LEAST_CLAUSE: Final = 0.4
-"""part of the room that whole clauses must fill, or a text is cut within a clause"""
 PROSE: Final = 10_000
 """characters of a text of whyidle itself"""
 
@@ -61,7 +59,7 @@ def _last_clause(text: str) -> int:
     """Where the last whole clause of a text that is cut off ends; 0 if hardly any of it is left."""
     for stop in ("; ", ". ", ": ", " | ", " · ", ", "):
         end = text.rfind(stop)
-        while end >= len(text) * LEAST_CLAUSE:
+        while end >= len(text) * 0.4:  # else less room is filled than a cut in a clause fills
             if text.count("(", 0, end) == text.count(")", 0, end):
                 return end
             end = text.rfind(stop, 0, end)

@@ -3,7 +3,12 @@
 from whyidle.model.live.suspicion import JobView, Suspected, suspicion
 
 
-@suspicion("The job makes no step", state="stalled", needs=("since_step_s",), cause="late-rank")
+@suspicion(
+    "The job makes no step",
+    state="stalled",
+    needs=("since_step_s",),
+    cause="late-rank",
+)
 def no_progress(view: JobView) -> Suspected | None:
     """A job that has made steps makes none any more.
 

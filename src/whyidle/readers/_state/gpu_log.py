@@ -37,8 +37,6 @@ _NAMES: Final = {
     "index": "gpu", "gpu": "gpu", "timestamp": "time", "pid": "process", "uuid": "gpu",
     "gpu_uuid": "gpu", "pci.bus_id": "gpu", "gpu_bus_id": "gpu",
 }  # fmt: skip
-_TOGETHER: Final = 0.05
-"""largest time, s, between the rows of two GPUs of one sample, which an index need not tell"""
 Row = dict[str, str]
 Values = tuple[float, float, float, float]
 
@@ -164,7 +162,8 @@ def _samples(rows: Iterable[Row]) -> Iterator[tuple[float | None, dict[str, Valu
         now, process = _seconds(row.get("time")), row.get("process", "")
         if np.isnan(values[0]) and process != "-":
             continue
-        beside = gpus and now and time and 0 <= now - time < _TOGETHER
+        # the rows of one sample lie milliseconds apart, those of two samples a second or so
+        beside = gpus and now and time and 0 <= now - time < 0.05
         gpu = row.get("gpu", str(len(gpus)) if beside else "0")
         if gpus and ((gpu, process) in seen or abs((now or 0.0) - (time or 0.0)) >= 1):
             yield time, gpus
