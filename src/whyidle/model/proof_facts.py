@@ -132,7 +132,7 @@ class HostFacts(ProofFacts):
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     beside: str = ""  # where operators are called beside a compiled step, as " in FUNCTION"
     predicts: bool = False  # whether it is ``predict`` of Keras that is called
-    renewed: str = ""  # what is made anew and compiled again: a ``function`` or an ``object``
+    renewed: str = ""  # what is new and compiled again: a ``function``, ``object`` or ``number``
     cached: Predicted | None = None  # what loading it from a folder gains
     optimizer: str = "Adam"
     implementation: str = ""  # how it updates its tensors now
@@ -212,7 +212,6 @@ class InterruptionFacts(ProofFacts):
     histograms: bool = False
     compiler: bool = False
     unrolled: str = ""  # where a loop is that a compiler unrolls
-    rolled: Predicted | None = None  # what compiling its body once gains
     framework: str = ""
     cached: Predicted | None = None  # what compiled code on a disk gains
     without_graph: Predicted | None = None  # what evaluating without gradients gains

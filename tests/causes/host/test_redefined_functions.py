@@ -1,5 +1,7 @@
 """Functions of JAX that are defined anew in every step."""
 
+import pytest
+
 from cured_twins import judge
 from whyidle import catalog
 from whyidle.model.timeline import HostKind
@@ -58,3 +60,32 @@ def test_a_static_argument_that_is_new_each_time_is_to_be_made_once():
     assert advised(STATIC) == ["compile-once", "cached-executables"]
     plan = catalog.load_fixes()["compile-once"].decide(judge("recompilation-storm", train(STATIC)))
     assert "static argument" in plan.summary
+
+
+@pytest.mark.parametrize("value", ["0.1", "3", "-1e-05"])
+def test_a_static_number_is_to_be_passed_as_an_array(value):
+    """Its values are new, so neither a folder of compiled code nor padding helps."""
+    reason = (
+        "at input path [0][1], now <class 'jax._src.tree_util.Static'> with pytree metadata "
+        f"Static(val={value}) and before <class 'jax._src.tree_util.Static'>"
+    )
+    assert advised(reason) == ["compile-once"]
+    plan = catalog.load_fixes()["compile-once"].decide(judge("recompilation-storm", train(reason)))
+    assert "jnp.asarray" in plan.summary
+
+
+@pytest.mark.parametrize(
+    ("reason", "value"),
+    [
+        ("rate: the Python value 0.01 after the Python value 0.02", True),
+        ("0/1: L['rate'] == 0.02", True),
+        ("0/1: L['length'] == 20", False),
+        ("x: float32[7, 4] after float32[8, 4]", False),
+    ],
+)
+def test_the_advice_fits_the_reason(reason, value):
+    proof = judge("recompilation-storm", train(reason))
+    fixes = catalog.load_fixes()
+    plan = fixes["reduce-retracing"].decide(proof)
+    assert advised(reason) == ([] if value else ["bucket-lengths"])
+    assert (plan is not None and "not as a Python number" in plan.summary) == value

@@ -85,9 +85,11 @@ def test_a_loop_that_is_traced_turn_by_turn_is_to_be_rolled():
     assert rolled.decide(proof) is None  # no loop was seen
     for framework, way in (("jax", "jax.lax.scan"), ("torch", "block.compile()")):
         known = replace(proof.facts, unrolled="train.py:3", framework=framework)
-        summary = rolled.decide(replace(proof, facts=known)).summary
-        assert "train.py:3" in summary
-        assert way in summary
+        plan = rolled.decide(replace(proof, facts=known))
+        assert "train.py:3" in plan.summary
+        assert way in plan.summary
+        assert plan.predicted is None
+        assert "steps may become slower: measure" in plan.risk
 
 
 ROLLED = """import jax
@@ -118,6 +120,32 @@ def other(xs):
 def test_the_source_shows_a_loop_that_a_compiled_function_repeats(turns, body, found):
     assert find_repeated_calls(ROLLED.format(turns, body), 10) == found
     assert find_repeated_calls("def (", 10) is None
+
+
+CALLER = """import jax
+class Agent:
+    def update(self, batches):
+        for turn in range(9):
+            self.state = train(self.state, batches[turn])
+    def cell(self, h): return h
+@jax.jit
+def train(state, batch):
+    new, state = tx.update(state)
+    {}
+    return state
+def main():
+    for step in range(100):
+        train(state, next(batches))
+"""
+
+
+def test_a_loop_that_calls_the_compiled_function_is_not_unrolled():
+    """Neither by name, nor by a method of the same name of another object."""
+    assert find_repeated_calls(CALLER.format("pass"), 8) is None
+    assert find_repeated_calls(CALLER.format("for t in range(3): state = f(state)"), 8) == (
+        10,
+        "train",
+    )
 
 
 def test_steady_steps_have_no_start():

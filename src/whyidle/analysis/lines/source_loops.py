@@ -37,7 +37,7 @@ def find_decisive_lines(source: str, loops: Counter[int]) -> dict[int, int]:
 
 def find_repeated_calls(source: str, line: int) -> tuple[int, str] | None:
     """Return line and function of a loop over ``range`` with calls in the function that is defined
-    at ``line``, or in one of the file that it mentions, directly or not; None without any."""
+    at ``line``, or in one of the file that it mentions (methods by ``self``), directly or not."""
     nodes = ast.walk(parse_source(source) or ast.Module([], []))
     functions = {node.name: node for node in nodes if isinstance(node, _FUNCTIONS[:2])}
     reached = [
@@ -50,7 +50,7 @@ def find_repeated_calls(source: str, line: int) -> tuple[int, str] | None:
         loops = [part.lineno for part in parts if isinstance(part, ast.For) and _repeats(part)]
         if loops:
             return loops[-1], function.name
-        named = {getattr(part, "id", getattr(part, "attr", "")) for part in parts}
+        named = {ast.unparse(p).removeprefix("self.") for p in parts if isinstance(p, ast.expr)}
         found = [one for name, one in functions.items() if name in named]
         reached += [one for one in found if one not in reached]
     return None

@@ -22,7 +22,10 @@ _HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
 
 _SOURCE = "torch._dynamo"
 _GENERATOR = "iterator: another object of class generator"
+_NUMBER = re.compile(r": the Python value|^\d+/\d+: L\['\w+'\] == -?\d+\.\d")
+"""a Python value of TensorFlow, or a floating-point one of PyTorch, which is no length"""
 _RENEWED = {
+    "number": re.compile(r"Static\(val=-?[\d.]+(e-?\d+)?\)"),
     "function": re.compile(r"another function defined on the same line"),
     "object": re.compile(r"\bat 0x[0-9a-f]+|pytree metadata"),
 }
@@ -71,7 +74,7 @@ def handed_on(facts: Facts) -> bool:
 
 def renewed_kind(facts: Facts) -> str:
     """Return what is made anew for most recompiling, by JAX's words: a ``function`` that is defined
-    again, or an ``object`` as static argument; "" where neither is."""
+    again, an ``object`` or a ``number`` as static argument; "" where none is."""
     again = [run for run in _compiles(facts) if run.turn > 1]
     half = sum(run.seconds for run in again) / 2
     for kind, reason in _RENEWED.items():
@@ -119,7 +122,7 @@ def recompile_reasons(facts: Facts) -> tuple[Evidence, ...]:
 def is_for_values(facts: Facts) -> bool:
     """Return whether most traces were for Python values that changed, not for shapes."""
     reasons = [run.reason for run in _compiles(facts) if run.turn > 1 and run.reason]
-    return 2 * sum(": the Python value" in reason for reason in reasons) > len(reasons)
+    return 2 * sum(_NUMBER.search(reason) is not None for reason in reasons) > len(reasons)
 
 
 def is_batch_by_generator(facts: Facts) -> bool:

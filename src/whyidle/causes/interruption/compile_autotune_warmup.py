@@ -7,9 +7,7 @@ import numpy as np
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.lines.sampled_lines import lines_with_share
-from whyidle.analysis.lines.source_lines import in_library
-from whyidle.analysis.lines.source_loops import count_loops, find_repeated_calls
+from whyidle.analysis.lines.source_loops import find_repeated_calls
 from whyidle.analysis.partition import compilation
 from whyidle.analysis.partition.idle_gaps import context_calls
 from whyidle.analysis.steps.forecast import predict_removal
@@ -23,8 +21,7 @@ ONE_OFF = 0.8
 """with this share of all compiling in the first step it is warm-up; otherwise it recurs"""
 LOADED = (0.4, 0.2, 0.0)
 """share of compiling that a start with a cache on disk still takes (careful, expected, hopeful): it
-traces the model again and loads the compiled code. One that compiles a loop's body once is expected
-to take as much. A small transformer took 19.3 s without and 3.7
+traces the model again and loads the compiled code. A small transformer took 19.3 s without and 3.7
 s with a cache (PyTorch 2.13, inductor for CPUs)"""
 LEAST_S = 5.0
 """one-off set-up below which a run is too short for its start to matter"""
@@ -54,12 +51,11 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     Compiling that recurs in later steps does not count. Where six or more steady steps follow,
     shares are of these, and the start is a remark with its own numbers; in a watched run that spent
     most of its time so far in it (at least 5 s), a warning that says what each run pays, since how
-    long the job is meant to run is not known. A line of the job that stack samples show in a loop
-    while its function is traced is one that the compiler unrolls; so is a loop over ``range`` with
-    calls in the source of the compiled function, or of those that it calls. Where fewer follow, the
-    recording is of the start, and the prediction is for the recorded window: the fix gains once per
-    start, and only a cache on disk saves it in the next one (P10), except for the expected fifth
-    that loading takes.
+    long the job is meant to run is not known. A loop over ``range`` with calls in the source of the
+    compiled function, or of those that it calls, is one that the compiler unrolls; one that calls
+    the compiled function is none. Where fewer follow, the recording is of the start, and the
+    prediction is for the recorded window: the fix gains once per start, and only a cache on disk
+    saves it in the next one (P10), except for the expected fifth that loading takes.
 
     What looks alike
     ----------------
@@ -70,8 +66,9 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     ----------
     Diagnose steady steps with a recording that starts after warm-up. Where restarts are frequent,
     keep the compilers' caches on a disk that survives them. Compile the body of a loop once
-    (``jax.lax.scan``, ``tf.while_loop``, one repeated block of a PyTorch model), and keep shapes
-    the same, as each new one is compiled anew.
+    (``jax.lax.scan``, ``tf.while_loop``, one repeated block of a PyTorch model): it shortens
+    compiling, but steps may become slower, so measure. Keep shapes the same, as each new one is
+    compiled anew.
 
     References
     ----------
@@ -102,9 +99,8 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         number = compiler.functions
         evidence.append(make_evidence("functions compiled", number, None, source="torch._dynamo"))
     once = 0.0 if share else _share_of_run(facts, seconds)
-    unrolled = _find_unrolled(facts, setup)
+    unrolled = _find_unrolled(facts)
     name = f"{(unrolled.file or '').rpartition('/')[2]}:{unrolled.line}" if unrolled else ""
-    compiling = _share_of_recording(facts, facts.partition.parts["compile"] & setup)
     return Proof(
         headline=_describe_start(seconds, once, name)
         if once
@@ -124,7 +120,6 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         once=once,
         facts=InterruptionFacts(
             unrolled=name,
-            rolled=_predict_cached(compiling, compiling) if unrolled else None,
             framework=facts.timeline.framework or "",
             compiler=len(facts.rows_of(Role.COMPILER)) > 0 and _generates_code(facts),
             cached=_predict_cached(share, known),
@@ -153,14 +148,8 @@ def _share_of_run(facts: Facts, seconds: float) -> float:
     return min(seconds / life, 1.0) if life and seconds >= LEAST_S else 0.0
 
 
-def _find_unrolled(facts: Facts, setup: Intervals) -> Place | None:
-    """The job's own line, in a loop of a function, that ran most while the compiler traced it; else
-    by the source of the compiled function, as tracing is short beside compiling."""
-    for place, _ in lines_with_share(facts, setup & facts.partition.parts["compile"]):
-        if place.line and (place.function or "").isidentifier() and not in_library(place):
-            source = facts.timeline.sources.get(place.file or "", "")
-            if source and count_loops(source)[place.line]:
-                return place
+def _find_unrolled(facts: Facts) -> Place | None:
+    """By the source of the compiled function: stack samples show its caller, too."""
     for place in compilation.compiled_functions(facts, again=False):
         source = facts.timeline.sources.get(place.file or "", "")
         if (loop := find_repeated_calls(source, place.line or 0)) is not None:

@@ -48,7 +48,8 @@ def _pad_to_longest(proof: Proof) -> str | None:
 
 
 def _pad_to_buckets(proof: Proof) -> Proposal | None:
-    if proof.get_facts(HostFacts).renewed:
+    facts = proof.get_facts(HostFacts)
+    if facts.renewed or facts.python_values or facts.generators:
         return None
     return Proposal(
         "pad batches of varying length to the next of a few lengths (for example powers of two); "

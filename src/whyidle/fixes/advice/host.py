@@ -149,7 +149,7 @@ def _format_time(seconds: float) -> str:
 
 
 _ROLLED = {
-    "jax": "write the loop at {} as jax.lax.scan (or fori_loop), which compiles its body once; "
+    "jax": "write the loop at {} as jax.lax.scan (or fori_loop), which shortens compilation; "
     "keep compiled code between runs: jax_compilation_cache_dir",
     "tensorflow": "loop over tf.range at {} in the tf.function, or use tf.while_loop or a layer "
     "such as LSTM, instead of a Python loop, whose turns are compiled one by one",
@@ -169,6 +169,8 @@ _MADE_ONCE = {
     "changes from step to step",
     "object": "make the object that is a static argument once, outside the loop (a new optimizer "
     "is unequal to the last one), and pass what changes, such as its learning rate, as an array",
+    "number": "pass the number that changes as an array (jnp.asarray), not as a static argument; "
+    "round one that sets a shape up to a few values",
 }
 """what is made anew -> how it is made once"""
 
@@ -234,11 +236,12 @@ ADVICE = (
         *("rolled-loop", "compile-autotune-warmup"),
         title="Compile the body of a loop once",
         doc="Compilers unroll Python loops: code and compile time grow with the number of turns. "
-        "Proposed where stack samples show the job's own loop while it is traced.",
+        "Proposed where the source of the compiled function has such a loop.",
         summary=_rolled_loop,
-        predicted=lambda proof: proof.get_facts(InterruptionFacts).rolled,
+        faster=False,
         consent="rounding",
-        risk="shapes and types must stay the same from turn to turn",
+        risk="shortens compilation only; steps may become slower: measure; shapes and types must "
+        "stay the same from turn to turn",
     ),
     advice(
         *("steady-recording", "compile-autotune-warmup"),

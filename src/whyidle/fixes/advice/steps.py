@@ -198,8 +198,8 @@ ADVICE = (
         "which has a setting for it. Only the author knows what the loop does between its steps.",
         summary=_scan_steps,
         consent="rounding",
-        risk="reports, saves and checks between steps happen once per call; all batches of a call "
-        "must have the same shapes",
+        risk="steps may become slower: measure; reports, saves and checks between steps happen "
+        "once per call, whose batches must have the same shapes",
     ),
     advice(
         *("fewer-callbacks", "callback-overhead"),

@@ -14,7 +14,7 @@ def cached_executables(proof: Proof) -> Proposal | None:
     loaded instead of compiled; it is still traced in every step. Declines where a function is
     compiled for other arguments each time: the first start would gain nothing."""
     facts = proof.get_facts(HostFacts)
-    if not facts.renewed:
+    if facts.renewed not in ("function", "object"):
         return None
     return Proposal(
         edits=(Edit(knob="jax.compilation_cache", value="~/.cache/jax"),),

@@ -11,9 +11,16 @@ from whyidle.model.proof_facts import HostFacts
 @fix("recompilation-storm", consent="rounding")
 def reduce_retracing(proof: Proof) -> Proposal | None:
     """Let ``tf.function`` generalise the shapes that change, so that one trace serves all of them,
-    or trace Keras' ``train_on_batch`` once. Declines for another framework, and where a Python
-    value changes: no shape is more general."""
+    or trace Keras' ``train_on_batch`` once. Declines for shapes of another framework, and
+    where a Python value changes: no shape is more general."""
     facts = proof.get_facts(HostFacts)
+    if facts.python_values:
+        made = "tf.constant, tf.Variable" if facts.traced else "torch.tensor"
+        return Proposal(
+            summary=f"pass the number that changes as a tensor ({made}), not as a Python number: "
+            "each value is traced anew",
+            automatic=False,
+        )
     if not facts.traced:
         return None
     if facts.generators:
@@ -21,12 +28,6 @@ def reduce_retracing(proof: Proof) -> Proposal | None:
             edits=(Edit(knob="keras.train_on_batch", value=True, was=False),),
             predicted=facts.dynamic,
             risk="Keras 3.0 to 3.8 only; later versions trace once by themselves",
-        )
-    if facts.python_values:
-        return Proposal(
-            summary="pass the number that changes as a tensor (tf.constant, tf.Variable), not as a "
-            "Python number: each value is traced anew",
-            automatic=False,
         )
     return Proposal(
         edits=(Edit(knob="tf.reduce_retracing", value=True, was=False),),
