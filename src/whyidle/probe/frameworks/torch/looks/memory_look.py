@@ -129,16 +129,10 @@ class MemoryLook(Listener):
             if not closures:
                 return begin()
 
-            def close() -> Any:
-                loss = closures[0]()
-                begin()
-                return loss
+            return args[:1], {**kwargs, "closure": lambda: (closures[0](), begin())[0]}
 
-            return args[:1], {**kwargs, "closure": close}
-
-        hook = module.register_module_forward_pre_hook
         self.undo = [
-            hook(self._contain(enter)).remove,
+            module.register_module_forward_pre_hook(self._contain(enter)).remove,
             optimizer.register_step_pre_hook(update).remove,
             optimizer.register_step_post_hook(end).remove,
         ]
@@ -151,9 +145,8 @@ class MemoryLook(Listener):
         time_first = any(getattr(m, "batch_first", True) is False for m in model.modules())
         sized = find_batch_size(args, self.loader_size, time_first=time_first)
         known = list(self.recorded)
-        if known and (sized[0] is None or not any(_are_apart(sized[0], n) for n in known)):
-            return
-        if torch.autograd._profiler_enabled():
+        again = sized[0] is None or not any(_are_apart(sized[0], n) for n in known)
+        if torch.autograd._profiler_enabled() or (known and again):
             return
         if why_not := _explain_unfit(torch, model):
             raise NotReplayableError(why_not)
