@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from whyidle import catalog
 from whyidle.diagnosis.findings import RISKY, ProvenCause, findings_of, grade_severity
@@ -50,6 +51,14 @@ def test_the_best_fix_that_does_no_harm_decides():
     assert grade_severity(judged(1.5, 1.0), 0.5, [risky, sure]) == "warning"
     better = offered(1.45, 1.1)
     assert grade_severity(judged(1.5, 1.0), 0.5, [risky, better]) == "critical"
+
+
+def test_a_fix_that_may_change_what_is_learned_counts_by_its_careful_end():
+    rarer = replace_fields(offered(1.05, 1.01), consent="convergence")
+    assert grade_severity(judged(1.05, 1.0), 0.5, [rarer]) == "info"
+    assert grade_severity(judged(1.05, 1.0), 0.5, [rarer, offered(1.05, 1.01)]) == "warning"
+    sure = replace_fields(offered(1.5, 1.1), consent="convergence")
+    assert grade_severity(judged(1.5, 1.0), 0.5, [sure]) == "warning"
 
 
 SLOW = SimpleNamespace(attribution={"transfer": 0.6, "host": 0.4})

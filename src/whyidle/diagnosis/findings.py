@@ -160,11 +160,14 @@ def grade_severity(
     item: ProvenCause, high: float, fixes: Sequence[ProposedFix], room: float = 0.0
 ) -> Severity:
     """Grade by the predicted gain of the best fix that does no harm, at most what the cause costs,
-    or what its bucket has left (``room``) where a fix has a prediction of its own. A ``critical``
-    finding must also lie in a bucket of waiting that holds that much time. What most of a run went
-    into, once, is a ``warning``."""
-    offered = [p.predicted for p in fixes if p.predicted and not p.changes_batch]
-    sure = [one.speedup for one in offered or [item.proof.predicted] if one.low >= RISKY]
+    or what its bucket has left (``room``) where a fix has a prediction of its own. A fix that may
+    change what is learned counts by its careful end. A ``critical`` finding must also lie in a
+    bucket of waiting that holds that much time. What most of a run went into, once, is a
+    ``warning``."""
+    fixes = [fix for fix in fixes if not fix.changes_batch]
+    offered = [(p.predicted, p.consent == "convergence") for p in fixes if p.predicted]
+    told = offered or [(item.proof.predicted, False)]
+    sure = [one.low if asks else one.speedup for one, asks in told if one.low >= RISKY]
     own = any(plan.predicted for _, plan in item.decisions[0])
     cost = max(item.proof.high * item.spread, room if own else 0.0)
     gain = min(1.0 - 1.0 / max(sure, default=1.0), cost)

@@ -66,15 +66,6 @@ def _last_clause(text: str) -> int:
     return 0
 
 
-def limit_rows(label: str, texts: list[str], limit: int | None) -> list[tuple[str, str]]:
-    """Rows with the label on the first, and the number of omitted ones on the last."""
-    shown = texts[:limit]
-    rows = [(label if i == 0 else "", text) for i, text in enumerate(shown)]
-    if len(texts) > len(shown):
-        rows[-1] = (rows[-1][0], f"{rows[-1][1]} (and {len(texts) - len(shown)} more)")
-    return rows
-
-
 class Page:
     """Collects lines of at most ``width`` columns; without ``colours`` they are plain ASCII."""
 

@@ -53,13 +53,9 @@ class RecordedJob:
         """Run operators, with the kernel reporting the thread as awake."""
         self._look(stack, duration, held=AWAKE | FREE, busy=True)
 
-    def python(self, stack: str, duration: int) -> None:
-        """Run Python."""
-        self._look(stack, duration, held=TAKEN | HELD_US, busy=True)
-
-    def python_ended(self, stack: str, duration: int) -> None:
-        """Run Python that releases the GIL at these lines, and not before."""
-        self._look(stack, duration, held=TAKEN | RELEASED_US, busy=True)
+    def python(self, stack: str, duration: int, *, held: int = HELD_US) -> None:
+        """Run Python; ``held=RELEASED_US``: it releases the GIL at these lines, and not before."""
+        self._look(stack, duration, held=TAKEN | held, busy=True)
 
     def wait(self, stack: str, duration: int) -> None:
         """Let the thread sleep."""

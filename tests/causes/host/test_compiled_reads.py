@@ -4,7 +4,7 @@ import pytest
 
 from cured_twins import covers, judge
 from whyidle.model.timeline import HostKind
-from whyidle.testing.recorded_job import RecordedJob
+from whyidle.testing.recorded_job import RELEASED_US, RecordedJob
 
 CAUSE = "per-step-host-sync"
 MS = 1_000_000
@@ -99,7 +99,7 @@ JAX = "/env/lib/python3.11/site-packages/jax/_src/dispatch.py(88): apply_primiti
 def test_a_frameworks_own_dispatch_cannot_be_made_rarer(inner, gains):
     job = compiled_job()
     for _ in range(30):
-        job.python_ended(inner + STEP, 10 * MS)
+        job.python(inner + STEP, 10 * MS, held=RELEASED_US)
         step(job, 20)
     proof = judge("python-overhead-in-step", job)
     assert proof.high > 0.15

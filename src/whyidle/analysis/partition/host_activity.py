@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import dropwhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from whyidle.analysis.device.device_timestamps import read_progress
 from whyidle.analysis.device.kernel_classes import classify_kernel
 from whyidle.analysis.integer_codes import is_among, map_names, used_codes
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.lines.needed_lines import NeededLines, judge_sources
 from whyidle.analysis.lines.source_lines import frame_place, in_library, own_frame
 from whyidle.analysis.lines.source_statements import parse_source
 from whyidle.analysis.partition.idle_gaps import Launches, copy_direction
@@ -70,12 +72,10 @@ class GeneratorCalls:
                 continue
             name = place.file or "", place.function or ""
             if any(low <= place.line <= high for low, high in self._functions.get(name, ())):
-                modelled = any(self._is_model(caller) for caller in frames[depth + 1 :])
+                plays, outer = self._vocabulary.plays, frames[depth + 1 :]
+                modelled = any(plays(Role.COMPUTE_FRAME, caller) for caller in outer)
                 return (None if modelled else name), depth
         return None, 0
-
-    def _is_model(self, frame: str) -> bool:
-        return self._vocabulary.plays(Role.COMPUTE_FRAME, frame)
 
 
 def _generators_in(sources: Mapping[str, str]) -> Functions:
@@ -116,7 +116,9 @@ def finishing_waits(timeline: Timeline) -> I64:
     saves = saves[host.kind[saves] != HostKind.PYTHON]
     if not len(waits) or not len(saves):
         return np.empty(0, np.int64)
-    writers = {_function_of(timeline, row) for row in _samples_inside(timeline, saves)} - {""}
+    inside = union_of(host.start[saves], host.end[saves]).contains_times(host.start)
+    samples = np.flatnonzero(inside & (host.detail >= 0) & np.isin(host.thread, host.thread[saves]))
+    writers = {_function_of(timeline, row) for row in samples} - {""}
     by_writers = [_function_of(timeline, row) in writers for row in waits]
     return waits[np.array(by_writers) & _follow_save(timeline, saves, waits)]
 
@@ -136,27 +138,9 @@ def _follow_save(timeline: Timeline, saves: I64, waits: I64) -> Mask:
     return follows
 
 
-def _samples_inside(timeline: Timeline, calls: I64) -> I64:
-    host = timeline.host
-    rows = np.flatnonzero(host.detail >= 0)
-    parts = []
-    for call in calls:
-        inside = (host.start[rows] >= host.start[call]) & (host.start[rows] < host.end[call])
-        parts.append(rows[inside & (host.thread[rows] == host.thread[call])])
-    return np.concatenate(parts)
-
-
 def _function_of(timeline: Timeline, row: np.int64) -> str:
     stack = timeline.details[timeline.host.detail[row]].stack
     return _LINE.sub("", own_frame(stack), count=1)
-
-
-def find_producer_waits(timeline: Timeline) -> I64:
-    """Return the rows of waits in such a function called by the user's own code."""
-    rows = timeline.rows_of(Role.BLOCKED)
-    details, host = timeline.details, timeline.host
-    taking = [_is_taking(details[host.detail[row]].stack) for row in rows]
-    return rows[np.array(taking, dtype=bool)]
 
 
 def _is_taking(stack: str) -> bool:
@@ -187,6 +171,11 @@ class HostActivity:
             rows = np.union1d(rows, finishing_waits(self.timeline))
         elif role == Role.PREPROCESS:
             rows = np.union1d(rows, self.generators.rows)
+        elif role == Role.EVALUATION and len(self._trained_on):
+            begin, end = self.timeline.host.start[rows], self.timeline.host.end[rows]
+            named = self.timeline.host.kind[rows] == HostKind.PYTHON
+            inside = np.searchsorted(self._trained_on, (begin, end))
+            rows = rows[~named | (inside[0] == inside[1])]
         rows = rows[is_among(self.timeline.host.thread[rows], self.drivers)]
         return rows[~self._launches_kernels(rows)] if role == Role.PREPROCESS else rows
 
@@ -197,7 +186,27 @@ class HostActivity:
 
     @cached_property
     def _producer_waits(self) -> I64:
-        return find_producer_waits(self.timeline)
+        """Waits in a function that returns what others made, called by the user's own code."""
+        rows, host = self.timeline.rows_of(Role.BLOCKED), self.timeline.host
+        stacks = (self.timeline.details[host.detail[row]].stack for row in rows)
+        return rows[np.array([_is_taking(stack) for stack in stacks], dtype=bool)]
+
+    @cached_property
+    def _trained_on(self) -> I64:
+        """Times of samples in functions named like evaluations that each training step calls and
+        whose results it needs, by the source: a policy's ``evaluate`` gives the loss."""
+        host, judged = self.timeline.host, judge_sources(self.timeline.sources)
+        stacks = (detail.stack for detail in self.timeline.details)
+        details = [i for i, stack in enumerate(stacks) if self._is_trained_on(stack, judged)]
+        return np.sort(host.start[np.isin(host.detail, details)])
+
+    def _is_trained_on(self, stack: str, judged: Mapping[str, NeededLines]) -> bool:
+        plays, frames = self.timeline.vocabulary.plays, stack.split(";")
+        _, *around = *dropwhile(lambda frame: not plays(Role.EVALUATION, frame), frames), ""
+        callers = (place for frame in around if (place := frame_place(frame, None)))
+        caller = next((place for place in callers if not in_library(place)), None)
+        lines = judged.get(caller.file or "" if caller else "", NeededLines())
+        return caller is not None and caller.line in lines.needed - lines.rare
 
     def _launches_kernels(self, rows: I64) -> Mask:
         """Which events launch kernels; a function that does is no preprocessing on the CPU."""

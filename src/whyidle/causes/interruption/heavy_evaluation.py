@@ -42,15 +42,14 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The device is idle while the launching thread is inside a function or a mark of evaluation. Only
-    that idle time counts; work of the device in evaluation is work. Where the device is the CPU
-    itself, the whole evaluation counts. In a watched process whose device is known by marks alone,
-    telemetry of the busy share of its GPU shows how much of evaluation it idles, within two
-    standard errors, where it varies with evaluation. Without telemetry the share is unknown: at
-    most all of it, which is counted as unknown. The recording cannot show how much of the
-    idle time larger batches would remove, so the lower bound is nothing and the upper bound all of
-    it. Half is expected; on a CPU, which does not idle, the time between its operators in training
-    steps, where these are recorded. Evaluating every second or tenth time only is P9, where
-    evaluation recurs.
+    that idle time counts; on a CPU, the whole evaluation. A function of each training step whose
+    result the step needs, by the source, only bears the name. In a watched process whose device is
+    known by marks alone, telemetry of its GPU shows how much of evaluation it idles, within two
+    standard errors, where that varies. Without telemetry all of it is counted as unknown. The
+    recording cannot show how much of the idle time larger batches would remove, so the lower bound
+    is nothing and the upper bound all of it. Half is expected; on a CPU, which does not idle, the
+    time between its operators in training steps, where these are recorded. Evaluating every second
+    or tenth time only is P9, where evaluation recurs.
 
     What looks alike
     ----------------
@@ -78,7 +77,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     )
     if share < LEAST_SHARE:
         return None
-    number, lost = count_evaluations(facts, pauses), f"{passed[1]:.0%}"
+    number, lost = _count_evaluations(facts, pauses), f"{passed[1]:.0%}"
     return Proof(
         headline=f"Evaluation leaves the {facts.device_noun} idle for {lost} of the recording"
         if len(facts.device)
@@ -102,7 +101,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         where=(pauses.place,) if pauses.place else (),
         facts=InterruptionFacts(
             rarer=_predict_rarer(passed) if pauses.is_recurring else None,
-            without_graph=_without_graph(passed) if _may_record(facts, pauses) else None,
+            without_graph=_without_graph(facts, pauses, passed),
             batches=_takes_batches(facts, pauses),
         ),
     )
@@ -129,18 +128,14 @@ def _takes_batches(facts: Facts, pauses: Pauses) -> bool:
     return any(bool(pauses.spans.contains_times(begin[rows]).any()) for rows in requests)
 
 
-def _may_record(facts: Facts, pauses: Pauses) -> bool:
-    """Whether evaluation may record a backward graph: watched processes mark where it is off."""
-    off, on = (
-        bool(np.isin(pauses.rows, facts.timeline.rows_of(role)).any())
-        for role in (Role.EVALUATION_WHOLE, Role.EVALUATION_WITH_GRADIENTS)
-    )
-    return on or not off
-
-
-def _without_graph(shares: tuple[float, float, float]) -> Predicted:
+def _without_graph(
+    facts: Facts, pauses: Pauses, shares: tuple[float, float, float]
+) -> Predicted | None:
+    """The gain where evaluation may record a backward graph; watched jobs mark where it is off."""
+    roles = Role.EVALUATION_WHOLE, Role.EVALUATION_WITH_GRADIENTS
+    off, on = (bool(np.isin(pauses.rows, facts.timeline.rows_of(role)).any()) for role in roles)
     low, expected, high = (cost * share for cost, share in zip(RECORDING, shares, strict=True))
-    return from_gains((low, expected, high), RECORDED)
+    return from_gains((low, expected, high), RECORDED) if on or not off else None
 
 
 def _pass_shares(facts: Facts, pauses: Pauses) -> tuple[float, float, float]:
@@ -174,15 +169,13 @@ def _predict_rarer(shares: tuple[float, float, float]) -> Predicted:
     return predict_removal(low, high, "P9: fewer evaluations", expected)
 
 
-def count_evaluations(facts: Facts, pauses: Pauses) -> int:
+def _count_evaluations(facts: Facts, pauses: Pauses) -> int:
     """Number of evaluations. Where only functions of single batches are recorded, those of one step
     count as one."""
-    host = facts.timeline.host
-    single = np.isin(pauses.rows, facts.timeline.rows_of(Role.EVALUATION_BATCH))
-    whole, batches = (
-        union_of(host.start[rows], host.end[rows])
-        for rows in (pauses.rows[~single], pauses.rows[single])
-    )
+    host, rows = facts.timeline.host, pauses.rows
+    single = np.isin(rows, facts.timeline.rows_of(Role.EVALUATION_BATCH))
+    whole = union_of(host.start[rows[~single]], host.end[rows[~single]])
+    batches = union_of(host.start[rows[single]], host.end[rows[single]])
     begin, end = (edges[facts.steps_in_scope] for edges in facts.steps.on_host)
     return len(whole) + int(np.count_nonzero((batches - whole).length_inside(begin, end)))
 
@@ -190,8 +183,8 @@ def count_evaluations(facts: Facts, pauses: Pauses) -> int:
 def _busy_evidence(facts: Facts, pauses: Pauses) -> tuple[Evidence, ...]:
     read = facts.evaluation_utilization
     if read is not None:
-        name, value = "GPU busy during evaluation, linear fit of reads", read.evaluating
-        return (make_evidence(name, value, "ratio", source="telemetry"),)
+        name = "GPU busy during evaluation, linear fit of reads"
+        return (make_evidence(name, read.evaluating, "ratio", source="telemetry"),)
     if not len(facts.device):
         return ()
     working = union_of(facts.device.start, facts.device.end) & pauses.spans
