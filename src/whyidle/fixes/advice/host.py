@@ -152,7 +152,7 @@ _ROLLED = {
     "jax": "write the loop at {} as jax.lax.scan (or fori_loop), which compiles its body once; "
     "keep compiled code between runs: jax_compilation_cache_dir",
     "tensorflow": "loop over tf.range at {} in the tf.function, or use tf.while_loop or a layer "
-    "such as LSTM, instead of a Python loop, whose turns are compiled one by one",
+    "such as LSTM, instead of a Python loop, whose iterations are all compiled",
     "torch": "at {}, compile the block that the loop repeats (block.compile()) instead of the "
     "whole model, or use one layer for all time steps, such as nn.LSTM",
 }
@@ -233,12 +233,12 @@ ADVICE = (
     advice(
         *("rolled-loop", "compile-autotune-warmup"),
         title="Compile the body of a loop once",
-        doc="Compilers unroll Python loops: code and compile time grow with the number of turns. "
+        doc="Compilers unroll Python loops: code and compile time grow with the iterations. "
         "Proposed where stack samples show the job's own loop while it is traced.",
         summary=_rolled_loop,
         predicted=lambda proof: proof.get_facts(InterruptionFacts).rolled,
         consent="rounding",
-        risk="shapes and types must stay the same from turn to turn",
+        risk="shapes and types must stay the same from one iteration to the next",
     ),
     advice(
         *("steady-recording", "compile-autotune-warmup"),
