@@ -187,6 +187,21 @@ def test_without_trials_nothing_is_said_of_them(full):
     assert "Trials" not in markdown.render(plain)
 
 
+def test_the_screen_says_why_nothing_could_be_tried(full):
+    edits = [Edit(knob="loader.workers", value=8, was=0)]
+    advised = msgspec.structs.replace(UNTRIED, edits=[])
+    short = msgspec.structs.replace(UNTRIED, fix="pin-memory", why="no time", edits=edits)
+
+    def shown(*trials):
+        of = msgspec.structs.replace(full, trials=list(trials))
+        return " ".join(terminal.render(of).split())
+
+    assert "not tried pin-memory: no time not tried staged-data: left to you" in shown(
+        advised, short
+    )
+    assert "not tried pin-memory, staged-data" in shown(KEPT, advised, short)
+
+
 @pytest.mark.parametrize("render", [everything, markdown.render])
 def test_what_it_became_comes_before_what_it_was(fixed, render):
     shown = " ".join(render(fixed()).split())

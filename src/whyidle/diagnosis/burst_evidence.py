@@ -173,7 +173,7 @@ def _dominant_operator(facts: Facts, burst: Facts) -> str:
         f"{operator.name}{f' in {operator.phase}' if phased else ''} {operator.share * compute:.0%}"
         for operator in burst.operators[:NAMED]
     )
-    return f"operators with the most time, share of step ({_burst_name(burst)}): {operators}"
+    return f"operators with the most time: {operators} of the step ({_burst_name(burst)})"
 
 
 class BurstSteps(NamedTuple):

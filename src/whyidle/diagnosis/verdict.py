@@ -210,7 +210,7 @@ def _verdict_without_findings(
         return _inconclusive(f"{computes}{_mention_late_risks(findings)}; {unseen}", [])
     return Verdict(
         state="saturated",
-        headline=f"{computes}; no cause worth more than 3 % "
+        headline=f"{computes}; no cause worth more than 3% "
         f"was found among the {_count_checks(checks)}{_mention_late_risks(findings)}",
         bound=bound,
     )

@@ -251,15 +251,14 @@ def _trials(diagnosis: Diagnosis, most: int) -> Section:
     fixed, rows = diagnosis.detail.fixed, list[Part]()
     for trial in [trial for trial in tried if trial.kept][:most]:
         rows.append(Paragraph(describe_setting(trial), "kept", "good", rows=2))
-        gain = [format_measurement(trial), words.CONSENTS[trial.consent], trial.numerics or ""]
-        if trial.promised:
-            gain.insert(1, f"predicted {format_prediction(trial)}")
+        promise = f"predicted {format_prediction(trial)}" if trial.promised else ""
+        gain = [format_measurement(trial), promise, words.CONSENTS[trial.consent], trial.numerics]
         rows.append(Paragraph("; ".join(filter(None, gain)), "    ", rows=2))
     for trial in [trial for trial in tried if not trial.kept][:most]:
         rows.append(Paragraph(f"{trial.fix}: {trial.why}", "not kept", rows=1))
-    if untried:
-        names = ", ".join(dict.fromkeys(trial.fix for trial in untried))
-        rows.append(Paragraph(names, "not tried", "dim", rows=1))
+    reasons = {one.fix: one.why for one in sorted(untried, key=lambda one: not one.edits)}
+    told = [", ".join(reasons)] if tried and reasons else list(map(": ".join, reasons.items()))
+    rows += [Paragraph(text, "not tried", "dim", rows=2) for text in told[: max(most, 1)]]
     if fixed is not None:
         shares = {bucket: getattr(fixed.attribution, bucket) for bucket in BUCKETS}
         after: list[Part] = [Paragraph("after", tone="dim"), Bar(shares)]

@@ -103,7 +103,7 @@ def test_python_of_a_library_is_told_as_such():
         if one.cause == CAUSE
     )
     assert found.headline.startswith("Python of torch, called in train, takes")
-    assert "calls of torch at train.py:96" in found.fixes[0].summary
+    assert "calls to torch at train.py:96" in found.fixes[0].summary
     assert "vectorise" not in found.fixes[0].summary
 
 

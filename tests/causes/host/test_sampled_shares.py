@@ -120,6 +120,6 @@ def test_python_that_was_seen_in_a_library_is_told_as_its_own():
 def test_what_the_training_loop_calls_of_the_framework_cannot_be_left_out():
     clip = "/e/site-packages/torch/nn/utils/clip_grad.py(41): clip;/job/train.py(15): <module>"
     fix = plan(judged(60, at=clip))
-    assert "calls of torch at /job/train.py:15" in fix.summary
+    assert "calls to torch at /job/train.py:15" in fix.summary
     assert "10th step" not in fix.summary
     assert not fix.edits

@@ -22,7 +22,7 @@ MOST_LOCATED = 400
 
 
 @cause(
-    "Python between launches keeps the GPU waiting",
+    "Python code in the step takes too long",
     bucket="host",
     needs=("device_events", "host_ops", "launch_links", "steps"),
     watched=("device_time", "own_settings", "steady_steps"),

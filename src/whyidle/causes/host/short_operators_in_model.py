@@ -29,7 +29,7 @@ def short_operators_in_model(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     On a watched job on the CPU, stack samples show the time at each line. The stored source shows
-    which lines lie in a loop, or in a function called from one, whose turns do not need each
+    which lines lie in a loop, or in a function called from one, whose iterations do not need each
     other's results. Samples there may find the interpreter at work a third of the time or more: the
     operators are short. Outside of model and loss, a tenth of them or more must find its lock free,
     as operators leave it: a loop that only runs Python has no call on whole tensors.

@@ -51,7 +51,7 @@ MOST_PLACES = 3
 
 
 @cause(
-    "Data is prepared on the CPU while the GPU waits",
+    "Preprocessing takes too much CPU time",
     bucket="input",
     needs=("device_time", "python_stacks"),
 )

@@ -128,7 +128,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
 
 
 def _describe_start(seconds: float, once: float, unrolled: str) -> str:
-    loop = f"; the loop at {unrolled} is compiled turn by turn" if unrolled else ""
+    loop = f"; the loop at {unrolled} is compiled once for each iteration" if unrolled else ""
     took = f"{format_duration(seconds)}, {once:.0%} of this one"
     return f"Each run sets up and compiles for {took}{loop}"
 

@@ -152,7 +152,7 @@ _ROLLED = {
     "jax": "write the loop at {} as jax.lax.scan (or fori_loop), which shortens compilation; "
     "keep compiled code between runs: jax_compilation_cache_dir",
     "tensorflow": "loop over tf.range at {} in the tf.function, or use tf.while_loop or a layer "
-    "such as LSTM, instead of a Python loop, whose turns are compiled one by one",
+    "such as LSTM, instead of a Python loop, whose iterations are all compiled",
     "torch": "at {}, compile the block that the loop repeats (block.compile()) instead of the "
     "whole model, or use one layer for all time steps, such as nn.LSTM",
 }
@@ -235,13 +235,22 @@ ADVICE = (
     advice(
         *("rolled-loop", "compile-autotune-warmup"),
         title="Compile the body of a loop once",
+<<<<<<< HEAD
         doc="Compilers unroll Python loops: code and compile time grow with the number of turns. "
         "Proposed where the source of the compiled function has such a loop.",
+=======
+        doc="Compilers unroll Python loops: code and compile time grow with the iterations. "
+        "Proposed where stack samples show the job's own loop while it is traced.",
+>>>>>>> h8
         summary=_rolled_loop,
         faster=False,
         consent="rounding",
+<<<<<<< HEAD
         risk="shortens compilation only; steps may become slower: measure; shapes and types must "
         "stay the same from turn to turn",
+=======
+        risk="shapes and types must stay the same from one iteration to the next",
+>>>>>>> h8
     ),
     advice(
         *("steady-recording", "compile-autotune-warmup"),

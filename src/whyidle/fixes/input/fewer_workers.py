@@ -21,7 +21,6 @@ def fewer_workers(proof: Proof) -> Proposal | None:
     risk = "with more cores, set it again"
     if facts.workers == 0:
         why = "the training process makes a batch faster than it takes one from a worker"
-        risk = "loader options that need workers must go, too; set it again if samples become "
-        "expensive"
+        risk = "remove loader options that need workers; set it again if samples become slow"
     summary = "{edits}: " + why
     return Proposal(summary, edits=edits, predicted=facts.by_workers, risk=risk, automatic=True)
