@@ -235,22 +235,13 @@ ADVICE = (
     advice(
         *("rolled-loop", "compile-autotune-warmup"),
         title="Compile the body of a loop once",
-<<<<<<< HEAD
-        doc="Compilers unroll Python loops: code and compile time grow with the number of turns. "
-        "Proposed where the source of the compiled function has such a loop.",
-=======
         doc="Compilers unroll Python loops: code and compile time grow with the iterations. "
-        "Proposed where stack samples show the job's own loop while it is traced.",
->>>>>>> h8
+        "Proposed where the source of the compiled function has such a loop.",
         summary=_rolled_loop,
         faster=False,
         consent="rounding",
-<<<<<<< HEAD
         risk="shortens compilation only; steps may become slower: measure; shapes and types must "
-        "stay the same from turn to turn",
-=======
-        risk="shapes and types must stay the same from one iteration to the next",
->>>>>>> h8
+        "stay the same in each iteration",
     ),
     advice(
         *("steady-recording", "compile-autotune-warmup"),
