@@ -39,7 +39,7 @@ def idle() -> list[str]:
 def test_act_says_what_it_would_do_and_does_it_only_with_consent(idle, capsys):
     assert main([*idle, "--json", "plan.json"]) == 0
     shown = capsys.readouterr().out
-    assert "nothing is, without --yes" in shown
+    assert "only --yes carries them out" in shown
     plan = json.loads(Path("plan.json").read_text())
     assert [(action["verb"], action["job"]) for action in plan["actions"]] == [("warn", "1")]
     assert not Path("told").exists()
@@ -54,7 +54,7 @@ def test_act_refuses_old_telemetry_and_policies_that_allow_nothing(idle, capsys)
     lines = Path("readings.csv").read_text().splitlines()
     Path("readings.csv").write_text("\n".join(lines[: len(lines) // 2]))
     assert main([*idle, "--yes"]) == 1
-    assert "Nothing is done" in capsys.readouterr().out
+    assert "No action is taken" in capsys.readouterr().out
     assert not Path("told").exists()
     Path("policy.toml").write_text("[[rule]]\n")
     assert main([*idle, "--yes"]) == 2

@@ -88,7 +88,7 @@ def test_a_layer_measured_alone_has_a_wider_interval():
 
 def test_what_does_not_fit_or_was_not_repeated_is_said():
     swap = built(swapped((), failed="RuntimeError: size")).swaps[0]
-    assert "does not fit this model" in describe_swap(swap)
+    assert "not applicable to this model" in describe_swap(swap)
     late = built(ModelLook(state="the model is compiled"))
     assert "the model is compiled" in late.unknown[0]
     assert late.layers == []

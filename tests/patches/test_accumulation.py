@@ -149,10 +149,10 @@ LEFT = {
     "is not a statement in a loop over micro-batches": (
         "    loss.backward()", "    if y: loss.backward()"
     ),
-    f"whether `{STEPS}` is not certain": (
+    f"whether `{STEPS}` is unknown": (
         "    loss.backward()", "    loss.backward()\n    i += 1"
     ),
-    "whether `due(i)` is not certain": (STEPS, "due(i)"),
+    "whether `due(i)` is unknown": (STEPS, "due(i)"),
     "is one of several backward passes": (
         "    loss.backward()", "    loss.backward(); other.backward()"
     ),

@@ -102,5 +102,5 @@ def test_other_recordings_are_named(folder):
         with pytest.raises(kineto.NotATraceError) as caught:
             kineto.load(path)
         assert caught.value.why.startswith(
-            ("It looks like", "Its events are of the kinds", "Its events have no kind")
+            ("It looks like", "Its events are of the kinds", "Its events have no category")
         ), path

@@ -42,7 +42,7 @@ def test_fragmentation_costs_nothing_to_avoid(told):
 
 
 def test_without_counts_the_change_is_not_known(told):
-    assert told(allocated=None, unused=None).memory.death.change.startswith("not known")
+    assert told(allocated=None, unused=None).memory.death.change.startswith("unknown")
 
 
 def test_what_grows_is_no_matter_of_the_batch(told):

@@ -106,7 +106,7 @@ def test_nobody_answers():
 
 @pytest.mark.parametrize("url", ["host:8470", "ftp://host", "http://", "nonsense"])
 def test_addresses_that_are_none(url: str):
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(UsageError, match="not a server address"):
         check_address(url, {"WHYIDLE_TOKEN": "x"})
 
 

@@ -205,7 +205,7 @@ def test_why_no_cache_is_on_offer_is_told(again, sums, told):
     rows["sum"][9:] = np.arange(again) % sums
     seen = parted(1)
     found = judge_all(CAUSE, [replace(seen, loading=replace(seen.loading, rows=rows))])
-    values = [one.value for one in found.evidence if "made again" in one.quantity]
+    values = [one.value for one in found.evidence if "repeated samples" in one.quantity]
     assert values == ([] if told is None else [told])
 
 

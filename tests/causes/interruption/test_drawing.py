@@ -83,4 +83,4 @@ def test_fixes_are_told_for_the_tracker_that_is_used(stack, mlflow, histograms):
     assert ("copies" in plans["background"].summary) == histograms
     beside = plans["background"].predicted or proof.predicted
     assert (beside.speedup < proof.predicted.speedup) == histograms
-    assert plans["fewer"].summary.startswith("no histograms") == histograms
+    assert plans["fewer"].summary.startswith("do not log histograms") == histograms

@@ -133,8 +133,8 @@ def test_prometheus_is_asked_by_day_and_host_and_once(server, tmp_path: Path):
     assert query.endswith("[60s]) * 0.01")
     assert 'n1|n\\\\.2\\"' in query
     assert rows(table, tmp_path, "node, gpu, job, busy")[0] == ("n1", "0", "7", 0.5)
-    assert "no memory" in table.notes[0]
-    with pytest.raises(InputError, match="Name a time"):
+    assert "no GPU memory" in table.notes[0]
+    with pytest.raises(InputError, match="needs a time window"):
         prometheus.read(address, ALL, tmp_path, print)
     with pytest.raises(InputError, match="does not answer"):
         prometheus.read("http://127.0.0.1:9", window, tmp_path, print)

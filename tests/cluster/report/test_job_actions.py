@@ -268,12 +268,12 @@ def test_nothing_is_done_that_is_not_in_the_log(tmp_path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "asks for nothing"),
+        ("", "contains no rule"),
         ("enforce = 3", "is not a policy"),
         ("[[rule]]\nstate = 'busy'", "is not a policy"),
         ("[[rule]]\nidel_s = 3", "is not a policy"),
         ("most = 0\n[[rule]]", "must be positive"),
-        ("[[rule]]\naction = 'cancel'", "warns nobody"),
+        ("[[rule]]\naction = 'cancel'", "no way to warn users"),
         ("[[", "is not a policy"),
     ],
 )

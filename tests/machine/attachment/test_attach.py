@@ -113,7 +113,7 @@ def test_a_sick_job_is_diagnosed(tmp_path: Path, workers: str, cause: str):
     assert {place.function for place in diagnosis.findings[0].where} & {"__getitem__", "<module>"}
     assert diagnosis.steps.mean_s is None
     assert "per step" not in diagnosis.findings[0].headline
-    assert "look from outside" in diagnosis.coverage.notes[0]
+    assert "observed from outside" in diagnosis.coverage.notes[0]
 
 
 LOAD = f"""
@@ -156,7 +156,7 @@ def test_a_process_that_does_not_train_is_named_as_such(tmp_path: Path):
 def test_a_process_without_python_is_an_error():
     with subprocess.Popen(["sleep", "30"]) as sleeper:
         time.sleep(0.2)
-        with pytest.raises(InputError, match="no Python"):
+        with pytest.raises(InputError, match="no readable Python"):
             attach_to(find_target(sleeper.pid), 3)
         sleeper.kill()
 
@@ -167,7 +167,7 @@ def test_the_shell_that_started_the_look_runs_no_python_of_its_own(tmp_path: Pat
     words = ["sh", "-c", command]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1
-    assert "no Python" in done.stderr
+    assert "no readable Python" in done.stderr
 
 
 def test_a_process_that_does_not_exist_is_an_error():

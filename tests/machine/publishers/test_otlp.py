@@ -59,5 +59,5 @@ def test_metrics_arrive(look, receiver):
 
 @pytest.mark.parametrize("where", ["collector:4318", "file:///etc/passwd", ""])
 def test_only_urls_are_taken(where):
-    with pytest.raises(UsageError, match="no URL"):
+    with pytest.raises(UsageError, match="not a URL"):
         otlp.open(Destination(where=where))

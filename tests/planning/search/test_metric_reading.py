@@ -104,7 +104,7 @@ def test_what_is_reported_goes_before_what_is_printed(tmp_path: Path):
 
 def test_a_pattern_has_one_number():
     for metric in ("loss {step}", "{} {}", "loss {x}"):
-        with pytest.raises(UsageError, match=r"does not hold \{\} once"):
+        with pytest.raises(UsageError, match=r"must contain \{\} exactly once"):
             compile_pattern(metric)
 
 

@@ -111,13 +111,13 @@ def test_numbers_without_header_and_units_are_told_by_their_values(diagnose, gpu
 
 
 def test_numbers_that_may_be_a_temperature_tell_nothing(diagnose):
-    with pytest.raises(WhyidleError, match="no utilization"):
+    with pytest.raises(WhyidleError, match="no GPU utilization"):
         diagnose(plain([50, 51] * 9))
     hot = diagnose(plain([96, 20] * 9, between="61, "))  # a temperature before two rates
     assert hot.utilization.gpu_util == pytest.approx(0.58)
 
 
-@pytest.mark.parametrize(("used", "words"), [(40500, "no way"), (3000, "a larger batch may fit")])
+@pytest.mark.parametrize(("used", "words"), [(40500, "no room"), (3000, "a larger batch may fit")])
 def test_the_memory_tells_whether_a_larger_batch_may_fit(diagnose, used, words):
     assert words in " ".join(diagnose(query([50] * 9, used)).coverage.notes)
 
@@ -155,7 +155,7 @@ def test_a_bus_address_tells_gpus_apart(diagnose):
 
 
 def test_a_log_without_numbers_is_refused(diagnose):
-    with pytest.raises(WhyidleError, match="no utilization"):
+    with pytest.raises(WhyidleError, match="no GPU utilization"):
         diagnose(f"{QUERY}memory.total [MiB]\n2025/09/24 02:00:00.000, 0, [N/A], [N/A], 5 MiB, 9\n")
 
 
