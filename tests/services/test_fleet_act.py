@@ -83,7 +83,7 @@ def test_exactly_the_idle_job_is_cancelled(tmp_path: Path):
         write_readings(tmp_path / "readings.csv", seen, 60, 300)
         blind = act(tmp_path, env, "--yes")
         assert blind.returncode == 1, blind.stdout + blind.stderr
-        assert "Nothing is done" in blind.stdout
+        assert "No action is taken" in blind.stdout
         assert queue(env) == before
 
         write_readings(tmp_path / "readings.csv", seen, int(time.monotonic() - began), 0)
