@@ -80,7 +80,7 @@ def test_a_model_that_is_compiled_again_is_traced_again(turn):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"callbacks": [shapes.Losses()]}, "Losses looks at every batch"),
+        ({"callbacks": [shapes.Losses()]}, "Losses needs every batch"),
         ({"steps_per_epoch": 5}, "steps_per_epoch=5 is not a multiple of 4"),
         (
             {
