@@ -161,11 +161,12 @@ def grade_severity(
 ) -> Severity:
     """Grade by the predicted gain of the best fix that does no harm, at most what the cause costs,
     or what its bucket has left (``room``) where a fix has a prediction of its own. A fix that may
-    change what is learned counts by its careful end. A ``critical`` finding must also lie in a
-    bucket of waiting that holds that much time. What most of a run went into, once, is a
-    ``warning``."""
+    change what is learned counts by its careful end; GPUs that nobody uses are paid for either
+    way. A ``critical`` finding must also lie in a bucket of waiting that holds that much time. What
+    most of a run went into, once, is a ``warning``."""
+    careful = "" if item.cause.family == "allocation" else "convergence"
     fixes = [fix for fix in fixes if not fix.changes_batch]
-    offered = [(p.predicted, p.consent == "convergence") for p in fixes if p.predicted]
+    offered = [(p.predicted, p.consent == careful) for p in fixes if p.predicted]
     told = offered or [(item.proof.predicted, False)]
     sure = [one.low if asks else one.speedup for one, asks in told if one.low >= RISKY]
     own = any(plan.predicted for _, plan in item.decisions[0])
