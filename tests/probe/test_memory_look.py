@@ -176,6 +176,39 @@ def test_a_closure_keywords_and_transforms_are_seen_through(tmp_path):
     assert listener.found["batch"] == 8
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_what_else_a_step_is_given_reaches_the_optimizer(tmp_path, by_name):
+    given = []
+
+    class Sam(torch.optim.SGD):
+        def step(self, closure=None, rho=0.0, scale=None):
+            given.append((rho, scale))
+            return super().step(closure)
+
+    net = nn.Linear(6, 2)
+    optimizer = Sam(net.parameters(), lr=0.1)
+    loop = standin.Loop(tmp_path)
+    loop.recorder.facts, loop.lead = {"rank": None}, id(optimizer)
+    listener = MemoryLook(loop)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = net(torch.ones(8, 6)).mean()
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        if by_name:
+            optimizer.step(closure=closure, rho=0.5, scale=max)
+        else:
+            optimizer.step(closure, 0.5, max)
+        listener.on_step(optimizer)
+    listener.stop_listening()
+    assert given == [(0.5, max)] * 4
+    assert loop.faults == []
+    assert listener.found["batch"] == 8
+
+
 def test_functions_of_torch_func_end_the_look_and_not_the_job(tmp_path):
     def loss(out, y):
         torch.func.grad(lambda x: x.square().sum())(torch.ones(3))

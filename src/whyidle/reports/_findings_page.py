@@ -167,8 +167,7 @@ def small_and_risky(findings: Sequence[Finding]) -> tuple[list[Finding], list[Fi
 
 
 def _predicted_saving(finding: Finding) -> float:
-    """The share of the step that the best fix should save, without fixes that change the batch."""
-    fixes = [fix for fix in finding.fixes if not fix.changes_batch]
-    gains = [(fix.predicted, fix.consent == "convergence") for fix in fixes if fix.predicted]
-    speedups = [gain.low if asks else gain.speedup for gain, asks in gains]
+    """The share of the step that the best fix should save, without those that change learning."""
+    fixes = [f for f in finding.fixes if not f.changes_batch and f.consent != "convergence"]
+    speedups = [fix.predicted.speedup for fix in fixes if fix.predicted]
     return min(1.0 - 1.0 / max(speedups, default=1.0), finding.lost.high)

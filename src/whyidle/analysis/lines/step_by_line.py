@@ -100,10 +100,8 @@ def divide_step(facts: StepScope) -> list[StepLine]:
     lines = _read_trace(facts) if facts.timeline.looks is None else _read_process(facts)
     joined: dict[object, StepLine] = {}
     for line in (line for line in lines.values() if line.time):
-        spot = line.place and (
-            line.place.file,
-            line.place.line,
-        )  # a comprehension has its own frame
+        # a comprehension has a frame of its own
+        spot = line.place and (line.place.file, line.place.line)
         first = joined.setdefault((spot, line.purpose, line.caller), line)
         if first is not line:
             first.time += line.time

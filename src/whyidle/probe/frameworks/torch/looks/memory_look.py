@@ -125,11 +125,14 @@ class MemoryLook(Listener):
 
         def update(_: Any, args: Any, kwargs: Any) -> Any:
             """The passes are over, or run in a closure that the optimizer calls first."""
-            closures = [value for value in (*args[1:], *kwargs.values()) if callable(value)]
-            if not closures:
+            work = kwargs.get("closure", args[1] if len(args) > 1 else None)
+            if not callable(work):
                 return begin()
-
-            return args[:1], {**kwargs, "closure": lambda: (closures[0](), begin())[0]}
+            made = {"closure": lambda: (work(), begin())[0]}
+            named = "closure" in kwargs
+            return (
+                (args, kwargs | made) if named else ((args[0], *made.values(), *args[2:]), kwargs)
+            )
 
         self.undo = [
             module.register_module_forward_pre_hook(self._contain(enter)).remove,
@@ -144,9 +147,8 @@ class MemoryLook(Listener):
     def _begin_step(self, torch: Any, optimizer: Any, model: Any, args: Any) -> None:
         time_first = any(getattr(m, "batch_first", True) is False for m in model.modules())
         sized = find_batch_size(args, self.loader_size, time_first=time_first)
-        known = list(self.recorded)
-        again = sized[0] is None or not any(_are_apart(sized[0], n) for n in known)
-        if torch.autograd._profiler_enabled() or (known and again):
+        again = sized[0] is None or not any(_are_apart(sized[0], n) for n in self.recorded)
+        if torch.autograd._profiler_enabled() or (self.recorded and again):
             return
         if why_not := _explain_unfit(torch, model):
             raise NotReplayableError(why_not)
@@ -368,13 +370,11 @@ def _explain_unfit(torch: Any, model: Any) -> str:
 
 
 def _with_keywords(model: Any, args: Any) -> tuple[Any, ...]:
-    """What a model is called with, by keywords too, which hooks for all modules are not given."""
+    """What a model is called with, by keywords too; locals of callers, once read, stay alive."""
     frame: Any = sys._getframe(1)
-    while frame is not None:
-        if (own := frame.f_locals).get("self") is model and "kwargs" in own:
-            return (*args, *own["kwargs"].values())
+    while frame is not None and frame.f_code is not type(model)._call_impl.__code__:
         frame = frame.f_back
-    return tuple(args)
+    return (*args, *(frame.f_locals["kwargs"].values() if frame else ()))
 
 
 def _is_whole(tensor: Any) -> bool:
