@@ -101,4 +101,31 @@ def test_beside_the_model_python_alone_and_large_operators_are_left_alone(looks)
     assert judge(CAUSE, assigning(*looks)) is None
 
 
+TRAINER = """class Loop:
+    def fit(self, loader):
+        for batch in loader:
+            self.one(batch)
+    def one(self, batch):
+        loss = self.model(batch).mean()
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+def test_the_loop_over_batches_of_a_trainer_is_left_alone():
+    """Its step trains in another function: no source of the loop itself shows that."""
+    fit = "/job/loop.py(4): fit;/job/train.py(3): <module>"
+    called = f"{S}torch/nn/modules/module.py(1789): _call_impl"
+    job = RecordedJob()
+    job.sources = {"/job/net.py": MODEL, "/job/loop.py": TRAINER}
+    for _ in range(60):
+        job.python(f"/job/net.py(10): forward;{called};/job/loop.py(6): one;{fit}", 40 * MS)
+        job.backward(
+            f"{S}torch/autograd/graph.py(9): _engine_run_backward;/job/loop.py(7): one;{fit}",
+            64 * MS,
+        )
+        job.step(f"{S}torch/optim/sgd.py(9): step;/job/loop.py(8): one;{fit}", 5 * MS)
+    assert judge(CAUSE, job) is None
+
+
 PAIRS = {CAUSE: Pair(sick=lambda: train(words_ms=40), healthy=lambda: train(40, look="work"))}

@@ -185,6 +185,8 @@ def _read_samples(facts: StepScope, calls: dict[Purpose, Intervals]) -> tuple[Li
         known.time += time
         known.spans.append((int(host.start[row]), int(host.end[row])))
         shown.append(known)
+    for line in lines.values():
+        line.loop = None if line.loop in read.trained else line.loop  # the training loop itself
     return lines, _Samples(host.start[rows], shown, union_of(host.start[rows], host.end[rows]))
 
 
@@ -203,6 +205,8 @@ class _StackReader:
         self._loops = {name: find_loops(text) for name, text in self._sources.items()}
         self._fixed = {name: find_fixed_lines(text) for name, text in self._sources.items()}
         self._known: dict[str, StepLine] = {}
+        self.trained: set[Place | None] = set()
+        """lines that lead to a backward pass or an optimizer"""
 
     def line_of(self, stack: str, called: Purpose | None) -> StepLine:
         """Return a line without time; ``called`` is the purpose of a recorded call around it."""
@@ -217,6 +221,8 @@ class _StackReader:
         found = self._frames.purpose_of(stack, text)
         if not own:
             return StepLine(None, found.purpose)
+        if found.purpose in (Purpose.BACKWARD, Purpose.OPTIMIZER):
+            self.trained.update(own)
         judged = own if self._judged else ()
         caller = next((place for place in judged if self._only_reports(place)), None)
         purpose = _OF_REPORTS.get(found.purpose, found.purpose) if caller else found.purpose
