@@ -24,6 +24,7 @@ from field.truth import (
     read_truth,
     write_truth,
 )
+from field.twins import render_twins, watch_twins
 from field.watch import Outcome, Outcomes, explain_again, fingerprint, watch_job
 
 ROOT = Path(__file__).parents[1]
@@ -48,15 +49,16 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m field", description=__doc__)
     verbs = parser.add_subparsers(required=True)
-    for verb in (list_jobs, measure, run, fix, report, draw):
+    for verb in (list_jobs, measure, run, fix, twins, report, draw):
         one = verbs.add_parser(verb.__name__.removesuffix("_jobs"), help=verb.__doc__)
         one.set_defaults(verb=verb)
         one.add_argument("--half", choices=HALVES)
         one.add_argument("--job", nargs="+", metavar="NAME", help="these only")
-        if verb in (measure, run, fix):
+        if verb in (measure, run, fix, twins):
             one.add_argument("--python", default=sys.executable, help="interpreter of the jobs")
-            one.add_argument("--fresh", action="store_true", help="also what is there already")
             one.add_argument("--budget", type=_positive, help="seconds after which no job is begun")
+        if verb in (measure, run, fix):
+            one.add_argument("--fresh", action="store_true", help="also what is there already")
         if verb is measure:
             one.add_argument("--pairs", type=_positive, help="of runs; default: as the gain needs")
             text = "the machine does other work: count the main thread's seconds"
@@ -158,6 +160,23 @@ def fix(args: argparse.Namespace) -> int:
         names = ", ".join(trial.fix for trial in fixed.kept) or fixed.error or "nothing kept"
         _say(name, f"{fixed.speedup:.2f}: {names}")
     return 0
+
+
+def twins(args: argparse.Namespace) -> int:
+    """Print the lines of jobs beside those of their cured twins."""
+    jobs, failed, begun = _choose(args), 0, time.monotonic()
+    missing = find_missing_imports(jobs, args.python)
+    for name, job in jobs.items():
+        if args.budget and time.monotonic() - begun > args.budget:
+            break
+        if job.healthy or missing[name]:
+            continue
+        try:
+            print(render_twins(name, watch_twins(job, args.python)), flush=True)
+        except JobError as error:
+            _say(name, f"FAILED: {error}")
+            failed += 1
+    return FAILED if failed else 0
 
 
 def report(args: argparse.Namespace) -> int:
